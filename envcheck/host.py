@@ -1,0 +1,150 @@
+"""The only door to the machine: files under a root prefix, processes with a deadline, the environment.
+
+Everything that touches the outside goes through a `Host`, so a test can point it at a staged tree,
+and nothing can be read without a size limit or run without a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess  # noqa: TID251 - this module is the door
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envcheck.model import InputError
+
+READ_LIMIT = 4 * 1024 * 1024
+"""Bytes read from any one file unless a caller asks otherwise: a bomb is refused, not swallowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a process ended: `code` is None if it outlived its deadline and was killed."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A process started in the background; `finish` collects it."""
+
+    process: subprocess.Popen[bytes]
+
+    def finish(self, deadline_s: float) -> Ran:
+        """Wait at most `deadline_s` seconds, then kill; a process stuck in the kernel is left behind.
+
+        What the process wrote before it was killed is returned, so that a probe that hung half-way
+        still tells what it had found.
+        """
+        try:
+            out, err = self.process.communicate(timeout=deadline_s)
+            code: int | None = self.process.returncode
+        except subprocess.TimeoutExpired as expired:
+            self.process.kill()
+            # One short second grace: a child in uninterruptible sleep never dies, and must not hold us.
+            try:
+                out, err = self.process.communicate(timeout=0.5)
+            except subprocess.TimeoutExpired as stuck:
+                out, err = stuck.stdout or expired.stdout or b"", stuck.stderr or expired.stderr or b""
+            code = None
+        return Ran(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine: `root` is put before every absolute path, `environ` is the environment."""
+
+    root: Path = Path("/")
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))  # noqa: TID251
+
+    def path(self, path: str | Path) -> Path:
+        """Where an absolute path of the machine lies under the root prefix."""
+        return self.root / str(path).lstrip("/")
+
+    def read_text(self, path: str | Path, limit: int = READ_LIMIT) -> str | None:
+        """The text of a file of the machine, undecodable bytes replaced; None if it cannot be read."""
+        try:
+            return read_file(self.path(path), limit).decode("utf-8", "replace")
+        except InputError:
+            return None
+
+    def listdir(self, path: str | Path) -> tuple[str, ...]:
+        """Names in a folder of the machine, sorted; empty if there is no such folder."""
+        try:
+            return tuple(sorted(os.listdir(self.path(path))))
+        except OSError:
+            return ()
+
+    def exists(self, path: str | Path) -> bool:
+        """Whether the machine has this file or folder."""
+        return self.path(path).exists()
+
+    def start(self, command: Sequence[str], environ: Mapping[str, str] | None = None) -> Running:
+        """Start a process without standard input, in its own session, from the root folder.
+
+        Raises:
+            OSError: the program does not exist or may not be run.
+        """
+        return Running(
+            subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(self.environ if environ is None else environ),
+                cwd="/",
+                start_new_session=True,
+            )
+        )
+
+    def run(
+        self, command: Sequence[str], deadline_s: float, environ: Mapping[str, str] | None = None
+    ) -> Ran:
+        """Run a process to its end or its deadline. Raises OSError as `start` does."""
+        return self.start(command, environ).finish(deadline_s)
+
+    @property
+    def staged(self) -> bool:
+        """Whether this is a tree of files and not the machine we run on: nothing may be run for it."""
+        return self.root != Path("/")
+
+
+def read_file(path: Path, limit: int = READ_LIMIT) -> bytes:
+    """The bytes of a regular file of at most `limit` bytes.
+
+    Raises:
+        InputError: no such file, not a regular file (a FIFO or device would hang us), too large,
+            or unreadable.
+    """
+    try:
+        # O_NONBLOCK: opening a FIFO nobody writes to must not hang.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise InputError(str(path), (error.strerror or "cannot be opened").lower()) from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise InputError(str(path), f"expected a file, found {kind}")
+        chunks: list[bytes] = []
+        left = limit + 1
+        while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 20))):
+            chunks.append(chunk)
+            left -= len(chunk)
+    except OSError as error:
+        raise InputError(str(path), (error.strerror or "cannot be read").lower()) from None
+    finally:
+        os.close(descriptor)
+    if left <= 0:
+        raise InputError(str(path), f"larger than {limit} bytes")
+    return b"".join(chunks)
+
+
+def own_python() -> str:
+    """The interpreter that runs envcheck."""
+    return sys.executable

@@ -1,0 +1,394 @@
+"""The nouns of envcheck: facts and what is known of them, rules over facts, and what judging gives.
+
+Everything here is a frozen value. Nothing here reads, writes, or knows what time it is.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeAlias
+
+# --- errors -----------------------------------------------------------------------------------------
+
+
+class EnvcheckError(Exception):
+    """Something the user can mend; `cli` prints it as one line and exits with `code`."""
+
+    code = 2
+
+
+class InputError(EnvcheckError):
+    """Unreadable or malformed input; says the file, the position and what was expected."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        """Join the place (`file`, `file:line:column` or `file: key.path`) with what is wrong there."""
+        super().__init__(f"{where}: {problem}")
+        self.where = where
+        self.problem = problem
+
+
+class ExamineError(EnvcheckError):
+    """The environment could not be examined at all: neither a pass nor a bad machine."""
+
+    code = 3
+
+
+class NoSolutionError(EnvcheckError):
+    """No versions satisfy the target on this machine."""
+
+    code = 4
+
+
+# --- readings and facts -----------------------------------------------------------------------------
+
+Value: TypeAlias = str | int | bool | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """It was read, and this is what it is."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """It was looked for and is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """It could not be read, and why; or nobody gave it (`asked` is False), which is nobody's fault."""
+
+    why: str
+    asked: bool = True
+
+
+Reading: TypeAlias = Known | Absent | Unknown
+
+NOT_GIVEN = Unknown("not given", asked=False)
+
+
+class Kind(enum.Enum):
+    """What values a fact may take, and so which comparisons a rule may make with it."""
+
+    VERSION = "version"  # a string that `versions` compares
+    NUMBER = "number"  # a whole number
+    WORD = "word"
+    FLAG = "flag"
+    WORDS = "words"  # a list of words; a rule asks whether one of them is there
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a fact's name means: its kind, its unit in words, its closed set of words if it has one.
+
+    `phrases` say a value as people do (`{"3": "ZeRO-3"}`), for sentences such as "if ZeRO-3 and …".
+    """
+
+    kind: Kind
+    help: str
+    words: tuple[str, ...] = ()
+    phrases: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing read, or not, and where: a file, an API, a command, a table."""
+
+    key: str
+    reading: Reading
+    source: str = ""
+
+    @property
+    def value(self) -> Value | None:
+        """The value if it is known, else None."""
+        return self.reading.value if isinstance(self.reading, Known) else None
+
+
+def family(key: str) -> str:
+    """The part before the first dot: `pkg` of `pkg.torch`."""
+    return key.partition(".")[0]
+
+
+def of_device(key: str) -> bool:
+    """Whether a key belongs to one GPU (`gpu.memory_mib`) and not to the machine (`gpus.count`)."""
+    return key.startswith("gpu.")
+
+
+class Vocabulary:
+    """The closed set of keys. `pkg.*` admits any distribution, `pkg.*.editable` a detail of any."""
+
+    def __init__(self, keys: Mapping[str, Key]) -> None:
+        """Take the declared keys, patterns with `*` in the second place included."""
+        self.keys = MappingProxyType(dict(keys))
+
+    def get(self, key: str) -> Key | None:
+        """What the key means, or None if nobody declared it."""
+        found = self.keys.get(key)
+        if found is not None:
+            return found
+        head, dot, rest = key.partition(".")
+        name, dot2, detail = rest.partition(".")
+        return self.keys.get(f"{head}.*{dot2}{detail}") if dot and name else None
+
+    def nearest(self, key: str) -> str | None:
+        """The declared key most like a misspelt one."""
+        from difflib import get_close_matches
+
+        head, _, rest = key.partition(".")
+        name, _, _ = rest.partition(".")
+        candidates = [known.replace("*", name, 1) if name else known for known in self.keys]
+        # A wrong family with a right rest ("driverr.version") is nearer than anything else.
+        close = get_close_matches(key, candidates, n=1, cutoff=0.6)
+        return close[0] if close and head else None
+
+
+Facts: TypeAlias = Mapping[str, Fact]
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All facts of one machine, one Python environment and one training configuration.
+
+    `devices` holds the `gpu.*` facts of each GPU in the driver's order. `complete` names the families
+    that were read to the end, so that a key missing from them is Absent; `unread` says why a family
+    or a single key could not be read. A key in none of these was simply not given.
+    """
+
+    facts: Facts = field(default_factory=dict)
+    devices: tuple[Facts, ...] = ()
+    complete: frozenset[str] = frozenset()
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    def fact(self, key: str, device: int | None = None) -> Fact:
+        """The fact under a key; of the given device if the key belongs to one. Never raises."""
+        if device is not None and of_device(key):
+            found = self.devices[device].get(key)
+        else:
+            found = self.facts.get(key)
+        if found is not None:
+            return found
+        if (why := self.unread.get(key)) is not None:
+            return Fact(key, Unknown(why))
+        name = family(key)
+        if name in self.complete:
+            return Fact(key, Absent(), f"not among the {name} facts")
+        if (why := self.unread.get(name)) is not None:
+            return Fact(key, Unknown(why))
+        return Fact(key, NOT_GIVEN)
+
+    def known(self, key: str, device: int | None = None) -> Value | None:
+        """The value under a key if it is known, else None."""
+        return self.fact(key, device).value
+
+    def with_facts(self, facts: Iterable[Fact]) -> Inventory:
+        """The same with these facts of the machine added or replaced."""
+        return replace(self, facts={**self.facts, **{fact.key: fact for fact in facts}})
+
+    def without(self, *keys: str) -> Inventory:
+        """The same as if these facts had never been read."""
+        return replace(self, facts={key: fact for key, fact in self.facts.items() if key not in keys})
+
+    def visible_devices(self) -> tuple[int, ...]:
+        """Indices of the GPUs a process here can use: all that are not known to be hidden."""
+        return tuple(
+            index for index in range(len(self.devices)) if self.known("gpu.visible", index) is not False
+        )
+
+    @staticmethod
+    def merged(parts: Sequence[Inventory]) -> Inventory:
+        """One inventory of several; a later part's facts replace an earlier one's."""
+        facts: dict[str, Fact] = {}
+        unread: dict[str, str] = {}
+        complete: frozenset[str] = frozenset()
+        devices: tuple[Facts, ...] = ()
+        for part in parts:
+            facts.update(part.facts)
+            unread.update(part.unread)
+            complete |= part.complete
+            devices = part.devices or devices
+        return Inventory(facts, devices, complete, unread)
+
+
+# --- knowledge --------------------------------------------------------------------------------------
+
+
+class Severity(enum.Enum):
+    """How bad it is if the combination is there."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        """0 for a note, 2 for an error."""
+        return ("note", "warning", "error").index(self.value)
+
+
+class Basis(enum.Enum):
+    """How a statement is known, strongest first. A bound never claims more than this."""
+
+    MEASURED = "measured"  # run here, or read out of the published archive
+    SOURCE = "source"  # read from the code of the named versions
+    RELEASE_NOTE = "release-note"
+    METADATA = "metadata"
+    ISSUE = "issue"  # public reports only
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a statement comes from and when it was last checked (ISO date)."""
+
+    url: str
+    kind: str
+    checked: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Another fact's value as the operand of a comparison: `{cuda.minimum_driver}`."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One test of a reading: `==` `!=` `>=` `<` (and, in package metadata, the rest of PEP 440)."""
+
+    op: str
+    operand: str | int | bool | Ref
+
+
+PRESENT = Comparison("present", True)  # noqa: FBT003
+ABSENT = Comparison("absent", True)  # noqa: FBT003
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What one fact must be: any of several alternatives, each a conjunction of comparisons."""
+
+    key: str
+    kind: Kind
+    any_of: tuple[tuple[Comparison, ...], ...]
+    raw: str  # as written, for people
+
+
+When: TypeAlias = tuple[Clause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A way out: the facts to set (`pkg.deepspeed` → `>=0.19.3`), and what it costs.
+
+    The lower bound of each version is a release that exists: it is the one tried before advising.
+    """
+
+    set: tuple[tuple[str, str | int | bool], ...]
+    cost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A forbidden combination: some table of `when` holds and, if there is one, `require` does not."""
+
+    id: str
+    severity: Severity
+    basis: Basis
+    title: str
+    when: tuple[When, ...]
+    require: When = ()
+    fixes: tuple[Fix, ...] = ()
+    sources: tuple[Source, ...] = ()
+    why: str = ""
+    group: str = ""  # the file it came from, or "requires-dist" for a generated one
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A recipe: packages wanted, the training facts it implies, and which of them pin may change."""
+
+    name: str
+    title: str
+    packages: tuple[str, ...]
+    train: Mapping[str, str | int | bool]
+    free: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()  # packages that exist as sdists only and must be built on install
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A combination that was run: known good, or known bad by `rule`."""
+
+    target: str
+    outcome: str  # "ok" | "fails"
+    pkg: Mapping[str, str]
+    device: str
+    date: str
+    test: str
+    rule: str = ""
+    train: Mapping[str, str | int | bool] = field(default_factory=dict)
+
+
+# --- judgement --------------------------------------------------------------------------------------
+
+
+class Verdict(enum.Enum):
+    """What became of one rule."""
+
+    BROKEN = "broken"
+    UNDECIDED = "undecided"  # it asks for something that was looked for and could not be read
+    WAITING = "waiting"  # it asks for something nobody gave
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    """A fact that made a rule hold, with the device it belongs to, if any."""
+
+    fact: Fact
+    device: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that is broken or undecided here, why, and the ways out that were tried and judged fine."""
+
+    rule: Rule
+    verdict: Verdict
+    severity: Severity
+    because: tuple[Because, ...]
+    fixes: tuple[Fix, ...] = ()
+    devices: tuple[int, ...] = ()  # the GPUs concerned, if only some are
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A rule that could not be asked: the family it waits for, and the clauses left open."""
+
+    rule: Rule
+    reason: str  # "training", "GPU", or a fact family
+    open: When
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Findings, worst first, and what became of every other rule."""
+
+    findings: tuple[Finding, ...]
+    waiting: tuple[Waiting, ...]
+    held: int  # rules decided: the combination is not there
+    applied: int  # rules decided either way
+
+    def count(self, verdict: Verdict, severity: Severity | None = None) -> int:
+        """How many findings have this verdict (and severity)."""
+        return sum(
+            finding.verdict is verdict and severity in (None, finding.severity) for finding in self.findings
+        )

@@ -1,0 +1,91 @@
+"""Probes read facts off the machine. A module in this folder that defines `PROBE` is one.
+
+A probe never judges and never raises for what is wrong with the machine: what it could not read is a
+reading with its reason. If it crashes all the same, `survey` turns its keys into Unknown.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from envcheck.host import Host
+from envcheck.model import EnvcheckError, Inventory, Key, family
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to examine: the interpreter or environment folder, and how.
+
+    `python` is an interpreter or the folder of a virtual environment; `named_by` says where it came
+    from (`--python`, `VIRTUAL_ENV`, …). With `static` nothing of the environment is run.
+    `deadline_s` bounds each probe.
+    """
+
+    python: Path | None = None
+    named_by: str = ""
+    static: bool = False
+    deadline_s: float = 10.0
+
+
+Collect = Callable[[], Inventory]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One way to read facts: the keys it may yield, and how.
+
+    `begin` starts whatever is slow (a child process) and returns the function that collects it, so
+    that all probes wait at the same time.
+    """
+
+    name: str
+    yields: Mapping[str, Key]
+    begin: Callable[[Host, Request], Collect]
+
+
+def every_probe() -> tuple[Probe, ...]:
+    """All probes of this folder, by module name."""
+    found = []
+    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+        probe = getattr(importlib.import_module(f"{__name__}.{module.name}"), "PROBE", None)
+        if isinstance(probe, Probe):
+            found.append(probe)
+    return tuple(found)
+
+
+def survey(host: Host, request: Request, probes: Iterable[Probe]) -> Inventory:
+    """Run all probes side by side and merge what they read.
+
+    Raises:
+        EnvcheckError: the environment that was asked for cannot be examined at all.
+    """
+    begun = [(probe, _begin(probe, host, request)) for probe in probes]
+    return Inventory.merged([_collect(probe, collect) for probe, collect in begun])
+
+
+def _begin(probe: Probe, host: Host, request: Request) -> Collect:
+    try:
+        return probe.begin(host, request)
+    except EnvcheckError:
+        raise
+    except Exception as crash:  # noqa: BLE001 - a crashed probe is a reading, never a traceback
+        lost = _crashed(probe, crash)
+        return lambda: lost
+
+
+def _collect(probe: Probe, collect: Collect) -> Inventory:
+    try:
+        return collect()
+    except EnvcheckError:
+        raise
+    except Exception as crash:  # noqa: BLE001
+        return _crashed(probe, crash)
+
+
+def _crashed(probe: Probe, crash: Exception) -> Inventory:
+    why = f"probe {probe.name} failed: {type(crash).__name__}: {crash}"
+    return Inventory(unread={(family(key) if "*" in key else key): why for key in probe.yields})
