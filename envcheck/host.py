@@ -102,9 +102,7 @@ class Host:
             )
         )
 
-    def run(
-        self, command: Sequence[str], deadline_s: float, environ: Mapping[str, str] | None = None
-    ) -> Ran:
+    def run(self, command: Sequence[str], deadline_s: float, environ: Mapping[str, str] | None = None) -> Ran:
         """Run a process to its end or its deadline. Raises OSError as `start` does."""
         return self.start(command, environ).finish(deadline_s)
 

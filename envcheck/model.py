@@ -264,8 +264,8 @@ class Comparison:
     operand: str | int | bool | Ref
 
 
-PRESENT = Comparison("present", True)  # noqa: FBT003
-ABSENT = Comparison("absent", True)  # noqa: FBT003
+PRESENT = Comparison("present", True)
+ABSENT = Comparison("absent", True)
 
 
 @dataclass(frozen=True, slots=True)
