@@ -76,7 +76,7 @@ class Host:
     def listdir(self, path: str | Path) -> tuple[str, ...]:
         """Names in a folder of the machine, sorted; empty if there is no such folder."""
         try:
-            return tuple(sorted(os.listdir(self.path(path))))
+            return tuple(sorted(os.listdir(self.path(path))))  # noqa: PTH208 - names, not paths
         except OSError:
             return ()
 
