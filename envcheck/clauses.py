@@ -45,10 +45,11 @@ def clause(key: str, declared: Key, raw: Any) -> Clause:
     any_of = tuple(_alternative(declared, each) for each in alternatives)
     if not any_of:
         raise ValueError("an empty list holds for nothing")
-    return Clause(key, declared.kind, any_of, " or ".join(_shown(each) for each in alternatives))
+    return Clause(key, declared.kind, any_of, " or ".join(shown(each) for each in alternatives))
 
 
-def _shown(raw: Any) -> str:
+def shown(raw: Any) -> str:
+    """A value as a rule file spells it: true, not True."""
     return str(raw).lower() if isinstance(raw, bool) else str(raw)
 
 

@@ -194,7 +194,7 @@ def _shipped_driver(tables: Mapping[str, list[dict[str, Any]]], cuda: str) -> Re
     ]
     if not drivers:
         return Unknown(f"the driver that ships with CUDA {cuda} is not known")
-    return Known(min(drivers, key=_order))
+    return Known(min(drivers, key=versions.order))
 
 
 def _cuda_of_driver(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Reading:
@@ -219,12 +219,7 @@ def _torch_of_driver(inventory: Inventory, tables: Mapping[str, list[dict[str, A
         return isinstance(floor, Known) and versions.compare(driver, ">=", str(floor.value)) is Tri.YES
 
     fitting = [str(row["version"]) for row in tables.get("torch", []) if runs(row)]
-    return Known(max(fitting, key=_order)) if fitting else Absent()
-
-
-def _order(text: str) -> tuple[bool, Any]:
-    version = versions.parse(text)
-    return (version is not None, version if version is not None else text)
+    return Known(max(fitting, key=versions.order)) if fitting else Absent()
 
 
 # --- GPUs -------------------------------------------------------------------------------------------
@@ -278,7 +273,7 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
         serving = [] if missing else [v for v, built in default_builds if has_code(built, capability)]
         source = "derived from gpu.compute_capability"
         for key, pick in (("gpu.torch_first", min), ("gpu.torch_last", max)):
-            found: Reading = missing or (Known(pick(serving, key=_order)) if serving else Absent())
+            found: Reading = missing or (Known(pick(serving, key=versions.order)) if serving else Absent())
             yield Fact(key, found, source)
         built_for = inventory.fact("build.torch.architectures").reading
         if missing or not isinstance(built_for, Known):

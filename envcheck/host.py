@@ -146,3 +146,35 @@ def read_file(path: Path, limit: int = READ_LIMIT) -> bytes:
 def own_python() -> str:
     """The interpreter that runs envcheck."""
     return sys.executable
+
+
+def variable(name: str) -> str | None:
+    """An environment variable of envcheck's own process."""
+    return os.environ.get(name)  # noqa: TID251 - this module is the door
+
+
+def homes() -> tuple[str, ...]:
+    """The home folder, which no report shows; empty where there is none to hide."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises where there is none
+    return (home,) if home not in ("~", "/", "") else ()
+
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def shipped_text(name: str) -> str | None:
+    """A file the build put into the package (`judging.json`); None in a checkout, which has sources."""
+    path = _PACKAGE / "shipped" / name
+    return read_file(path, limit=64 * READ_LIMIT).decode() if path.is_file() else None
+
+
+def source_texts(folder: str, suffix: str) -> dict[str, str]:
+    """The files of a top-level folder: of the checkout, or what the build put into the package.
+
+    Names are relative to the folder, with forward slashes.
+    """
+    for base in (_PACKAGE / "shipped" / folder, _PACKAGE.parent / folder):
+        if base.is_dir():
+            found = sorted(path for path in base.rglob(f"*{suffix}") if path.is_file())
+            return {path.relative_to(base).as_posix(): read_file(path).decode() for path in found}
+    return {}

@@ -197,39 +197,32 @@ def _because(clauses: When, inventory: Inventory, device: int | None) -> Iterato
 
 # --- ways out ---------------------------------------------------------------------------------------
 
-Settle = Callable[[Inventory], Judgement]
-"""Derive what follows from an inventory and judge it with every rule that then applies."""
-
-Apply = Callable[[Inventory, Sequence[tuple[str, Value]]], Inventory]
-"""The inventory after a change, with everything forgotten that the change makes stale."""
+Try = Callable[[Sequence[tuple[str, Value]]], Judgement]
+"""What the judge says of this environment after a change, with what the change makes stale forgotten."""
 
 
-def advise(finding: Finding, read: Inventory, derived: Inventory, apply: Apply, settle: Settle) -> Finding:
+def advise(finding: Finding, judgement: Judgement, inventory: Inventory, attempt: Try) -> Finding:
     """The finding with those of its rule's ways out that the judge passes here, best first.
 
-    Each is tried on the inventory as it was read: the rule must no longer be broken, and nothing may
-    be broken at error level that was not before.
+    Each is tried: the rule must no longer be broken or undecided, and nothing may be broken at error
+    level that was not in `judgement`.
     """
-    if not finding.rule.fixes:
-        return finding
-    before = _errors(settle(read))
-    device = finding.because[0].device if finding.because else None
-    device = next((each.device for each in finding.because if each.device is not None), device)
-    tried = []
+    before = errors(judgement)
+    device = next((each.device for each in finding.because if each.device is not None), None)
+    passed = []
     for fix in finding.rule.fixes:
-        bound = _bind(fix, derived, device)
+        bound = _bind(fix, inventory, device)
         if bound is None:
             continue
-        after = settle(apply(read, [(key, _trial(value)) for key, value in bound.set]))
-        still = any(
-            each.rule.id == finding.rule.id and each.verdict is not Verdict.HELD for each in after.findings
-        )
-        if not still and _errors(after) <= before:
-            tried.append(bound)
-    return replace(finding, fixes=tuple(tried))
+        after = attempt([(key, _trial(value)) for key, value in bound.set])
+        still = any(each.rule.id == finding.rule.id for each in after.findings)
+        if not still and errors(after) <= before:
+            passed.append(bound)
+    return replace(finding, fixes=tuple(passed))
 
 
-def _errors(judgement: Judgement) -> frozenset[str]:
+def errors(judgement: Judgement) -> frozenset[str]:
+    """Ids of the rules broken at error level, however the finding was softened."""
     return frozenset(
         finding.rule.id
         for finding in judgement.findings

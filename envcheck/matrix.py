@@ -13,13 +13,14 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from envcheck import versions
-from envcheck.clauses import clause, refs
+from envcheck import clauses, versions
 from envcheck.model import (
+    ABSENT,
     PRESENT,
     Basis,
     Cell,
     Clause,
+    Comparison,
     Default,
     EnvcheckError,
     Fix,
@@ -252,11 +253,11 @@ class _Reader:
             if declared is None:
                 continue
             try:
-                found.append(clause(key, declared, raw))
+                found.append(clauses.clause(key, declared, raw))
             except ValueError as error:
                 self.problems.append(f"{where}: {key}: {error}")
                 continue
-            for name in refs(found[-1]):
+            for name in clauses.refs(found[-1]):
                 self.key(name, f"{where}: {key}")
         return tuple(found)
 
@@ -338,4 +339,33 @@ def requirement_rules(requirements: Iterable[tuple[str, str, str, str]]) -> Iter
             require=(need,),
             sources=(Source(source, "metadata", ""),),
             group="requires-dist",
+        )
+
+
+def target_rules(target: Target | None) -> Iterator[Rule]:
+    """Rules a target brings: what it wants must be installed, and trained the way it says."""
+    if target is None:
+        return
+    source = (Source(f"envcheck target {target.name}", "target", ""),)
+    for name in target.packages:
+        key = f"pkg.{name}"
+        yield Rule(
+            id=f"target:{target.name}:{name}",
+            severity=Severity.ERROR,
+            basis=Basis.METADATA,
+            title=f"{target.name} needs {name}, which is not installed",
+            when=((Clause(key, Kind.VERSION, ((ABSENT,),), "absent"),),),
+            sources=source,
+            group="target",
+        )
+    for key, value in target.train.items():
+        kind = Kind.FLAG if isinstance(value, bool) else Kind.NUMBER if isinstance(value, int) else Kind.WORD
+        yield Rule(
+            id=f"target:{target.name}:{key}",
+            severity=Severity.WARNING,
+            basis=Basis.METADATA,
+            title=f"the configuration is not {target.name}: {key} is another than {clauses.shown(value)}",
+            when=((Clause(key, kind, ((Comparison("!=", value),),), f"!={clauses.shown(value)}"),),),
+            sources=source,
+            group="target",
         )

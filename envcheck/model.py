@@ -367,7 +367,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Default value of a fact when nobody gave it and `when` holds; rows are tried in order."""
+    """Everything known. `tables` are rows by table name: torch, variant, family, toolkit, gpu, …."""
 
     rules: tuple[Rule, ...]
     targets: Mapping[str, Target]
@@ -442,3 +442,30 @@ class Judgement:
         return sum(
             finding.verdict is verdict and severity in (None, finding.severity) for finding in self.findings
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The measured combination nearest to what is installed, and where they differ.
+
+    `differences` are (package, version here or "not installed", version there); none of them means
+    that this very combination was run.
+    """
+
+    cell: Cell
+    differences: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a format renders: what was examined, what is known, what came out."""
+
+    version: str
+    subject: str  # the environment, as the first line names it
+    inventory: Inventory
+    judgement: Judgement
+    matrix: Matrix
+    rules_held_against: int  # written and generated rules together
+    target: Target | None = None
+    measured: Measured | None = None
+    nothing_to_judge: str = ""

@@ -33,6 +33,12 @@ def parse(text: str) -> Version | None:
         return None
 
 
+def order(text: str) -> tuple[bool, Version | str]:
+    """A sort key: unreadable versions first, the others by PEP 440."""
+    version = parse(text)
+    return (False, text) if version is None else (True, version)
+
+
 def is_vendor_build(version: Version) -> bool:
     """Whether this is a snapshot named `X.Y.Za0+something`, as NGC, Jetson and source builds are."""
     return version.pre == ("a", 0) and version.local is not None
