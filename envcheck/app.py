@@ -28,6 +28,7 @@ from envcheck.model import (
     Verdict,
     Vocabulary,
 )
+from envcheck.pages import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,11 @@ def load_matrix(words: Vocabulary) -> Matrix:
     return matrix.build(tree, words)
 
 
+def knowledge() -> Matrix:
+    """The knowledge with the vocabulary of every probe."""
+    return load_matrix(vocabulary(probes.every_probe()))
+
+
 def find_target(name: str | None, known: Matrix) -> Target | None:
     """The target of this name.
 
@@ -80,25 +86,8 @@ def find_target(name: str | None, known: Matrix) -> Target | None:
     if name is None:
         return None
     if name not in known.targets:
-        raise InputError(f"target {name}", f"no such target{_near(name, known.targets)}")
+        raise InputError(f"target {name}", f"no such target{nearest(name, list(known.targets))}")
     return known.targets[name]
-
-
-def find_rule(rule_id: str, known: Matrix) -> Rule:
-    """The rule with this id. Raises InputError, naming the nearest, if there is none."""
-    rule = known.rule(rule_id)
-    if rule is None:
-        raise InputError(
-            f"rule {rule_id}", f"no such rule{_near(rule_id, [each.id for each in known.rules])}"
-        )
-    return rule
-
-
-def _near(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(sorted(known))}"
 
 
 # --- facts ------------------------------------------------------------------------------------------
@@ -119,7 +108,7 @@ def take_inventory(
         path, named_by = which_environment(question.python, machine)
         request = probes.Request(path, named_by, question.static, question.deadline_s)
         inventory = probes.survey(machine, request, found)
-        subject = f"{_shown_path(path, machine)} ({named_by})"
+        subject = f"{path} ({named_by})"
     inventory = declare_machine(inventory, question, known)
     facts = training_facts(question, known)
     return subject, inventory.with_facts(facts)
@@ -138,11 +127,6 @@ def which_environment(python: str | None, machine: Host) -> tuple[Path, str]:
     if Path(".venv/pyvenv.cfg").is_file():
         return Path(".venv"), "in this folder"
     return Path(host.own_python()), "envcheck's own; name another with --python"
-
-
-def _shown_path(path: Path, machine: Host) -> str:
-    del machine
-    return str(path)
 
 
 def read_facts(where: str, words: Vocabulary) -> Inventory:
@@ -219,7 +203,8 @@ def gpu_named(query: str, known: Matrix) -> str:
     rows = exact or rows
     if not rows:
         raise InputError(
-            "--gpu", f"no GPU {query!r} is known{_near(query, [row['name'] for row in known.tables['gpu']])}"
+            "--gpu",
+            f"no GPU {query!r} is known{nearest(query, [row['name'] for row in known.tables.get('gpu', [])])}",
         )
     if len({row["compute_capability"] for row in rows}) > 1:
         raise InputError("--gpu", f"{query!r} may be any of {', '.join(sorted(row['name'] for row in rows))}")

@@ -199,7 +199,7 @@ def target(
     """List the recipes, or show what one wants and implies."""
     from envcheck import app, pages
 
-    _emit(pages.target_page(name, app.load_matrix(app.vocabulary(app.probes.every_probe()))))
+    _emit(pages.target_page(name, app.knowledge()))
     return 0
 
 
@@ -210,11 +210,7 @@ def rule(
     """Show a known failure: when it happens, how that is known, the ways out."""
     from envcheck import app, pages
 
-    _emit(
-        pages.rule_page(
-            None if list_all else rule_id, app.load_matrix(app.vocabulary(app.probes.every_probe()))
-        )
-    )
+    _emit(pages.rule_page(None if list_all else rule_id, app.knowledge()))
     return 0
 
 
@@ -236,28 +232,33 @@ def _main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command line; the exit code."""
+    """Run a command line; the exit code. Never a traceback, unless ENVCHECK_DEBUG asks for one."""
     try:
         return _command(arguments)(arguments, standalone_mode=False) or 0
-    except EnvcheckError as error:
-        _remark("envcheck: " + str(error))
-        return error.code
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # The reader went away (`| head`); python would complain again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 2
     except Exception as error:
-        if (shown := _usage_error(error)) is not None:
-            _remark("envcheck: " + shown)
-            return 2
         if host.variable("ENVCHECK_DEBUG"):
             raise
-        _remark(f"envcheck: internal error: {type(error).__name__}: {error} (ENVCHECK_DEBUG=1 shows where)")
-        return 3
+        message, code = _explained(error)
+        _remark(f"envcheck: {message}")
+        return code
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    """One line for whatever went wrong, and its exit code."""
+    if isinstance(error, EnvcheckError):
+        return str(error), error.code
+    usage = getattr(error, "format_message", None)  # click's own exceptions
+    if callable(usage):
+        return f"{usage()} (--help shows the options)", 2
+    return f"internal error: {type(error).__name__}: {error} (ENVCHECK_DEBUG=1 shows where)", 3
 
 
 def _command(arguments: list[str]) -> Callable[..., int]:
@@ -272,12 +273,6 @@ def _command(arguments: list[str]) -> Callable[..., int]:
             app.command(name)(command)
     built: Callable[..., int] = typer.main.get_command(app)
     return built
-
-
-def _usage_error(error: Exception) -> str | None:
-    """What click says of a wrong use, in one line; None for any other exception."""
-    message = getattr(error, "format_message", None)
-    return str(message()) if callable(message) else None
 
 
 # --- the output boundary ----------------------------------------------------------------------------

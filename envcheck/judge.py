@@ -208,13 +208,12 @@ def advise(finding: Finding, judgement: Judgement, inventory: Inventory, attempt
     level that was not in `judgement`.
     """
     before = errors(judgement)
-    device = next((each.device for each in finding.because if each.device is not None), None)
     passed = []
     for fix in finding.rule.fixes:
-        bound = _bind(fix, inventory, device)
+        bound = bind(fix, inventory, device_of(finding))
         if bound is None:
             continue
-        after = attempt([(key, _trial(value)) for key, value in bound.set])
+        after = attempt([(key, trial(value)) for key, value in bound.set])
         still = any(each.rule.id == finding.rule.id for each in after.findings)
         if not still and errors(after) <= before:
             passed.append(bound)
@@ -230,7 +229,12 @@ def errors(judgement: Judgement) -> frozenset[str]:
     )
 
 
-def _bind(fix: Fix, inventory: Inventory, device: int | None) -> Fix | None:
+def device_of(finding: Finding) -> int | None:
+    """The GPU a finding is about, or None if it is about the machine."""
+    return next((each.device for each in finding.because if each.device is not None), None)
+
+
+def bind(fix: Fix, inventory: Inventory, device: int | None) -> Fix | None:
     """The fix with `{facts}` filled in; None if one of them is not known here."""
     bound: list[tuple[str, str | int | bool]] = []
     for key, value in fix.set:
@@ -245,7 +249,7 @@ def _bind(fix: Fix, inventory: Inventory, device: int | None) -> Fix | None:
     return replace(fix, set=tuple(bound))
 
 
-def _trial(value: str | int | bool) -> Value:
+def trial(value: str | int | bool) -> Value:
     """The value tried for a change: a version's lower bound, which is a release that exists."""
     if not isinstance(value, str):
         return value

@@ -83,8 +83,11 @@ def _comparison(part: str) -> Comparison:
         raise ValueError(f"{part!r} does not begin with an operator such as '>='")
     operand = part[len(op) :].strip()
     plain = operand.removesuffix(".*") if op in ("==", "!=") else operand
-    if op != "===" and parse(plain) is None:
+    version = parse(plain)
+    if op != "===" and version is None:
         raise ValueError(f"{operand!r} is not a version")
+    if op == "~=" and version is not None and len(version.release) == 1:
+        raise ValueError(f"{part!r}: a compatible release needs two parts, such as ~=2.4")
     return Comparison(op, operand)
 
 
@@ -118,7 +121,7 @@ def _decided(version: Version, op: str, limit: Version) -> bool:
         return version == limit
     public = version if version.local is None else _public(version.public)
     if op == "~=":
-        parent = Version(f"{limit.epoch}!{'.'.join(str(part) for part in limit.release[:-1])}")
+        parent = _public(f"{limit.epoch}!{'.'.join(str(part) for part in limit.release[:-1] or (0,))}")
         return public >= limit and _has_prefix(version, parent)
     if op == ">":
         # PEP 440: `>2.5.8` leaves out 2.5.8.post1, although it sorts behind.

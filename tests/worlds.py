@@ -1,0 +1,45 @@
+"""Small worlds for the tests of the core: a vocabulary, rules from TOML, inventories from TOML."""
+
+from __future__ import annotations
+
+import tomllib
+
+from envcheck import app, derive, factsfile, matrix, probes, training
+from envcheck.model import Inventory, Matrix, Vocabulary
+
+
+def vocabulary() -> Vocabulary:
+    """What the real probes, readers and derived facts declare."""
+    return app.vocabulary(probes.every_probe())
+
+
+def known(rules: str, tables: str = "", head: str = "") -> Matrix:
+    """A matrix of these rules (TOML), tables and head."""
+    texts = {"rules/test.toml": rules, "tables/test.toml": tables, "matrix.toml": head}
+    return matrix.build(matrix.gather(texts), vocabulary())
+
+
+def inventory(facts: str, of: Matrix | None = None) -> Inventory:
+    """The inventory of a facts file, with what follows from it if a matrix is given."""
+    read = factsfile.load(tomllib.loads(facts), "facts.toml", vocabulary())
+    return derive.derive(read, of) if of else read
+
+
+SOURCE = 'sources = [{ url = "https://example.org/1", kind = "issue", checked = 2026-11-20 }]'
+
+
+def rule(when: str, rule_id: str = "a-rule", severity: str = "error", more: str = "") -> str:
+    """One rule in TOML with this `when` (and further lines)."""
+    return f"""
+[[rule]]
+id = "{rule_id}"
+severity = "{severity}"
+basis = "measured"
+title = "it breaks"
+when = {when}
+{SOURCE}
+{more}
+"""
+
+
+__all__ = ["SOURCE", "inventory", "known", "rule", "training", "vocabulary"]
