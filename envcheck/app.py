@@ -202,10 +202,8 @@ def gpu_named(query: str, known: Matrix) -> str:
     exact = [row for row in rows if any(wanted == _words(name) for name in _names(row))]
     rows = exact or rows
     if not rows:
-        raise InputError(
-            "--gpu",
-            f"no GPU {query!r} is known{nearest(query, [row['name'] for row in known.tables.get('gpu', [])])}",
-        )
+        names = [str(row["name"]) for row in known.tables.get("gpu", [])]
+        raise InputError("--gpu", f"no GPU {query!r} is known{nearest(query, names)}")
     if len({row["compute_capability"] for row in rows}) > 1:
         raise InputError("--gpu", f"{query!r} may be any of {', '.join(sorted(row['name'] for row in rows))}")
     return str(rows[0]["name"])

@@ -234,7 +234,7 @@ def _main() -> None:
 def run(arguments: list[str]) -> int:
     """Run a command line; the exit code. Never a traceback, unless ENVCHECK_DEBUG asks for one."""
     try:
-        return _command(arguments)(arguments, standalone_mode=False) or 0
+        return _command(arguments)(arguments or ["--help"], standalone_mode=False) or 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 2
     except KeyboardInterrupt:
@@ -263,9 +263,7 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 def _command(arguments: list[str]) -> Callable[..., int]:
     """The click command; only the one that is called is built, for building all costs a third of a start."""
-    app = typer.Typer(
-        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True
-    )
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.callback()(_main)
     wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
     for name, command in COMMANDS.items():

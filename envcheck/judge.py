@@ -213,10 +213,11 @@ def advise(finding: Finding, judgement: Judgement, inventory: Inventory, attempt
         bound = bind(fix, inventory, device_of(finding))
         if bound is None:
             continue
-        after = attempt([(key, trial(value)) for key, value in bound.set])
+        changes = tuple((key, trial(value)) for key, value in bound.set)
+        after = attempt(changes)
         still = any(each.rule.id == finding.rule.id for each in after.findings)
         if not still and errors(after) <= before:
-            passed.append(bound)
+            passed.append(replace(bound, tried=changes))
     return replace(finding, fixes=tuple(passed))
 
 

@@ -305,11 +305,13 @@ When: TypeAlias = tuple[Clause, ...]
 class Fix:
     """A way out: the facts to set (`pkg.deepspeed` → `>=0.19.3`), and what it costs.
 
-    The lower bound of each version is a release that exists: it is the one tried before advising.
+    The lower bound of each version is a release that exists: the one tried before advising, and the one
+    that commands install (`tried`, once the judge has passed it).
     """
 
     set: tuple[tuple[str, str | int | bool], ...]
     cost: str = ""
+    tried: tuple[tuple[str, Value], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

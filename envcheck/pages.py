@@ -43,7 +43,7 @@ def _rule(rule: Rule) -> Iterator[str]:
         yield ""
         yield rule.why
     for number, fix in enumerate(rule.fixes):
-        changes = ", ".join(f"{key} {value}" for key, value in fix.set)
+        changes = ", ".join(f"{key} {_shown(value)}" for key, value in fix.set)
         yield f"{chr(10) if number == 0 else ''}fix    {changes}" + (f"  ({fix.cost})" if fix.cost else "")
     yield ""
     yield f"known  {rule.basis.value}"
@@ -77,7 +77,7 @@ def _target(target: Target, known: Matrix) -> Iterator[str]:
     if target.build:
         yield f"builds   {', '.join(target.build)} (published as source only)"
     for number, (key, value) in enumerate(target.train.items()):
-        shown = str(value).lower() if isinstance(value, bool) else str(value)
+        shown = _shown(value)
         phrase = TRAINING[key].phrases.get(shown, "") if key in TRAINING else ""
         yield f"{'implies' if number == 0 else '':<8} {key} = {shown}" + (f"   {phrase}" if phrase else "")
     if target.free:
@@ -87,11 +87,15 @@ def _target(target: Target, known: Matrix) -> Iterator[str]:
     yield f"measured {len(cells)} combinations: {good} trained, {len(cells) - good} failed"
     for cell in sorted(cells, key=lambda cell: (cell.date, cell.outcome)):
         versions = ", ".join(f"{name} {version}" for name, version in cell.pkg.items())
-        train = "".join(f", {key.removeprefix('train.')} {str(v).lower()}" for key, v in cell.train.items())
+        train = "".join(f", {key.removeprefix('train.')} {_shown(v)}" for key, v in cell.train.items())
         outcome = "ok   " if cell.outcome == "ok" else "fails"
         yield f"    {cell.date} {cell.device} {outcome} {versions}{train}" + (
             f"  [{cell.rule}]" if cell.rule else ""
         )
+
+
+def _shown(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def nearest(word: str, known: list[str]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from functools import lru_cache
 from typing import Any
 
 import pytest
 
 from envcheck import app, derive, factsfile, host, judge, matrix
-from envcheck.model import Inventory, Judgement, Matrix, Rule, Severity, Verdict
+from envcheck.model import Fact, Inventory, Judgement, Known, Matrix, Rule, Severity, Verdict
 from tests.worlds import vocabulary
 
 
@@ -106,11 +107,9 @@ def test_measured_cells_agree_with_the_rules() -> None:
             "[pkg]",
             *(f'{name} = "{version}"' for name, version in cell.pkg.items()),
         ]
-        import tomllib
-
         read = factsfile.load(tomllib.loads("\n".join(lines)), "cell", vocabulary())
         train = {**target.train, **cell.train}
-        facts = [factsfile.Fact(key, factsfile.Known(value), "cell") for key, value in train.items()]
+        facts = [Fact(key, Known(value), "cell") for key, value in train.items()]
         errors = broken(judged(read.with_facts(facts)), Severity.ERROR)
         if cell.outcome == "ok":
             assert not errors, f"{cell} trained"

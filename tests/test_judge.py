@@ -251,9 +251,7 @@ def test_replacing_an_unknown_never_changes_a_decided_verdict(
 ) -> None:
     verdict_before = decided(judge.judge(before, held))
     unknown = [key for key, fact in before.facts.items() if isinstance(fact.reading, Unknown)]
-    learnt: list[Fact] = []
-    for key in unknown:
-        learnt.append(Fact(key, data.draw(readings(key))))
+    learnt = [Fact(key, data.draw(readings(key))) for key in unknown]
     if verdict_before is not None:
         assert decided(judge.judge(before.with_facts(learnt), held)) == verdict_before
 

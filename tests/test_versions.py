@@ -148,5 +148,5 @@ def test_a_vendor_build_says_how_it_was_compared() -> None:
 
 @pytest.mark.parametrize("text", ["2.5", "=>2.5", ">=two", "~=2", ">=1.*", "<1.*"])
 def test_a_malformed_specifier_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"operator|version|two parts"):
         versions.parse_specifier(text)

@@ -56,14 +56,17 @@ def fix_text(fix: Fix) -> str:
     return " and ".join(parts)
 
 
-def fix_commands(fix: Fix, moved: dict[str, tuple[str, ...]] | None = None) -> tuple[str, ...]:
-    """Commands that carry a way out out, to paste; none for what no command does.
+def fix_commands(fix: Fix, moved: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Commands that carry out a way out, to paste; none for what no command does.
 
-    `moved` names the installed packages that must move with a package.
+    They install the release that was tried, for a later one may be another story. `moved` names, for a
+    package, the installed ones that must move with it.
     """
-    wanted = [f"'{key.removeprefix('pkg.')}{value}'" for key, value in fix.set if key.startswith("pkg.")]
-    for key, _ in fix.set:
-        wanted += (moved or {}).get(key.removeprefix("pkg."), ())
+    wanted: list[str] = []
+    for key, value in fix.tried:
+        name = key.removeprefix("pkg.")
+        if name != key:
+            wanted += [f"'{name}=={shown(value)}'", *moved.get(name, ())]
     return (f"python -m pip install {' '.join(wanted)}",) if wanted else ()
 
 

@@ -1,0 +1,326 @@
+"""The use case of `pin`: a shipped lock that fits this machine, or one resolved for it.
+
+Nothing is printed that the judge objects to, wherever it came from.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from envcheck import __version__, app, derive, engines, host, judge, lock, probes, resolve, versions
+from envcheck.host import Host
+from envcheck.model import (
+    Cell,
+    Fact,
+    InputError,
+    Inventory,
+    Known,
+    Matrix,
+    NoSolutionError,
+    Severity,
+    Target,
+    Tri,
+    Verdict,
+)
+
+MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
+"""Families that say where a lock will run; what is installed there now does not matter to it."""
+
+ROUNDS = 5
+"""How often an objection to a completed lock sends the search back."""
+
+GLIBC = "2.28"
+"""The C library a lock serves where the machine's is not known: the floor of torch's wheels since 2.7."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the lock will run and for what: the machine's facts, Python `3.11`, platform, glibc."""
+
+    machine: Inventory
+    python: str
+    platform: str
+    glibc: str
+    target: Target
+    known: Matrix
+
+    @property
+    def hardware_known(self) -> bool:
+        """Whether a driver or a GPU was probed or declared."""
+        return self.machine.known("driver.version") is not None or bool(self.machine.devices)
+
+
+def pin(
+    question: app.Question, machine: Host, python_version: str | None, *, resolve: bool, offline: bool
+) -> tuple[str, list[str]]:
+    """The lock's text, and remarks for the user.
+
+    Raises:
+        InputError: an option is wrong.
+        NoSolutionError: nothing shipped fits and resolving is forbidden or finds nothing.
+        ExamineError: the engine failed.
+    """
+    place = _place(question, machine, python_version)
+    refused: list[str] = []
+    if not resolve:
+        fitting = _shipped(place, refused)
+        if fitting is not None:
+            name, text, chosen = fitting
+            return text, [_served(name, chosen, place)]
+    if offline:
+        why = (
+            "; ".join(refused)
+            or f"none is shipped for {place.target.name} on Python {place.python}, {place.platform}"
+        )
+        raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
+    resolved = _resolve(place, machine)
+    return lock.render_requirements(resolved), [*refused, f"resolved for {_where(place)}"]
+
+
+def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
+    found = probes.every_probe()
+    words = app.vocabulary(found)
+    known = app.load_matrix(words)
+    target = app.find_target(question.target, known)
+    if target is None:
+        raise InputError("--target", f"pin needs a target; known are {', '.join(known.targets)}")
+    _, read = app.take_inventory(question, machine, found, known, words)
+    python = python_version or ".".join(str(read.known("python.version")).split(".")[:2])
+    if versions.parse(python) is None or python.count(".") != 1:
+        raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
+    kept = {
+        key: fact
+        for key, fact in read.facts.items()
+        if key.partition(".")[0] in MACHINE and key != "cuda.runtime"
+    }
+    kept["python.version"] = Fact("python.version", Known(f"{python}.0"), "the lock's Python")
+    system, arch = read.known("host.os") or "linux", read.known("host.arch") or "x86_64"
+    return Place(
+        machine=replace(read, facts=kept, complete=read.complete & MACHINE, unread={}),
+        python=python,
+        platform=f"{system}-{arch}",
+        glibc=str(read.known("host.glibc") or GLIBC),
+        target=target,
+        known=known,
+    )
+
+
+def _where(place: Place) -> str:
+    driver = place.machine.known("driver.version")
+    names = [str(place.machine.known("gpu.name", number)) for number in range(len(place.machine.devices))]
+    parts = [f"Python {place.python}", place.platform]
+    parts += [f"driver {driver}"] if driver else []
+    parts += sorted(set(names))
+    return ", ".join(parts)
+
+
+# --- what the judge says of versions ----------------------------------------------------------------
+
+
+def objections(place: Place, pkg: Iterable[Fact], *, complete: bool) -> list[str]:
+    """Ids of what these packages break on that machine under that target; none if nothing.
+
+    Rules of error level object, and so does metadata: a lock does not contradict what its own
+    packages declare.
+    """
+    train = [
+        Fact(key, Known(value), f"target {place.target.name}") for key, value in place.target.train.items()
+    ]
+    inventory = place.machine.with_facts([*train, *pkg])
+    if complete:
+        inventory = replace(inventory, complete=inventory.complete | {"pkg"})
+    settled = derive.derive(inventory, place.known)
+    judgement = judge.judge(settled, app.rules_for(settled, place.known, place.target))
+    return [
+        finding.rule.id
+        for finding in judgement.findings
+        if finding.verdict is Verdict.BROKEN
+        and (finding.severity is Severity.ERROR or finding.rule.group == "requires-dist")
+    ]
+
+
+def _pkg_facts(choice: Mapping[str, str], requires: Mapping[tuple[str, str], Sequence[str]]) -> list[Fact]:
+    facts = []
+    for name, version in choice.items():
+        facts.append(Fact(f"pkg.{name}", Known(version), "the lock"))
+        lines = requires.get((name, version))
+        if lines:
+            facts.append(Fact(f"pkg.{name}.requires", Known(tuple(lines)), f"metadata of {name} {version}"))
+    return facts
+
+
+# --- shipped locks ----------------------------------------------------------------------------------
+
+
+def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | None:
+    """The shipped lock that suits the machine best: its name, its text, what it pins.
+
+    The newest torch where the hardware is known, the lowest driver floor where it is not. Why the
+    others were refused is added to `refused`.
+    """
+    fitting: list[tuple[str, str, lock.Lock]] = []
+    stem = f"{place.target.name}-py{place.python.replace('.', '')}"
+    for name, text in host.source_texts("lockfiles", ".txt").items():
+        if not name.startswith(stem):
+            continue
+        shipped = lock.parse_requirements(text, name)
+        reasons = _unfit(shipped, place)
+        if reasons:
+            refused.append(f"{name}: {', '.join(reasons)}")
+        else:
+            fitting.append((name, text, shipped))
+    if not fitting:
+        return None
+    if place.hardware_known:
+        return max(fitting, key=lambda each: versions.order(_version(each[2], "torch")))
+    return min(fitting, key=lambda each: versions.order(_needed(each[2], "driver.version")))
+
+
+def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
+    if (shipped.python, shipped.platform) != (place.python, place.platform):
+        return [f"is for Python {shipped.python} on {shipped.platform}"]
+    reasons = []
+    glibc = str(place.machine.known("host.glibc") or "")
+    if glibc and shipped.glibc and versions.compare(glibc, "<", shipped.glibc) is Tri.YES:
+        reasons.append(f"needs glibc {shipped.glibc}, here {glibc}")
+    driver, floor = place.machine.known("driver.version"), _needed(shipped, "driver.version")
+    if driver and floor and versions.compare(str(driver), "<", floor) is Tri.YES:
+        return [*reasons, f"needs driver {floor}, here {driver}"]
+    choice = {each.name: each.version for each in shipped.pins}
+    return reasons + objections(place, _pkg_facts(choice, {}), complete=True)
+
+
+def _needed(of: lock.Lock, key: str) -> str:
+    return next((value for name, _, value in of.needs if name == key), "")
+
+
+def _version(of: lock.Lock, name: str) -> str:
+    return next((each.version for each in of.pins if each.name == name), "")
+
+
+def _served(name: str, chosen: lock.Lock, place: Place) -> str:
+    floor = _needed(chosen, "driver.version")
+    told = f"{name}, locked on {chosen.date}, judged by matrix {place.known.updated}"
+    if place.hardware_known:
+        return f"{told}; fits {_where(place)}"
+    return (
+        f"{told}; neither driver nor GPU is known here, so this is the lowest driver floor: {floor} or newer"
+    )
+
+
+# --- resolving --------------------------------------------------------------------------------------
+
+
+def _resolve(place: Place, machine: Host) -> lock.Lock:
+    requires = _requirements_of_releases(place)
+    banned: list[dict[str, str]] = []
+
+    def propose(name: str) -> list[str]:
+        return _candidates(name, place, requires)
+
+    def object_to(choice: Mapping[str, str]) -> list[str]:
+        if dict(choice) in banned:
+            return ["objected to when completed"]
+        return objections(place, _pkg_facts(choice, requires), complete=False)
+
+    engine = engines.choose(machine, engines.every_engine())
+    measured = [cell.pkg for cell in _measured_good(place)]
+    last: list[str] = []
+    for _ in range(ROUNDS):
+        choice = resolve.search(place.target.packages, propose, object_to, measured)
+        wanted = engines.Wanted(
+            pins=choice,
+            also=lock.build_needs(place.target.build),
+            python=place.python,
+            platform=place.platform,
+            glibc=place.glibc,
+            build=place.target.build,
+        )
+        pins = engine.complete(machine, wanted)
+        last = objections(
+            place, _pkg_facts({each.name: each.version for each in pins}, requires), complete=True
+        )
+        if not last:
+            return _locked(place, pins)
+        banned.append(choice)
+    raise NoSolutionError(f"every completed lock was objected to, the last by {', '.join(last)}")
+
+
+def _measured_good(place: Place) -> list[Cell]:
+    """Combinations of the target that trained, newest torch first."""
+    good = [cell for cell in place.known.cells if cell.target == place.target.name and cell.outcome == "ok"]
+    return sorted(good, key=lambda cell: versions.order(cell.pkg.get("torch", "")), reverse=True)
+
+
+def _candidates(name: str, place: Place, requires: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
+    """Releases of a package that this Python may install, newest first, none beyond what is known."""
+    through = place.known.known_through.get(name)
+    found = [
+        version
+        for package, version in requires
+        if package == name and (through is None or versions.compare(version, "<=", through) is Tri.YES)
+    ]
+    return sorted(found, key=versions.order, reverse=True)
+
+
+def _requirements_of_releases(place: Place) -> dict[tuple[str, str], list[str]]:
+    """What every installable release of every package in the tables requires: (name, version) → lines."""
+    rows: list[Mapping[str, Any]] = [
+        *({**row, "package": "torch", "requires": {}} for row in place.known.tables.get("torch", [])),
+        *_releases(place.known),
+    ]
+    found = {}
+    for row in rows:
+        if row.get("yanked") or not _for_python(row, place.python):
+            continue
+        needed = row.get("requires", {})
+        found[row["package"], row["version"]] = [f"{name}{bound}" for name, bound in needed.items()]
+    return found
+
+
+def _for_python(row: Mapping[str, Any], python: str) -> bool:
+    listed = row.get("python")
+    if isinstance(listed, list):
+        return python in listed
+    try:
+        bounds = versions.parse_specifier(row.get("requires_python", ""))
+    except ValueError:
+        return True
+    return versions.satisfies(f"{python}.99", bounds) is not Tri.NO
+
+
+def _releases(known: Matrix) -> list[Mapping[str, Any]]:
+    """The release rows: read with the rest in a checkout, a file of their own in a wheel."""
+    if "release" in known.tables:
+        return list(known.tables["release"])
+    text = host.shipped_text("releases.json")
+    return json.loads(text)["tables"].get("release", []) if text else []
+
+
+def _locked(place: Place, pins: Sequence[lock.Pin]) -> lock.Lock:
+    facts = _pkg_facts({each.name: each.version for each in pins}, {})
+    settled = derive.derive(place.machine.with_facts(facts), place.known)
+    needs = []
+    floor = settled.known("cuda.minimum_driver")
+    if isinstance(floor, str):
+        needs.append(("driver.version", ">=", floor))
+    built = settled.known("build.torch.architectures")
+    if isinstance(built, tuple) and built:
+        needs.append(("gpu.architectures", "=", ",".join(built)))
+    return lock.Lock(
+        target=place.target.name,
+        python=place.python,
+        platform=place.platform,
+        pins=tuple(pins),
+        glibc=place.glibc,
+        needs=tuple(needs),
+        train=tuple((key, str(value).lower()) for key, value in place.target.train.items()),
+        build=place.target.build,
+        date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        maker=__version__,
+        matrix=place.known.digest,
+    )
