@@ -7,6 +7,7 @@ and nothing can be read without a size limit or run without a deadline.
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess  # noqa: TID251 - this module is the door
 import sys
@@ -18,6 +19,8 @@ from envcheck.model import InputError
 
 READ_LIMIT = 4 * 1024 * 1024
 """Bytes read from any one file unless a caller asks otherwise: a bomb is refused, not swallowed."""
+
+_MOST_LINKS = 40  # as Linux itself (path_resolution(7))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Running:
             out, err = self.process.communicate(timeout=deadline_s)
             code: int | None = self.process.returncode
         except subprocess.TimeoutExpired as expired:
-            self.process.kill()
+            self._kill()
             # One short second grace: a child in uninterruptible sleep never dies, and must not hold us.
             try:
                 out, err = self.process.communicate(timeout=0.5)
@@ -53,6 +56,13 @@ class Running:
                 out, err = stuck.stdout or expired.stdout or b"", stuck.stderr or expired.stderr or b""
             code = None
         return Ran(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+    def _kill(self) -> None:
+        """Kill the whole session: a child of a shell script would live on and hold our pipes open."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except OSError:
+            self.process.kill()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +73,8 @@ class Host:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))  # noqa: TID251
 
     def path(self, path: str | Path) -> Path:
-        """Where an absolute path of the machine lies under the root prefix."""
-        return self.root / str(path).lstrip("/")
+        """Where an absolute path of the machine lies under the root prefix, links followed inside it."""
+        return self.root / self.follow(path).lstrip("/") if self.staged else Path(path)
 
     def read_text(self, path: str | Path, limit: int = READ_LIMIT) -> str | None:
         """The text of a file of the machine, undecodable bytes replaced; None if it cannot be read."""
@@ -72,6 +82,35 @@ class Host:
             return read_file(self.path(path), limit).decode("utf-8", "replace")
         except InputError:
             return None
+
+    def follow(self, path: str | Path) -> str:
+        """An absolute path of the machine with its symbolic links followed inside the root.
+
+        On an unpacked image a link to `/usr/bin/python3` means the image's, not ours. A loop or a
+        missing part is returned as far as it goes: opening it then fails with the right reason.
+        """
+        if not self.staged:
+            return os.path.realpath(path)
+        done, left, links = "", str(path).split("/")[::-1], 0
+        while left:
+            part = left.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                done = done.rpartition("/")[0]
+                continue
+            here = f"{done}/{part}"
+            try:
+                target = str((self.root / here[1:]).readlink()) if links < _MOST_LINKS else ""
+            except OSError:
+                target = ""
+            if not target:
+                done = here
+                continue
+            links += 1
+            done = "" if target.startswith("/") else done
+            left += target.split("/")[::-1]
+        return done or "/"
 
     def listdir(self, path: str | Path) -> tuple[str, ...]:
         """Names in a folder of the machine, sorted; empty if there is no such folder."""

@@ -1,0 +1,114 @@
+"""Reads what binaries were built for out of the text their build left behind; nothing is imported.
+
+torch writes `torch/version.py`, DeepSpeed `deepspeed/git_version_info_installed.py`. Only assignments
+of literals are understood: whatever else stands there is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from envcheck.model import Absent, Fact, Key, Kind, Known, Reading, Unknown
+
+YIELDS = {
+    "build.torch.cuda": Key(
+        Kind.VERSION, "CUDA torch was built with, e.g. 12.4; absent in a CPU or ROCm build"
+    ),
+    "build.torch.hip": Key(Kind.VERSION, "HIP torch was built with, e.g. 6.2.41133-dd7f95766"),
+    "build.torch.git": Key(Kind.WORD, "commit torch was built from"),
+    "build.deepspeed.torch": Key(Kind.VERSION, "torch DeepSpeed's ops were built with, major and minor"),
+    "build.deepspeed.cuda": Key(Kind.VERSION, "CUDA DeepSpeed's ops were built with"),
+}
+
+_TORCH = {"build.torch.cuda": "cuda", "build.torch.hip": "hip", "build.torch.git": "git_version"}
+_DEEPSPEED = {"build.deepspeed.torch": "version", "build.deepspeed.cuda": "cuda_version"}
+_LONGEST_LITERAL = 16 * 1024
+
+ReadText = Callable[[str], str | None]
+"""Gives a file's text by its path in the package folder, or None."""
+
+
+def torch_facts(read: ReadText, source: Callable[[str], str], conda_build: str | None) -> Iterator[Fact]:
+    """What torch was built with; of a conda package without readable version.py, its build string."""
+    path = "torch/version.py"
+    text = read(path)
+    if text is not None:
+        values = assignments(text)
+        return (Fact(key, _torch_reading(values, name), source(path)) for key, name in _TORCH.items())
+    if conda_build is not None:
+        return iter([Fact("build.torch.cuda", conda_cuda(conda_build), "conda-meta")])
+    return (Fact(key, Unknown("torch/version.py cannot be read"), source(path)) for key in _TORCH)
+
+
+def _torch_reading(values: Mapping[str, str | None], name: str) -> Reading:
+    value = values.get(name)
+    if value:
+        return Known(value)
+    # Releases before ROCm have no `hip` line; a version.py without a `cuda` line is none of torch's.
+    if name == "hip" or name in values:
+        return Absent()
+    return Unknown(f"no assignment of {name} found")
+
+
+def deepspeed_facts(read: ReadText, source: Callable[[str], str]) -> Iterator[Fact]:
+    """What DeepSpeed's ops were built against: the `torch_info` its installation wrote down."""
+    path = "deepspeed/git_version_info_installed.py"
+    text = read(path)
+    if text is None:
+        reading = Absent() if read("deepspeed/__init__.py") is not None else Unknown(f"no {path}")
+        return (Fact(key, reading, source(path)) for key in _DEEPSPEED)
+    info = _dictionary(text, "torch_info")
+    return (Fact(key, _deepspeed_reading(info, name), source(path)) for key, name in _DEEPSPEED.items())
+
+
+def _deepspeed_reading(info: Mapping[object, object] | None, name: str) -> Reading:
+    if info is None:
+        return Unknown("no literal torch_info found")
+    value = info.get(name)
+    # DeepSpeed writes 0.0 for "none", as in a build on a machine without CUDA.
+    return Known(value) if isinstance(value, str) and value not in ("", "0.0") else Absent()
+
+
+def assignments(text: str) -> dict[str, str | None]:
+    """Top-level `name = 'literal'` and `name: Optional[str] = None` lines; the last one holds.
+
+    None stands for a literal None; other right-hand sides are left out.
+    """
+    found: dict[str, str | None] = {}
+    for line in text.splitlines():
+        left, equals, right = line.partition("=")
+        name = left.partition(":")[0].rstrip()
+        if not equals or not name.isidentifier():
+            continue
+        value = right.partition("#")[0].strip()
+        if value == "None":
+            found[name] = None
+        elif len(value) > 1 and value[0] in "'\"" and value.find(value[0], 1) == len(value) - 1:
+            found[name] = value[1:-1]
+    return found
+
+
+def _dictionary(text: str, name: str) -> Mapping[object, object] | None:
+    """The dictionary literal assigned to a name on one line; None if there is none."""
+    import ast
+
+    for line in text.splitlines():
+        left, _, right = line.partition("=")
+        if left.strip() == name and len(right) < _LONGEST_LITERAL:
+            try:
+                value = ast.literal_eval(right.strip())
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                return None
+            return value if isinstance(value, dict) else None
+    return None
+
+
+def conda_cuda(build: str) -> Reading:
+    """CUDA of a conda build string: 12.1 of `py3.11_cuda12.1_cudnn8.9.2_0`, 12.6 of `cuda126_generic_…`."""
+    for part in build.split("_"):
+        digits = part.removeprefix("cuda").partition("py")[0]
+        if part.startswith("cuda") and digits.replace(".", "").isdecimal():
+            return Known(digits if "." in digits else f"{digits[:-1]}.{digits[-1]}")
+        if part.startswith("cpu"):
+            return Absent()
+    return Unknown(f"conda build string {build} names no CUDA")

@@ -1,0 +1,325 @@
+"""Reads what is installed in a package folder from its records, at the cost of one short read each.
+
+A record is a `*.dist-info` folder (PEP 376), an `*.egg-info` folder or file, an `*.egg`, or an
+`*.egg-link` to a checkout. `importlib.metadata` would cost five times the start of Python, so headers
+are split by hand; only Name, Version and Requires-Dist matter. Nothing here raises for what a record
+holds, and nothing of a package is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+METADATA_LIMIT = 2 * 1024 * 1024
+"""Bytes of a METADATA file that are read at most: headers are a few kilobytes, the rest is a README."""
+
+_FIRST_READ = 16 * 1024
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO nobody writes to must not hang
+_MOST_REQUIREMENTS = 2000
+_LONGEST_VERSION = 200
+_PLAIN_PTH = frozenset(("distutils-precedence.pth", "_virtualenv.pth"))
+_KINDS = (".dist-info", ".egg-info", ".egg", ".egg-link")
+
+
+class Record(NamedTuple):
+    """One record of one installed distribution.
+
+    `version` is empty if neither the headers nor the record's name tell it; `degraded` says that the
+    headers did not. `requires` are the Requires-Dist lines that no extra asks for.
+    """
+
+    name: str
+    version: str
+    requires: tuple[str, ...]
+    degraded: bool
+    editable: bool
+    site: str
+    entry: str
+
+
+def normalised(name: str) -> str:
+    """A distribution's name as PEP 503 compares it: `flash-attn` of `Flash_Attn`."""
+    name = name.lower().replace("_", "-").replace(".", "-")
+    while "--" in name:
+        name = name.replace("--", "-")
+    return name
+
+
+def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[Record]:
+    """The records of a package folder in the order of their names.
+
+    `site` is the folder as the machine names it, `place` where it lies for us, and `locate` gives the
+    latter for the former's other paths (a checkout an `.egg-link` names).
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
+    names = os.listdir(place)  # noqa: PTH208 - names, not paths
+    names.sort()
+    editable = {_editable_name(name) for name in names if name.startswith("__editable__")}
+    # Every editable install puts its checkout on the path: with no such file there is none to look for.
+    linked = any(name.endswith(".pth") and name not in _PLAIN_PTH for name in names)
+    for entry in names:
+        # pip renames what it is removing to "~orch-…"; an interrupted removal leaves that behind.
+        if entry.endswith(_KINDS) and entry[0] not in "~-.":
+            record = _read_record(site, place, entry, locate)
+            if record is None:
+                continue
+            if record.name in editable or (linked and _says_editable(f"{place}/{entry}/direct_url.json")):
+                record = record._replace(editable=True)
+            yield record
+
+
+def _editable_name(entry: str) -> str:
+    """The distribution of `__editable__.trl-0.12.0.pth`; empty for a finder module."""
+    return normalised(_from_name(entry.removeprefix("__editable__."))[0])
+
+
+def _read_record(site: str, place: str, entry: str, locate: Callable[[str], str]) -> Record | None:
+    path = f"{place}/{entry}"
+    if entry.endswith(".dist-info"):
+        head = read_head(f"{path}/METADATA")
+        return _record(site, entry, head, editable=False)
+    if entry.endswith(".egg-link"):
+        return _read_egg_link(site, entry, path, locate)
+    folder = f"{path}/EGG-INFO" if entry.endswith(".egg") else path
+    # An egg-info may be a file that is PKG-INFO itself.
+    head = read_head(f"{folder}/PKG-INFO")
+    if not head and entry.endswith(".egg-info"):
+        head = read_head(path)
+    record = _record(site, entry, head, editable=False)
+    return _with_requires_txt(record, folder)
+
+
+def _read_egg_link(site: str, entry: str, path: str, locate: Callable[[str], str]) -> Record | None:
+    """A `setup.py develop` install: the link's first line is the checkout that holds the egg-info."""
+    checkout = _read(path, _FIRST_READ).decode("utf-8", "replace").partition("\n")[0].strip()
+    folder = f"{entry.removesuffix('.egg-link').replace('-', '_')}.egg-info"
+    if not checkout.startswith("/"):
+        return _record(site, entry, b"", editable=True)
+    info = f"{locate(checkout)}/{folder}"
+    record = _record(site, entry, read_head(f"{info}/PKG-INFO"), editable=True)
+    return _with_requires_txt(record, info)
+
+
+def _record(site: str, entry: str, head: bytes, *, editable: bool) -> Record | None:
+    name = normalised(_text(header(head, b"Name")))
+    version = _text(header(head, b"Version"))
+    degraded = not (_is_name(name) and _is_version(version))
+    if degraded:
+        told_name, told_version = _from_name(entry)
+        name = name if _is_name(name) else normalised(told_name)
+        version = version if _is_version(version) else told_version
+        if not _is_name(name):
+            return None
+    return Record(name, version, requirements(head), degraded, editable, site, entry)
+
+
+def _is_name(name: str) -> bool:
+    return name.replace("-", "").isalnum() and name.isascii()
+
+
+def _is_version(version: str) -> bool:
+    """Whether this can be shown and compared at all; whether it is PEP 440 is not decided here."""
+    return 0 < len(version) <= _LONGEST_VERSION and version.isascii() and version.isprintable()
+
+
+def _from_name(entry: str) -> tuple[str, str]:
+    """Name and version of `flash_attn-2.7.4-py3.11.egg-info`: split at the first `-` before a digit."""
+    stem = entry.rpartition(".")[0]
+    for cut in (i for i, char in enumerate(stem) if char == "-"):
+        if stem[cut + 1 : cut + 2].isdecimal():
+            rest = stem[cut + 1 :]
+            version = rest.partition("-py")[0] if not entry.endswith(".dist-info") else rest
+            return stem[:cut], version if _is_version(version) else ""
+    return stem, ""
+
+
+# --- headers ----------------------------------------------------------------------------------------
+
+
+def read_head(path: str) -> bytes:
+    """The headers of a metadata file, line ends as LF and a LF before the first; empty if unreadable.
+
+    Reads to the first blank line, as the e-mail format of METADATA has it, and at most METADATA_LIMIT.
+    """
+    data = _read(path, METADATA_LIMIT, until_blank=True)
+    if data[:3] == b"\xef\xbb\xbf":
+        data = data[3:]
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    end = data.find(b"\n\n")
+    return b"" if data[:1] == b"\n" else b"\n" + (data if end < 0 else data[:end])
+
+
+def header(head: bytes, name: bytes) -> bytes:
+    """The first header of that name; empty if there is none."""
+    start = head.find(b"\n" + name + b":")
+    if start < 0:
+        # Header names are case-insensitive, although every tool writes them as the standard does.
+        start = head.lower().find(b"\n" + name.lower() + b":")
+        if start < 0:
+            return b""
+    start += len(name) + 2
+    end = head.find(b"\n", start)
+    return head[start:] if end < 0 else head[start:end]
+
+
+# With its continuations, which begin with a blank. `re` is loaded at every start of envcheck.
+_REQUIRES_DIST = re.compile(rb"\nRequires-Dist:([^\n]*(?:\n[ \t][^\n]*)*)")
+
+
+def requirements(head: bytes) -> tuple[str, ...]:
+    """The Requires-Dist lines as written, without those that wait for an extra."""
+    lines = _REQUIRES_DIST.findall(head)[:_MOST_REQUIREMENTS]
+    return tuple([_text(line) for line in lines if b"extra" not in line or not _for_extra(line)])
+
+
+def _for_extra(line: bytes) -> bool:
+    return b"extra" in line.partition(b";")[2]
+
+
+def _text(value: bytes) -> str:
+    text = value.decode("utf-8", "replace").strip()
+    return text if "\n" not in text else " ".join(text.split())
+
+
+def _read(path: str, limit: int, *, until_blank: bool = False) -> bytes:
+    """A regular file's bytes, at most `limit`; empty if it cannot be read."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except (OSError, ValueError):
+        return b""
+    try:
+        data = os.read(descriptor, min(limit, _FIRST_READ))
+        if len(data) < _FIRST_READ or (until_blank and b"\n\n" in data):
+            return data
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        while len(data) < limit and (more := os.read(descriptor, min(limit - len(data), 1 << 18))):
+            data += more
+            if until_blank and b"\n\n" in data:
+                break
+    except OSError:
+        return b""
+    else:
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def _says_editable(path: str) -> bool:
+    """Whether `direct_url.json` (PEP 610) records an editable install."""
+    text = _read(path, _FIRST_READ)
+    return b'"editable"' in text and b'"editable":true' in text.replace(b" ", b"").replace(b"\n", b"")
+
+
+def _with_requires_txt(record: Record | None, folder: str) -> Record | None:
+    """The record with what setuptools wrote beside an older PKG-INFO, which lacks Requires-Dist."""
+    if record is None or record.requires:
+        return record
+    lines = _read(f"{folder}/requires.txt", METADATA_LIMIT).decode("utf-8", "replace").splitlines()
+    return record._replace(requires=tuple(_unconditional(lines))[:_MOST_REQUIREMENTS])
+
+
+def _unconditional(lines: Iterable[str]) -> Iterator[str]:
+    """Requirements outside any extra's section; `[:marker]` puts a marker on those below it."""
+    marker: str | None = ""
+    for line in map(str.strip, lines):
+        if line.startswith("["):
+            section = line.strip("[]")
+            marker = section[1:] if section.startswith(":") else None
+        elif line and marker is not None:
+            yield f"{line}; {marker}" if marker else line
+
+
+# --- several records for one name -------------------------------------------------------------------
+
+_MOST_FILES = 40
+_LARGEST_FILE = 256 * 1024
+
+
+def imported_first(records: list[Record], place: Callable[[str], str]) -> list[Record]:
+    """Records of one name with the one first whose files `import` would find.
+
+    The earlier folder wins. Within one folder the files tell: an upgrade that was cut short leaves
+    two records, and only one of them lists the files as they are (python/cpython#100666).
+    """
+    site = records[0].site
+    rivals = [record for record in records if record.site == site]
+    if len(rivals) > 1:
+        best = max(rivals, key=lambda record: _claim(place(site), record.entry))
+        return [best, *(record for record in records if record is not best)]
+    return records
+
+
+def _claim(place: str, entry: str) -> tuple[float, float]:
+    """How much of what a record lists is there as listed, then how recent the record is."""
+    try:
+        changed = os.stat(f"{place}/{entry}").st_mtime  # noqa: PTH116 - strings throughout, for speed
+    except OSError:
+        changed = 0.0
+    listed = _listed(_read(f"{place}/{entry}/RECORD", METADATA_LIMIT).decode("utf-8", "replace"))
+    if not listed:
+        return 0.0, changed
+    return sum(_is_as_listed(place, *row) for row in listed) / len(listed), changed
+
+
+def _listed(record: str) -> list[tuple[str, str, str]]:
+    """Some of the files a RECORD lists, as path, hash and size: those that tell versions apart first."""
+    rows = []
+    for line in record.splitlines():
+        path, digest, size = (*line.rsplit(",", 2), "", "")[:3]
+        # A quoted path holds a comma: rare, and others of the same record tell as well.
+        if path and ".dist-info/" not in path and not path.startswith(("..", "/", '"')):
+            rows.append((path, digest, size))
+    rows.sort(key=lambda row: ("version" not in row[0], "__init__" not in row[0]))
+    return rows[:_MOST_FILES]
+
+
+def _is_as_listed(place: str, path: str, digest: str, size: str) -> bool:
+    import base64
+    import hashlib
+
+    try:
+        actual = os.stat(f"{place}/{path}").st_size  # noqa: PTH116
+    except (OSError, ValueError):
+        return False
+    if size and size != str(actual):
+        return False
+    if not digest.startswith("sha256=") or actual > _LARGEST_FILE:
+        return True
+    found = hashlib.sha256(_read(f"{place}/{path}", _LARGEST_FILE)).digest()
+    return digest.removeprefix("sha256=") == base64.urlsafe_b64encode(found).decode().rstrip("=")
+
+
+# --- conda ------------------------------------------------------------------------------------------
+
+
+class CondaRecord(NamedTuple):
+    """A package of conda's: its name, version and build string come from the record's file name."""
+
+    name: str
+    version: str
+    build: str
+    entry: str
+
+
+def conda_records(entries: Iterable[str]) -> Iterator[CondaRecord]:
+    """The packages a `conda-meta` folder names, `pytorch-2.1.0-py3.11_cuda12.1_0.json` style."""
+    for entry in entries:
+        parts = entry.removesuffix(".json").rsplit("-", 2)
+        if entry.endswith(".json") and len(parts) == 3:  # noqa: PLR2004 - name, version, build
+            name = normalised(parts[0])
+            if _is_name(name) and _is_version(parts[1]):
+                yield CondaRecord(name, parts[1], parts[2], entry)
+
+
+def installs_python_files(text: str) -> bool:
+    """Whether a conda record lists Python packages, and none with a record of its own."""
+    own_record = ".dist-info/" in text or ".egg-info" in text
+    return "site-packages/" in text and not own_record

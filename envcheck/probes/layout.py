@@ -1,0 +1,218 @@
+"""Where an environment's parts lie, found by reading folders and never by running its interpreter.
+
+Works on an unpacked image of another architecture: every path is followed inside the host's root.
+What only a running interpreter knows (a user's own site-packages, paths added by start-up code) is
+left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from envcheck.host import Host
+from envcheck.model import ExamineError, InputError
+
+INTERPRETERS = ("python", "python3")
+PACKAGE_FOLDERS = ("site-packages", "dist-packages")
+_MOST_PTH_LINES = 1000
+
+
+class Environment(NamedTuple):
+    """An interpreter and its package folders, as paths of the machine without the root prefix.
+
+    `version` may be only `3.11` where nothing but a folder's name tells. `sites` are in import order.
+    """
+
+    version: str
+    implementation: str
+    abi: str
+    prefix: str
+    base_prefix: str
+    sites: tuple[str, ...]
+    source: str
+
+
+def find_interpreter(host: Host, path: str) -> str:
+    """The interpreter meant by a path: itself, or a folder's `bin/python`.
+
+    Raises:
+        InputError: there is nothing at that path, or a folder without an interpreter.
+        ExamineError: the interpreter is a broken link, as after its base Python was removed.
+    """
+    place = host.path(path)
+    if not place.exists():
+        folder, _, name = path.rpartition("/")
+        link = host.path(folder or "/") / name
+        if link.is_symlink():
+            raise ExamineError(f"{path}: broken link to {link.readlink()}; was that Python removed?")
+        raise InputError(path, "no such interpreter or environment")
+    if not place.is_dir():
+        return path
+    names = host.listdir(f"{path}/bin")
+    for name in INTERPRETERS:
+        inside = f"{path.rstrip('/')}/bin/{name}"
+        if name in names and not host.path(inside).is_dir():
+            return find_interpreter(host, inside)
+    raise InputError(path, "a folder without bin/python: name an interpreter or an environment's folder")
+
+
+def read_layout(host: Host, path: str) -> Environment:
+    """The environment of an interpreter or a folder, from its files alone.
+
+    Raises:
+        InputError: there is nothing at that path, or no environment in that folder.
+        ExamineError: its Python version or its package folders cannot be told.
+    """
+    prefix, interpreter = _prefix(host, path)
+    settings = venv_settings(host, prefix)
+    base = _parent(host.follow(settings["home"])) if settings.get("home") else prefix
+    library = _library(host, prefix, settings, interpreter)
+    version, source = _version(host, prefix, base, library, settings)
+    sites = list(_sites(host, prefix, library))
+    if settings.get("include-system-site-packages", "").lower() == "true":
+        sites += _sites(host, base, library)
+    if not sites:
+        raise ExamineError(f"{path}: no package folder lib/{library}/site-packages under {prefix}")
+    sites += _named_in_pth(host, sites)
+    implementation = "pypy" if library.startswith("pypy") else "cpython"
+    unique = {host.follow(site): site for site in reversed(sites)}
+    abi = _abi(library)
+    return Environment(version, implementation, abi, prefix, base, tuple(reversed(unique.values())), source)
+
+
+def venv_settings(host: Host, prefix: str) -> Mapping[str, str]:
+    """The lines of `pyvenv.cfg`, keys in lower case; empty if this is no virtual environment."""
+    text = host.read_text(f"{prefix}/pyvenv.cfg") or ""
+    lines = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {key.strip().lower(): value.strip() for key, _, value in lines}
+
+
+def is_venv(host: Host, prefix: str) -> bool:
+    """Whether a prefix is a virtual environment."""
+    return host.exists(f"{prefix}/pyvenv.cfg")
+
+
+def _prefix(host: Host, path: str) -> tuple[str, str]:
+    """The prefix, and the interpreter's own file name if that may tell its version."""
+    real = host.follow(path)
+    if not host.exists(real):
+        find_interpreter(host, path)  # raises, with the reason
+    if host.path(real).is_dir():
+        if is_venv(host, real) or host.listdir(f"{real}/conda-meta") or _libraries(host, real):
+            return real, ""
+        return _prefix(host, find_interpreter(host, path))
+    # The folder as named decides: a venv's bin/python is a link out of it.
+    here = _parent(_parent_followed(host, path))
+    if is_venv(host, here):
+        return here, ""
+    return _parent(_parent(real)), real.rpartition("/")[2]
+
+
+def _parent(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[0] or "/"
+
+
+def _parent_followed(host: Host, path: str) -> str:
+    return host.follow(_parent(path))
+
+
+def _libraries(host: Host, prefix: str) -> list[str]:
+    """Names of `lib` folders that hold packages: python3.11, python3.13t, pypy3.10."""
+    return [
+        name
+        for name in host.listdir(f"{prefix}/lib")
+        if _short(name) and any(host.exists(site) for site in _candidates(prefix, name))
+    ]
+
+
+def _short(library: str) -> str:
+    """`3.11` of `python3.11`; empty if it is no such name."""
+    for start in ("python", "pypy"):
+        rest = library.removeprefix(start).removesuffix("t")
+        if rest != library and rest.startswith("3.") and rest[2:].isdecimal():
+            return rest
+    return ""
+
+
+def _library(host: Host, prefix: str, settings: Mapping[str, str], interpreter: str) -> str:
+    found = _libraries(host, prefix)
+    wanted = ".".join(_numbers(_stated(settings))[:2]) or _short(interpreter)
+    found = [name for name in found if wanted in ("", _short(name))]
+    if len(found) > 1 and interpreter.endswith("t") != found[0].endswith("t"):
+        found = found[1:]  # python3.13 and python3.13t side by side
+    if not found and wanted and not settings:
+        return f"python{wanted}"  # Debian: only /usr/lib/python3/dist-packages
+    if not found:
+        raise ExamineError(f"{prefix}: no lib/python3.*/site-packages there: not a Python environment")
+    if len({_short(name) for name in found}) > 1:
+        raise ExamineError(f"{prefix}: holds {', '.join(found)}; name the interpreter, as in bin/{found[-1]}")
+    return found[0]
+
+
+def _stated(settings: Mapping[str, str]) -> str:
+    """The version `pyvenv.cfg` states: `version` by venv, `version_info` by virtualenv and uv."""
+    return settings.get("version_info") or settings.get("version") or ""
+
+
+def _numbers(version: str) -> list[str]:
+    """The leading whole numbers: 3, 11, 7 of `3.11.7.final.0`."""
+    numbers: list[str] = []
+    for part in version.split(".")[:3]:
+        if not part.isdecimal():
+            break
+        numbers.append(part)
+    return numbers
+
+
+def _version(
+    host: Host, prefix: str, base: str, library: str, settings: Mapping[str, str]
+) -> tuple[str, str]:
+    """The version, as exactly as files tell it, and the file that does."""
+    stated = _numbers(_stated(settings))
+    if len(stated) == 3:  # noqa: PLR2004 - major, minor, micro
+        return ".".join(stated), "pyvenv.cfg"
+    for name in host.listdir(f"{prefix}/conda-meta"):
+        if name.startswith("python-3.") and name.endswith(".json"):
+            return name.split("-")[1], f"conda-meta/{name}"
+    header = host.read_text(f"{base}/include/{library}/patchlevel.h") or ""
+    for line in header.splitlines():
+        if line.startswith("#define PY_VERSION ") and line.count('"') == 2:  # noqa: PLR2004 - one quoted string
+            return line.split('"')[1].rstrip("+"), f"include/{library}/patchlevel.h"
+    return _short(library), f"lib/{library}"
+
+
+def _abi(library: str) -> str:
+    """`cp311` of `python3.11`, `cp313t` of `python3.13t`; PyPy's own number stands in no file."""
+    digits = _short(library).replace(".", "")
+    free_threaded = "t" if library.endswith("t") else ""
+    return f"pp{digits}" if library.startswith("pypy") else f"cp{digits}{free_threaded}"
+
+
+def _candidates(prefix: str, library: str) -> Iterator[str]:
+    """Package folders a library folder stands for, in import order; Debian's own among them."""
+    prefix = prefix.rstrip("/")
+    if prefix == "/usr":
+        yield f"/usr/local/lib/{library}/dist-packages"
+        yield "/usr/lib/python3/dist-packages"
+        yield f"/usr/lib/{library}/dist-packages"
+    yield f"{prefix}/lib/{library}/site-packages"
+    yield f"{prefix}/lib64/{library}/site-packages"
+
+
+def _sites(host: Host, prefix: str, library: str) -> Iterator[str]:
+    return (site for site in _candidates(prefix, library) if host.exists(site))
+
+
+def _named_in_pth(host: Host, sites: list[str]) -> Iterator[str]:
+    """Package folders that `.pth` files add. Lines that start with `import` are code: never run."""
+    for site in sites:
+        for name in host.listdir(site):
+            if not name.endswith(".pth"):
+                continue
+            text = host.read_text(f"{site}/{name}") or ""
+            for line in text.splitlines()[:_MOST_PTH_LINES]:
+                path = line.strip()
+                added = path if path.startswith("/") else f"{site}/{path}"
+                if path.endswith(PACKAGE_FOLDERS) and host.path(added).is_dir():
+                    yield added

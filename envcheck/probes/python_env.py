@@ -1,0 +1,357 @@
+"""Facts of a Python environment: its interpreter and every distribution installed in it.
+
+An interpreter is asked where it looks (`inside/query.py`), under a deadline; metadata is then read
+here, by us. With `static`, and always for a tree of files, nothing is run. Asking starts the
+interpreter, which runs the environment's own start-up code (`.pth` imports, `sitecustomize`): what
+somebody else may have planted there is not run only with `static`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import envcheck.inside
+from envcheck.host import Host, Ran, own_python
+from envcheck.model import (
+    Absent,
+    ExamineError,
+    Fact,
+    InputError,
+    Inventory,
+    Key,
+    Kind,
+    Known,
+    Reading,
+    Unknown,
+)
+from envcheck.probes import Collect, Probe, Request, builds
+from envcheck.probes.distributions import (
+    Record,
+    conda_records,
+    imported_first,
+    installs_python_files,
+    read_site,
+)
+from envcheck.probes.layout import Environment, find_interpreter, is_venv, read_layout
+
+YIELDS = {
+    "python.version": Key(Kind.VERSION, "version of the interpreter, e.g. 3.11.7"),
+    "python.implementation": Key(Kind.WORD, "cpython, pypy, …"),
+    "python.abi": Key(Kind.WORD, "ABI tag as wheels spell it: cp311, cp313t (free-threaded)"),
+    "python.origin": Key(Kind.WORD, "the environment's path and what named it"),
+    "python.manager": Key(Kind.WORD, "what made the environment", words=("venv", "conda", "system")),
+    "pkg.*": Key(Kind.VERSION, "version of an installed distribution"),
+    "pkg.*.editable": Key(Kind.FLAG, "installed from a checkout; its version is that of the installation"),
+    "pkg.*.duplicates": Key(Kind.WORDS, "versions of every record found, the one import takes first"),
+    "pkg.*.requires": Key(Kind.WORDS, "what it requires (Requires-Dist), extras left out"),
+    "pkg.*.degraded": Key(Kind.FLAG, "its metadata is missing or unreadable; version from the record's name"),
+    **builds.YIELDS,
+}
+
+_CONDA_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
+# What an interpreter may need to start at all (a shared libpython is found through LD_LIBRARY_PATH),
+# and what decides whether the user's own site-packages counts.
+_KEPT_VARIABLES = frozenset(
+    ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONNOUSERSITE", "PYTHONUSERBASE")
+)
+
+
+def begin(host: Host, request: Request) -> Collect:
+    """Start asking the interpreter, unless its files or our own process can answer.
+
+    Raises:
+        InputError: there is no such interpreter or environment.
+        ExamineError: it is there and cannot be examined.
+    """
+    python = _named(host, request)
+    origin = f"{request.python or python} ({request.named_by})" if request.named_by else str(python)
+    if not host.staged and _is_own(host, python):
+        return lambda: _inventory(host, _own_environment(host), origin)
+    if request.static or host.staged:
+        return lambda: _inventory(host, read_layout(host, python), origin)
+    marker = os.urandom(16).hex()
+    interpreter = find_interpreter(host, python)
+    _refuse_no_program(host, interpreter)
+    script = str(Path(envcheck.inside.__path__[0]) / "query.py")
+    kept = {name: value for name, value in host.environ.items() if name in _KEPT_VARIABLES}
+    try:
+        running = host.start([interpreter, "-I", "-X", "utf8", script, marker], kept)
+    except OSError as error:
+        raise ExamineError(
+            f"{interpreter}: cannot be run: {_reason(error)}; --static reads files only"
+        ) from None
+
+    def collect() -> Inventory:
+        ran = running.finish(request.deadline_s)
+        answer = _answer(interpreter, ran, marker, request.deadline_s)
+        return _inventory(host, _with_python_path(host, answer), origin)
+
+    return collect
+
+
+PROBE = Probe("python_env", YIELDS, begin)
+
+
+# --- which interpreter ------------------------------------------------------------------------------
+
+
+def _named(host: Host, request: Request) -> str:
+    """The absolute path of what is to be examined: links are kept, they tell a venv from its base."""
+    if request.python is None:
+        return own_python() if not host.staged else _on_path(host, "python3")
+    given = str(request.python)
+    if "/" not in given and not host.staged and not Path(given).exists():
+        return _on_path(host, given)
+    return os.path.normpath(f"/{given}") if host.staged else os.path.abspath(given)  # noqa: PTH100
+
+
+def _on_path(host: Host, program: str) -> str:
+    folders = [*host.environ.get("PATH", "").split(":"), "/usr/local/bin", "/usr/bin"]
+    for folder in folders:
+        if folder.startswith("/") and host.exists(f"{folder}/{program}"):
+            return f"{folder}/{program}"
+    raise InputError(program, "no such interpreter or environment; name one with --python")
+
+
+def _is_own(host: Host, path: str) -> bool:
+    """Whether the path means the environment we run in: then our own process knows the answer."""
+    real, prefix = os.path.realpath(path), os.path.realpath(sys.prefix)
+    if real == prefix:
+        return True
+    if is_venv(host, sys.prefix):
+        folder = os.path.realpath(path.rpartition("/")[0])
+        return folder == f"{prefix}/bin" and real == os.path.realpath(own_python())
+    return path == own_python()
+
+
+def _own_environment(host: Host) -> Environment:
+    from envcheck.inside import query
+
+    environment = _environment({**query.describe()}, "envcheck's own interpreter")
+    return _with_python_path(host, environment)
+
+
+def _refuse_no_program(host: Host, interpreter: str) -> None:
+    place = host.path(interpreter)
+    if not place.is_file():
+        raise ExamineError(f"{interpreter}: not a program but some other kind of file")
+    if not os.access(place, os.X_OK):
+        raise ExamineError(f"{interpreter}: not executable")
+
+
+def _with_python_path(host: Host, environment: Environment) -> Environment:
+    """The environment with the folders of PYTHONPATH first that hold packages: `-I` hides them from us."""
+    folders = [path for path in host.environ.get("PYTHONPATH", "").split(":") if path.startswith("/")]
+    named = [
+        path
+        for path in folders
+        if path not in environment.sites and any(name.endswith(".dist-info") for name in host.listdir(path))
+    ]
+    return environment._replace(sites=(*named, *environment.sites))
+
+
+# --- its answer -------------------------------------------------------------------------------------
+
+
+def _answer(interpreter: str, ran: Ran, marker: str, deadline_s: float) -> Environment:
+    """The environment an interpreter described.
+
+    Raises:
+        ExamineError: it hung, failed, or said something else.
+    """
+    if ran.code is None:
+        raise ExamineError(f"{interpreter}: no answer within {deadline_s:g} s; --static reads files only")
+    framed = ran.out.split(marker)
+    if len(framed) != 3:  # noqa: PLR2004 - before, the answer, after
+        raise ExamineError(f"{interpreter}: {_complaint(ran)}")
+    import json
+
+    try:
+        return _environment(json.loads(framed[1]), f"asked {interpreter}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ExamineError(f"{interpreter}: its answer is not one of Python's: {framed[1][:60]!r}") from None
+
+
+def _environment(answer: Mapping[str, Any], source: str) -> Environment:
+    words = [answer[name] for name in ("version", "implementation", "abi", "prefix", "base_prefix")]
+    sites = answer["sites"]
+    if not all(isinstance(word, str) for word in (*words, *sites)):
+        raise TypeError
+    version, implementation, abi, prefix, base_prefix = words
+    return Environment(version, implementation, abi, prefix, base_prefix, tuple(dict.fromkeys(sites)), source)
+
+
+def _complaint(ran: Ran) -> str:
+    """What a program that did not answer said instead, on one line."""
+    if "Unknown option: -I" in ran.err or "future feature annotations" in ran.err:
+        return "Python 2 or older than 3.7: not examined; --static reads files only"
+    said = [line.strip() for line in (ran.err or ran.out).splitlines() if line.strip()]
+    if ran.code:
+        # Python's own last words end a traceback; a shell's or a shim's stand first.
+        telling = said[-1 if "Traceback" in ran.err else 0][:120] if said else "said nothing"
+        return f"failed with exit status {ran.code}: {telling}"
+    return f"does not answer as a Python interpreter: {said[0][:120]!r}" if said else "did not answer"
+
+
+# --- facts ------------------------------------------------------------------------------------------
+
+
+def _inventory(host: Host, environment: Environment, origin: str) -> Inventory:
+    found, unread = _records(host, environment.sites)
+    if unread and len(unread) == len(environment.sites):
+        raise ExamineError(f"no package folder can be read: {unread[0]}")
+    label = _Label(host, environment)
+    facts = [*_python_facts(host, environment, origin)]
+    for records in found.values():
+        facts += _package_facts(records, label)
+    conda = dict(_conda_facts(host, environment, found))
+    facts += conda.values()
+    facts += _build_facts(host, environment, found, label, unread)
+    by_key = {fact.key: fact for fact in facts}
+    if unread:
+        return Inventory(by_key, unread={"pkg": "; ".join(unread)})
+    return Inventory(by_key, complete=frozenset({"pkg"}))
+
+
+def _python_facts(host: Host, environment: Environment, origin: str) -> Iterator[Fact]:
+    source = environment.source
+    yield Fact("python.version", Known(environment.version), source)
+    yield Fact("python.implementation", Known(environment.implementation), source)
+    yield Fact("python.abi", Known(environment.abi), source)
+    yield Fact("python.origin", Known(origin), source)
+    if is_venv(host, environment.prefix):
+        yield Fact("python.manager", Known("venv"), "pyvenv.cfg")
+    elif host.exists(f"{environment.prefix}/conda-meta"):
+        yield Fact("python.manager", Known("conda"), "conda-meta")
+    else:
+        yield Fact("python.manager", Known("system"), "neither pyvenv.cfg nor conda-meta")
+
+
+def _records(host: Host, sites: Iterable[str]) -> tuple[dict[str, list[Record]], list[str]]:
+    """Records by name, the one `import` takes first, and why a folder could not be read."""
+    found: dict[str, list[Record]] = {}
+    unread = []
+    places: dict[str, str] = {}
+
+    def locate(path: str) -> str:
+        return str(host.path(path))
+
+    for site in sites:
+        place = os.path.realpath(locate(site))
+        if place in places.values():
+            continue  # lib64 is a link to lib
+        places[site] = place
+        try:
+            for record in read_site(site, place, locate):
+                found.setdefault(record.name, []).append(record)
+        except OSError as error:
+            unread.append(f"{site}: {_reason(error)}")
+    for name, records in found.items():
+        if len(records) > 1:
+            found[name] = imported_first(records, places.__getitem__)
+    return found, unread
+
+
+class _Label:
+    """Names a record relative to the environment's prefix, as a report shows it."""
+
+    def __init__(self, host: Host, environment: Environment) -> None:
+        self._starts: dict[str, str] = {}
+        prefix = environment.prefix.rstrip("/") + "/"
+        home = host.environ.get("HOME", "").rstrip("/") + "/"
+        for site in environment.sites:
+            short = site.removeprefix(prefix)
+            self._starts[site] = (
+                f"~/{site[len(home) :]}" if short == site and site.startswith(home) else short
+            )
+
+    def __call__(self, site: str, path: str) -> str:
+        """The short name of a path in a package folder."""
+        return f"{self._starts.get(site, site)}/{path}"
+
+
+def _package_facts(records: list[Record], label: _Label) -> Iterator[Fact]:
+    record = records[0]
+    key = f"pkg.{record.name}"
+    source = label(record.site, record.entry)
+    yield Fact(key, _version(record), source)
+    if record.requires:
+        yield Fact(f"{key}.requires", Known(record.requires), source)
+    if record.editable:
+        yield Fact(f"{key}.editable", Known(True), source)
+    if record.degraded:
+        yield Fact(f"{key}.degraded", Known(True), source)
+    if len(records) > 1:
+        sources = ", ".join(label(each.site, each.entry) for each in records)
+        yield Fact(f"{key}.duplicates", Known(tuple(each.version or "?" for each in records)), sources)
+
+
+def _version(record: Record) -> Reading:
+    return (
+        Known(record.version)
+        if record.version
+        else Unknown("no version in its metadata or the record's name")
+    )
+
+
+def _conda_facts(
+    host: Host, environment: Environment, found: Mapping[str, list[Record]]
+) -> Iterator[tuple[str, Fact]]:
+    """Python packages only conda knows: no record in any package folder, but files there.
+
+    conda's C libraries have no such files; a package whose own record we read is not named twice.
+    """
+    folder = f"{environment.prefix}/conda-meta"
+    for record in conda_records(host.listdir(folder)):
+        name = _CONDA_NAMES.get(record.name, record.name)
+        if name in found or record.name in found:
+            continue
+        text = host.read_text(f"{folder}/{record.entry}")
+        if text is not None and installs_python_files(text):
+            yield name, Fact(f"pkg.{name}", Known(record.version), f"conda-meta/{record.entry}")
+
+
+def _build_facts(
+    host: Host,
+    environment: Environment,
+    found: Mapping[str, list[Record]],
+    label: _Label,
+    unread: list[str],
+) -> Iterator[Fact]:
+    conda = {
+        _CONDA_NAMES.get(record.name, record.name): record.build
+        for record in conda_records(host.listdir(f"{environment.prefix}/conda-meta"))
+    }
+    for name, keys in _BUILD_KEYS.items():
+        if name in found or name in conda:
+            site = found[name][0].site if name in found else next(iter(environment.sites), "")
+            read, source = _reader(host, site), _sourced(label, site)
+            if name == "torch":
+                yield from builds.torch_facts(read, source, conda.get(name))
+            else:
+                yield from builds.deepspeed_facts(read, source)
+        else:
+            missing = Unknown("; ".join(unread)) if unread else Absent()
+            yield from (Fact(key, missing, f"{name} is not installed") for key in keys)
+
+
+_BUILD_KEYS = {
+    name: [key for key in builds.YIELDS if key.startswith(f"build.{name}.")]
+    for name in ("torch", "deepspeed")
+}
+
+
+def _reader(host: Host, site: str) -> Callable[[str], str | None]:
+    return lambda path: host.read_text(f"{site}/{path}")
+
+
+def _sourced(label: _Label, site: str) -> Callable[[str], str]:
+    return lambda path: label(site, path)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or "cannot be read").lower()
