@@ -78,7 +78,7 @@ class Host:
     def listdir(self, path: str | Path) -> tuple[str, ...]:
         """Names in a folder of the machine, sorted; empty if there is no such folder."""
         try:
-            return tuple(sorted(os.listdir(self.path(path))))
+            return tuple(sorted(os.listdir(self.path(path))))  # noqa: PTH208 - names, not paths
         except OSError:
             return ()
 
@@ -162,3 +162,35 @@ def find_program(host: Host, name: str) -> str | None:
     folders = [str(Path(sys.executable).parent), *host.environ.get("PATH", "").split(os.pathsep)]
     candidates = (Path(folder) / name for folder in folders if folder)
     return next((str(path) for path in candidates if path.is_file() and os.access(path, os.X_OK)), None)
+
+
+def variable(name: str) -> str | None:
+    """An environment variable of envcheck's own process."""
+    return os.environ.get(name)  # noqa: TID251 - this module is the door
+
+
+def homes() -> tuple[str, ...]:
+    """The home folder, which no report shows; empty where there is none to hide."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises where there is none
+    return (home,) if home not in ("~", "/", "") else ()
+
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def shipped_text(name: str) -> str | None:
+    """A file the build put into the package (`judging.json`); None in a checkout, which has sources."""
+    path = _PACKAGE / "shipped" / name
+    return read_file(path, limit=64 * READ_LIMIT).decode() if path.is_file() else None
+
+
+def source_texts(folder: str, suffix: str) -> dict[str, str]:
+    """The files of a top-level folder: of the checkout, or what the build put into the package.
+
+    Names are relative to the folder, with forward slashes.
+    """
+    for base in (_PACKAGE / "shipped" / folder, _PACKAGE.parent / folder):
+        if base.is_dir():
+            found = sorted(path for path in base.rglob(f"*{suffix}") if path.is_file())
+            return {path.relative_to(base).as_posix(): read_file(path).decode() for path in found}
+    return {}

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 # --- errors -----------------------------------------------------------------------------------------
 
@@ -40,6 +40,26 @@ class NoSolutionError(EnvcheckError):
     """No versions satisfy the target on this machine."""
 
     code = 4
+
+
+# --- three-valued logic -----------------------------------------------------------------------------
+
+
+class Tri(enum.IntEnum):
+    """No < maybe < yes: "and" is `min`, "or" is `max`, and a maybe never hides a no or a yes."""
+
+    NO = 0
+    MAYBE = 1
+    YES = 2
+
+    @staticmethod
+    def of(answer: bool) -> Tri:
+        """A decided answer."""
+        return Tri.YES if answer else Tri.NO
+
+    def negated(self) -> Tri:
+        """Not: maybe stays maybe."""
+        return Tri(2 - self)
 
 
 # --- readings and facts -----------------------------------------------------------------------------
@@ -335,6 +355,36 @@ class Cell:
     train: Mapping[str, str | int | bool] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A value a fact has when nobody gave it and `when` holds; rows are tried in order."""
+
+    key: str
+    value: str | int | bool
+    when: When
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Everything known. `tables` are rows by table name: torch, variant, family, toolkit, gpu, …."""
+
+    rules: tuple[Rule, ...]
+    targets: Mapping[str, Target]
+    cells: tuple[Cell, ...]
+    defaults: tuple[Default, ...]
+    tables: Mapping[str, list[dict[str, Any]]]
+    known_through: Mapping[str, str]
+    moves_with: Mapping[str, tuple[str, ...]]
+    updated: str
+    digest: str
+    machines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def rule(self, rule_id: str) -> Rule | None:
+        """The rule with this id, or None."""
+        return next((rule for rule in self.rules if rule.id == rule_id), None)
+
+
 # --- judgement --------------------------------------------------------------------------------------
 
 
@@ -392,3 +442,30 @@ class Judgement:
         return sum(
             finding.verdict is verdict and severity in (None, finding.severity) for finding in self.findings
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The measured combination nearest to what is installed, and where they differ.
+
+    `differences` are (package, version here or "not installed", version there); none of them means
+    that this very combination was run.
+    """
+
+    cell: Cell
+    differences: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a format renders: what was examined, what is known, what came out."""
+
+    version: str
+    subject: str  # the environment, as the first line names it
+    inventory: Inventory
+    judgement: Judgement
+    matrix: Matrix
+    rules_held_against: int  # written and generated rules together
+    target: Target | None = None
+    measured: Measured | None = None
+    nothing_to_judge: str = ""

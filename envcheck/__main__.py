@@ -1,0 +1,21 @@
+"""The command: `--version` before anything heavy is imported, everything else through `cli`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line in `sys.argv` and exit with its code."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from envcheck import __version__
+
+        sys.stdout.write(f"envcheck {__version__}\n")
+        return
+    from envcheck.cli import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,334 @@
+"""The use cases, each a screenful: read at the edge, judge in the core, hand back values to show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from envcheck import __version__, derive, factsfile, host, judge, matrix, probes, readers, training, versions
+from envcheck.host import Host
+from envcheck.model import (
+    Absent,
+    Cell,
+    ExamineError,
+    Fact,
+    InputError,
+    Inventory,
+    Judgement,
+    Known,
+    Matrix,
+    Measured,
+    Report,
+    Rule,
+    Target,
+    Value,
+    Verdict,
+    Vocabulary,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the user asks about: which environment or facts file, which target, which training.
+
+    `train` holds files, and arguments given in place of a file. `machine` are declared facts, which
+    replace what was probed: images are built where no GPU is.
+    """
+
+    python: str | None = None
+    static: bool = False
+    facts: str | None = None
+    target: str | None = None
+    train: tuple[str, ...] = ()
+    driver: str | None = None
+    gpus: tuple[str, ...] = ()
+    deadline_s: float = 10.0
+
+
+# --- knowledge --------------------------------------------------------------------------------------
+
+
+def vocabulary(found: Sequence[probes.Probe]) -> Vocabulary:
+    """Every key any probe yields, any reader may give, and deriving adds."""
+    keys = {**training.KEYS}
+    for probe in found:
+        keys.update(probe.yields)
+    keys.update({key: meaning for key, meaning in derive.KEYS.items() if key not in keys})
+    return Vocabulary(keys)
+
+
+def load_matrix(words: Vocabulary) -> Matrix:
+    """The knowledge shipped with this envcheck: compiled in a wheel, TOML in a checkout.
+
+    Raises:
+        MatrixError: compat/ has mistakes; all of them are named.
+    """
+    compiled = host.shipped_text("judging.json")
+    tree = json.loads(compiled) if compiled else matrix.gather(host.source_texts("compat", ".toml"))
+    return matrix.build(tree, words)
+
+
+def find_target(name: str | None, known: Matrix) -> Target | None:
+    """The target of this name.
+
+    Raises:
+        InputError: there is none; names the nearest.
+    """
+    if name is None:
+        return None
+    if name not in known.targets:
+        raise InputError(f"target {name}", f"no such target{_near(name, known.targets)}")
+    return known.targets[name]
+
+
+def find_rule(rule_id: str, known: Matrix) -> Rule:
+    """The rule with this id. Raises InputError, naming the nearest, if there is none."""
+    rule = known.rule(rule_id)
+    if rule is None:
+        raise InputError(
+            f"rule {rule_id}", f"no such rule{_near(rule_id, [each.id for each in known.rules])}"
+        )
+    return rule
+
+
+def _near(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(sorted(known))}"
+
+
+# --- facts ------------------------------------------------------------------------------------------
+
+
+def take_inventory(
+    question: Question, machine: Host, found: Sequence[probes.Probe], known: Matrix, words: Vocabulary
+) -> tuple[str, Inventory]:
+    """What is examined, in words, and every fact that was read or given; nothing derived yet.
+
+    Raises:
+        InputError: a file or an argument is wrong.
+        ExamineError: the environment cannot be examined at all.
+    """
+    if question.facts is not None:
+        subject, inventory = question.facts, read_facts(question.facts, words)
+    else:
+        path, named_by = which_environment(question.python, machine)
+        request = probes.Request(path, named_by, question.static, question.deadline_s)
+        inventory = probes.survey(machine, request, found)
+        subject = f"{_shown_path(path, machine)} ({named_by})"
+    inventory = declare_machine(inventory, question, known)
+    facts = training_facts(question, known)
+    return subject, inventory.with_facts(facts)
+
+
+def which_environment(python: str | None, machine: Host) -> tuple[Path, str]:
+    """The environment to examine and what named it.
+
+    `--python`, else VIRTUAL_ENV, else CONDA_PREFIX, else ./.venv, else envcheck's own.
+    """
+    if python is not None:
+        return Path(python), "named by --python"
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if machine.environ.get(variable):
+            return Path(machine.environ[variable]), f"named by {variable}"
+    if Path(".venv/pyvenv.cfg").is_file():
+        return Path(".venv"), "in this folder"
+    return Path(host.own_python()), "envcheck's own; name another with --python"
+
+
+def _shown_path(path: Path, machine: Host) -> str:
+    del machine
+    return str(path)
+
+
+def read_facts(where: str, words: Vocabulary) -> Inventory:
+    """The inventory in a facts file, TOML or JSON by its content.
+
+    Raises:
+        InputError: with the place of the mistake.
+    """
+    text = host.read_file(Path(where)).decode("utf-8", "replace")
+    return factsfile.load(_parse(text, where), where, words)
+
+
+def _parse(text: str, where: str) -> Any:
+    if text.lstrip().startswith(("{", "//", "/*")):
+        return readers.loads_commented(text, where)
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(where, f"not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(where, "not TOML: nested too deeply") from None
+
+
+def training_facts(question: Question, known: Matrix) -> list[Fact]:
+    """What the target implies and what the training configuration says; the configuration wins.
+
+    Raises:
+        InputError: a configuration is missing, malformed or of no known kind.
+    """
+    facts: dict[str, Fact] = {}
+    target = find_target(question.target, known)
+    if target is not None:
+        facts = {key: Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()}
+    for each in question.train:
+        inline = each.startswith("-") or ("=" in each and not Path(each).exists())
+        text = each if inline else host.read_file(Path(each)).decode("utf-8", "replace")
+        where = "--train" if inline else each
+        facts.update({fact.key: fact for fact in readers.read_training(text, where, known.tables)})
+    return list(facts.values())
+
+
+def declare_machine(inventory: Inventory, question: Question, known: Matrix) -> Inventory:
+    """The inventory with the declared driver and GPUs in place of the probed ones.
+
+    Raises:
+        InputError: the driver is not a version, or no GPU of that name is known.
+    """
+    if question.driver is not None:
+        if versions.parse(question.driver) is None:
+            raise InputError("--driver", f"expected a version such as 550.54.15, found {question.driver!r}")
+        stale = ("cuda.driver", "driver.library", "driver.error")
+        inventory = inventory.without(*stale).with_facts(
+            [Fact("driver.version", Known(question.driver), "declared by --driver")]
+        )
+    if question.gpus:
+        names = [gpu_named(name, known) for name in question.gpus]
+        devices = tuple({"gpu.name": Fact("gpu.name", Known(name), "declared by --gpu")} for name in names)
+        counted = Fact("gpus.count", Known(len(devices)), "declared by --gpu")
+        inventory = replace(inventory.without("gpus.models").with_facts([counted]), devices=devices)
+    return inventory
+
+
+def gpu_named(query: str, known: Matrix) -> str:
+    """The full name of the one kind of GPU that has all words of the query: `A100 80GB`.
+
+    Raises:
+        InputError: none has, or several of different compute capability have.
+    """
+    wanted = _words(query)
+    rows = [row for row in known.tables.get("gpu", []) if any(wanted <= _words(name) for name in _names(row))]
+    exact = [row for row in rows if any(wanted == _words(name) for name in _names(row))]
+    rows = exact or rows
+    if not rows:
+        raise InputError(
+            "--gpu", f"no GPU {query!r} is known{_near(query, [row['name'] for row in known.tables['gpu']])}"
+        )
+    if len({row["compute_capability"] for row in rows}) > 1:
+        raise InputError("--gpu", f"{query!r} may be any of {', '.join(sorted(row['name'] for row in rows))}")
+    return str(rows[0]["name"])
+
+
+def _names(row: Mapping[str, Any]) -> list[str]:
+    return [row["name"], *row.get("aliases", [])]
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(name.lower().replace("-", " ").split()) - {"nvidia"}
+
+
+# --- judging ----------------------------------------------------------------------------------------
+
+
+def examine(question: Question, machine: Host) -> Report:
+    """Probe or read, derive, judge, and try the ways out: what doctor and gate show.
+
+    Raises:
+        EnvcheckError: as `take_inventory` and `load_matrix`; ExamineError if not one rule was held.
+    """
+    found = probes.every_probe()
+    words = vocabulary(found)
+    known = load_matrix(words)
+    target = find_target(question.target, known)
+    subject, read = take_inventory(question, machine, found, known, words)
+    inventory = derive.derive(read, known)
+    rules = rules_for(inventory, known, target)
+    if not rules:
+        raise ExamineError("no rule was held against this environment: compat/ is empty")
+    judgement = judge.judge(inventory, rules)
+    return Report(
+        version=__version__,
+        subject=subject,
+        inventory=inventory,
+        judgement=advised(judgement, read, inventory, known, target),
+        matrix=known,
+        rules_held_against=len(rules),
+        target=target,
+        measured=nearest_cell(inventory, known, target),
+        nothing_to_judge=_nothing_to_judge(inventory),
+    )
+
+
+def _nothing_to_judge(inventory: Inventory) -> str:
+    torch = inventory.fact("pkg.torch")
+    if isinstance(torch.reading, Absent):
+        return "no torch in this environment: nothing to judge there"
+    return ""
+
+
+def rules_for(inventory: Inventory, known: Matrix, target: Target | None) -> list[Rule]:
+    """Written rules, those from installed metadata, and those a target brings."""
+    declared = ((r.package, r.requires, r.specifier, r.source) for r in derive.requirements(inventory))
+    return [*known.rules, *matrix.target_rules(target), *matrix.requirement_rules(declared)]
+
+
+def advised(
+    judgement: Judgement, read: Inventory, inventory: Inventory, known: Matrix, target: Target | None
+) -> Judgement:
+    """The judgement with each broken finding's ways out, tried."""
+
+    def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
+        settled = derive.derive(derive.changed(read, changes, known), known)
+        return judge.judge(settled, rules_for(settled, known, target))
+
+    findings = tuple(
+        judge.advise(each, judgement, inventory, attempt) if each.verdict is Verdict.BROKEN else each
+        for each in judgement.findings
+    )
+    return replace(judgement, findings=findings)
+
+
+def nearest_cell(inventory: Inventory, known: Matrix, target: Target | None) -> Measured | None:
+    """The measured-good combination of the target that differs least from what is installed."""
+    if target is None:
+        return None
+    ranked: list[tuple[int, Measured]] = []
+    for cell in known.cells:
+        if cell.target == target.name and cell.outcome == "ok" and _agrees(cell, inventory):
+            differences = tuple(_differences(cell, inventory))
+            ranked.append((len(differences), Measured(cell, differences)))
+    # The later date and the newer torch win among equals.
+    ranked.sort(
+        key=lambda each: (-each[0], each[1].cell.date, versions.order(each[1].cell.pkg.get("torch", "")))
+    )
+    return ranked[-1][1] if ranked else None
+
+
+def _agrees(cell: Cell, inventory: Inventory) -> bool:
+    """Whether the cell's training is not another than the one asked about."""
+    return all(inventory.known(key) in (None, value) for key, value in cell.train.items())
+
+
+def _differences(cell: Cell, inventory: Inventory) -> list[tuple[str, str, str]]:
+    found = []
+    for name, there in cell.pkg.items():
+        here = inventory.known(f"pkg.{name}")
+        if here is None or versions.base_release(str(here)) != versions.base_release(there):
+            found.append((name, str(here) if here is not None else "not installed", there))
+    return found
+
+
+def inventory_report(question: Question, machine: Host) -> dict[str, Any]:
+    """The inventory as a facts file: `envcheck facts`, which `--facts` reads back."""
+    found = probes.every_probe()
+    words = vocabulary(found)
+    known = load_matrix(words)
+    _, inventory = take_inventory(question, machine, found, known, words)
+    return {"envcheck": __version__, **factsfile.dump(inventory)}

@@ -1,0 +1,48 @@
+"""What leaves envcheck is safe to look at and to paste: the one output boundary uses these two.
+
+Everything from outside is hostile: a package's metadata may carry terminal escapes, a GPU's name a
+carriage return, a log line bidirectional overrides that make it read as something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+# Format and bidirectional controls, which reorder or hide text without being C0 or C1; tag characters,
+# which spell invisible ASCII; and lone surrogates, which cannot be encoded.
+_UNSEEN = (
+    *(0x00AD, 0x061C, 0x180E, 0xFEFF),
+    *range(0x200B, 0x2010),
+    *range(0x2028, 0x202F),
+    *range(0x2060, 0x2070),
+    *range(0xFFF9, 0xFFFC),
+    *range(0xE0000, 0xE0080),
+    *range(0xD800, 0xE000),
+)
+
+
+@lru_cache(maxsize=1)
+def _escapes() -> dict[int, str]:
+    controls = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"]
+    table = {code: f"\\x{code:02x}" for code in controls}
+    table.update({code: f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}" for code in _UNSEEN})  # noqa: PLR2004 - the last code point `\u` can spell
+    return table
+
+
+def clean(text: str) -> str:
+    """The text with every control, format and bidirectional character written out as an escape.
+
+    Line feed and tab stay.
+    """
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return text.translate(_escapes())
+
+
+def redact(text: str, homes: Iterable[str]) -> str:
+    """The text with every home folder written `~`, so that a report names nobody."""
+    for home in homes:
+        if home.strip("/"):
+            text = text.replace(home.rstrip("/"), "~")
+    return text

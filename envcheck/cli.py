@@ -1,0 +1,307 @@
+"""The command line: read options, call one use case, print, exit. No decisions here.
+
+Everything that leaves envcheck leaves through `_emit` and `_complain`, which clean and redact it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from envcheck import host
+from envcheck.clean import clean, redact
+from envcheck.model import EnvcheckError, Report, Severity
+
+PythonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--python",
+        metavar="PATH",
+        help="Interpreter or environment folder to examine. It is run with -I to ask where its packages lie, "
+        "which runs its start-up files; --static never runs it.",
+    ),
+]
+StaticOption = Annotated[
+    bool, typer.Option("--static", help="Read the environment's files only; run nothing of it.")
+]
+TargetOption = Annotated[
+    str | None, typer.Option("--target", metavar="NAME", help="The recipe to judge for.")
+]
+TrainOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--train",
+        metavar="FILE",
+        help="Training configuration: DeepSpeed JSON, a file of arguments, or arguments such as "
+        "'--use_lora true'. Repeatable; later ones win.",
+    ),
+]
+FactsOption = Annotated[
+    str | None,
+    typer.Option("--facts", metavar="FILE", help="Judge this facts file (TOML or JSON), not this machine."),
+]
+DriverOption = Annotated[
+    str | None,
+    typer.Option("--driver", metavar="VERSION", help="Declare the NVIDIA driver where it will run."),
+]
+GpuOption = Annotated[
+    list[str] | None,
+    typer.Option("--gpu", metavar="NAME", help="Declare a GPU where it will run. Repeatable."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+DeadlineOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline of each probe.")
+]
+
+
+class FailOn(Enum):
+    """The least severity that makes the exit code 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Undecided(Enum):
+    """What an undecided rule does to the gate."""
+
+    WARN = "warn"
+    FAIL = "fail"
+
+
+FailOnOption = Annotated[FailOn, typer.Option("--fail-on", help="Least severity that makes the exit code 1.")]
+UndecidedOption = Annotated[
+    Undecided, typer.Option("--undecided", help="Whether undecided rules shut the gate.")
+]
+
+
+# --- commands ---------------------------------------------------------------------------------------
+
+
+def doctor(
+    python: PythonOption = None,
+    static: StaticOption = False,
+    target: TargetOption = None,
+    train: TrainOption = None,
+    facts: FactsOption = None,
+    driver: DriverOption = None,
+    gpu: GpuOption = None,
+    as_json: JsonOption = False,
+    fail_on: FailOnOption = FailOn.ERROR,
+    timeout: DeadlineOption = 10.0,
+) -> int:
+    """Judge this machine, this environment and this training configuration.
+
+    Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong use or unreadable input,
+    3 could not examine (no torch there, or a bug).
+    """
+    from envcheck import app, gate
+
+    report = app.examine(
+        app.Question(python, static, facts, target, tuple(train or ()), driver, tuple(gpu or ()), timeout),
+        host.Host(),
+    )
+    _show(report, as_json)
+    return gate.decide(report, gate.Policy(Severity(fail_on.value))).code
+
+
+def gate(
+    python: PythonOption = None,
+    static: StaticOption = False,
+    target: TargetOption = None,
+    train: TrainOption = None,
+    facts: FactsOption = None,
+    driver: DriverOption = None,
+    gpu: GpuOption = None,
+    as_json: JsonOption = False,
+    fail_on: FailOnOption = FailOn.ERROR,
+    undecided: UndecidedOption = Undecided.WARN,
+    timeout: DeadlineOption = 10.0,
+) -> int:
+    """Stop a bad image or a bad start: doctor's judgement, with an exit code to build on.
+
+    Needs no GPU. Exit codes: 0 open, 1 shut by findings, 2 wrong use or unreadable input,
+    3 could not examine (no torch there, or a bug).
+    """
+    from envcheck import app
+    from envcheck import gate as gates
+
+    report = app.examine(
+        app.Question(python, static, facts, target, tuple(train or ()), driver, tuple(gpu or ()), timeout),
+        host.Host(),
+    )
+    policy = gates.Policy(Severity(fail_on.value), undecided is Undecided.FAIL)
+    decision = gates.decide(report, policy)
+    _show(report, as_json)
+    if not as_json:
+        verdict = "open" if decision.code == 0 else "shut"
+        _emit(f"gate {verdict}" + (f": {'; '.join(decision.reasons)}" if decision.reasons else "") + "\n")
+    return decision.code
+
+
+def facts(
+    python: PythonOption = None,
+    static: StaticOption = False,
+    train: TrainOption = None,
+    timeout: DeadlineOption = 10.0,
+) -> int:
+    """Print the inventory as JSON; `doctor --facts` judges it anywhere."""
+    from envcheck import app
+
+    question = app.Question(python=python, static=static, train=tuple(train or ()), deadline_s=timeout)
+    _emit(json.dumps(app.inventory_report(question, host.Host()), indent=2) + "\n")
+    return 0
+
+
+def pin(
+    target: Annotated[str, typer.Option("--target", metavar="NAME", help="The recipe to lock for.")],
+    driver: DriverOption = None,
+    gpu: GpuOption = None,
+    python_version: Annotated[
+        str | None,
+        typer.Option("--python-version", metavar="X.Y", help="Python of the lock; the examined one's."),
+    ] = None,
+    python: PythonOption = None,
+    static: StaticOption = False,
+    resolve: Annotated[
+        bool, typer.Option("--resolve", help="Resolve anew, even where a shipped lock fits.")
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Serve shipped locks only; never use the network.")
+    ] = False,
+    timeout: DeadlineOption = 10.0,
+) -> int:
+    """Print a requirements.txt with hashes that fits this machine (or the one declared).
+
+    Exit codes: 0 a lock was printed, 2 wrong use, 3 an engine failed, 4 no versions fit.
+    """
+    from envcheck import app, pinning
+
+    question = app.Question(
+        python=python, static=static, target=target, driver=driver, gpus=tuple(gpu or ()), deadline_s=timeout
+    )
+    text, remarks = pinning.pin(question, host.Host(), python_version, resolve=resolve, offline=offline)
+    for remark in remarks:
+        _remark(remark)
+    _emit(text)
+    return 0
+
+
+def target(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The recipe to show.")] = None,
+) -> int:
+    """List the recipes, or show what one wants and implies."""
+    from envcheck import app, pages
+
+    _emit(pages.target_page(name, app.load_matrix(app.vocabulary(app.probes.every_probe()))))
+    return 0
+
+
+def rule(
+    rule_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The rule to show.")] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List all rules.")] = False,
+) -> int:
+    """Show a known failure: when it happens, how that is known, the ways out."""
+    from envcheck import app, pages
+
+    _emit(
+        pages.rule_page(
+            None if list_all else rule_id, app.load_matrix(app.vocabulary(app.probes.every_probe()))
+        )
+    )
+    return 0
+
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "doctor": doctor,
+    "facts": facts,
+    "pin": pin,
+    "gate": gate,
+    "target": target,
+    "rule": rule,
+}
+
+
+def _main() -> None:
+    """Will this machine, this Python environment and this training configuration train?"""
+
+
+# --- running ----------------------------------------------------------------------------------------
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line; the exit code."""
+    try:
+        return _command(arguments)(arguments, standalone_mode=False) or 0
+    except EnvcheckError as error:
+        _remark("envcheck: " + str(error))
+        return error.code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`| head`); python would complain again when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 2
+    except Exception as error:
+        if (shown := _usage_error(error)) is not None:
+            _remark("envcheck: " + shown)
+            return 2
+        if host.variable("ENVCHECK_DEBUG"):
+            raise
+        _remark(f"envcheck: internal error: {type(error).__name__}: {error} (ENVCHECK_DEBUG=1 shows where)")
+        return 3
+
+
+def _command(arguments: list[str]) -> Callable[..., int]:
+    """The click command; only the one that is called is built, for building all costs a third of a start."""
+    app = typer.Typer(
+        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True
+    )
+    app.callback()(_main)
+    wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    for name, command in COMMANDS.items():
+        if wanted in (None, name):
+            app.command(name)(command)
+    built: Callable[..., int] = typer.main.get_command(app)
+    return built
+
+
+def _usage_error(error: Exception) -> str | None:
+    """What click says of a wrong use, in one line; None for any other exception."""
+    message = getattr(error, "format_message", None)
+    return str(message()) if callable(message) else None
+
+
+# --- the output boundary ----------------------------------------------------------------------------
+
+
+def _show(report: Report, as_json: bool) -> None:
+    from envcheck.reports import format_named
+
+    terminal = sys.stdout.isatty() and not host.variable("NO_COLOR")
+    name = "json" if as_json else "terminal" if terminal else "text"
+    _emit(format_named(name)(report), coloured=name == "terminal")
+
+
+def _emit(text: str, *, coloured: bool = False) -> None:
+    """Print data on stdout; a coloured text was cleaned when it was coloured."""
+    sys.stdout.write(_redacted(text if coloured else clean(text)))
+    sys.stdout.flush()
+
+
+def _remark(message: str) -> None:
+    """Print a line of progress or diagnosis on stderr."""
+    sys.stderr.write(f"{_redacted(clean(message))}\n")
+
+
+def _redacted(text: str) -> str:
+    homes = host.homes()
+    return redact(text, (*homes, *(json.dumps(home)[1:-1] for home in homes)))

@@ -1,0 +1,438 @@
+"""Inventory and tables → inventory: what follows from the facts that were read.
+
+Pure, so it holds for a probed machine, a facts file and a resolver's candidate alike. A derived fact
+never replaces one that was read; it is Unknown for the reason its inputs are, and Absent if they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from envcheck import versions
+from envcheck.clauses import ask
+from envcheck.model import (
+    Absent,
+    Fact,
+    Inventory,
+    Key,
+    Kind,
+    Known,
+    Matrix,
+    Reading,
+    Tri,
+    Unknown,
+    Value,
+)
+
+KEYS = {
+    "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
+    "cuda.minimum_driver": Key(Kind.VERSION, "oldest Linux driver of that CUDA's major family"),
+    "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
+    "cuda.driver": Key(Kind.VERSION, "newest CUDA the driver speaks"),
+    "driver.torch_last": Key(Kind.VERSION, "newest torch whose default build this driver can run"),
+    "build.torch.architectures": Key(Kind.WORDS, "GPU architectures torch has machine code for: sm_80, …"),
+    "build.torch.torchvision": Key(Kind.VERSION, "torchvision that belongs to this torch"),
+    "build.torch.torchaudio": Key(Kind.VERSION, "torchaudio that belongs to this torch"),
+    "build.torch.triton": Key(Kind.VERSION, "triton that belongs to this torch"),
+    "gpu.kind": Key(Kind.WORD, "datacenter, geforce, workstation, jetson, …"),
+    "gpu.in_torch_build": Key(Kind.FLAG, "whether the installed torch has machine code for this GPU"),
+    "gpu.torch_first": Key(Kind.VERSION, "first torch whose default build has machine code for this GPU"),
+    "gpu.torch_last": Key(Kind.VERSION, "newest torch whose default build has machine code for this GPU"),
+}
+"""What deriving adds to the vocabulary."""
+
+_OWN_BUILD = frozenset({"5.3", "6.2", "7.2", "8.7"})
+"""Jetson capabilities that no desktop machine code serves, although the major is the same.
+
+Source: the table torch ships in torch/cuda/__init__.py (v2.15.0) leaves them out.
+"""
+
+
+def derive(read: Inventory, matrix: Matrix) -> Inventory:
+    """The inventory with everything that follows from it and the tables."""
+    tables = matrix.tables
+    inventory = _devices_by_name(read, tables)
+    for step in (_torch_build, _drivers):
+        inventory = step(inventory, tables)
+    inventory = _devices_and_torch(inventory, tables)
+    return _training(inventory, matrix)
+
+
+# --- carrying ignorance along -----------------------------------------------------------------------
+
+
+def _missing(inventory: Inventory, *keys: str, device: int | None = None) -> Reading | None:
+    """Why a fact that needs these cannot be derived: the first reading that is not Known."""
+    for key in keys:
+        reading = inventory.fact(key, device).reading
+        match reading:
+            case Known():
+                continue
+            case Absent():
+                return reading
+            case Unknown(why, asked):
+                return Unknown(f"{key}: {why}", asked)
+    return None
+
+
+def _add(inventory: Inventory, derived: Iterable[Fact]) -> Inventory:
+    """With the derived facts, except where the machine or the user already spoke."""
+    return inventory.with_facts(fact for fact in derived if _open(inventory.fact(fact.key).reading))
+
+
+def _open(reading: Reading) -> bool:
+    return isinstance(reading, Unknown) and not reading.asked
+
+
+def _text(inventory: Inventory, key: str, device: int | None = None) -> str:
+    return str(inventory.known(key, device))
+
+
+# --- torch ------------------------------------------------------------------------------------------
+
+
+def _torch_build(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Inventory:
+    missing = _missing(inventory, "pkg.torch")
+    names = ("torchvision", "torchaudio", "triton")
+    if missing is not None:
+        keys = ("cuda.runtime", "build.torch.architectures", *(f"build.torch.{name}" for name in names))
+        return _add(inventory, (Fact(key, missing, "derived from pkg.torch") for key in keys))
+    torch = _text(inventory, "pkg.torch")
+    row = _row_of(tables.get("torch", []), "version", torch)
+    runtime = _runtime(inventory, torch, row)
+    source = f"derived from torch {torch}"
+    facts = [Fact("cuda.runtime", runtime, source)]
+    facts.append(Fact("build.torch.architectures", _architectures(torch, runtime, row, tables), source))
+    facts += [Fact(f"build.torch.{name}", _partner(torch, row, name), source) for name in names]
+    return _add(inventory, facts)
+
+
+def _row_of(rows: Sequence[Mapping[str, Any]], column: str, version: str) -> Mapping[str, Any] | None:
+    """The row of exactly this release, whatever its local label; none for snapshots and pre-releases."""
+    parsed = versions.parse(version)
+    if parsed is None or parsed.is_prerelease:
+        return None
+    return next((row for row in rows if versions.parse(row[column]) == versions.parse(parsed.public)), None)
+
+
+def _outside(torch: str) -> Unknown:
+    return Unknown(f"torch {torch} is not among the releases whose builds are known")
+
+
+def _runtime(inventory: Inventory, torch: str, row: Mapping[str, Any] | None) -> Reading:
+    built = inventory.fact("build.torch.cuda").reading
+    if not _open(built):
+        return built
+    label = versions.local_label(torch)
+    if label == "cpu" or label.startswith(("rocm", "xpu")):
+        return Absent()
+    if label.startswith("cu") and label[2:].isdecimal():
+        return Known(f"{label[2:-1]}.{label[-1]}")
+    if row is None:
+        return _outside(torch)
+    if inventory.known("host.arch") not in (None, "x86_64"):
+        return Unknown("only the x86_64 default builds are known")
+    return Known(str(row["cuda"])) if row.get("cuda") else _outside(torch)
+
+
+def _architectures(
+    torch: str, runtime: Reading, row: Mapping[str, Any] | None, tables: Mapping[str, list[dict[str, Any]]]
+) -> Reading:
+    if not isinstance(runtime, Known):
+        return runtime
+    if row is None:
+        return _outside(torch)
+    if row["cuda"] == runtime.value:
+        return Known(tuple(row["architectures"]))
+    for variant in tables.get("variant", []):
+        if variant["torch"] == row["version"] and variant["cuda"] == runtime.value:
+            return Known(tuple(variant["architectures"]))
+    return Unknown(f"no torch {row['version']} for CUDA {runtime.value} is among the builds that are known")
+
+
+def _partner(torch: str, row: Mapping[str, Any] | None, name: str) -> Reading:
+    if row is None:
+        return _outside(torch)
+    return (
+        Known(str(row[name])) if row.get(name) else Unknown(f"no {name} is known to belong to torch {torch}")
+    )
+
+
+# --- drivers and CUDA -------------------------------------------------------------------------------
+
+
+def _drivers(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Inventory:
+    facts = [
+        Fact("cuda.driver", _cuda_of_driver(inventory, tables), "derived from driver.version"),
+        Fact("driver.torch_last", _torch_of_driver(inventory, tables), "derived from driver.version"),
+    ]
+    missing = _missing(inventory, "cuda.runtime")
+    if missing is not None:
+        floors: tuple[Reading, Reading] = (missing, missing)
+    else:
+        runtime = _text(inventory, "cuda.runtime")
+        floors = _floor(tables, runtime), _shipped_driver(tables, runtime)
+    facts.append(Fact("cuda.minimum_driver", floors[0], "derived from cuda.runtime"))
+    facts.append(Fact("cuda.full_driver", floors[1], "derived from cuda.runtime"))
+    return _add(inventory, facts)
+
+
+def _floor(tables: Mapping[str, list[dict[str, Any]]], cuda: str) -> Reading:
+    """The family floor: since CUDA 11 a build of 12.x runs on any driver from the first one of 12."""
+    major = cuda.partition(".")[0]
+    for row in tables.get("family", []):
+        if str(row["major"]) == major:
+            return Known(str(row["minimum_driver"]))
+    return Unknown(f"the driver floor of CUDA {major}.x is not known")
+
+
+def _shipped_driver(tables: Mapping[str, list[dict[str, Any]]], cuda: str) -> Reading:
+    drivers = [
+        str(row["driver"]) for row in tables.get("toolkit", []) if row["cuda"] == cuda and row.get("driver")
+    ]
+    if not drivers:
+        return Unknown(f"the driver that ships with CUDA {cuda} is not known")
+    return Known(min(drivers, key=versions.order))
+
+
+def _cuda_of_driver(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Reading:
+    missing = _missing(inventory, "driver.version")
+    if missing is not None:
+        return missing
+    branch = _text(inventory, "driver.version").partition(".")[0]
+    for row in tables.get("branch", []):
+        if str(row["branch"]) == branch:
+            return Known(str(row["cuda"]))
+    return Unknown(f"driver branch R{branch} is not known")
+
+
+def _torch_of_driver(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Reading:
+    missing = _missing(inventory, "driver.version")
+    if missing is not None:
+        return missing
+    driver = _text(inventory, "driver.version")
+
+    def runs(row: Mapping[str, Any]) -> bool:
+        floor = _floor(tables, str(row["cuda"]))
+        return isinstance(floor, Known) and versions.compare(driver, ">=", str(floor.value)) is Tri.YES
+
+    fitting = [str(row["version"]) for row in tables.get("torch", []) if runs(row)]
+    return Known(max(fitting, key=versions.order)) if fitting else Absent()
+
+
+# --- GPUs -------------------------------------------------------------------------------------------
+
+
+def _each_device(inventory: Inventory, facts_of: Callable[[int], Iterable[Fact]]) -> Inventory:
+    devices = []
+    for number, device in enumerate(inventory.devices):
+        derived = {
+            fact.key: fact for fact in facts_of(number) if _open(inventory.fact(fact.key, number).reading)
+        }
+        devices.append({**device, **derived})
+    return replace(inventory, devices=tuple(devices))
+
+
+def _devices_by_name(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Inventory:
+    by_name: dict[str, Mapping[str, Any]] = {}
+    if inventory.devices:
+        for row in tables.get("gpu", []):
+            for name in (row["name"], *row.get("aliases", [])):
+                by_name[_plain_name(name)] = row
+
+    def facts_of(number: int) -> Iterator[Fact]:
+        source = "derived from gpu.name"
+        missing = _missing(inventory, "gpu.name", device=number)
+        name = _text(inventory, "gpu.name", number)
+        row = None if missing else by_name.get(_plain_name(name))
+        unlisted = missing or Unknown(f"{name} is not among the GPUs that are known")
+        yield Fact(
+            "gpu.compute_capability", Known(str(row["compute_capability"])) if row else unlisted, source
+        )
+        yield Fact("gpu.kind", Known(str(row["kind"])) if row else unlisted, source)
+        memory = row["memory_gb"] if row else []
+        if len(memory) == 1:
+            # Marketing GB; the driver reports a few per cent less, so this stands only for a declared GPU.
+            yield Fact("gpu.memory_mib", Known(memory[0] * 1024), source)
+
+    return _each_device(inventory, facts_of)
+
+
+def _plain_name(name: str) -> str:
+    return " ".join(name.lower().replace("-", " ").split()).removeprefix("nvidia ").removeprefix("geforce ")
+
+
+def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Inventory:
+    default_builds = [(str(row["version"]), tuple(row["architectures"])) for row in tables.get("torch", [])]
+
+    def facts_of(number: int) -> Iterator[Fact]:
+        missing = _missing(inventory, "gpu.compute_capability", device=number)
+        capability = _text(inventory, "gpu.compute_capability", number)
+        serving = [] if missing else [v for v, built in default_builds if has_code(built, capability)]
+        source = "derived from gpu.compute_capability"
+        for key, pick in (("gpu.torch_first", min), ("gpu.torch_last", max)):
+            found: Reading = missing or (Known(pick(serving, key=versions.order)) if serving else Absent())
+            yield Fact(key, found, source)
+        built_for = inventory.fact("build.torch.architectures").reading
+        if missing or not isinstance(built_for, Known):
+            inside = missing or _missing(inventory, "build.torch.architectures")
+            assert inside is not None  # noqa: S101 - one of the two is missing, or we would not be here
+            yield Fact("gpu.in_torch_build", inside, "derived from build.torch.architectures")
+        else:
+            built = built_for.value if isinstance(built_for.value, tuple) else ()
+            yield Fact(
+                "gpu.in_torch_build", Known(has_code(built, capability)), f"{source}, {', '.join(built)}"
+            )
+
+    return _each_device(inventory, facts_of)
+
+
+def has_code(architectures: Sequence[str], capability: str) -> bool:
+    """Whether machine code for these `sm_XY` runs on a device of this compute capability.
+
+    Code for X.Y runs on X.Z with Z ≥ Y and never on another major (CUDA C++ Programming Guide, binary
+    compatibility). Jetson's capabilities need a build of their own; a suffix (`sm_90a`) means this
+    capability only.
+    """
+    major, _, minor = capability.partition(".")
+    for name in architectures:
+        digits = name.removeprefix("sm_")
+        if digits.endswith("a"):
+            if digits[:-1] == f"{major}{minor}":
+                return True
+            continue
+        digits = digits.rstrip("f")
+        if not digits.isdecimal() or digits[:-1] != major:
+            continue
+        if digits[-1] == minor or (int(digits[-1]) < int(minor) and capability not in _OWN_BUILD):
+            return True
+    return False
+
+
+# --- training ---------------------------------------------------------------------------------------
+
+
+def _training(inventory: Inventory, matrix: Matrix) -> Inventory:
+    """A trainer's defaults, first row that holds; once anything is given, an unnamed trainer is Absent."""
+    given = any(key.startswith("train.") for key in inventory.facts)
+    if not given:
+        return inventory
+    inventory = _add(inventory, [Fact("train.trainer", Absent(), "the configuration names none")])
+    settled: set[str] = set()
+    for default in matrix.defaults:
+        if default.key in settled or not _open(inventory.fact(default.key).reading):
+            continue
+        answers = {clause.key: ask(clause, inventory) for clause in default.when}
+        holds = min(answers.values(), default=Tri.YES)
+        if holds is Tri.NO:
+            continue
+        # A row that may hold bars the later ones: none of them may speak for it.
+        settled.add(default.key)
+        reading = Known(default.value) if holds is Tri.YES else _unsettled(inventory, answers)
+        inventory = inventory.with_facts([Fact(default.key, reading, f"default: {default.source}")])
+    return inventory
+
+
+def _unsettled(inventory: Inventory, answers: Mapping[str, Tri]) -> Unknown:
+    waits_for = sorted(key for key, answer in answers.items() if answer is Tri.MAYBE)
+    asked = not any(_open(inventory.fact(key).reading) for key in waits_for)
+    return Unknown(f"its default depends on {' and '.join(waits_for)}", asked)
+
+
+# --- what installed packages ask of each other ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One `Requires-Dist` line that binds here: package, what it requires, within which bounds."""
+
+    package: str
+    requires: str
+    specifier: str
+    source: str
+
+
+def requirements(inventory: Inventory) -> Iterator[Requirement]:
+    """Every requirement of every installed package whose marker holds for this environment."""
+    environment: dict[str, str] | None = None
+    for key, fact in inventory.facts.items():
+        if not key.endswith(".requires") or not isinstance(fact.value, tuple):
+            continue
+        package = key.removeprefix("pkg.").removesuffix(".requires")
+        for line in fact.value:
+            bare, _, marker = line.partition(";")
+            if marker:
+                environment = environment or _marker_environment(inventory)
+                if not _marker_holds(marker, environment):
+                    continue
+            name, specifier = _split_requirement(bare)
+            if name:
+                yield Requirement(package, name, specifier, fact.source)
+
+
+def _split_requirement(text: str) -> tuple[str, str]:
+    """`('huggingface-hub', '>=0.23,<1')` of `huggingface_hub[cli] (>=0.23,<1)`; no name for a URL."""
+    if "@" in text:
+        return "", ""
+    text = text.strip()
+    end = next((i for i, char in enumerate(text) if not (char.isalnum() or char in "-_.")), len(text))
+    name, rest = text[:end], text[end:].strip()
+    if rest.startswith("["):
+        rest = rest.partition("]")[2].strip()
+    normal = name.lower().replace("_", "-").replace(".", "-")
+    while "--" in normal:
+        normal = normal.replace("--", "-")
+    return normal, rest.strip("()").replace(" ", "")
+
+
+def _marker_environment(inventory: Inventory) -> dict[str, str]:
+    full = str(inventory.known("python.version") or "3.11.0")
+    os_name = str(inventory.known("host.os") or "linux")
+    return {
+        "python_version": ".".join(full.split(".")[:2]),
+        "python_full_version": full,
+        "implementation_name": str(inventory.known("python.implementation") or "cpython"),
+        "implementation_version": full,
+        "platform_python_implementation": "CPython",
+        "sys_platform": os_name,
+        "platform_system": os_name.capitalize(),
+        "platform_machine": str(inventory.known("host.arch") or "x86_64"),
+        "platform_release": "",
+        "platform_version": "",
+        "os_name": "posix",
+        "extra": "",
+    }
+
+
+def _marker_holds(marker: str, environment: dict[str, str]) -> bool:
+    from packaging.markers import InvalidMarker, Marker, UndefinedComparison
+
+    try:
+        return Marker(marker.strip()).evaluate(environment)
+    except (InvalidMarker, UndefinedComparison):
+        return False
+
+
+# --- trying a change --------------------------------------------------------------------------------
+
+
+def changed(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matrix) -> Inventory:
+    """The inventory as read, after a change: what the change makes stale is forgotten.
+
+    A package that is replaced takes its build facts and its requirements along; packages that move
+    with it (torchvision with torch) are then of a version nobody knows yet.
+    """
+    facts = dict(read.facts)
+    for key, value in changes:
+        name = key.removeprefix("pkg.")
+        if name != key:
+            for other in (name, *matrix.moves_with.get(name, ())):
+                prefixes = (f"pkg.{other}.", f"build.{other}.")
+                facts = {k: fact for k, fact in facts.items() if not k.startswith(prefixes)}
+                if other != name and isinstance(read.fact(f"pkg.{other}").reading, Known):
+                    moved = Unknown(f"moves with {name}", asked=False)
+                    facts[f"pkg.{other}"] = Fact(f"pkg.{other}", moved)
+        facts[key] = Fact(key, Known(value), "proposed")
+    return replace(read, facts=facts)

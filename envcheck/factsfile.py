@@ -1,0 +1,253 @@
+"""Facts files ↔ inventories: the shape that `envcheck facts` prints and `--facts` reads.
+
+    complete = ["pkg"]                      # families listed to the end: what is missing is Absent
+    [python]
+    version = "3.11.9"
+    [pkg]
+    torch = "2.4.0+cu121"                   # short for torch = { version = "2.4.0+cu121" }
+    [train]
+    zero_stage = 3
+    [[gpu]]
+    name = "NVIDIA A100-SXM4-80GB"
+    [unknown]                               # full keys; those of a GPU with its number
+    "driver.version" = "NVML did not answer within 10 s"
+    [sources]
+    "gpu[0].name" = "NVML"
+
+TOML and JSON are the same to this module: it takes what the parser gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from envcheck.model import (
+    Absent,
+    Fact,
+    InputError,
+    Inventory,
+    Key,
+    Kind,
+    Known,
+    Reading,
+    Unknown,
+    Value,
+    Vocabulary,
+    of_device,
+)
+
+SCHEMA_VERSION = 1
+
+_SIDE_TABLES = ("sources", "unknown", "absent", "complete", "unread", "schema_version", "envcheck")
+
+
+def load(tree: Mapping[str, Any], where: str, vocabulary: Vocabulary) -> Inventory:
+    """The inventory a facts file describes.
+
+    Raises:
+        InputError: an unknown key (with the nearest right one), or a value of the wrong kind.
+    """
+    if not isinstance(tree, Mapping):
+        raise InputError(where, f"expected a table of facts, found {_shown(tree)}")
+    sources = _side(tree, "sources", where)
+    facts: dict[str, Fact] = {}
+    for key, raw in _leaves(tree, vocabulary, where):
+        facts[key] = Fact(key, _known(raw, key, vocabulary, where), sources.get(key, where))
+    devices = _devices(tree, sources, vocabulary, where)
+    for key, reading in _unread_keys(tree, vocabulary, where):
+        number, bare = _split_device(key, len(devices), where)
+        target = facts if number is None else devices[number]
+        target[bare] = Fact(bare, reading, sources.get(key, where))
+    if devices and "gpus.count" not in facts:
+        facts["gpus.count"] = Fact("gpus.count", Known(len(devices)), where)
+    return Inventory(facts, tuple(devices), _complete(tree, where), _side(tree, "unread", where))
+
+
+def dump(inventory: Inventory) -> dict[str, Any]:
+    """The facts file of an inventory: `load(dump(x))` reads the same facts with the same sources."""
+    tree: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
+    side: dict[str, dict[str, str]] = {"sources": {}, "unknown": {}}
+    absent: list[str] = []
+    for name, fact in _named(inventory):
+        if fact.source:
+            side["sources"][name] = fact.source
+        match fact.reading:
+            case Known(value):
+                if not of_device(fact.key):
+                    _put(tree, fact.key, list(value) if isinstance(value, tuple) else value)
+            case Absent():
+                absent.append(name)
+            case Unknown(why, asked):
+                if asked:
+                    side["unknown"][name] = why
+    if inventory.devices:
+        tree["gpu"] = [
+            {
+                fact.key.removeprefix("gpu."): list(fact.value)
+                if isinstance(fact.value, tuple)
+                else fact.value
+                for fact in device.values()
+                if isinstance(fact.reading, Known)
+            }
+            for device in inventory.devices
+        ]
+    tree["complete"] = sorted(inventory.complete)
+    tree["absent"] = absent
+    tree["unread"] = dict(inventory.unread)
+    return {**tree, **side}
+
+
+def _named(inventory: Inventory) -> Iterator[tuple[str, Fact]]:
+    yield from inventory.facts.items()
+    for number, device in enumerate(inventory.devices):
+        for fact in device.values():
+            yield f"gpu[{number}].{fact.key.removeprefix('gpu.')}", fact
+
+
+def _put(tree: dict[str, Any], key: str, value: Any) -> None:
+    """Place `pkg.torch` at `tree["pkg"]["torch"]`; a package with details becomes a table."""
+    head, _, rest = key.partition(".")
+    name, _, detail = rest.partition(".")
+    table = tree.setdefault(head, {})
+    if detail:
+        entry = table.get(name)
+        if not isinstance(entry, dict):
+            entry = table[name] = {} if entry is None else {"version": entry}
+        entry[detail] = value
+    elif isinstance(table.get(name), dict):
+        table[name]["version"] = value
+    else:
+        table[name] = value
+
+
+def _leaves(tree: Mapping[str, Any], vocabulary: Vocabulary, where: str) -> Iterator[tuple[str, Any]]:
+    for name, table in tree.items():
+        if name in _SIDE_TABLES or name == "gpu":
+            continue
+        if not isinstance(table, Mapping):
+            _refuse_key(name, vocabulary, where)
+        for key, raw in table.items():
+            full = f"{name}.{key}"
+            if isinstance(raw, Mapping):
+                for detail, value in raw.items():
+                    nested = f"{full}.{detail}"
+                    if detail == "version" and vocabulary.get(nested) is None:
+                        nested = full
+                    yield nested, value
+            else:
+                yield full, raw
+
+
+def _devices(
+    tree: Mapping[str, Any], sources: Mapping[str, str], vocabulary: Vocabulary, where: str
+) -> list[dict[str, Fact]]:
+    rows = tree.get("gpu", [])
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise InputError(f"{where}: gpu", "expected [[gpu]] tables, one a device")
+    devices = []
+    for number, row in enumerate(rows):
+        device: dict[str, Fact] = {}
+        for name, raw in row.items():
+            key = f"gpu.{name}"
+            reading = _known(raw, key, vocabulary, f"{where}: gpu[{number}]")
+            device[key] = Fact(key, reading, sources.get(f"gpu[{number}].{name}", where))
+        devices.append(device)
+    return devices
+
+
+def _unread_keys(
+    tree: Mapping[str, Any], vocabulary: Vocabulary, where: str
+) -> Iterator[tuple[str, Reading]]:
+    for key, why in _side(tree, "unknown", where).items():
+        _declared(
+            key.replace(key.partition(".")[0], key.partition(".")[0].partition("[")[0], 1), vocabulary, where
+        )
+        yield key, Unknown(why)
+    for key in _words(tree, "absent", where):
+        _declared(
+            key.replace(key.partition(".")[0], key.partition(".")[0].partition("[")[0], 1), vocabulary, where
+        )
+        yield key, Absent()
+
+
+def _split_device(key: str, count: int, where: str) -> tuple[int | None, str]:
+    head, bracket, rest = key.partition("[")
+    if head != "gpu" or not bracket:
+        return None, key
+    number, _, name = rest.partition("].")
+    if not number.isdecimal() or int(number) >= count:
+        raise InputError(f"{where}: {key}", f"there are {count} [[gpu]] tables, counted from 0")
+    return int(number), f"gpu.{name}"
+
+
+def _complete(tree: Mapping[str, Any], where: str) -> frozenset[str]:
+    return frozenset(_words(tree, "complete", where))
+
+
+def _words(tree: Mapping[str, Any], name: str, where: str) -> list[str]:
+    words = tree.get(name, [])
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"{where}: {name}", f"expected a list of names, found {_shown(words)}")
+    return words
+
+
+def _side(tree: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
+    table = tree.get(name, {})
+    if not isinstance(table, Mapping) or not all(isinstance(value, str) for value in table.values()):
+        raise InputError(f"{where}: {name}", "expected a table of key = text")
+    return dict(table)
+
+
+def _declared(key: str, vocabulary: Vocabulary, where: str) -> Key:
+    declared = vocabulary.get(key)
+    if declared is None:
+        _refuse_key(key, vocabulary, where)
+    return declared
+
+
+def _refuse_key(key: str, vocabulary: Vocabulary, where: str) -> NoReturn:
+    nearest = vocabulary.nearest(key)
+    hint = f"; did you mean {nearest!r}?" if nearest else ""
+    raise InputError(f"{where}: {key}", f"no such fact{hint}")
+
+
+def _known(raw: Any, key: str, vocabulary: Vocabulary, where: str) -> Reading:
+    declared = _declared(key, vocabulary, where)
+    value = as_value(raw, declared.kind)
+    if value is None:
+        raise InputError(f"{where}: {key}", f"expected {_EXPECTED[declared.kind]}, found {_shown(raw)}")
+    if declared.words and value not in declared.words:
+        raise InputError(
+            f"{where}: {key}", f"expected one of {', '.join(declared.words)}, found {_shown(raw)}"
+        )
+    return Known(value)
+
+
+_EXPECTED = {
+    Kind.VERSION: "a version in quotes",
+    Kind.NUMBER: "a whole number",
+    Kind.WORD: "a word in quotes",
+    Kind.FLAG: "true or false",
+    Kind.WORDS: "a list of words",
+}
+
+
+def as_value(raw: Any, kind: Kind) -> Value | None:
+    """The raw TOML or JSON value as one of this kind; None if it is not."""
+    match kind, raw:
+        case (Kind.FLAG, bool()):
+            return raw
+        case (Kind.NUMBER, int()) if not isinstance(raw, bool):
+            return raw
+        case (Kind.VERSION | Kind.WORD, str()):
+            return raw
+        case (Kind.WORDS, list()) if all(isinstance(word, str) for word in raw):
+            return tuple(raw)
+        case _:
+            return None
+
+
+def _shown(raw: Any) -> str:
+    text = repr(raw)
+    return text if len(text) <= 60 else f"{text[:57]}…"  # noqa: PLR2004 - one line of a terminal

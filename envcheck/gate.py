@@ -1,0 +1,40 @@
+"""Findings and a policy → open or shut, and why. Pure; `doctor`'s exit code is the default policy's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envcheck.model import Report, Severity, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What shuts the gate: broken rules from `fail_on` up, and undecided ones if `undecided_fails`."""
+
+    fail_on: Severity = Severity.ERROR
+    undecided_fails: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The exit code (0 open, 1 shut by findings, 3 nothing was there to judge) and the reasons."""
+
+    code: int
+    reasons: tuple[str, ...]
+
+
+def decide(report: Report, policy: Policy) -> Decision:
+    """Whether this environment may pass."""
+    reasons = tuple(
+        f"{finding.severity.value} {finding.rule.id}"
+        if finding.verdict is Verdict.BROKEN
+        else f"undecided {finding.rule.id}"
+        for finding in report.judgement.findings
+        if (finding.verdict is Verdict.BROKEN and finding.severity.rank >= policy.fail_on.rank)
+        or (finding.verdict is Verdict.UNDECIDED and policy.undecided_fails)
+    )
+    if reasons:
+        return Decision(1, reasons)
+    if report.nothing_to_judge:
+        return Decision(3, (report.nothing_to_judge,))
+    return Decision(0, ())

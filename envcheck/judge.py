@@ -1,0 +1,259 @@
+"""Inventory and rules → findings. The three-valued logic lives here, and nothing else does.
+
+A rule forbids a combination: it is broken if some table of its `when` holds and its `require` does
+not. Absent satisfies no clause but `absent`; Unknown makes a clause maybe, and a maybe never decides
+what a no or a yes decides without it, so learning a fact never turns a decided verdict round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from envcheck import versions
+from envcheck.clauses import ask, refs
+from envcheck.model import (
+    Absent,
+    Because,
+    Clause,
+    Finding,
+    Fix,
+    Inventory,
+    Judgement,
+    Kind,
+    Rule,
+    Severity,
+    Tri,
+    Unknown,
+    Value,
+    Verdict,
+    Waiting,
+    When,
+    family,
+    of_device,
+)
+
+HARDWARE = frozenset({"driver", "gpu", "gpus", "cuda"})
+"""Families of the machine's GPUs: where there is none, rules about them wait instead of holding."""
+
+_REASONS = {"train": "training", **dict.fromkeys(HARDWARE, "GPU"), "pkg": "packages", "build": "packages"}
+
+
+# --- one rule ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What became of a rule on one device (or on the machine): how broken, and by which table."""
+
+    tri: Tri
+    table: When
+    open: When = ()
+    no_hardware: bool = False
+
+
+def _answer(rule: Rule, inventory: Inventory, device: int | None) -> _Answer:
+    return max(
+        (_ask_table(table, rule, inventory, device) for table in rule.when), key=lambda answer: answer.tri
+    )
+
+
+def _ask_table(table: When, rule: Rule, inventory: Inventory, device: int | None) -> _Answer:
+    tri = Tri.YES
+    unmet: list[Clause] = []
+    missing_hardware = False
+    for clause in table:
+        asked = ask(clause, inventory, device)
+        if asked is Tri.YES:
+            continue
+        if asked is Tri.NO and _lacks_hardware(clause, inventory, device):
+            missing_hardware = True
+        elif asked is Tri.NO:
+            return _Answer(Tri.NO, table)
+        unmet.append(clause)
+        tri = min(tri, asked)
+    if rule.require:
+        required = min(_ask_required(clause, inventory, device) for clause in rule.require)
+        tri = min(tri, required.negated())
+        if tri is Tri.MAYBE:
+            unmet += [c for c in rule.require if _ask_required(c, inventory, device) is Tri.MAYBE]
+        if required is Tri.YES:
+            return _Answer(Tri.NO, table)
+    return _Answer(tri, table, tuple(unmet), missing_hardware)
+
+
+def _ask_required(clause: Clause, inventory: Inventory, device: int | None) -> Tri:
+    """A requirement on something that is not there binds nothing, unless it is that it be present."""
+    absent = isinstance(inventory.fact(clause.key, device).reading, Absent)
+    wants_it = any(test.op == "present" for alternative in clause.any_of for test in alternative)
+    return Tri.YES if absent and not wants_it else ask(clause, inventory, device)
+
+
+def _lacks_hardware(clause: Clause, inventory: Inventory, device: int | None) -> bool:
+    """Whether the clause fails only because there is no GPU here to ask it of."""
+    if family(clause.key) not in HARDWARE or clause.key == "cuda.runtime":
+        return False
+    if inventory.devices and inventory.visible_devices():
+        return False
+    return isinstance(inventory.fact(clause.key, device).reading, Absent)
+
+
+def _per_device(rule: Rule) -> bool:
+    return any(of_device(clause.key) for table in (*rule.when, rule.require) for clause in table)
+
+
+# --- the judgement ----------------------------------------------------------------------------------
+
+
+def judge(inventory: Inventory, rules: Iterable[Rule]) -> Judgement:
+    """Hold every rule against the inventory; errors first, then by severity, in the rules' own order."""
+    findings: list[Finding] = []
+    waiting: list[Waiting] = []
+    held = applied = 0
+    visible = inventory.visible_devices()
+    for rule in rules:
+        devices: tuple[int | None, ...] = (visible or (None,)) if _per_device(rule) else (None,)
+        answers = [(device, _answer(rule, inventory, device)) for device in devices]
+        outcome = _verdict(rule, inventory, answers)
+        if outcome is None:
+            held += 1
+            applied += 1
+        elif isinstance(outcome, Waiting):
+            waiting.append(outcome)
+        else:
+            applied += outcome.verdict is Verdict.BROKEN
+            findings.append(outcome)
+    findings.sort(key=lambda finding: (finding.verdict is not Verdict.BROKEN, -finding.severity.rank))
+    return Judgement(tuple(findings), tuple(waiting), held, applied)
+
+
+def _verdict(
+    rule: Rule, inventory: Inventory, answers: Sequence[tuple[int | None, _Answer]]
+) -> Finding | Waiting | None:
+    broken = [(device, answer) for device, answer in answers if answer.tri is Tri.YES]
+    if broken:
+        return _broken(rule, inventory, answers, broken)
+    maybe = [(device, answer) for device, answer in answers if answer.tri is Tri.MAYBE]
+    without_gpu = [answer for _, answer in answers if answer.no_hardware]
+    if without_gpu:
+        return Waiting(rule, "GPU", without_gpu[0].open)
+    if not maybe:
+        return None
+    device, answer = maybe[0]
+    for clause in answer.open:
+        not_given = _not_given(clause, inventory, device)
+        if not_given:
+            return Waiting(rule, _REASONS.get(family(not_given), family(not_given)), answer.open)
+    because = tuple(_because(answer.open, inventory, device))
+    return Finding(rule, Verdict.UNDECIDED, rule.severity, because)
+
+
+def _not_given(clause: Clause, inventory: Inventory, device: int | None) -> str:
+    """The key, of the clause or of what it refers to, that nobody gave; empty if there is none."""
+    for key in (clause.key, *refs(clause)):
+        reading = inventory.fact(key, device).reading
+        if isinstance(reading, Unknown) and not reading.asked:
+            return key
+    return ""
+
+
+def _broken(
+    rule: Rule,
+    inventory: Inventory,
+    answers: Sequence[tuple[int | None, _Answer]],
+    broken: Sequence[tuple[int | None, _Answer]],
+) -> Finding:
+    device, answer = broken[0]
+    because = tuple(_because((*answer.table, *rule.require), inventory, device))
+    severity, notes = rule.severity, []
+    if any(each.note.startswith("vendor build") for each in because):
+        # A snapshot may lack or have what the bound is about, so it is said, but not as a certainty.
+        severity = min(severity, Severity.WARNING, key=lambda each: each.rank)
+    concerned: tuple[int, ...] = ()
+    if len(broken) < len(answers):
+        concerned = tuple(index for index, _ in broken if index is not None)
+        severity = min(severity, Severity.WARNING, key=lambda each: each.rank)
+        spared = ",".join(str(i) for i, each in answers if each.tri is Tri.NO and i is not None)
+        if spared:
+            notes.append(f"CUDA_VISIBLE_DEVICES={spared} leaves it out")
+    return Finding(rule, Verdict.BROKEN, severity, because, devices=concerned, note="; ".join(notes))
+
+
+def _because(clauses: When, inventory: Inventory, device: int | None) -> Iterator[Because]:
+    seen: set[str] = set()
+    for clause in clauses:
+        for key in (clause.key, *refs(clause)):
+            if key in seen:
+                continue
+            seen.add(key)
+            fact = inventory.fact(key, device)
+            plain = clause.kind is Kind.VERSION and isinstance(fact.value, str)
+            yield Because(
+                fact,
+                device if of_device(key) else None,
+                versions.note(str(fact.value)) if plain else "",
+            )
+
+
+# --- ways out ---------------------------------------------------------------------------------------
+
+Try = Callable[[Sequence[tuple[str, Value]]], Judgement]
+"""What the judge says of this environment after a change, with what the change makes stale forgotten."""
+
+
+def advise(finding: Finding, judgement: Judgement, inventory: Inventory, attempt: Try) -> Finding:
+    """The finding with those of its rule's ways out that the judge passes here, best first.
+
+    Each is tried: the rule must no longer be broken or undecided, and nothing may be broken at error
+    level that was not in `judgement`.
+    """
+    before = errors(judgement)
+    device = next((each.device for each in finding.because if each.device is not None), None)
+    passed = []
+    for fix in finding.rule.fixes:
+        bound = _bind(fix, inventory, device)
+        if bound is None:
+            continue
+        after = attempt([(key, _trial(value)) for key, value in bound.set])
+        still = any(each.rule.id == finding.rule.id for each in after.findings)
+        if not still and errors(after) <= before:
+            passed.append(bound)
+    return replace(finding, fixes=tuple(passed))
+
+
+def errors(judgement: Judgement) -> frozenset[str]:
+    """Ids of the rules broken at error level, however the finding was softened."""
+    return frozenset(
+        finding.rule.id
+        for finding in judgement.findings
+        if finding.verdict is Verdict.BROKEN and finding.rule.severity is Severity.ERROR
+    )
+
+
+def _bind(fix: Fix, inventory: Inventory, device: int | None) -> Fix | None:
+    """The fix with `{facts}` filled in; None if one of them is not known here."""
+    bound: list[tuple[str, str | int | bool]] = []
+    for key, value in fix.set:
+        if isinstance(value, str) and "{" in value:
+            head, _, rest = value.partition("{")
+            other = inventory.known(rest.rstrip("}"), device)
+            if not isinstance(other, (str, int)):
+                return None
+            bound.append((key, f"{head}{other}"))
+        else:
+            bound.append((key, value))
+    return replace(fix, set=tuple(bound))
+
+
+def _trial(value: str | int | bool) -> Value:
+    """The value tried for a change: a version's lower bound, which is a release that exists."""
+    if not isinstance(value, str):
+        return value
+    try:
+        comparisons = versions.parse_specifier(value)
+    except ValueError:
+        return value
+    for test in comparisons:
+        if test.op in (">=", "=="):
+            return str(test.operand)
+    return value

@@ -1,0 +1,371 @@
+"""`compat/` → Matrix: rules, targets, cells and tables, with every mistake reported at once.
+
+The texts of the TOML files become one plain tree (`gather`), which the build stores as JSON; a tree
+from either becomes a Matrix (`build`). Nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from envcheck import clauses, versions
+from envcheck.model import (
+    ABSENT,
+    PRESENT,
+    Basis,
+    Cell,
+    Clause,
+    Comparison,
+    Default,
+    EnvcheckError,
+    Fix,
+    Key,
+    Kind,
+    Matrix,
+    Rule,
+    Severity,
+    Source,
+    Target,
+    Vocabulary,
+    When,
+)
+
+
+class MatrixError(EnvcheckError):
+    """The knowledge itself is wrong: all mistakes found, one a line, each with file and key."""
+
+    code = 3
+
+
+# --- TOML texts → one plain tree --------------------------------------------------------------------
+
+RELEASE_TABLES = frozenset({"release"})
+"""Tables that only pin and matrix need; the build keeps them in a file of their own."""
+
+
+def gather(texts: Mapping[str, str]) -> dict[str, Any]:
+    """The texts of compat/*.toml as one JSON-ready tree; dates become ISO strings.
+
+    Raises:
+        MatrixError: a file is not TOML, or two files define one table's key.
+    """
+    tree: dict[str, Any] = {"rule": [], "case": [], "tables": {}, "matrix": {}}
+    problems: list[str] = []
+    for name in sorted(texts):
+        try:
+            parsed = _plain(tomllib.loads(texts[name]))
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            problems.append(f"{name}: not TOML: {error}")
+            continue
+        folder = name.split("/")[0]
+        if folder == "rules":
+            tree["rule"] += [{**row, "file": name} for row in parsed.get("rule", [])]
+        elif folder == "cases":
+            tree["case"] += [{**row, "file": name} for row in parsed.get("case", [])]
+        elif folder == "tables":
+            for table, rows in parsed.items():
+                if isinstance(rows, list):
+                    tree["tables"].setdefault(table, []).extend(rows)
+        else:
+            tree["matrix"].update(parsed)
+    if problems:
+        raise MatrixError("\n".join(problems))
+    tree["digest"] = digest(tree)
+    return tree
+
+
+def digest(tree: Mapping[str, Any]) -> str:
+    """Over everything but the digest itself: `sha256:` and 64 hexadecimal digits."""
+    content = {key: value for key, value in tree.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    return value
+
+
+def split(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tree in two for the build: what judging needs, and what only pin and matrix load."""
+    tables = tree["tables"]
+    small = {name: rows for name, rows in tables.items() if name not in RELEASE_TABLES}
+    large = {name: rows for name, rows in tables.items() if name in RELEASE_TABLES}
+    judging = {key: value for key, value in tree.items() if key not in ("tables", "case")}
+    return {**judging, "tables": small}, {"tables": large}
+
+
+# --- the tree → Matrix ------------------------------------------------------------------------------
+
+
+def build(tree: Mapping[str, Any], vocabulary: Vocabulary) -> Matrix:
+    """The Matrix of a gathered tree.
+
+    Raises:
+        MatrixError: unknown keys or facts, bad bounds, missing sources; all of them at once.
+    """
+    reader = _Reader(vocabulary)
+    head = tree["matrix"]
+    rules = tuple(rule for row in tree["rule"] if (rule := reader.rule(row)))
+    reader.unique((rule.id for rule in rules), "rule")
+    defaults = tuple(row for raw in tree["tables"].get("default", []) if (row := reader.default(raw)))
+    targets = {
+        name: target for name, raw in head.get("target", {}).items() if (target := reader.target(name, raw))
+    }
+    cells = tuple(cell for raw in head.get("cell", []) if (cell := reader.cell(raw, targets)))
+    if reader.problems:
+        raise MatrixError("\n".join(reader.problems))
+    return Matrix(
+        rules=rules,
+        targets=targets,
+        cells=cells,
+        defaults=defaults,
+        tables=tree["tables"],
+        known_through=head.get("known_through", {}),
+        moves_with={name: tuple(others) for name, others in head.get("moves_with", {}).items()},
+        updated=head.get("updated", ""),
+        digest=tree.get("digest", ""),
+        machines=head.get("machine", {}),
+    )
+
+
+_RULE_KEYS = frozenset(
+    {"id", "severity", "basis", "title", "why", "when", "require", "fix", "sources", "file", "withdrawn"}
+)
+
+
+class _Reader:
+    """Turns rows into values and keeps every problem met on the way."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.problems: list[str] = []
+
+    def unique(self, ids: Iterable[str], what: str) -> None:
+        seen: set[str] = set()
+        for each in ids:
+            if each in seen:
+                self.problems.append(f"{what} {each!r} is defined twice")
+            seen.add(each)
+
+    def rule(self, row: Mapping[str, Any]) -> Rule | None:
+        where = f"compat/{row.get('file', '?')}: rule {row.get('id', '?')!r}"
+        before = len(self.problems)
+        for key in row.keys() - _RULE_KEYS:
+            self.problems.append(f"{where}: unknown key {key!r}")
+        tables = row.get("when", {})
+        tables = tables if isinstance(tables, list) else [tables]
+        if not tables or not all(tables):
+            self.problems.append(f"{where}: when: no clause")
+        when = tuple(self.clauses(table, f"{where}: when") for table in tables)
+        require = self.clauses(row.get("require", {}), f"{where}: require")
+        fixes = tuple(self.fix(raw, f"{where}: fix") for raw in row.get("fix", []))
+        sources = tuple(self.source(raw, where) for raw in row.get("sources", []))
+        if not sources:
+            self.problems.append(f"{where}: no source")
+        for key in ("id", "title"):
+            if not isinstance(row.get(key), str) or not row[key]:
+                self.problems.append(f"{where}: {key}: missing")
+        severity = self.word(row, "severity", Severity, where)
+        basis = self.word(row, "basis", Basis, where)
+        if severity is Severity.ERROR and basis is Basis.ISSUE:
+            self.problems.append(
+                f"{where}: severity: known from reports only (basis issue), so a warning at most"
+            )
+        if len(self.problems) > before or severity is None or basis is None or "withdrawn" in row:
+            return None
+        return Rule(
+            id=row["id"],
+            severity=severity,
+            basis=basis,
+            title=row["title"],
+            when=when,
+            require=require,
+            fixes=fixes,
+            sources=sources,
+            why=row.get("why", ""),
+            group=str(row.get("file", "")).removeprefix("rules/").removesuffix(".toml"),
+        )
+
+    def word(self, row: Mapping[str, Any], key: str, words: Any, where: str) -> Any:
+        try:
+            return words(row.get(key))
+        except ValueError:
+            known = ", ".join(each.value for each in words)
+            self.problems.append(f"{where}: {key}: expected one of {known}, found {row.get(key)!r}")
+            return None
+
+    def source(self, raw: Any, where: str) -> Source:
+        if not isinstance(raw, Mapping) or not all(
+            isinstance(raw.get(key), str) for key in ("url", "kind", "checked")
+        ):
+            self.problems.append(f"{where}: sources: expected url, kind and checked, found {raw!r}")
+            return Source("", "", "")
+        return Source(raw["url"], raw["kind"], raw["checked"])
+
+    def fix(self, raw: Any, where: str) -> Fix:
+        changes = raw.get("set") if isinstance(raw, Mapping) else None
+        if not isinstance(changes, Mapping) or not changes:
+            self.problems.append(f"{where}: expected set = {{ fact = value }}, found {raw!r}")
+            return Fix(())
+        for key, value in changes.items():
+            declared = self.key(key, where)
+            if declared and declared.kind is Kind.VERSION:
+                self.version_fix(value, f"{where}: {key}")
+        return Fix(tuple(changes.items()), raw.get("cost", ""))
+
+    def version_fix(self, value: Any, where: str) -> None:
+        if isinstance(value, str) and value.startswith((">={", "=={")):
+            return
+        try:
+            bounds = versions.parse_specifier(value)
+        except (ValueError, TypeError, AttributeError) as error:
+            self.problems.append(f"{where}: {error}")
+            return
+        if not any(bound.op in (">=", "==") for bound in bounds):
+            self.problems.append(f"{where}: {value!r} names no release to try; give a lower bound")
+
+    def key(self, key: str, where: str) -> Key | None:
+        declared = self.vocabulary.get(key)
+        if declared is None:
+            nearest = self.vocabulary.nearest(key)
+            hint = f"; did you mean {nearest!r}?" if nearest else ""
+            self.problems.append(f"{where}: no such fact {key!r}{hint}")
+        return declared
+
+    def clauses(self, table: Any, where: str) -> When:
+        if not isinstance(table, Mapping):
+            self.problems.append(f"{where}: expected a table of clauses, found {table!r}")
+            return ()
+        found = []
+        for key, raw in table.items():
+            declared = self.key(key, where)
+            if declared is None:
+                continue
+            try:
+                found.append(clauses.clause(key, declared, raw))
+            except ValueError as error:
+                self.problems.append(f"{where}: {key}: {error}")
+                continue
+            for name in clauses.refs(found[-1]):
+                self.key(name, f"{where}: {key}")
+        return tuple(found)
+
+    def default(self, raw: Mapping[str, Any]) -> Default | None:
+        where = f"compat/tables: default {raw.get('key', '?')!r}"
+        before = len(self.problems)
+        self.key(raw.get("key", ""), where)
+        when = self.clauses(raw.get("when", {}), where)
+        if "value" not in raw or not raw.get("source"):
+            self.problems.append(f"{where}: value and source are needed")
+        if len(self.problems) > before:
+            return None
+        return Default(raw["key"], raw["value"], when, raw["source"])
+
+    def target(self, name: str, raw: Mapping[str, Any]) -> Target | None:
+        where = f"compat/matrix.toml: target {name!r}"
+        train = {f"train.{key}": value for key, value in raw.get("train", {}).items()}
+        before = len(self.problems)
+        for key in (*train, *(f"train.{free}" for free in raw.get("free", []))):
+            self.key(key, where)
+        if not raw.get("title") or not raw.get("packages"):
+            self.problems.append(f"{where}: title and packages are needed")
+        if len(self.problems) > before:
+            return None
+        return Target(
+            name=name,
+            title=raw["title"],
+            packages=tuple(raw["packages"]),
+            train=train,
+            free=tuple(f"train.{free}" for free in raw.get("free", [])),
+            build=tuple(raw.get("build", [])),
+            note=raw.get("note", ""),
+        )
+
+    def cell(self, raw: Mapping[str, Any], targets: Mapping[str, Target]) -> Cell | None:
+        where = f"compat/matrix.toml: cell of {raw.get('target', '?')!r}"
+        missing = [key for key in ("target", "outcome", "pkg", "device", "date", "test") if key not in raw]
+        if missing or raw["target"] not in targets or raw["outcome"] not in ("ok", "fails"):
+            self.problems.append(
+                f"{where}: needs a known target, outcome ok or fails, pkg, device, date, test"
+            )
+            return None
+        train = {f"train.{key}": value for key, value in raw.get("train", {}).items()}
+        return Cell(
+            raw["target"],
+            raw["outcome"],
+            raw["pkg"],
+            raw["device"],
+            raw["date"],
+            raw["test"],
+            raw.get("rule", ""),
+            train,
+        )
+
+
+# --- rules nobody wrote -----------------------------------------------------------------------------
+
+
+def requirement_rules(requirements: Iterable[tuple[str, str, str, str]]) -> Iterator[Rule]:
+    """Rules from installed metadata: (package, requires, specifier, source), as `pip check` sees them.
+
+    A package may run beside what its metadata refuses, so these are warnings; what is known to break
+    has a rule of its own.
+    """
+    for package, required, specifier, source in requirements:
+        try:
+            bounds = versions.parse_specifier(specifier)
+        except ValueError:
+            continue
+        wanted = f"{required}{specifier}"
+        key = f"pkg.{required}"
+        need = Clause(key, Kind.VERSION, ((PRESENT, *bounds),), specifier or "present")
+        yield Rule(
+            id=f"requires-dist:{package}:{required}",
+            severity=Severity.WARNING,
+            basis=Basis.METADATA,
+            title=f"{package} asks for {wanted} in its own metadata",
+            when=((Clause(f"pkg.{package}", Kind.VERSION, ((PRESENT,),), "present"),),),
+            require=(need,),
+            sources=(Source(source, "metadata", ""),),
+            group="requires-dist",
+        )
+
+
+def target_rules(target: Target | None) -> Iterator[Rule]:
+    """Rules a target brings: what it wants must be installed, and trained the way it says."""
+    if target is None:
+        return
+    source = (Source(f"envcheck target {target.name}", "target", ""),)
+    for name in target.packages:
+        key = f"pkg.{name}"
+        yield Rule(
+            id=f"target:{target.name}:{name}",
+            severity=Severity.ERROR,
+            basis=Basis.METADATA,
+            title=f"{target.name} needs {name}, which is not installed",
+            when=((Clause(key, Kind.VERSION, ((ABSENT,),), "absent"),),),
+            sources=source,
+            group="target",
+        )
+    for key, value in target.train.items():
+        kind = Kind.FLAG if isinstance(value, bool) else Kind.NUMBER if isinstance(value, int) else Kind.WORD
+        yield Rule(
+            id=f"target:{target.name}:{key}",
+            severity=Severity.WARNING,
+            basis=Basis.METADATA,
+            title=f"the configuration is not {target.name}: {key} is another than {clauses.shown(value)}",
+            when=((Clause(key, kind, ((Comparison("!=", value),),), f"!={clauses.shown(value)}"),),),
+            sources=source,
+            group="target",
+        )

@@ -1,0 +1,75 @@
+"""Output formats. A module here that defines `render(report) -> str` is one, named by its file.
+
+A format arranges what a `Report` says; it decides nothing and reads nothing. What it returns is not
+yet fit to print: `cli` cleans and redacts it at the one output boundary.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+
+from envcheck.model import Fix, Inventory, Report, Value
+
+Render = Callable[[Report], str]
+
+
+def formats() -> tuple[str, ...]:
+    """Names of all formats."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def format_named(name: str) -> Render:
+    """The `render` of a format. Raises KeyError if there is none of that name."""
+    if name not in formats():
+        raise KeyError(name)
+    render: Render = importlib.import_module(f"{__name__}.{name}").render
+    return render
+
+
+# --- words that several formats use -----------------------------------------------------------------
+
+
+def shown(value: Value) -> str:
+    """A value as people write it: `true`, `a, b`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def reading(inventory: Inventory, key: str, device: int | None = None) -> str:
+    """The value under a key as people write it; empty if it is not known."""
+    value = inventory.known(key, device)
+    return "" if value is None else shown(value)
+
+
+def fix_text(fix: Fix) -> str:
+    """A way out in words: `deepspeed >=0.19.3`, `train.use_reentrant = true`."""
+    parts = []
+    for key, value in fix.set:
+        name = key.removeprefix("pkg.")
+        if name != key or key.endswith(".version"):
+            parts.append(f"{name} {shown(value)}")
+        else:
+            parts.append(f"{key} = {shown(value)}")
+    return " and ".join(parts)
+
+
+def fix_commands(fix: Fix, moved: dict[str, tuple[str, ...]] | None = None) -> tuple[str, ...]:
+    """Commands that carry a way out out, to paste; none for what no command does.
+
+    `moved` names the installed packages that must move with a package.
+    """
+    wanted = [f"'{key.removeprefix('pkg.')}{value}'" for key, value in fix.set if key.startswith("pkg.")]
+    for key, _ in fix.set:
+        wanted += (moved or {}).get(key.removeprefix("pkg."), ())
+    return (f"python -m pip install {' '.join(wanted)}",) if wanted else ()
+
+
+def moved_with(report: Report) -> dict[str, tuple[str, ...]]:
+    """For each package, the installed ones that must move with it."""
+    return {
+        name: tuple(each for each in others if report.inventory.known(f"pkg.{each}") is not None)
+        for name, others in report.matrix.moves_with.items()
+    }

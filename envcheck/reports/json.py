@@ -1,0 +1,115 @@
+"""The report for machines: one JSON object, additive within a `schema_version`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from envcheck import factsfile
+from envcheck.model import Because, Finding, Known, Report, Severity, Verdict
+from envcheck.reports import fix_commands, fix_text, moved_with
+
+SCHEMA_VERSION = 1
+
+
+def render(report: Report) -> str:
+    """The JSON text; ASCII only, so nothing in it can act on a terminal."""
+    return json.dumps(_tree(report), indent=2) + "\n"
+
+
+def _tree(report: Report) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "envcheck": report.version,
+        "matrix": {"updated": report.matrix.updated, "digest": report.matrix.digest},
+        "subject": report.subject,
+        "target": report.target.name if report.target else None,
+        "measured": _measured(report),
+        "nothing_to_judge": report.nothing_to_judge or None,
+        "facts": factsfile.dump(report.inventory),
+        "findings": [_finding(each, report) for each in report.judgement.findings],
+        "waiting": [
+            {
+                "rule": each.rule.id,
+                "for": each.reason,
+                "open": [{"key": clause.key, "is": clause.raw} for clause in each.open],
+            }
+            for each in report.judgement.waiting
+        ],
+        "summary": _summary(report),
+    }
+
+
+def _measured(report: Report) -> dict[str, Any] | None:
+    """The nearest measured-good combination; no differences means that this very one was run."""
+    if report.measured is None:
+        return None
+    cell = report.measured.cell
+    return {
+        "target": cell.target,
+        "date": cell.date,
+        "device": cell.device,
+        "pkg": dict(cell.pkg),
+        "differences": [
+            {"package": name, "here": here, "there": there}
+            for name, here, there in report.measured.differences
+        ],
+    }
+
+
+def _summary(report: Report) -> dict[str, Any]:
+    judgement = report.judgement
+    waiting: dict[str, int] = {}
+    for each in judgement.waiting:
+        waiting[each.reason] = waiting.get(each.reason, 0) + 1
+    return {
+        "rules_held": report.rules_held_against,
+        "rules_applied": judgement.applied,
+        "broken": {each.value: judgement.count(Verdict.BROKEN, each) for each in Severity},
+        "undecided": judgement.count(Verdict.UNDECIDED),
+        "waiting": waiting,
+    }
+
+
+def _finding(finding: Finding, report: Report) -> dict[str, Any]:
+    moved = moved_with(report)
+    return {
+        "rule": finding.rule.id,
+        "severity": finding.severity.value,
+        "verdict": finding.verdict.value,
+        "title": finding.rule.title,
+        "why": finding.rule.why,
+        "basis": finding.rule.basis.value,
+        "note": finding.note,
+        "devices": list(finding.devices),
+        "because": [_because(each) for each in finding.because],
+        "fix": [
+            {
+                "text": fix_text(fix),
+                "set": dict(fix.set),
+                "cost": fix.cost,
+                "commands": list(fix_commands(fix, moved)),
+            }
+            for fix in finding.fixes
+        ],
+        "sources": [
+            {"url": source.url, "kind": source.kind, "checked": source.checked}
+            for source in finding.rule.sources
+        ],
+    }
+
+
+def _because(because: Because) -> dict[str, Any]:
+    reading = because.fact.reading
+    value: Any = None
+    if isinstance(reading, Known):
+        value = list(reading.value) if isinstance(reading.value, tuple) else reading.value
+    return {
+        "key": because.fact.key,
+        "value": value,
+        "state": type(reading).__name__.lower(),
+        "why": getattr(reading, "why", ""),
+        "source": because.fact.source,
+        "device": because.device,
+        "note": because.note,
+    }

@@ -1,0 +1,329 @@
+"""The report for people: a line a category with its decisive facts, then the findings, then the count.
+
+`lines` gives spans with a style each; here they are joined plainly, `terminal` colours them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from envcheck.model import (
+    Absent,
+    Because,
+    Fact,
+    Finding,
+    Inventory,
+    Known,
+    Report,
+    Rule,
+    Severity,
+    Unknown,
+    Verdict,
+    Waiting,
+    When,
+)
+from envcheck.reports import fix_commands, fix_text, moved_with, reading, shown
+from envcheck.training import KEYS as TRAINING
+
+_MARKS = {"ok": "✓", "warning": "!", "error": "✗", "note": "·", "unknown": "?", "none": "-"}
+_CLOSEST = 3  # known failures named when no training configuration was given
+
+
+class Span(NamedTuple):
+    """Some text and its style: ok, warning, error, note, unknown, none, title, dim, or empty."""
+
+    text: str
+    style: str = ""
+
+
+Line = Sequence[Span]
+
+
+def render(report: Report) -> str:
+    """The report as plain text."""
+    return "".join("".join(span.text for span in line).rstrip() + "\n" for line in lines(report))
+
+
+def lines(report: Report) -> Iterator[Line]:
+    """The report, a line at a time."""
+    yield from _head(report)
+    yield ()
+    yield from _categories(report)
+    if report.nothing_to_judge:
+        yield ()
+        yield (Span(report.nothing_to_judge, "warning"),)
+    for finding in report.judgement.findings:
+        yield ()
+        yield from _finding(finding, report)
+    yield ()
+    yield from _waiting(report.judgement.waiting)
+    yield (Span(_count(report), "title"),)
+
+
+def _head(report: Report) -> Iterator[Line]:
+    yield (
+        Span(f"envcheck {report.version}", "title"),
+        Span(f"  matrix {report.matrix.updated}, {len(report.matrix.rules)} known failures", "dim"),
+    )
+    yield (Span("judged", "dim"), Span(f"  {report.subject}"))
+
+
+# --- categories -------------------------------------------------------------------------------------
+
+_CATEGORY_OF = (
+    ("Training", frozenset({"train"})),
+    ("GPU", frozenset({"gpu", "gpus"})),
+    ("Driver", frozenset({"driver", "cuda"})),
+    ("Packages", frozenset({"pkg", "build", "python"})),
+    ("Machine", frozenset({"host", "env"})),
+)
+
+
+def _category(rule: Rule) -> str:
+    keys = {clause.key.partition(".")[0] for table in rule.when for clause in table}
+    return next((name for name, families in _CATEGORY_OF if keys & families), "Packages")
+
+
+def _categories(report: Report) -> Iterator[Line]:
+    worst = _worst_by_category(report.judgement.findings)
+    facts = {
+        "Machine": _machine(report.inventory),
+        "Driver": _driver(report.inventory),
+        "GPU": _gpus(report.inventory),
+        "Packages": _packages(report),
+        "Training": _training(report.inventory),
+    }
+    for name, (text, state) in facts.items():
+        mark = worst.get(name, state)
+        yield (Span(f"[{_MARKS[mark]}]", mark), Span(f" {name:<9}", "title"), Span(text))
+    if report.measured is not None:
+        yield _measured(report)
+
+
+def _worst_by_category(findings: Iterable[Finding]) -> dict[str, str]:
+    worst: dict[str, str] = {}
+    rank = {"note": 0, "unknown": 1, "warning": 2, "error": 3}
+    for finding in findings:
+        mark = "unknown" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
+        name = _category(finding.rule)
+        if rank[mark] > rank.get(worst.get(name, ""), -1):
+            worst[name] = mark
+    return worst
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _mib(inventory: Inventory, key: str, device: int | None = None) -> str:
+    value = inventory.known(key, device)
+    return f"{value / 1024:.0f} GiB" if isinstance(value, int) else ""
+
+
+def _machine(inventory: Inventory) -> tuple[str, str]:
+    limit = _mib(inventory, "host.ram_limit_mib")
+    memory = _mib(inventory, "host.ram_mib")
+    if limit and limit != memory:
+        memory = f"{limit} of {memory}"
+    text = _joined(
+        " ".join(filter(None, (reading(inventory, "host.os"), reading(inventory, "host.arch")))),
+        _labelled("glibc", reading(inventory, "host.glibc")),
+        _labelled("RAM", memory),
+        _labelled("CPUs", reading(inventory, "host.cpu_count")),
+        reading(inventory, "host.container"),
+        "WSL" if inventory.known("host.wsl") is True else "",
+    )
+    return (text, "ok") if text else ("not given", "none")
+
+
+def _labelled(label: str, value: str) -> str:
+    return f"{label} {value}" if value else ""
+
+
+def _driver(inventory: Inventory) -> tuple[str, str]:
+    fact = inventory.fact("driver.version")
+    match fact.reading:
+        case Known(value):
+            speaks = reading(inventory, "cuda.driver")
+            return _joined(f"{shown(value)} ({fact.source})", _labelled("speaks CUDA", speaks)), "ok"
+        case Absent():
+            return "none in this machine; hardware rules not asked", "none"
+        case Unknown(why, asked):
+            return why, "unknown" if asked else "none"
+
+
+def _gpus(inventory: Inventory) -> tuple[str, str]:
+    if not inventory.devices:
+        fact = inventory.fact("gpus.count")
+        if isinstance(fact.reading, Unknown):
+            return fact.reading.why, "unknown" if fact.reading.asked else "none"
+        return "none in this machine; hardware rules not asked", "none"
+    kinds: dict[str, int] = {}
+    for device in range(len(inventory.devices)):
+        kinds[_gpu(inventory, device)] = kinds.get(_gpu(inventory, device), 0) + 1
+    return "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items()), "ok"
+
+
+def _gpu(inventory: Inventory, device: int) -> str:
+    name = inventory.fact("gpu.name", device)
+    return _joined(
+        shown(name.value) if name.value else f"GPU {device}: {getattr(name.reading, 'why', 'no name')}",
+        _mib(inventory, "gpu.memory_mib", device),
+        _labelled("compute capability", reading(inventory, "gpu.compute_capability", device)),
+        "MIG" if inventory.known("gpu.mig", device) is True else "",
+        "hidden by CUDA_VISIBLE_DEVICES" if inventory.known("gpu.visible", device) is False else "",
+    )
+
+
+_STACK = ("torch", "deepspeed", "transformers", "peft", "accelerate", "trl", "bitsandbytes", "flash-attn")
+
+
+def _packages(report: Report) -> tuple[str, str]:
+    inventory = report.inventory
+    python = _labelled("Python", reading(inventory, "python.version"))
+    wanted = (*_STACK, *(report.target.packages if report.target else ()))
+    found = [f"{name} {reading(inventory, f'pkg.{name}')}" for name in dict.fromkeys(wanted)]
+    installed = [each for each in found if not each.endswith(" ")]
+    runtime = inventory.fact("cuda.runtime")
+    cuda = ""
+    if inventory.known("pkg.torch"):
+        cuda = " for CUDA " + str(runtime.value) if runtime.value else ""
+        cuda = " (CPU build)" if isinstance(runtime.reading, Absent) else cuda
+    if installed and installed[0].startswith("torch "):
+        installed[0] += cuda
+    text = f"{python}: {', '.join(installed)}" if python and installed else _joined(python, *installed)
+    return (text, "ok") if installed else (text or "not given", "none")
+
+
+def _training(inventory: Inventory) -> tuple[str, str]:
+    phrases = [
+        _phrase(key, shown(fact.value))
+        for key, fact in inventory.facts.items()
+        if key in TRAINING and fact.value is not None and not fact.source.startswith("default")
+    ]
+    return (", ".join(phrases), "ok") if phrases else ("not given (--target or --train)", "none")
+
+
+def _phrase(key: str, value: str) -> str:
+    return TRAINING[key].phrases.get(value, f"{key.removeprefix('train.')} {value}")
+
+
+def _measured(report: Report) -> Line:
+    assert report.measured is not None  # noqa: S101 - the caller looked
+    cell, differences = report.measured.cell, report.measured.differences
+    device = "CPU" if cell.device == "cpu" else cell.device
+    if not differences:
+        return (
+            Span(f"[{_MARKS['ok']}]", "ok"),
+            Span(" Measured ", "title"),
+            Span(f"good {cell.date} ({device}): these versions trained {cell.target}"),
+        )
+    away = ", ".join(f"{name} {there} (here {here})" for name, here, there in differences)
+    return (
+        Span(f"[{_MARKS['none']}]", "none"),
+        Span(" Measured ", "title"),
+        Span(f"not these versions; nearest good {cell.date} ({device}) has {away}"),
+    )
+
+
+# --- findings ---------------------------------------------------------------------------------------
+
+
+def _finding(finding: Finding, report: Report) -> Iterator[Line]:
+    undecided = finding.verdict is Verdict.UNDECIDED
+    style = "unknown" if undecided else finding.severity.value
+    word = "undecided" if undecided else finding.severity.value
+    yield (
+        Span(f"{_MARKS[style]} {word}: ", style),
+        Span(finding.rule.title, "title"),
+        Span(f" [{finding.rule.id}]", "dim"),
+    )
+    if finding.devices:
+        yield _detail("only", "GPU " + ", ".join(str(device) for device in finding.devices))
+    for number, because in enumerate(finding.because):
+        yield _detail("because" if number == 0 else "", _because(because))
+    if finding.note:
+        yield _detail("note", finding.note)
+    if finding.rule.why:
+        yield _detail("why", finding.rule.why)
+    moved = moved_with(report)
+    for fix in finding.fixes:
+        cost = f" ({fix.cost})" if fix.cost else ""
+        yield _detail("fix", f"{fix_text(fix)}{cost}")
+        for command in fix_commands(fix, moved):
+            yield _detail("", f"$ {command}")
+    if finding.rule.fixes and not finding.fixes and not undecided:
+        yield _detail("fix", "none of the known ways out passes the judge here by itself")
+    for number, source in enumerate(finding.rule.sources):
+        basis = f"{finding.rule.basis.value}: " if number == 0 else ""
+        checked = f" (checked {source.checked})" if source.checked else ""
+        yield _detail("known" if number == 0 else "", f"{basis}{source.url}{checked}")
+
+
+def _detail(label: str, text: str) -> Line:
+    return (Span(f"    {label:<8}", "dim"), Span(text))
+
+
+def _because(because: Because) -> str:
+    fact = because.fact
+    name = fact.key if because.device is None else fact.key.replace("gpu.", f"gpu[{because.device}].", 1)
+    source = f" ({fact.source})" if fact.source else ""
+    note = f"; {because.note}" if because.note else ""
+    return f"{name} {_state(because.fact)}{source}{note}"
+
+
+def _state(fact: Fact) -> str:
+    match fact.reading:
+        case Known(value):
+            return f"= {shown(value)}"
+        case Absent():
+            return "is absent"
+        case Unknown(why, _):
+            return f"is not known: {why}"
+
+
+# --- what was not asked, and the count --------------------------------------------------------------
+
+
+def _waiting(waiting: Sequence[Waiting]) -> Iterator[Line]:
+    training = [each for each in waiting if each.reason == "training"]
+    if training:
+        errors = [each for each in training if each.rule.severity is Severity.ERROR]
+        # Fewest open questions first: those are the failures this environment is nearest to.
+        nearest = sorted(errors, key=lambda each: len(each.open))[:_CLOSEST]
+        yield (
+            Span(
+                f"{len(training)} known failures depend on the training configuration (--target or --train)",
+                "dim",
+            ),
+            Span("; closest:" if nearest else "", "dim"),
+        )
+        for each in nearest:
+            yield (Span(f"    {each.rule.id}, if {_if(each.open)}", "dim"),)
+
+
+def _if(open_clauses: When) -> str:
+    return " + ".join(
+        _phrase(clause.key, clause.raw) if clause.key in TRAINING else f"{clause.key} {clause.raw}"
+        for clause in open_clauses
+    )
+
+
+def _count(report: Report) -> str:
+    judgement = report.judgement
+    broken = judgement.count(Verdict.BROKEN)
+    by_severity = [
+        f"{count} {each.value}{'s' if count > 1 else ''}"
+        for each in Severity
+        if (count := judgement.count(Verdict.BROKEN, each))
+    ]
+    parts = [f"{broken} broken" + (f" ({', '.join(by_severity)})" if broken else "")]
+    parts.append(f"{judgement.count(Verdict.UNDECIDED)} undecided")
+    reasons: dict[str, int] = {}
+    for each in judgement.waiting:
+        reasons[each.reason] = reasons.get(each.reason, 0) + 1
+    for reason, count in sorted(reasons.items()):
+        parts.append(f"{count} need a GPU" if reason == "GPU" else f"{count} wait for {reason}")
+    parts.append(f"{judgement.held} rules held")
+    return " · ".join(parts)
