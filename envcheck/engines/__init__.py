@@ -79,7 +79,9 @@ def choose(host: Host, engines: Iterable[Engine], name: str = "") -> Engine:
     engines = tuple(engines)
     named = [engine for engine in engines if name in ("", engine.name)]
     if not named:
-        raise InputError("engine", f"expected one of {', '.join(one.name for one in engines)}, found {name!r}")
+        raise InputError(
+            "engine", f"expected one of {', '.join(one.name for one in engines)}, found {name!r}"
+        )
     for engine in named:
         if engine.available(host):
             return engine

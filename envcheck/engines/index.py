@@ -43,14 +43,14 @@ _KEPT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Where packages come from. `url` is empty for the tools' own default; it may hold a login: never print it."""
+    """Where packages come from. `url` may hold a login: never print it. Empty: the tools' own default."""
 
     url: str = ""
     cert: str = ""
 
     def __repr__(self) -> str:
         """Without the address: a repr ends up in tracebacks."""
-        return f"Index({'the default' if not self.url else 'the user’s'})"
+        return "Index(the user's)" if self.url else "Index(the default)"
 
 
 def user_index(host: Host) -> Index:
@@ -90,7 +90,7 @@ def _config_folders(host: Host) -> tuple[str, ...]:
 
 
 def _pip_settings(host: Host) -> dict[str, str]:
-    """pip's `index-url` and `cert` from its configuration files; a later file overrules an earlier one."""
+    """Pip's `index-url` and `cert` from its configuration files; a later file overrules an earlier one."""
     named = host.environ.get("PIP_CONFIG_FILE", "")
     if named == "/dev/null":  # pip's own way to say "no configuration at all"
         return {}
@@ -130,7 +130,9 @@ def _uv_setting(host: Host) -> str:
             said: dict[str, Any] = tomllib.loads(host.read_text(file) or "")
         except tomllib.TOMLDecodeError:
             continue
-        tables = [table for table in said.get("index", []) if isinstance(table, dict) and table.get("default")]
+        tables = [
+            table for table in said.get("index", []) if isinstance(table, dict) and table.get("default")
+        ]
         url = tables[0].get("url") if tables else said.get("index-url")
         found = url if isinstance(url, str) else found
     return found
@@ -138,6 +140,7 @@ def _uv_setting(host: Host) -> str:
 
 # --- keeping secrets --------------------------------------------------------------------------------
 
+_SECRET_LENGTH = 4  # shorter pieces of an address would blank out half of every message
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s`'\"<>)\],]*")
 
 
@@ -146,9 +149,21 @@ def redact(text: str, index: Index, places: Iterable[str] = ()) -> str:
     text = _URL.sub("<url>", text)
     parts = urlsplit(index.url)
     login = parts.netloc.rpartition("@")[0]
-    pieces = [index.url, parts.netloc, login, *login.split(":"), parts.hostname or "", *parts.path.split("/"), *places]
+    pieces = [
+        index.url,
+        parts.netloc,
+        login,
+        *login.split(":"),
+        parts.hostname or "",
+        *parts.path.split("/"),
+        *places,
+    ]
     # Path segments and logins hold tokens; words such as "simple" tell nothing and are left readable.
-    secrets = {piece for piece in pieces if len(piece) > 3 and piece not in ("simple", "pypi", "root", "index")}
+    secrets = {
+        piece
+        for piece in pieces
+        if len(piece) >= _SECRET_LENGTH and piece not in ("simple", "pypi", "root", "index")
+    }
     secrets |= {unquote(piece) for piece in secrets}
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "…")
@@ -304,7 +319,7 @@ class _Links(HTMLParser):
 
 
 def _admits(requires_python: str, python: str) -> bool:
-    """Whether a file may be installed on some patch release of this Python; a specifier nobody can read excludes none."""
+    """Whether some patch release of this Python may install the file; an unreadable specifier excludes none."""
     if not requires_python:
         return True
     try:
