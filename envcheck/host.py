@@ -11,7 +11,9 @@ import signal
 import stat
 import subprocess  # noqa: TID251 - this module is the door
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -185,6 +187,20 @@ def read_file(path: Path, limit: int = READ_LIMIT) -> bytes:
 def own_python() -> str:
     """The interpreter that runs envcheck."""
     return sys.executable
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder of our own for what a child process must read from a file; gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
+        yield Path(folder)
+
+
+def find_program(host: Host, name: str) -> str | None:
+    """A program beside envcheck's own interpreter, else on the host's PATH; None if there is none."""
+    folders = [str(Path(sys.executable).parent), *host.environ.get("PATH", "").split(os.pathsep)]
+    candidates = (Path(folder) / name for folder in folders if folder)
+    return next((str(path) for path in candidates if path.is_file() and os.access(path, os.X_OK)), None)
 
 
 def variable(name: str) -> str | None:

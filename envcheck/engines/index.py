@@ -1,0 +1,330 @@
+"""The user's package index: which it is, what its pages say, and how to keep its address to ourselves.
+
+One index, never two: where two may serve a name, whoever uploads to the second chooses what is
+installed. So extra indexes and wheel folders of this machine are left out of a lock on purpose.
+"""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import json
+import re
+import ssl
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urldefrag, urlsplit, urlunsplit
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from envcheck.clean import clean
+from envcheck.host import Host, own_python
+from envcheck.lock import Artifact
+from envcheck.model import ExamineError
+
+PAGE_LIMIT = 64 * 1024 * 1024
+"""Bytes of one index page: the largest projects have pages of a few MiB."""
+
+_KEPT = re.compile(
+    r"PATH|HOME|LANG|LC_.*|TMPDIR|USER|LOGNAME|XDG_.*|(?:HTTPS?|NO|ALL)_PROXY|(?:https?|no|all)_proxy"
+    r"|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NETRC|SYSTEMROOT"
+    r"|PIP_(?:CERT|CLIENT_CERT|PROXY|TRUSTED_HOST|DEFAULT_TIMEOUT|TIMEOUT|RETRIES|KEYRING_PROVIDER|CACHE_DIR)"
+    r"|UV_(?:CACHE_DIR|SYSTEM_CERTS|NATIVE_TLS|INSECURE_HOST|HTTP_.*|OFFLINE|KEYRING_PROVIDER)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where packages come from. `url` may hold a login: never print it. Empty: the tools' own default."""
+
+    url: str = ""
+    cert: str = ""
+
+    def __repr__(self) -> str:
+        """Without the address: a repr ends up in tracebacks."""
+        return "Index(the user's)" if self.url else "Index(the default)"
+
+
+def user_index(host: Host) -> Index:
+    """The one index the user has set: for uv or pip, in the environment or a configuration file."""
+    environ = host.environ
+    pip = _pip_settings(host)
+    named = (
+        environ.get("UV_DEFAULT_INDEX"),
+        environ.get("UV_INDEX_URL"),
+        environ.get("PIP_INDEX_URL"),
+        _uv_setting(host),
+        pip.get("index-url"),
+    )
+    cert = environ.get("PIP_CERT") or environ.get("SSL_CERT_FILE") or pip.get("cert") or ""
+    return Index(next((url.strip() for url in named if url and url.strip()), ""), cert)
+
+
+def engine_environment(host: Host, index: Index, extra: Mapping[str, str]) -> dict[str, str]:
+    """An engine's environment: what the connection needs, and none of the settings that shape a result.
+
+    `DS_BUILD_OPS=0` because an old DeepSpeed's metadata has to be built, and must compile nothing.
+    """
+    kept = {name: value for name, value in host.environ.items() if _KEPT.fullmatch(name)}
+    if index.cert:
+        kept = {"PIP_CERT": index.cert, "SSL_CERT_FILE": index.cert, **kept}
+    return {**kept, "DS_BUILD_OPS": "0", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", **extra}
+
+
+# --- configuration files ----------------------------------------------------------------------------
+
+
+def _config_folders(host: Host) -> tuple[str, ...]:
+    home = host.environ.get("HOME", "")
+    own = host.environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
+    shared = (host.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    return tuple(folder for folder in (*reversed(shared), own) if folder)
+
+
+def _pip_settings(host: Host) -> dict[str, str]:
+    """Pip's `index-url` and `cert` from its configuration files; a later file overrules an earlier one."""
+    named = host.environ.get("PIP_CONFIG_FILE", "")
+    if named == "/dev/null":  # pip's own way to say "no configuration at all"
+        return {}
+    home = host.environ.get("HOME", "")
+    folders = _config_folders(host)
+    files = [
+        *(f"{folder}/pip/pip.conf" for folder in folders[:-1]),
+        "/etc/pip.conf",
+        *([f"{home}/.pip/pip.conf"] if home else []),
+        *(f"{folder}/pip/pip.conf" for folder in folders[-1:]),
+        *(f"{folder}/pip.conf" for folder in (host.environ.get("VIRTUAL_ENV"),) if folder),
+        *([named] if named else []),
+    ]
+    settings: dict[str, str] = {}
+    for section in ("global", "install"):  # a command's own section beats [global] whatever the file
+        for file in files:
+            settings.update(_ini_section(host.read_text(file), section))
+    return settings
+
+
+def _ini_section(text: str | None, section: str) -> dict[str, str]:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text or "")
+    except configparser.Error:
+        return {}
+    if not parser.has_section(section):
+        return {}
+    return {name.replace("_", "-"): value for name, value in parser.items(section) if value}
+
+
+def _uv_setting(host: Host) -> str:
+    """The default index of the user's or the system's uv.toml."""
+    found = ""
+    for file in ("/etc/uv/uv.toml", *(f"{folder}/uv/uv.toml" for folder in _config_folders(host))):
+        try:
+            said: dict[str, Any] = tomllib.loads(host.read_text(file) or "")
+        except tomllib.TOMLDecodeError:
+            continue
+        tables = [
+            table for table in said.get("index", []) if isinstance(table, dict) and table.get("default")
+        ]
+        url = tables[0].get("url") if tables else said.get("index-url")
+        found = url if isinstance(url, str) else found
+    return found
+
+
+# --- keeping secrets --------------------------------------------------------------------------------
+
+_SECRET_LENGTH = 4  # shorter pieces of an address would blank out half of every message
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s`'\"<>)\],]*")
+
+
+def redact(text: str, index: Index, places: Iterable[str] = ()) -> str:
+    """Foreign text fit to be shown: no URL, no part of the index's address, none of these folders."""
+    text = _URL.sub("<url>", text)
+    parts = urlsplit(index.url)
+    login = parts.netloc.rpartition("@")[0]
+    pieces = [
+        index.url,
+        parts.netloc,
+        login,
+        *login.split(":"),
+        parts.hostname or "",
+        *parts.path.split("/"),
+        *places,
+    ]
+    # Path segments and logins hold tokens; words such as "simple" tell nothing and are left readable.
+    secrets = {
+        piece
+        for piece in pieces
+        if len(piece) >= _SECRET_LENGTH and piece not in ("simple", "pypi", "root", "index")
+    }
+    secrets |= {unquote(piece) for piece in secrets}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "…")
+    return clean(text)
+
+
+def one_line(text: str, limit: int = 600) -> str:
+    """Text as one line of at most `limit` characters."""
+    joined = " ".join(text.split())
+    return joined if len(joined) <= limit else joined[: limit - 1] + "…"
+
+
+# --- reading pages ----------------------------------------------------------------------------------
+
+_ASK_PIP = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+
+
+def default_index(host: Host, deadline_s: float) -> str:
+    """The address pip uses when nobody names one: pip is asked, so that it is written nowhere here.
+
+    Raises:
+        ExamineError: pip does not say.
+    """
+    ran = host.run([own_python(), "-I", "-c", _ASK_PIP], deadline_s)
+    url = ran.out.strip()
+    if ran.code != 0 or "://" not in url:
+        raise ExamineError("pip does not name its default index; set PIP_INDEX_URL")
+    return url
+
+
+def release_files(
+    host: Host, index: Index, names: Iterable[str], python: str, deadline_s: float
+) -> dict[str, tuple[Artifact, ...]]:
+    """All files of projects with their sha256, as the index's own pages give them (PEP 503 or PEP 691).
+
+    Files that exclude this Python are left out. Pages are read side by side.
+
+    Raises:
+        ExamineError: the index cannot be reached, is too slow, or has a page that cannot be read.
+    """
+    end = time.monotonic() + deadline_s
+    if not index.url:
+        index = Index(default_index(host, min(30.0, deadline_s)), index.cert)
+    reader = _Reader(index, python, end)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        names = sorted(names)
+        return dict(zip(names, pool.map(reader.project, names), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads one index until a moment of the monotonic clock."""
+
+    index: Index
+    python: str
+    end: float
+
+    def project(self, name: str) -> tuple[Artifact, ...]:
+        """The files of one project. Raises ExamineError."""
+        body, kind = self._page(name)
+        try:
+            text = body.decode("utf-8")
+            files = _json_files(text) if "json" in kind else _html_files(text)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ExamineError(f"the index's page of {name} cannot be read") from None
+        return tuple(Artifact(file, sha256) for file, sha256, python in files if _admits(python, self.python))
+
+    def _page(self, name: str) -> tuple[bytes, str]:
+        request = self._request(name)
+        try:
+            with self._opener().open(request, timeout=self._left(name)) as response:
+                return self._body(response, name), response.headers.get("Content-Type", "")
+        except urllib.error.HTTPError as error:
+            raise ExamineError(f"the index answers {error.code} for {name}") from None
+        except (OSError, ValueError) as error:
+            reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            said = one_line(redact(str(reason) or type(error).__name__, self.index))
+            raise ExamineError(f"the index cannot be read: {said}") from None
+
+    def _request(self, name: str) -> urllib.request.Request:
+        parts = urlsplit(self.index.url)
+        if parts.scheme not in ("http", "https", "file"):
+            raise ExamineError("the index is neither http, https nor file")
+        login, _, netloc = parts.netloc.rpartition("@")
+        page = "index.html" if parts.scheme == "file" else ""
+        url = urlunsplit((parts.scheme, netloc, f"{parts.path.rstrip('/')}/{name}/{page}", "", ""))
+        request = urllib.request.Request(url)  # noqa: S310 - the scheme was looked at
+        request.add_header("Accept", "application/vnd.pypi.simple.v1+json, text/html;q=0.5")
+        if login:
+            token = base64.b64encode(unquote(login if ":" in login else f"{login}:").encode()).decode()
+            # Unredirected: a login is for this host alone.
+            request.add_unredirected_header("Authorization", f"Basic {token}")
+        return request
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        cert = Path(self.index.cert) if self.index.cert else None
+        context = ssl.create_default_context(cafile=str(cert) if cert and cert.is_file() else None)
+        return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+
+    def _left(self, name: str) -> float:
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise ExamineError(f"the index took too long (reading {name})")
+        return min(left, 30.0)
+
+    def _body(self, response: Any, name: str) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        # read1: an answer that drips must not outlive the deadline inside one long read.
+        while chunk := response.read1(1 << 16) if hasattr(response, "read1") else response.read(1 << 16):
+            size += len(chunk)
+            if size > PAGE_LIMIT:
+                raise ExamineError(f"the index's page of {name} is larger than {PAGE_LIMIT >> 20} MiB")
+            self._left(name)
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+
+_File = tuple[str, str, str]  # name, sha256, requires-python
+
+
+def _json_files(text: str) -> list[_File]:
+    return [
+        (file["filename"], sha256, file.get("requires-python") or "")
+        for file in json.loads(text)["files"]
+        if (sha256 := file["hashes"].get("sha256"))
+    ]
+
+
+def _html_files(text: str) -> list[_File]:
+    links = _Links()
+    links.feed(text)
+    return links.files
+
+
+class _Links(HTMLParser):
+    """The links of a PEP 503 page that carry a sha256."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: list[_File] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take an `<a href="…/name.whl#sha256=…">`."""
+        said = dict(attrs)
+        if tag != "a" or not (href := said.get("href")):
+            return
+        url, fragment = urldefrag(href)
+        found = re.search(r"(?:^|&)sha256=([0-9a-fA-F]{64})(?:&|$)", fragment)
+        if found:
+            name = unquote(urlsplit(url).path.rpartition("/")[2])
+            self.files.append((name, found[1].lower(), said.get("data-requires-python") or ""))
+
+
+def _admits(requires_python: str, python: str) -> bool:
+    """Whether some patch release of this Python may install the file; an unreadable specifier excludes none."""
+    if not requires_python:
+        return True
+    try:
+        specifier = SpecifierSet(requires_python)
+    except InvalidSpecifier:
+        return True
+    # `>=3.11.4` admits 3.11: the lock is for the minor version, and pip asks again on install.
+    return any(specifier.contains(f"{python}.{patch}") for patch in (0, 50))

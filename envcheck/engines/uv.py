@@ -1,0 +1,99 @@
+"""uv: resolves for any Python and platform, and tells every file with its hash."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins
+from envcheck.engines.index import engine_environment, one_line, redact, user_index
+from envcheck.host import Host, find_program, own_python, scratch
+from envcheck.lock import Artifact, Pin, usable_tags
+from envcheck.model import ExamineError, NoSolutionError
+
+# The glibc versions uv has a platform for (0.13), ascending; between them the next lower one is asked.
+_GLIBC_MINORS = (17, 28, *range(31, 41))
+
+
+def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
+    """Complete pins by `uv pip compile`. Raises as `Engine` says."""
+    usable_tags(wanted.python, wanted.platform, wanted.glibc)  # refuses a bad platform before uv is started
+    program = find_program(host, "uv")
+    if program is None:
+        raise ExamineError(f"uv is not installed; {INSTALL_HINT}")
+    index = user_index(host)
+    extra = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
+    if index.url:
+        extra["UV_DEFAULT_INDEX"] = (
+            index.url
+        )  # not on the command line, where every user of the machine sees it
+    with scratch() as folder:
+        asked, answer = folder / "wanted.in", folder / "pylock.toml"
+        asked.write_text(wanted.requirements(), encoding="utf-8")
+        ran = host.run(
+            [program, *_options(wanted), "--output-file", str(answer), str(asked)],
+            wanted.deadline_s,
+            engine_environment(host, index, extra),
+        )
+        if ran.code is None:
+            raise ExamineError(f"uv did not finish within {wanted.deadline_s:g} s")
+        if ran.code != 0 or not answer.is_file():
+            raise _failure(redact(ran.err, index, [str(folder)]))
+        text = answer.read_text(encoding="utf-8")
+    return checked_pins(wanted, _packages(text))
+
+
+def _options(wanted: Wanted) -> list[str]:
+    minor = max((one for one in _GLIBC_MINORS if one <= int(wanted.glibc[2:])), default=_GLIBC_MINORS[0])
+    architecture = wanted.platform.partition("-")[2]
+    options = ["pip", "compile", "--no-config", "--no-header", "--quiet", "--format", "pylock.toml"]
+    options += ["--python", own_python(), "--python-version", wanted.python]
+    options += ["--python-platform", f"{architecture}-manylinux_2_{minor}"]
+    options += ["--only-binary", ":all:"]
+    for name in sorted(wanted.build):
+        options += ["--no-binary", name]
+    return options
+
+
+def _packages(text: str) -> dict[str, tuple[str, tuple[Artifact, ...]]]:
+    """The packages of uv's pylock.toml. Raises ExamineError if it is not what we know."""
+    try:
+        packages = tomllib.loads(text)["packages"]
+        return {package["name"]: (package["version"], tuple(_files(package))) for package in packages}
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError):
+        raise ExamineError("uv's answer cannot be read; a newer uv may write it differently") from None
+
+
+def _files(package: dict[str, Any]) -> list[Artifact]:
+    found = list(package.get("wheels", []))
+    if "sdist" in package:
+        found.append(package["sdist"])
+    files = []
+    for file in found:
+        place = file.get("name") or file.get("path") or urlsplit(file["url"]).path
+        if sha256 := file["hashes"].get("sha256"):
+            files.append(Artifact(unquote(place).rpartition("/")[2], sha256))
+    return files
+
+
+_NO_SOLUTION = "No solution found when resolving dependencies"
+# A package uv could not ask about is not a package that does not exist.
+_UNREACHED = re.compile(r"could not be queried|Network|network was disabled|Failed to fetch|[Tt]imed? out")
+
+
+def _failure(said: str) -> Exception:
+    """Uv's words as an error of ours, one line, without its decoration."""
+    plain = (
+        one_line(re.sub(r"[│╰─▶├\u00d7]|^\s*(?:error|cause|hint):", " ", said, flags=re.MULTILINE))
+        or "uv failed silently"
+    )
+    if _NO_SOLUTION in said and not _UNREACHED.search(said):
+        return NoSolutionError(
+            one_line(re.sub(rf".*?{_NO_SOLUTION}[^:]*:", "no versions satisfy this:", plain))
+        )
+    return ExamineError(f"uv could not resolve: {plain}")
+
+
+ENGINE = Engine("uv", 1, lambda host: find_program(host, "uv") is not None, complete)
