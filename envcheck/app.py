@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from envcheck import __version__, derive, factsfile, host, judge, matrix, probes, readers, training, versions
 from envcheck.host import Host
@@ -31,8 +31,7 @@ from envcheck.model import (
 from envcheck.pages import nearest
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """What the user asks about: which environment or facts file, which target, which training.
 
     `train` holds files, and arguments given in place of a file. `machine` are declared facts, which
@@ -275,7 +274,7 @@ def advised(
         judge.advise(each, judgement, inventory, attempt) if each.verdict is Verdict.BROKEN else each
         for each in judgement.findings
     )
-    return replace(judgement, findings=findings)
+    return judgement._replace(findings=findings)
 
 
 def nearest_cell(inventory: Inventory, known: Matrix, target: Target | None) -> Measured | None:

@@ -7,8 +7,8 @@ never replaces one that was read; it is Unknown for the reason its inputs are, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from envcheck import versions
 from envcheck.clauses import ask
@@ -344,8 +344,7 @@ def _unsettled(inventory: Inventory, answers: Mapping[str, Tri]) -> Unknown:
 # --- what installed packages ask of each other ------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(NamedTuple):
     """One `Requires-Dist` line that binds here: package, what it requires, within which bounds."""
 
     package: str
@@ -365,7 +364,7 @@ def requirements(inventory: Inventory) -> Iterator[Requirement]:
             bare, _, marker = line.partition(";")
             if marker:
                 environment = environment or _marker_environment(inventory)
-                if not _marker_holds(marker, environment):
+                if not marker_holds(marker, environment):
                     continue
             name, specifier = _split_requirement(bare)
             if name:
@@ -406,13 +405,55 @@ def _marker_environment(inventory: Inventory) -> dict[str, str]:
     }
 
 
-def _marker_holds(marker: str, environment: dict[str, str]) -> bool:
+def marker_holds(marker: str, environment: Mapping[str, str]) -> bool:
+    """Whether an environment marker holds; one that cannot be read binds nothing.
+
+    Nearly all markers in the wild are `variable operator "literal"`, joined by and/or. Those are answered
+    here, because packaging's parser costs as much to import as Python costs to start.
+    """
+    simple = _simple_marker(marker, environment)
+    if simple is not None:
+        return simple
     from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 
     try:
-        return Marker(marker.strip()).evaluate(environment)
+        return Marker(marker.strip()).evaluate(dict(environment))
     except (InvalidMarker, UndefinedComparison):
         return False
+
+
+def _simple_marker(marker: str, environment: Mapping[str, str]) -> bool | None:
+    """The answer to a marker without parentheses, `in` or anything else out of the ordinary, or None."""
+    answers = []
+    for alternative in marker.split(" or "):
+        parts = [_simple_test(part.split(), environment) for part in alternative.split(" and ")]
+        if None in parts:
+            return None
+        answers.append(all(parts))
+    return any(answers)
+
+
+def _simple_test(words: Sequence[str], environment: Mapping[str, str]) -> bool | None:
+    if len(words) != len(("variable", "operator", "literal")):
+        return None
+    name, op, quoted = words
+    literal = quoted[1:-1]
+    if (
+        name not in environment
+        or quoted[:1] not in ("'", '"')
+        or quoted != f"{quoted[0]}{literal}{quoted[0]}"
+    ):
+        return None
+    here = environment[name]
+    if name in ("python_version", "python_full_version") and versions.parse(literal) and op in _ORDERS:
+        answer = versions.compare(here, op, literal)
+        return None if answer is Tri.MAYBE else answer is Tri.YES
+    if op not in ("==", "!=") or versions.parse(literal) is not None:
+        return None
+    return (here == literal) == (op == "==")
+
+
+_ORDERS = frozenset({"==", "!=", ">=", "<=", "<", ">"})
 
 
 # --- trying a change --------------------------------------------------------------------------------

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from envcheck.model import Report, Severity, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(NamedTuple):
     """What shuts the gate: broken rules from `fail_on` up, and undecided ones if `undecided_fails`."""
 
     fail_on: Severity = Severity.ERROR
     undecided_fails: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The exit code (0 open, 1 shut by findings, 3 nothing was there to judge) and the reasons."""
 
     code: int

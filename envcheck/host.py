@@ -11,11 +11,11 @@ import signal
 import stat
 import subprocess  # noqa: TID251 - this module is the door
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from envcheck.model import InputError
 
@@ -25,8 +25,7 @@ READ_LIMIT = 4 * 1024 * 1024
 _MOST_LINKS = 40  # as Linux itself (path_resolution(7))
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(NamedTuple):
     """How a process ended: `code` is None if it outlived its deadline and was killed."""
 
     code: int | None
@@ -34,8 +33,7 @@ class Ran:
     err: str
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A process started in the background; `finish` collects it."""
 
     process: subprocess.Popen[bytes]
@@ -192,6 +190,8 @@ def own_python() -> str:
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A folder of our own for what a child process must read from a file; gone afterwards."""
+    import tempfile  # half a millisecond that only pin needs
+
     with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
         yield Path(folder)
 

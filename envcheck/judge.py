@@ -8,7 +8,7 @@ what a no or a yes decides without it, so learning a fact never turns a decided 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from envcheck import versions
 from envcheck.clauses import ask, refs
@@ -42,8 +42,7 @@ _REASONS = {"train": "training", **dict.fromkeys(HARDWARE, "GPU"), "pkg": "packa
 # --- one rule ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(NamedTuple):
     """What became of a rule on one device (or on the machine): how broken, and by which table."""
 
     tri: Tri
@@ -217,8 +216,8 @@ def advise(finding: Finding, judgement: Judgement, inventory: Inventory, attempt
         after = attempt(changes)
         still = any(each.rule.id == finding.rule.id for each in after.findings)
         if not still and errors(after) <= before:
-            passed.append(replace(bound, tried=changes))
-    return replace(finding, fixes=tuple(passed))
+            passed.append(bound._replace(tried=changes))
+    return finding._replace(fixes=tuple(passed))
 
 
 def errors(judgement: Judgement) -> frozenset[str]:
@@ -247,7 +246,7 @@ def bind(fix: Fix, inventory: Inventory, device: int | None) -> Fix | None:
             bound.append((key, f"{head}{other}"))
         else:
             bound.append((key, value))
-    return replace(fix, set=tuple(bound))
+    return fix._replace(set=tuple(bound))
 
 
 def trial(value: str | int | bool) -> Value:

@@ -6,10 +6,6 @@ from either becomes a Matrix (`build`). Nothing here opens a file.
 
 from __future__ import annotations
 
-import datetime as dt
-import hashlib
-import json
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -54,6 +50,8 @@ def gather(texts: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         MatrixError: a file is not TOML, or two files define one table's key.
     """
+    import tomllib  # a compiled matrix needs none of it
+
     tree: dict[str, Any] = {"rule": [], "case": [], "tables": {}, "matrix": {}}
     problems: list[str] = []
     for name in sorted(texts):
@@ -81,6 +79,9 @@ def gather(texts: Mapping[str, str]) -> dict[str, Any]:
 
 def digest(tree: Mapping[str, Any]) -> str:
     """Over everything but the digest itself: `sha256:` and 64 hexadecimal digits."""
+    import hashlib
+    import json
+
     content = {key: value for key, value in tree.items() if key != "digest"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -91,9 +92,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_plain(each) for each in value]
-    if isinstance(value, dt.date | dt.time):
-        return value.isoformat()
-    return value
+    return value.isoformat() if hasattr(value, "isoformat") else value  # the dates and times of TOML
 
 
 def split(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from envcheck.model import InputError, Matrix, Rule, Target, When
 from envcheck.training import KEYS as TRAINING
@@ -100,5 +99,7 @@ def _shown(value: str | int | bool) -> str:
 
 def nearest(word: str, known: list[str]) -> str:
     """`; did you mean …?` for a misspelt name, else what names there are."""
+    from difflib import get_close_matches
+
     close = get_close_matches(word, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(sorted(known))}"

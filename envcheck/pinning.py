@@ -8,8 +8,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from envcheck import __version__, app, derive, engines, host, judge, lock, probes, resolve, versions
 from envcheck.host import Host
@@ -37,8 +37,7 @@ GLIBC = "2.28"
 """The C library a lock serves where the machine's is not known: the floor of torch's wheels since 2.7."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where the lock will run and for what: the machine's facts, Python `3.11`, platform, glibc."""
 
     machine: Inventory

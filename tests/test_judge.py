@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -265,8 +266,7 @@ def advised(rules_text: str, facts: str) -> Finding:
     settled = derive.derive(read, matrix)
     judgement = judge.judge(settled, matrix.rules)
 
-    def attempt(changes: object) -> Judgement:
-        assert isinstance(changes, list)
+    def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
         return judge.judge(derive.derive(derive.changed(read, changes, matrix), matrix), matrix.rules)
 
     finding = next(each for each in judgement.findings if each.rule.id == "a-rule")

@@ -9,15 +9,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from envcheck.host import Host
 from envcheck.model import EnvcheckError, Inventory, Key, family
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What to examine: the interpreter or environment folder, and how.
 
     `python` is an interpreter or the folder of a virtual environment; `named_by` says where it came
@@ -34,8 +33,7 @@ class Request:
 Collect = Callable[[], Inventory]
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(NamedTuple):
     """One way to read facts: the keys it may yield, and how.
 
     `begin` starts whatever is slow (a child process) and returns the function that collects it, so

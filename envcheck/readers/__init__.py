@@ -10,16 +10,14 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from envcheck.model import Fact, InputError
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(NamedTuple):
     """One kind of configuration: whether a text is one, and what it says.
 
     `read` gets the text, the name to report problems under, and the matrix's tables; it raises

@@ -65,8 +65,8 @@ def _summary(report: Report) -> dict[str, Any]:
     return {
         "rules_held": report.rules_held_against,
         "rules_applied": judgement.applied,
-        "broken": {each.value: judgement.count(Verdict.BROKEN, each) for each in Severity},
-        "undecided": judgement.count(Verdict.UNDECIDED),
+        "broken": {each.value: judgement.tally(Verdict.BROKEN, each) for each in Severity},
+        "undecided": judgement.tally(Verdict.UNDECIDED),
         "waiting": waiting,
     }
 

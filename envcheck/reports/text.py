@@ -312,14 +312,14 @@ def _if(open_clauses: When) -> str:
 
 def _count(report: Report) -> str:
     judgement = report.judgement
-    broken = judgement.count(Verdict.BROKEN)
+    broken = judgement.tally(Verdict.BROKEN)
     by_severity = [
         f"{count} {each.value}{'s' if count > 1 else ''}"
         for each in Severity
-        if (count := judgement.count(Verdict.BROKEN, each))
+        if (count := judgement.tally(Verdict.BROKEN, each))
     ]
     parts = [f"{broken} broken" + (f" ({', '.join(by_severity)})" if broken else "")]
-    parts.append(f"{judgement.count(Verdict.UNDECIDED)} undecided")
+    parts.append(f"{judgement.tally(Verdict.UNDECIDED)} undecided")
     reasons: dict[str, int] = {}
     for each in judgement.waiting:
         reasons[each.reason] = reasons.get(each.reason, 0) + 1
