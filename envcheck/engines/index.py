@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit, urlunsplit
@@ -39,6 +40,10 @@ _KEPT = re.compile(
     r"|PIP_(?:CERT|CLIENT_CERT|PROXY|TRUSTED_HOST|DEFAULT_TIMEOUT|TIMEOUT|RETRIES|KEYRING_PROVIDER|CACHE_DIR)"
     r"|UV_(?:CACHE_DIR|SYSTEM_CERTS|NATIVE_TLS|INSECURE_HOST|HTTP_.*|OFFLINE|KEYRING_PROVIDER)"
 )
+
+
+class NoProjectError(ExamineError):
+    """The index was reached and does not have the project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +242,8 @@ class _Reader:
             with self._opener().open(request, timeout=self._left(name)) as response:
                 return self._body(response, name), response.headers.get("Content-Type", "")
         except urllib.error.HTTPError as error:
-            raise ExamineError(f"the index answers {error.code} for {name}") from None
+            kind = NoProjectError if error.code == HTTPStatus.NOT_FOUND else ExamineError
+            raise kind(f"the index answers {error.code} for {name}") from None
         except (OSError, ValueError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             said = one_line(redact(str(reason) or type(error).__name__, self.index))
@@ -319,7 +325,7 @@ class _Links(HTMLParser):
 
 
 def _admits(requires_python: str, python: str) -> bool:
-    """Whether some patch release of this Python may install the file; an unreadable specifier excludes none."""
+    """Whether some patch release of this Python may install the file; an unreadable bound excludes none."""
     if not requires_python:
         return True
     try:

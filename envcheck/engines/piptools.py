@@ -12,13 +12,22 @@ import re
 import sys
 import sysconfig
 import time
+from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
 
 from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins
-from envcheck.engines.index import Index, engine_environment, one_line, redact, release_files, user_index
+from envcheck.engines.index import (
+    Index,
+    NoProjectError,
+    engine_environment,
+    one_line,
+    redact,
+    release_files,
+    user_index,
+)
 from envcheck.host import Host, own_python, scratch
-from envcheck.lock import Pin, usable_tags
+from envcheck.lock import Pin, release_of, usable_tags
 from envcheck.model import ExamineError, NoSolutionError
 
 
@@ -79,7 +88,7 @@ def _resolve(host: Host, wanted: Wanted, index: Index) -> dict[str, str]:
         if ran.code is None:
             raise ExamineError(f"pip-tools did not finish within {wanted.deadline_s:g} s")
         if ran.code != 0 or not answer.is_file():
-            raise _failure(redact(ran.err or ran.out, index, [str(folder)]))
+            raise _failure(host, index, ran.err or ran.out, str(folder))
         return _versions(answer.read_text(encoding="utf-8"))
 
 
@@ -90,7 +99,7 @@ def _options(wanted: Wanted) -> list[str]:
     if wanted.build:
         pip_args.append(f"--no-binary={','.join(sorted(wanted.build))}")
     return [
-        *("--no-config", "--no-header", "--no-annotate", "--strip-extras", "--allow-unsafe", "--quiet"),
+        *("--no-config", "--no-header", "--no-annotate", "--strip-extras", "--allow-unsafe"),
         *("--no-emit-options", "--no-emit-index-url", "--no-emit-trusted-host", "--no-emit-find-links"),
         *("--resolver=backtracking", f"--pip-args={' '.join(pip_args)}"),
     ]
@@ -108,35 +117,56 @@ def _versions(text: str) -> dict[str, str]:
     return versions
 
 
-# pip says "no matching distribution" also when it never reached the index.
 _UNREACHED = re.compile(
-    r"Retrying \(Retry|NewConnectionError|Max retries|ConnectTimeout|ReadTimeout|SSLError|[45]\d\d (?:Client|Server)"
-    r" Error|Could not fetch URL|User for |HTTP error"
+    r"Retrying \(Retry|NewConnectionError|Max retries|ConnectTimeout|ReadTimeout|SSLError"
+    r"|NetworkConnectionError|Could not fetch URL|User for "
 )
-_NO_SOLUTION = re.compile(
-    r"ResolutionImpossible|No matching distribution|Could not find a version|conflict is caused by"
+_NO_SOLUTION = re.compile(r"ResolutionImpossible|No matching distribution|Could not find a version")
+# In the traceback, the only place where pip-compile tells who asks for what:
+# …Information(requirement=SpecifierRequirement('beta<1'), parent=LinkCandidate('…/delta-1.0….whl …'))
+_CLASH = re.compile(
+    r"RequirementInformation\(requirement=\w+\('([^']+)'\), parent=(?:None|\w+\('([^'\s]+)[^']*'\))\)"
 )
 
 
-def _failure(said: str) -> Exception:
+def _failure(host: Host, index: Index, said: str, folder: str) -> Exception:
     """Pip's words as an error of ours, one line; of a conflict the requirements that clash."""
+
+    def shown(text: str) -> str:
+        return one_line(redact(text, index, [folder]))
+
     if _UNREACHED.search(said):
-        return ExamineError(f"pip-tools could not read the index: {one_line(_last_error(said))}")
-    if _NO_SOLUTION.search(said):
-        return NoSolutionError(f"no versions satisfy this: {one_line(_conflict(said))}")
-    return ExamineError(f"pip-tools failed: {one_line(_last_error(said))}")
+        return ExamineError(f"pip-tools could not read the index: {shown(_last_error(said))}")
+    if not _NO_SOLUTION.search(said):
+        return ExamineError(f"pip-tools failed: {shown(_last_error(said))}")
+    unseen = re.search(r"requirement ([A-Za-z0-9._-]+?)(?:[=<>!~;\[ ].*)? ?\(from versions: none\)", said)
+    if unseen and (reason := _unreached(host, index, canonicalize_name(unseen[1]))):
+        return ExamineError(f"pip-tools could not read the index: {reason}")
+    clash = "; ".join(dict.fromkeys(_asks(wish, parent) for wish, parent in _CLASH.findall(said)))
+    return NoSolutionError(f"no versions satisfy this: {shown(clash or _last_error(said))}")
 
 
-def _conflict(said: str) -> str:
-    cause = re.search(r"The conflict is caused by:\n(.*?)(?:\n\s*\n|\Z)", said, re.DOTALL)
-    if cause:
-        return "; ".join(line.strip() for line in cause[1].splitlines() if line.strip())
-    return _last_error(said)
+def _unreached(host: Host, index: Index, name: str) -> str:
+    """Why a project's page cannot be read, else nothing: pip calls both "no versions"."""
+    try:
+        release_files(host, index, [name], "3", 20.0)
+    except NoProjectError:
+        return ""
+    except ExamineError as error:
+        return str(error)
+    return ""
+
+
+def _asks(wish: str, parent: str) -> str:
+    release = release_of(unquote(urlsplit(parent).path).rpartition("/")[2]) if parent else None
+    return f"{release[0]} {release[1]} requires {wish}" if release else f"{wish} was asked for"
 
 
 def _last_error(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("ERROR", "WARNING: Retrying")) or "Error" in line]
+    errors = [line for line in lines if line.startswith("ERROR")] or [
+        line for line in lines if "Error" in line
+    ]
     return (errors or lines or ["it said nothing"])[-1]
 
 

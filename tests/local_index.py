@@ -1,0 +1,146 @@
+"""A package index on 127.0.0.1, made of tiny real wheels: engines run against it without a network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
+
+
+def wheel(
+    name: str, version: str, requires: tuple[str, ...] = (), tag: str = "py3-none-any"
+) -> tuple[str, bytes]:
+    """File name and bytes of a wheel with nothing in it but metadata; the same bytes every time."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {one}\n" for one in requires)
+    files = {
+        "METADATA": metadata,
+        "WHEEL": f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: {tag}\n",
+        "RECORD": "",
+    }
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for file, text in files.items():
+            archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{file}", (2026, 1, 1, 0, 0, 0)), text)
+    return f"{stem}-{tag}.whl", packed.getvalue()
+
+
+def sdist(name: str, version: str, setup: str = "raise SystemExit('ran')") -> tuple[str, bytes]:
+    """File name and bytes of a source distribution, with a setup.py that must not be run."""
+    stem = f"{name}-{version}"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for file, text in (
+            ("PKG-INFO", f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"),
+            ("setup.py", setup),
+        ):
+            info = tarfile.TarInfo(f"{stem}/{file}")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return f"{stem}.tar.gz", packed.getvalue()
+
+
+@dataclass
+class LocalIndex:
+    """What the index serves and how it behaves; `asked` are the paths it was asked for."""
+
+    files: dict[str, bytes]
+    login: str = ""
+    hang_s: float = 0.0
+    as_json: bool = False
+    hashes: bool = True
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """Its address, with the login if it wants one."""
+        login = f"{self.login}@" if self.login else ""
+        return f"http://{login}127.0.0.1:{self.port}/simple"
+
+    def page(self, name: str) -> tuple[str, str] | None:
+        """A project's page and its content type."""
+        found = {
+            file: hashlib.sha256(data).hexdigest()
+            for file, data in self.files.items()
+            if file.replace("_", "-").startswith(f"{name}-")
+        }
+        if not found:
+            return None
+        if self.as_json:
+            rows = [
+                {
+                    "filename": file,
+                    "url": f"/files/{file}",
+                    "hashes": {"sha256": digest} if self.hashes else {},
+                }
+                for file, digest in found.items()
+            ]
+            said = {"meta": {"api-version": "1.0"}, "name": name, "files": rows}
+            return json.dumps(said), "application/vnd.pypi.simple.v1+json"
+        links = (
+            f'<a href="/files/{file}{f"#sha256={digest}" if self.hashes else ""}">{file}</a><br>'
+            for file, digest in found.items()
+        )
+        return f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>", "text/html"
+
+    def answer(self, path: str, authorization: str) -> tuple[int, bytes, str]:
+        """Status, body and content type for a path."""
+        self.asked.append(path)
+        time.sleep(self.hang_s)
+        expected = "Basic " + base64.b64encode(self.login.encode()).decode()
+        if self.login and authorization != expected:
+            return 401, b"", "text/plain"
+        head, _, rest = unquote(path).lstrip("/").partition("/")
+        if head == "files" and rest in self.files:
+            return 200, self.files[rest], "application/octet-stream"
+        page = self.page(rest.strip("/")) if head == "simple" else None
+        return (200, page[0].encode(), page[1]) if page else (404, b"", "text/plain")
+
+
+@contextmanager
+def serving(index: LocalIndex) -> Iterator[LocalIndex]:
+    """Serve an index on a free port of 127.0.0.1 until the block ends."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body, kind = index.answer(self.path, self.headers.get("Authorization", ""))
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                if status == 401:
+                    self.send_header("WWW-Authenticate", "Basic")
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(body)
+            except OSError:
+                pass  # a client that gave up is what some tests are about
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    index.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield index
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
