@@ -183,29 +183,38 @@ def declare_machine(inventory: Inventory, question: Question, known: Matrix) -> 
             [Fact("driver.version", Known(question.driver), "declared by --driver")]
         )
     if question.gpus:
-        names = [gpu_named(name, known) for name in question.gpus]
-        devices = tuple({"gpu.name": Fact("gpu.name", Known(name), "declared by --gpu")} for name in names)
+        declared = [gpu_declared(query, known) for query in question.gpus]
+        devices = tuple({key: Fact(key, Known(value), "declared by --gpu")} for key, value in declared)
         counted = Fact("gpus.count", Known(len(devices)), "declared by --gpu")
         inventory = replace(inventory.without("gpus.models").with_facts([counted]), devices=devices)
     return inventory
 
 
-def gpu_named(query: str, known: Matrix) -> str:
-    """The full name of the one kind of GPU that has all words of the query: `A100 80GB`.
+def gpu_declared(query: str, known: Matrix) -> tuple[str, str]:
+    """The fact that `--gpu` declares: a name that has all words of the query, or a compute capability.
+
+    `A100 80GB` is any of the A100s with 80 GB; `9.0` and `sm_90` are a compute capability.
 
     Raises:
-        InputError: none has, or several of different compute capability have.
+        InputError: no GPU of that name is known, or several of different compute capability are.
     """
+    digits = query.removeprefix("sm_")
+    if digits != query and digits.isdecimal():
+        return "gpu.compute_capability", f"{digits[:-1]}.{digits[-1]}"
+    if query.replace(".", "", 1).isdecimal() and "." in query:
+        return "gpu.compute_capability", query
     wanted = _words(query)
-    rows = [row for row in known.tables.get("gpu", []) if any(wanted <= _words(name) for name in _names(row))]
-    exact = [row for row in rows if any(wanted == _words(name) for name in _names(row))]
-    rows = exact or rows
+    table = known.tables.get("gpu", [])
+    rows = [row for row in table if any(wanted <= _words(name) for name in _names(row))]
+    rows = [row for row in rows if any(wanted == _words(name) for name in _names(row))] or rows
     if not rows:
-        names = [str(row["name"]) for row in known.tables.get("gpu", [])]
-        raise InputError("--gpu", f"no GPU {query!r} is known{nearest(query, names)}")
+        close = nearest(query, [str(row["name"]) for row in table], list_all=False)
+        raise InputError(
+            "--gpu", f"no GPU {query!r} is known; a compute capability such as 9.0 will do{close}"
+        )
     if len({row["compute_capability"] for row in rows}) > 1:
         raise InputError("--gpu", f"{query!r} may be any of {', '.join(sorted(row['name'] for row in rows))}")
-    return str(rows[0]["name"])
+    return "gpu.name", str(rows[0]["name"])
 
 
 def _names(row: Mapping[str, Any]) -> list[str]:

@@ -97,9 +97,11 @@ def _shown(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def nearest(word: str, known: list[str]) -> str:
-    """`; did you mean …?` for a misspelt name, else what names there are."""
+def nearest(word: str, known: list[str], *, list_all: bool = True) -> str:
+    """`; did you mean …?` for a misspelt name, else what names there are (or nothing)."""
     from difflib import get_close_matches
 
     close = get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(sorted(known))}"
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are {', '.join(sorted(known))}" if list_all else ""

@@ -76,7 +76,7 @@ def pin(
             or f"none is shipped for {place.target.name} on Python {place.python}, {place.platform}"
         )
         raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
-    resolved = _resolve(place, machine)
+    resolved = resolved_lock(place, machine)
     return lock.render_requirements(resolved), [*refused, f"resolved for {_where(place)}"]
 
 
@@ -214,7 +214,13 @@ def _served(name: str, chosen: lock.Lock, place: Place) -> str:
 # --- resolving --------------------------------------------------------------------------------------
 
 
-def _resolve(place: Place, machine: Host) -> lock.Lock:
+def resolved_lock(place: Place, machine: Host) -> lock.Lock:
+    """A lock made now: the search, an engine, and the judge's word on the whole.
+
+    Raises:
+        NoSolutionError: no versions fit, or every completed lock was objected to.
+        ExamineError: no engine is installed, or it failed.
+    """
     requires = _requirements_of_releases(place)
     banned: list[dict[str, str]] = []
 
