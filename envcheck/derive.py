@@ -173,7 +173,7 @@ def _drivers(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -
         floors: tuple[Reading, Reading] = (missing, missing)
     else:
         runtime = _text(inventory, "cuda.runtime")
-        floors = _floor(tables, runtime), _shipped_driver(tables, runtime)
+        floors = _with_compat(inventory, _floor(tables, runtime)), _shipped_driver(tables, runtime)
     facts.append(Fact("cuda.minimum_driver", floors[0], "derived from cuda.runtime"))
     facts.append(Fact("cuda.full_driver", floors[1], "derived from cuda.runtime"))
     return _add(inventory, facts)
@@ -186,6 +186,16 @@ def _floor(tables: Mapping[str, list[dict[str, Any]]], cuda: str) -> Reading:
         if str(row["major"]) == major:
             return Known(str(row["minimum_driver"]))
     return Unknown(f"the driver floor of CUDA {major}.x is not known")
+
+
+def _with_compat(inventory: Inventory, floor: Reading) -> Reading:
+    """The floor, unless a cuda-compat package in this image may stand in for a driver below it."""
+    compat, driver = inventory.known("cuda.compat"), inventory.known("driver.version")
+    if compat is None or not isinstance(floor, Known) or driver is None:
+        return floor
+    if versions.compare(str(driver), "<", str(floor.value)) is Tri.NO:
+        return floor
+    return Unknown(f"cuda-compat ({compat}) may stand in for the driver, on data-centre GPUs only")
 
 
 def _shipped_driver(tables: Mapping[str, list[dict[str, Any]]], cuda: str) -> Reading:

@@ -48,9 +48,9 @@ class Place(NamedTuple):
     known: Matrix
 
     @property
-    def hardware_known(self) -> bool:
-        """Whether a driver or a GPU was probed or declared."""
-        return self.machine.known("driver.version") is not None or bool(self.machine.devices)
+    def driver_known(self) -> bool:
+        """Whether a driver was probed or declared."""
+        return self.machine.known("driver.version") is not None
 
 
 def pin(
@@ -110,7 +110,13 @@ def _place(question: app.Question, machine: Host, python_version: str | None) ->
 
 def _where(place: Place) -> str:
     driver = place.machine.known("driver.version")
-    names = [str(place.machine.known("gpu.name", number)) for number in range(len(place.machine.devices))]
+    names = [
+        str(
+            place.machine.known("gpu.name", each)
+            or f"GPU {place.machine.known('gpu.compute_capability', each)}"
+        )
+        for each in range(len(place.machine.devices))
+    ]
     parts = [f"Python {place.python}", place.platform]
     parts += [f"driver {driver}"] if driver else []
     parts += sorted(set(names))
@@ -158,8 +164,8 @@ def _pkg_facts(choice: Mapping[str, str], requires: Mapping[tuple[str, str], Seq
 def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | None:
     """The shipped lock that suits the machine best: its name, its text, what it pins.
 
-    The newest torch where the hardware is known, the lowest driver floor where it is not. Why the
-    others were refused is added to `refused`.
+    The newest torch where the driver is known, the lowest driver floor where it is not. Why the others
+    were refused is added to `refused`.
     """
     fitting: list[tuple[str, str, lock.Lock]] = []
     stem = f"{place.target.name}-py{place.python.replace('.', '')}"
@@ -174,7 +180,7 @@ def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | N
             fitting.append((name, text, shipped))
     if not fitting:
         return None
-    if place.hardware_known:
+    if place.driver_known:
         return max(fitting, key=lambda each: versions.order(_version(each[2], "torch")))
     return min(fitting, key=lambda each: versions.order(_needed(each[2], "driver.version")))
 
@@ -204,7 +210,7 @@ def _version(of: lock.Lock, name: str) -> str:
 def _served(name: str, chosen: lock.Lock, place: Place) -> str:
     floor = _needed(chosen, "driver.version")
     told = f"{name}, locked on {chosen.date}, judged by matrix {place.known.updated}"
-    if place.hardware_known:
+    if place.driver_known:
         return f"{told}; fits {_where(place)}"
     return (
         f"{told}; neither driver nor GPU is known here, so this is the lowest driver floor: {floor} or newer"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envcheck.model import Fact, InputError, Known, Value
+from envcheck.model import Absent, Fact, InputError, Known, Value
 from envcheck.readers import Reader, Tables, loads_commented, without_comments
 
 _MARKS = (
@@ -38,6 +38,9 @@ def _read(text: str, where: str, tables: Tables) -> list[Fact]:
     facts = [
         Fact(f"train.{key}", Known(value), f"{where}: {path}") for key, value, path in _said(config, where)
     ]
+    if "gradient_clipping" not in config:
+        # Not "not given": DeepSpeed reads this file alone, so no trainer's default fills the gap.
+        facts.append(Fact("train.gradient_clipping", Absent(), f"{where} names none"))
     return [Fact("train.parallel", Known("deepspeed"), where), *facts]
 
 
