@@ -290,8 +290,8 @@ def _waiting(waiting: Sequence[Waiting]) -> Iterator[Line]:
     training = [each for each in waiting if each.reason == "training"]
     if training:
         errors = [each for each in training if each.rule.severity is Severity.ERROR]
-        # Fewest open questions first: those are the failures this environment is nearest to.
-        nearest = sorted(errors, key=lambda each: len(each.open))[:_CLOSEST]
+        # What already holds here makes a failure near: its versions are installed, only the training is open.
+        nearest = sorted(errors, key=lambda each: (-_met(each), len(each.open)))[:_CLOSEST]
         yield (
             Span(
                 f"{len(training)} known failures depend on the training configuration (--target or --train)",
@@ -301,6 +301,11 @@ def _waiting(waiting: Sequence[Waiting]) -> Iterator[Line]:
         )
         for each in nearest:
             yield (Span(f"    {each.rule.id}, if {_if(each.open)}", "dim"),)
+
+
+def _met(waiting: Waiting) -> int:
+    """How many clauses of the rule hold here already."""
+    return max(len(table) for table in waiting.rule.when) - len(waiting.open)
 
 
 def _if(open_clauses: When) -> str:
