@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import resource
 import shutil
 import subprocess  # noqa: TID251 - makes virtual environments, and asks pip for the truth
 import sys
@@ -200,6 +201,20 @@ def test_folder_of_pythonpath_that_holds_packages_comes_first(env: Path, tmp_pat
     assert inventory.known("pkg.peft.duplicates") == ("0.15.0", "0.14.0")
 
 
+def test_users_own_packages_count_where_a_run_would_import_them(tmp_path: Path) -> None:
+    python = other_python("python3")
+    short = ".".join(str(read(python, static=False).known("python.version")).split(".")[:2])
+    install(put(tmp_path, f".local/lib/python{short}/site-packages/x", "").parent, "only-mine", "1.0")
+    environ = {**Host().environ, "HOME": str(tmp_path)}
+    environ.pop("PYTHONUSERBASE", None)
+    if read(python, static=False).known("python.manager") == "venv":
+        pytest.skip("a virtual environment sees no user's packages")
+    inventory = read(python, host=Host(environ=environ), static=False)
+    assert inventory.fact("pkg.only-mine").source.startswith("~/.local/lib/")
+    without = Host(environ={**environ, "PYTHONNOUSERSITE": "1"})
+    assert read(python, host=without, static=False).known("pkg.only-mine") is None
+
+
 # --- nothing is imported ----------------------------------------------------------------------------
 
 
@@ -308,9 +323,15 @@ def test_hanging_interpreter_is_cut_at_the_deadline(tmp_path: Path) -> None:
     assert time.monotonic() - began < 3
 
 
+def test_interpreter_that_never_stops_printing_fills_no_memory(tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "no answer within 0.5 s" in complaint(program(tmp_path / "python", "#!/bin/sh\nyes\n"), limit=0.5)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
+
+
 def test_python_two_is_said_to_be_too_old(tmp_path: Path) -> None:
     old = "#!/bin/sh\necho 'Unknown option: -I' >&2; echo 'usage: python [option] ...' >&2; exit 2\n"
-    assert "Python 2 or older than 3.7" in complaint(program(tmp_path / "python", old))
+    assert "Python 2, or older than 3.7" in complaint(program(tmp_path / "python", old))
 
 
 def test_folder_of_several_pythons_asks_which(tmp_path: Path) -> None:
