@@ -7,10 +7,12 @@ and nothing can be read without a size limit or run without a deadline.
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import stat
 import subprocess  # noqa: TID251 - this module is the door
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,18 +46,47 @@ class Running(NamedTuple):
         What the process wrote before it was killed is returned, so that a probe that hung half-way
         still tells what it had found.
         """
-        try:
-            out, err = self.process.communicate(timeout=deadline_s)
-            code: int | None = self.process.returncode
-        except subprocess.TimeoutExpired as expired:
+        out, err = bytearray(), bytearray()
+        ended = self._drain(out, err, deadline_s) and self._wait(deadline_s)
+        if not ended:
             self._kill()
-            # One short second grace: a child in uninterruptible sleep never dies, and must not hold us.
-            try:
-                out, err = self.process.communicate(timeout=0.5)
-            except subprocess.TimeoutExpired as stuck:
-                out, err = stuck.stdout or expired.stdout or b"", stuck.stderr or expired.stderr or b""
-            code = None
+            # A short grace: a child in uninterruptible sleep never dies, and must not hold us.
+            self._drain(out, err, 0.5)
+            self._wait(0.5)
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+        code = self.process.returncode if ended else None
         return Ran(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+    def _drain(self, out: bytearray, err: bytearray, seconds: float) -> bool:
+        """Read both streams, whether to their ends or until the time is up.
+
+        What goes beyond READ_LIMIT is read and dropped: a process that never stops printing fills
+        neither its pipe nor our memory.
+        """
+        until = time.monotonic() + seconds
+        kept = {self.process.stdout: out, self.process.stderr: err}
+        with selectors.DefaultSelector() as selector:
+            for stream, buffer in kept.items():
+                if stream is not None:
+                    selector.register(stream, selectors.EVENT_READ, buffer)
+            while selector.get_map():
+                left = until - time.monotonic()
+                if left <= 0:
+                    return False
+                for key, _ in selector.select(left):
+                    if not (chunk := os.read(key.fd, 1 << 16)):
+                        selector.unregister(key.fileobj)
+                    key.data.extend(chunk[: max(0, READ_LIMIT - len(key.data))])
+        return True
+
+    def _wait(self, seconds: float) -> bool:
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def _kill(self) -> None:
         """Kill the whole session: a child of a shell script would live on and hold our pipes open."""

@@ -9,7 +9,6 @@ holds, and nothing of a package is imported.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -153,7 +152,7 @@ def read_head(path: str) -> bytes:
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     end = data.find(b"\n\n")
-    return b"" if data[:1] == b"\n" else b"\n" + (data if end < 0 else data[:end])
+    return b"" if data[:1] in (b"", b"\n") else b"\n" + (data if end < 0 else data[:end])
 
 
 def header(head: bytes, name: bytes) -> bytes:
@@ -169,14 +168,18 @@ def header(head: bytes, name: bytes) -> bytes:
     return head[start:] if end < 0 else head[start:end]
 
 
-# With its continuations, which begin with a blank. `re` is loaded at every start of envcheck.
-_REQUIRES_DIST = re.compile(rb"\nRequires-Dist:([^\n]*(?:\n[ \t][^\n]*)*)")
-
-
 def requirements(head: bytes) -> tuple[str, ...]:
     """The Requires-Dist lines as written, without those that wait for an extra."""
-    lines = _REQUIRES_DIST.findall(head)[:_MOST_REQUIREMENTS]
+    lines = [_folded_line(part) for part in head.split(b"\nRequires-Dist:", _MOST_REQUIREMENTS)[1:]]
     return tuple([_text(line) for line in lines if b"extra" not in line or not _for_extra(line)])
+
+
+def _folded_line(part: bytes) -> bytes:
+    """The first line with its continuations, which begin with a blank."""
+    end = part.find(b"\n")
+    while end >= 0 and part[end + 1 : end + 2] in (b" ", b"\t"):
+        end = part.find(b"\n", end + 1)
+    return part if end < 0 else part[:end]
 
 
 def _for_extra(line: bytes) -> bool:

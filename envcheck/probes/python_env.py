@@ -188,7 +188,7 @@ def _environment(answer: Mapping[str, Any], source: str) -> Environment:
 def _complaint(ran: Ran) -> str:
     """What a program that did not answer said instead, on one line."""
     if "Unknown option: -I" in ran.err or "future feature annotations" in ran.err:
-        return "Python 2 or older than 3.7: not examined; --static reads files only"
+        return "Python 2, or older than 3.7: not examined"
     said = [line.strip() for line in (ran.err or ran.out).splitlines() if line.strip()]
     if ran.code:
         # Python's own last words end a traceback; a shell's or a shim's stand first.
