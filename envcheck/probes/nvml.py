@@ -1,0 +1,421 @@
+"""What NVML says: a child process asks it, its lines are understood, its numbers become readings.
+
+Nothing here loads the driver's library, nor `pynvml`: that is for `nvml_child.py`, which may be lost.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from envcheck.host import Host, Ran, Running, own_python
+from envcheck.model import Known, Reading, Unknown
+
+CODES = {
+    1: "not initialised",
+    2: "invalid argument",
+    3: "not supported",
+    4: "no permission",
+    6: "not found",
+    7: "buffer too small",
+    8: "external power missing",
+    9: "driver not loaded",
+    10: "timeout in the driver",
+    11: "interrupt problem in the kernel",
+    12: "library not found",
+    13: "function not found",
+    14: "corrupted infoROM",
+    15: "GPU lost",
+    16: "GPU needs a reset",
+    17: "blocked by the operating system",
+    18: "driver/library version mismatch",
+    19: "in use",
+    20: "out of memory",
+    21: "no data",
+    22: "not supported in a virtual GPU",
+    23: "out of resources",
+    25: "struct version not known to the driver",
+    27: "not ready",
+    28: "no GPU found",
+    999: "unknown error",
+}
+"""NVML's return codes (nvml.h, `nvmlReturn_t`) in a few words."""
+
+NOT_SUPPORTED, NOT_FOUND, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 3, 6, 12, 13
+
+LIBRARY = "libnvidia-ml.so.1"
+LOADER_FOLDERS = (
+    "/usr/lib64",
+    "/usr/lib",
+    "/lib64",
+    "/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+)
+"""Where the dynamic loader looks by itself."""
+OTHER_FOLDERS = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
+"""Where drivers are put that the loader may not find: WSL, old container toolkits, NixOS."""
+WSL_DRIVERS = "/usr/lib/wsl/drivers"
+
+PER_GPU = 0.3
+"""Share of the deadline that each further GPU may take: 3 of 10 s. A cold driver wakes GPU after GPU."""
+MOST_GPUS = 256
+MOST_MEMORY_MIB = 16 << 20  # 16 TiB
+MOST_CRASHES = 12
+ESSENTIAL = ("nvmlInit", "nvmlDeviceGetCount")
+NO_LIBRARY = f"no NVIDIA driver library ({LIBRARY}) was found"
+
+COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")  # by NVML's number
+
+VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){0,5}")
+
+
+def find_library(host: Host) -> str | None:
+    """Whether a process here would find the NVML library: None if not, else the folder to add, or "".
+
+    Asked before a child is started, for on a machine without NVIDIA starting one is all cost.
+    """
+    # The loader takes both separators; an empty entry is the current folder, and ours is the root.
+    own = [folder for folder in re.split("[:;]", host.environ.get("LD_LIBRARY_PATH", "")) if folder]
+    if any(host.exists(f"{folder}/{LIBRARY}") for folder in (*own, *LOADER_FOLDERS)):
+        return ""
+    if LIBRARY in (host.read_text("/etc/ld.so.cache") or ""):
+        return ""
+    drivers = (f"{WSL_DRIVERS}/{name}" for name in host.listdir(WSL_DRIVERS))
+    for folder in (*OTHER_FOLDERS, *drivers):
+        if host.exists(f"{folder}/{LIBRARY}"):
+            return folder
+    return None
+
+
+Asked: TypeAlias = tuple[int | None, str]  # the GPU's index, None for the machine; and the call
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a call has no answer; with NVML's code if NVML gave one."""
+
+    why: str
+    code: int | None = None
+
+
+@dataclass(slots=True)
+class Heard:
+    """What came out of the child: answers, problems, and the calls entered and not left, oldest first."""
+
+    answers: dict[Asked, object] = field(default_factory=dict)
+    problems: dict[Asked, Problem] = field(default_factory=dict)
+    entered: list[Asked] = field(default_factory=list)
+    lost: str = ""  # how the child was lost, if it was: "no answer", "crashed"
+    silence: str = ""  # why what was never asked was not
+
+    def value(self, gpu: int | None, call: str) -> object:
+        """The answer of a call, or Unknown with the reason that explains it best."""
+        asked = (gpu, call)
+        if asked in self.answers:
+            return self.answers[asked]
+        if asked in self.problems:
+            return Unknown(self.problems[asked].why)
+        same = [problem for (other, _), problem in self.problems.items() if other == gpu]
+        # A call that was never left, or a handle never had, is why the calls after it were not made.
+        stopped = [problem for problem in same if problem.code is None]
+        handle = self.problems.get((gpu, "nvmlDeviceGetHandleByIndex"))
+        for problem in (*stopped[-1:], *([handle] if handle else ())):
+            return Unknown(problem.why)
+        return Unknown(self.silence or f"{call} was not asked")
+
+    def text(self, gpu: int | None, call: str) -> str:
+        """The answer of a call if it is text, else ""."""
+        value = self.value(gpu, call)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def count(self) -> int | None:
+        """How many GPUs NVML counts, if it said."""
+        value = self.value(None, "nvmlDeviceGetCount")
+        return value if isinstance(value, int) else None
+
+    @property
+    def failed(self) -> tuple[str, int] | None:
+        """The call without which nothing can be read, and its code, if NVML refused it."""
+        for call in ESSENTIAL:
+            problem = self.problems.get((None, call))
+            if problem is not None and problem.code is not None:
+                return call, problem.code
+        return None
+
+
+def hear(lines: str) -> Heard:
+    """Understand what the child wrote; a line it could not finish is dropped."""
+    heard = Heard()
+    for line in lines.splitlines():
+        match _event(line):
+            case ["enter", int() | None as gpu, str(call)]:
+                heard.entered.append((gpu, call))
+            case ["answer", int() | None as gpu, str(call), answer]:
+                heard.answers[_left(heard, gpu, call)] = answer
+            case ["refused", int() | None as gpu, str(call), int(code)]:
+                asked = _left(heard, gpu, call)
+                heard.problems[asked] = Problem(refusal(asked, code), code)
+            case ["failed", int() | None as gpu, str(call), str(words)]:
+                asked = _left(heard, gpu, call)
+                heard.problems[asked] = Problem(f"{_spoken(asked)}: {words}")
+            case _:
+                pass
+    return heard
+
+
+def _event(line: str) -> object:
+    import json
+
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _left(heard: Heard, gpu: int | None, call: str) -> Asked:
+    if (gpu, call) in heard.entered:
+        heard.entered.remove((gpu, call))
+    return gpu, call
+
+
+def code_in_words(code: int) -> str:
+    """NVML's code with what it means: "15 GPU lost"."""
+    return f"{code} {CODES.get(code, 'not a code this envcheck knows')}"
+
+
+def refusal(asked: Asked, code: int) -> str:
+    """Why a call failed, in a sentence that says what to make of the code."""
+    hint = {
+        NOT_SUPPORTED: "not supported by the driver",
+        4: "this user may not ask the driver that",
+        FUNCTION_NOT_FOUND: "the driver's library is too old to have this call",
+        15: "the GPU fell off the bus or cannot be reached; see the kernel log for an Xid message",
+        16: "the GPU must be reset before it can be used",
+        17: "the operating system or the container's device rules forbid it",
+    }.get(code)
+    if (code, asked[1]) == (NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo"):
+        hint = "not supported by the driver; a GPU that shares the host's memory answers so"
+    said = f"{_spoken(asked)}: {code_in_words(code)}"
+    return f"{hint} ({said})" if hint else f"NVML {said}"
+
+
+def _spoken(asked: Asked) -> str:
+    gpu, call = asked
+    return call if gpu is None else f"{call} of GPU {gpu}"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A child that was started, how to start another like it, and how long both may take together."""
+
+    host: Host
+    command: tuple[str, ...]
+    environ: Mapping[str, str]
+    running: Running
+    started: float  # seconds of the monotonic clock
+
+    def listen(self, allowance_s: float) -> Heard:
+        """Everything the child has to say in the seconds it has had since it was started.
+
+        A child that crashed is followed by one that leaves that call out, so that one call of one
+        GPU does not cost the facts of the others.
+        """
+        all_heard = Heard()
+        running, skip = self.running, list[str]()
+        while True:
+            ran = running.finish(max(self.started + allowance_s - time.monotonic(), 0.05))
+            heard = hear(ran.out)
+            all_heard.answers |= heard.answers
+            all_heard.problems |= heard.problems
+            all_heard.lost = "no answer" if ran.code is None else "crashed" if ran.code < 0 else ""
+            if ending := _ending(ran, allowance_s):
+                for asked in heard.entered:
+                    all_heard.problems[asked] = Problem(f"NVML {ending} in {_spoken(asked)}")
+                last = heard.entered[-1:]
+                all_heard.silence = f"NVML {ending}" + "".join(f" in {_spoken(asked)}" for asked in last)
+            if (no_module := heard.problems.get((None, "import pynvml"))) is not None:
+                all_heard.silence = f"NVML cannot be asked: {no_module.why}"
+            if not self._worth_another(ran, heard, len(skip), allowance_s):
+                all_heard.entered = heard.entered
+                return all_heard
+            gpu, call = heard.entered[-1]
+            skip.append(f"{'' if gpu is None else gpu}:{call}")
+            running = self.host.start((*self.command, *skip), self.environ)
+
+    def _worth_another(self, ran: Ran, heard: Heard, crashes: int, allowance_s: float) -> bool:
+        """Whether to start a child again: it crashed, in a call one can do without, and there is time."""
+        return (
+            ran.code is not None
+            and ran.code < 0
+            and crashes < MOST_CRASHES
+            and bool(heard.entered)
+            and heard.entered[-1][1] not in ESSENTIAL
+            and time.monotonic() < self.started + allowance_s
+        )
+
+
+def _ending(ran: Ran, allowance_s: float) -> str:
+    """How the child ended if that was not well: "did not answer within 10 s"."""
+    if ran.code is None:
+        return f"did not answer within {allowance_s:g} s"
+    if ran.code < 0:
+        import signal
+
+        try:
+            return f"crashed ({signal.Signals(-ran.code).name})"
+        except ValueError:
+            return f"crashed (signal {-ran.code})"
+    if ran.code > 0:
+        last = ran.err.strip().splitlines()[-1:]
+        return f"could not be asked: the child process ended with code {ran.code}" + "".join(
+            f" ({line})" for line in last
+        )
+    return ""
+
+
+def start_child(host: Host, deadline_s: float) -> Conversation | str:
+    """Start asking NVML; or why that is not done."""
+    if host.staged:
+        return "NVML cannot be asked: these are the files of a machine, not the machine"
+    folder = find_library(host)
+    if folder is None and not host.exists("/dev/nvidiactl"):
+        return NO_LIBRARY
+    pynvml = _folder_of_pynvml()
+    if pynvml is None:
+        return "NVML cannot be asked: nvidia-ml-py is not installed beside envcheck"
+    environ = dict(host.environ)
+    if folder:
+        environ["LD_LIBRARY_PATH"] = ":".join(filter(None, (environ.get("LD_LIBRARY_PATH"), folder)))
+    command = (
+        *_python_alone(),
+        str(Path(__file__).with_name("nvml_child.py")),
+        pynvml,
+        f"{PER_GPU * deadline_s:g}",
+        f"{deadline_s * (1 + PER_GPU * MOST_GPUS):g}",
+    )
+    started = time.monotonic()
+    try:
+        return Conversation(host, command, environ, host.start(command, environ), started)
+    except OSError as error:
+        return f"NVML cannot be asked: {own_python() or 'no Python'} cannot be started ({error.strerror})"
+
+
+def _python_alone() -> tuple[str, ...]:
+    """Our interpreter deaf to PYTHON* variables, user site and .pth files, which also halves its start.
+
+    What our own interpreter was told about byte code it is told as well: it reads pynvml, 330 kB.
+    """
+    import sys
+
+    told = [] if sys.pycache_prefix is None else ["-X", f"pycache_prefix={sys.pycache_prefix}"]
+    return (own_python(), "-I", "-S", *(["-B"] if sys.dont_write_bytecode else []), *told)
+
+
+def _folder_of_pynvml() -> str | None:
+    """The folder to put on the child's path; pynvml itself is never imported here."""
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        return None
+    file = Path(spec.origin)
+    return str(file.parent.parent if file.name.startswith("__init__.") else file.parent)
+
+
+# --- readings out of answers --------------------------------------------------------------------------
+
+
+def version_of(value: object) -> Reading:
+    """A driver's version, if it looks like one."""
+    if isinstance(value, str) and VERSION.fullmatch(value.strip()):
+        return Known(value.strip())
+    return _garbage("version", value)
+
+
+def library_version(value: object, file: str) -> Reading:
+    """The driver version of the NVML library, from what it says or else from its file's name.
+
+    NVML puts the newest CUDA it was built for in front: 12.550.54.15 is the library of 550.54.15.
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    if VERSION.fullmatch(text):
+        first, _, rest = text.partition(".")
+        second = rest.partition(".")[0]
+        return Known(rest if len(first) <= 2 < len(second) else text)  # noqa: PLR2004 - digits
+    in_name = VERSION.fullmatch(file.rpartition(".so.")[2])
+    if in_name is not None and "." in in_name[0]:
+        return Known(in_name[0])
+    return _garbage("version", value)
+
+
+def cuda_version(value: object) -> Reading:
+    """NVML's number for a CUDA version: 12040 is 12.4."""
+    if isinstance(value, int) and 1000 <= value < 1_000_000:  # noqa: PLR2004
+        return Known(f"{value // 1000}.{value % 1000 // 10}")
+    return _garbage("CUDA version", value)
+
+
+def gpu_name(value: object) -> Reading:
+    """A GPU's name as the driver gave it; control characters are for whoever prints it to take out."""
+    if isinstance(value, str) and value.strip():
+        return Known(value.strip())
+    return Unknown("the driver gave an empty name") if value == "" else _garbage("name", value)
+
+
+def total_mib(value: object) -> Reading:
+    """Memory of a card in MiB, rounded down, out of [total, free] bytes."""
+    match value:
+        case [int(total), int(_)] if 0 < total >> 20 <= MOST_MEMORY_MIB:
+            return Known(total >> 20)
+    return _garbage("memory", value)
+
+
+def free_mib(value: object) -> Reading:
+    """Free memory of a card in MiB, rounded down, out of [total, free] bytes."""
+    match value:
+        case [int(total), int(free)] if 0 <= free <= total and total >> 20 <= MOST_MEMORY_MIB:
+            return Known(free >> 20)
+    return _garbage("memory", value)
+
+
+def capability(value: object) -> Reading:
+    """A compute capability out of [major, minor]."""
+    match value:
+        case [int(major), int(minor)] if 0 < major < 100 and 0 <= minor < 100:  # noqa: PLR2004
+            return Known(f"{major}.{minor}")
+    return _garbage("compute capability", value)
+
+
+def compute_mode(value: object) -> Reading:
+    """The compute mode in NVML's own word."""
+    if isinstance(value, int) and 0 <= value < len(COMPUTE_MODES):
+        return Known(COMPUTE_MODES[value])
+    return _garbage("compute mode", value)
+
+
+def mig_now(value: object) -> Reading:
+    """Whether MIG is on, out of [current, pending]."""
+    return _mode(value, 0)
+
+
+def mig_pending(value: object) -> Reading:
+    """Whether MIG will be on, out of [current, pending]."""
+    return _mode(value, 1)
+
+
+def _mode(value: object, place: int) -> Reading:
+    if value in ([0, 0], [0, 1], [1, 0], [1, 1]) and isinstance(value, list):
+        return Known(value[place] == 1)
+    return _garbage("MIG mode", value)
+
+
+def _garbage(what: str, value: object) -> Unknown:
+    return value if isinstance(value, Unknown) else Unknown(f"the driver gave an absurd {what}: {value!r}")
