@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck import __version__, derive, factsfile, host, judge, matrix, probes, readers, training, versions
+from envcheck.clauses import shown
 from envcheck.host import Host
 from envcheck.model import (
     Absent,
@@ -287,33 +288,29 @@ def advised(
 
 
 def nearest_cell(inventory: Inventory, known: Matrix, target: Target | None) -> Measured | None:
-    """The measured-good combination of the target that differs least from what is installed."""
+    """The measured-good combination of the target that differs least from what is asked about."""
     if target is None:
         return None
-    ranked: list[tuple[int, Measured]] = []
-    for cell in known.cells:
-        if cell.target == target.name and cell.outcome == "ok" and _agrees(cell, inventory):
-            differences = tuple(_differences(cell, inventory))
-            ranked.append((len(differences), Measured(cell, differences)))
-    # The later date and the newer torch win among equals.
-    ranked.sort(
-        key=lambda each: (-each[0], each[1].cell.date, versions.order(each[1].cell.pkg.get("torch", "")))
-    )
-    return ranked[-1][1] if ranked else None
+    good = [cell for cell in known.cells if cell.target == target.name and cell.outcome == "ok"]
+    measured = [Measured(cell, tuple(_differences(cell, inventory))) for cell in good]
+
+    def nearness(each: Measured) -> tuple[int, str, Any]:
+        # Among equals the later date wins, and then the newer torch.
+        return -len(each.differences), each.cell.date, versions.order(each.cell.pkg.get("torch", ""))
+
+    return max(measured, key=nearness, default=None)
 
 
-def _agrees(cell: Cell, inventory: Inventory) -> bool:
-    """Whether the cell's training is not another than the one asked about."""
-    return all(inventory.known(key) in (None, value) for key, value in cell.train.items())
-
-
-def _differences(cell: Cell, inventory: Inventory) -> list[tuple[str, str, str]]:
-    found = []
+def _differences(cell: Cell, inventory: Inventory) -> Iterator[tuple[str, str, str]]:
+    """What is another here than in the cell: packages by base release, and training facts that are known."""
     for name, there in cell.pkg.items():
         here = inventory.known(f"pkg.{name}")
         if here is None or versions.base_release(str(here)) != versions.base_release(there):
-            found.append((name, str(here) if here is not None else "not installed", there))
-    return found
+            yield name, str(here) if here is not None else "not installed", there
+    for key, value in cell.train.items():
+        given = inventory.known(key)
+        if given is not None and given != value:
+            yield key.removeprefix("train."), shown(given), shown(value)
 
 
 def inventory_report(question: Question, machine: Host) -> dict[str, Any]:

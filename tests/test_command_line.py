@@ -101,18 +101,16 @@ def test_a_target_brings_its_training_and_its_packages(fine: Path) -> None:
 
 
 def test_measured_combinations_are_named(fine: Path) -> None:
-    fine.write_text(
-        FINE.split("train =")[0]
-        .replace("2.6.0+cu124", "2.5.1+cu124")
-        .replace("4.49.0", "4.46.3")
-        .replace("1.4.0", "1.1.1")
-    )
-    out = envcheck("doctor", "--facts", str(fine), "--target", "zero3-lora").out
-    assert "Measured good 2026-11-2" in out
-    fine.write_text(fine.read_text().replace("4.46.3", "4.46.2"))
-    out = envcheck("doctor", "--facts", str(fine), "--target", "zero3-lora").out
-    assert "not these versions; nearest good" in out
-    assert "transformers 4.46.3 (here 4.46.2)" in out
+    measured = FINE.split("train =")[0]
+    for here, cell in (("2.6.0+cu124", "2.5.1+cu124"), ("4.49.0", "4.46.3"), ("1.4.0", "1.1.1")):
+        measured = measured.replace(here, cell)
+    fine.write_text(measured)
+    ask = ("doctor", "--facts", str(fine), "--target", "zero3-lora", "--train")
+    assert "Measured good 2026-11-2" in envcheck(*ask, "use_reentrant=false").out
+    other_way = envcheck(*ask, "use_reentrant=true").out
+    assert "not this combination; nearest good" in other_way
+    fine.write_text(measured.replace("4.46.3", "4.46.2"))
+    assert "transformers 4.46.3 (here 4.46.2)" in envcheck(*ask, "use_reentrant=false").out
 
 
 def test_no_torch_is_nothing_to_judge_never_all_well(fine: Path) -> None:

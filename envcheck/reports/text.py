@@ -217,13 +217,13 @@ def _measured(report: Report) -> Line:
         return (
             Span(f"[{_MARKS['ok']}]", "ok"),
             Span(" Measured ", "title"),
-            Span(f"good {cell.date} ({device}): these versions trained {cell.target}"),
+            Span(f"good {cell.date} ({device}): this combination trained {cell.target}"),
         )
     away = ", ".join(f"{name} {there} (here {here})" for name, here, there in differences)
     return (
         Span(f"[{_MARKS['none']}]", "none"),
         Span(" Measured ", "title"),
-        Span(f"not these versions; nearest good {cell.date} ({device}) has {away}"),
+        Span(f"not this combination; nearest good {cell.date} ({device}) has {away}"),
     )
 
 
