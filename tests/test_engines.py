@@ -118,6 +118,7 @@ def test_engine_names_both_constraints_of_a_conflict(
     said = str(caught.value)
     assert "delta" in said
     assert "epsilon" in said
+    assert said.startswith("no versions satisfy this: ")
     assert "\n" not in said
 
 

@@ -14,6 +14,7 @@ from envcheck.host import Host
 from envcheck.lock import Lock, build_needs, render_requirements
 
 BUILD = ("deepspeed",)
+MEASURED = "2026-11-21"  # the day each of these locks was installed and run; not the day of writing
 GLIBC = "2.28"  # torch's own wheels ask for it
 TRAIN = (("train.adapter", "lora"), ("train.parallel", "deepspeed"), ("train.zero_stage", "3"))
 COMMON = {"deepspeed": "0.19.8", "peft": "0.21.2", "accelerate": "1.15.0"}
@@ -56,6 +57,9 @@ def main(date: str, folder: Path) -> None:
                 train=TRAIN,
                 build=BUILD,
                 date=date,
+                notes=(
+                    f"installed by these commands and trained two steps on two CPU processes, {MEASURED}",
+                ),
                 maker=__version__,
             )
             name = f"zero3-lora-py{python.replace('.', '')}-{family}.txt"
