@@ -36,7 +36,7 @@ class Wanted:
     glibc: str = "2.28"
     build: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
-    deadline_s: float = 180.0
+    deadline_s: float = 300.0
 
     def requirements(self) -> str:
         """The requirements as text, one a line, in an order that does not depend on the caller."""

@@ -143,6 +143,8 @@ def _failure(host: Host, index: Index, said: str, folder: str) -> Exception:
     if unseen and (reason := _unreached(host, index, canonicalize_name(unseen[1]))):
         return ExamineError(f"pip-tools could not read the index: {reason}")
     clash = "; ".join(dict.fromkeys(_asks(wish, parent) for wish, parent in _CLASH.findall(said)))
+    if clash and ";" not in clash:
+        clash += ", and the index has no usable file of such a version"
     return NoSolutionError(f"no versions satisfy this: {shown(clash or _last_error(said))}")
 
 

@@ -90,9 +90,7 @@ def _failure(said: str) -> Exception:
         or "uv failed silently"
     )
     if _NO_SOLUTION in said and not _UNREACHED.search(said):
-        return NoSolutionError(
-            one_line(re.sub(rf".*?{_NO_SOLUTION}[^:]*:", "no versions satisfy this:", plain))
-        )
+        return NoSolutionError(f"no versions satisfy this: {plain.partition(_NO_SOLUTION)[2].lstrip(' :')}")
     return ExamineError(f"uv could not resolve: {plain}")
 
 
