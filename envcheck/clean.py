@@ -35,7 +35,8 @@ def clean(text: str) -> str:
 
     Line feed and tab stay.
     """
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+    # Whatever the table writes out is unprintable to Python, so what is printable needs no table.
+    if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return text.translate(_escapes())
 

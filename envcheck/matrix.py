@@ -23,6 +23,7 @@ from envcheck.model import (
     Key,
     Kind,
     Matrix,
+    Requirement,
     Rule,
     Severity,
     Source,
@@ -315,8 +316,8 @@ class _Reader:
 # --- rules nobody wrote -----------------------------------------------------------------------------
 
 
-def requirement_rules(requirements: Iterable[tuple[str, str, str, str]]) -> Iterator[Rule]:
-    """Rules from installed metadata: (package, requires, specifier, source), as `pip check` sees them.
+def requirement_rules(requirements: Iterable[Requirement]) -> Iterator[Rule]:
+    """Rules from installed metadata, as `pip check` sees them.
 
     A package may run beside what its metadata refuses, so these are warnings; what is known to break
     has a rule of its own.

@@ -5,13 +5,11 @@ Nothing is printed that the judge objects to, wherever it came from.
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from envcheck import __version__, app, derive, engines, host, judge, lock, probes, resolve, versions
+from envcheck import __version__, app, derive, host, lock, probes, resolve, versions
 from envcheck.host import Host
 from envcheck.model import (
     Cell,
@@ -139,7 +137,7 @@ def objections(place: Place, pkg: Iterable[Fact], *, complete: bool) -> list[str
     if complete:
         inventory = replace(inventory, complete=inventory.complete | {"pkg"})
     settled = derive.derive(inventory, place.known)
-    judgement = judge.judge(settled, app.rules_for(settled, place.known, place.target))
+    judgement = app.judged(settled, place.known, place.target)
     return [
         finding.rule.id
         for finding in judgement.findings
@@ -212,9 +210,7 @@ def _served(name: str, chosen: lock.Lock, place: Place) -> str:
     told = f"{name}, locked on {chosen.date}, judged by matrix {place.known.updated}"
     if place.driver_known:
         return f"{told}; fits {_where(place)}"
-    return (
-        f"{told}; neither driver nor GPU is known here, so this is the lowest driver floor: {floor} or newer"
-    )
+    return f"{told}; for {_where(place)}; no driver is known, so this is the lowest floor: {floor} or newer"
 
 
 # --- resolving --------------------------------------------------------------------------------------
@@ -227,6 +223,8 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
         NoSolutionError: no versions fit, or every completed lock was objected to.
         ExamineError: no engine is installed, or it failed.
     """
+    from envcheck import engines  # a shipped lock needs none of it
+
     requires = _requirements_of_releases(place)
     banned: list[dict[str, str]] = []
 
@@ -308,11 +306,15 @@ def _releases(known: Matrix) -> list[Mapping[str, Any]]:
     """The release rows: read with the rest in a checkout, a file of their own in a wheel."""
     if "release" in known.tables:
         return list(known.tables["release"])
+    import json
+
     text = host.shipped_text("releases.json")
     return json.loads(text)["tables"].get("release", []) if text else []
 
 
 def _locked(place: Place, pins: Sequence[lock.Pin]) -> lock.Lock:
+    import datetime as dt
+
     facts = _pkg_facts({each.name: each.version for each in pins}, {})
     settled = derive.derive(place.machine.with_facts(facts), place.known)
     needs = []
