@@ -67,8 +67,16 @@ def load_matrix(words: Vocabulary) -> Matrix:
         MatrixError: compat/ has mistakes; all of them are named.
     """
     compiled = host.shipped_text("judging.json")
-    tree = json.loads(compiled) if compiled else matrix.gather(host.source_texts("compat", ".toml"))
-    return matrix.build(tree, words)
+    if compiled is not None:
+        return matrix.thaw(json.loads(compiled))
+    return matrix.build(source_tree(), words)
+
+
+def source_tree() -> dict[str, Any]:
+    """Everything in compat/ as one tree, release rows and cases too: slower, and seldom needed."""
+    text = host.shipped_text("source.json")
+    tree: dict[str, Any] = json.loads(text) if text else matrix.gather(host.source_texts("compat", ".toml"))
+    return tree
 
 
 def knowledge() -> Matrix:

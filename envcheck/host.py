@@ -7,19 +7,19 @@ and nothing can be read without a size limit or run without a deadline.
 from __future__ import annotations
 
 import os
-import selectors
-import signal
 import stat
-import subprocess  # noqa: TID251 - this module is the door
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from envcheck.model import InputError
+
+if TYPE_CHECKING:
+    import subprocess  # noqa: TID251 - this module is the door
 
 READ_LIMIT = 4 * 1024 * 1024
 """Bytes read from any one file unless a caller asks otherwise: a bomb is refused, not swallowed."""
@@ -65,6 +65,8 @@ class Running(NamedTuple):
         What goes beyond READ_LIMIT is read and dropped: a process that never stops printing fills
         neither its pipe nor our memory.
         """
+        import selectors
+
         until = time.monotonic() + seconds
         kept = {self.process.stdout: out, self.process.stderr: err}
         with selectors.DefaultSelector() as selector:
@@ -82,6 +84,8 @@ class Running(NamedTuple):
         return True
 
     def _wait(self, seconds: float) -> bool:
+        import subprocess  # noqa: TID251 - loaded where a process is started, and only then
+
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -90,6 +94,8 @@ class Running(NamedTuple):
 
     def _kill(self) -> None:
         """Kill the whole session: a child of a shell script would live on and hold our pipes open."""
+        import signal
+
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except OSError:
@@ -160,6 +166,8 @@ class Host:
         Raises:
             OSError: the program does not exist or may not be run.
         """
+        import subprocess  # noqa: TID251 - four milliseconds that a machine without a driver need not pay
+
         return Running(
             subprocess.Popen(
                 list(command),
@@ -254,13 +262,13 @@ def shipped_text(name: str) -> str | None:
     return read_file(path, limit=64 * READ_LIMIT).decode() if path.is_file() else None
 
 
-def source_texts(folder: str, suffix: str) -> dict[str, str]:
+def source_texts(folder: str, suffix: str, stem: str = "") -> dict[str, str]:
     """The files of a top-level folder: of the checkout, or what the build put into the package.
 
-    Names are relative to the folder, with forward slashes.
+    Names are relative to the folder, with forward slashes; `stem` is how they must begin.
     """
     for base in (_PACKAGE / "shipped" / folder, _PACKAGE.parent / folder):
         if base.is_dir():
-            found = sorted(path for path in base.rglob(f"*{suffix}") if path.is_file())
+            found = sorted(path for path in base.rglob(f"{stem}*{suffix}") if path.is_file())
             return {path.relative_to(base).as_posix(): read_file(path).decode() for path in found}
     return {}

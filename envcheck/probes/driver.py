@@ -1,6 +1,6 @@
 """The NVIDIA driver and the GPUs: from /sys and /proc, from NVML in a child process, nvidia-smi last.
 
-The driver's own library may hang or crash, so it is only ever asked by `nvml_child.py`, with a deadline;
+The driver's own library may hang or crash, so it is only ever asked by `_nvml_child.py`, with a deadline;
 what that child wrote before it was lost is kept. CUDA itself is never started: a context costs memory on
 every GPU and fails where the compute mode is exclusive.
 """
