@@ -383,7 +383,7 @@ def begin(host: Host, request: Request) -> Collect:
     child = nvml.start_child(host, request.deadline_s)
     started = time.monotonic()
     scene = look(host)
-    allowance_s = request.deadline_s * (1 + nvml.PER_GPU * max(0, len(scene.bus) - 1))
+    allowance_s = nvml.allowance_s(request.deadline_s, len(scene.bus))
 
     def collect() -> Inventory:
         heard = Heard(silence=child) if isinstance(child, str) else child.listen(allowance_s)

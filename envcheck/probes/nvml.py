@@ -281,6 +281,11 @@ def _ending(ran: Ran, allowance_s: float) -> str:
     return ""
 
 
+def allowance_s(deadline_s: float, gpus: int) -> float:
+    """Seconds a driver with so many GPUs may take in all: 10 by default, and 3 for each further GPU."""
+    return deadline_s * (1 + PER_GPU * max(0, gpus - 1))
+
+
 def start_child(host: Host, deadline_s: float) -> Conversation | str:
     """Start asking NVML; or why that is not done."""
     if host.staged:
@@ -299,7 +304,7 @@ def start_child(host: Host, deadline_s: float) -> Conversation | str:
         str(Path(__file__).with_name("_nvml_child.py")),
         pynvml,
         f"{PER_GPU * deadline_s:g}",
-        f"{deadline_s * (1 + PER_GPU * MOST_GPUS):g}",
+        f"{allowance_s(deadline_s, MOST_GPUS):g}",
     )
     started = time.monotonic()
     try:
