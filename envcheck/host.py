@@ -111,7 +111,7 @@ class Host:
 
     def path(self, path: str | Path) -> Path:
         """Where an absolute path of the machine lies under the root prefix, links followed inside it."""
-        return self.root / self.follow(path).lstrip("/") if self.staged else Path(path)
+        return self.root / self.follow(path).lstrip("/") if self.rooted else Path(path)
 
     def read_text(self, path: str | Path, limit: int = READ_LIMIT) -> str | None:
         """The text of a file of the machine, undecodable bytes replaced; None if it cannot be read."""
@@ -126,7 +126,7 @@ class Host:
         On an unpacked image a link to `/usr/bin/python3` means the image's, not ours. A loop or a
         missing part is returned as far as it goes: opening it then fails with the right reason.
         """
-        if not self.staged:
+        if not self.rooted:
             return os.path.realpath(path)
         done, left, links = "", str(path).split("/")[::-1], 0
         while left:
@@ -185,9 +185,14 @@ class Host:
         return self.start(command, environ).finish(deadline_s)
 
     @property
+    def rooted(self) -> bool:
+        """Whether the machine's files lie under a prefix."""
+        return self.root != Path("/")
+
+    @property
     def staged(self) -> bool:
         """Whether this is a tree of files and not the machine we run on: nothing may be run for it."""
-        return self.root != Path("/")
+        return self.rooted
 
 
 def read_file(path: Path, limit: int = READ_LIMIT) -> bytes:
