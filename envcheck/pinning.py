@@ -168,17 +168,14 @@ def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | N
     The newest torch where the driver is known, the lowest driver floor where it is not. Why others
     were refused before it is added to `refused`.
     """
-    stem = f"{place.target.name}-py{place.python.replace('.', '')}-"
+    stem = f"{place.target.name}-py{place.python.replace('.', '')}-driver"
     texts = host.source_texts("lockfiles", ".txt", stem)
-    locks = [(name, text, lock.parse_requirements(text, name)) for name, text in texts.items()]
-    if place.driver_known:
-        locks.sort(key=lambda each: versions.order(_version(each[2], "torch")), reverse=True)
-    else:
-        locks.sort(key=lambda each: versions.order(_needed(each[2], "driver.version")))
-    for name, text, shipped in locks:
+    # Named by their driver floor, and a newer torch never has a lower one: this order is by both.
+    for name in sorted(texts, reverse=place.driver_known):
+        shipped = lock.parse_requirements(texts[name], name, verify=False)
         reasons = _unfit(shipped, place)
         if not reasons:
-            return name, text, shipped
+            return name, texts[name], shipped
         refused.append(f"{name}: {', '.join(reasons)}")
     return None
 
@@ -199,10 +196,6 @@ def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
 
 def _needed(of: lock.Lock, key: str) -> str:
     return next((value for name, _, value in of.needs if name == key), "")
-
-
-def _version(of: lock.Lock, name: str) -> str:
-    return next((each.version for each in of.pins if each.name == name), "")
 
 
 def _served(name: str, chosen: lock.Lock, place: Place) -> str:
