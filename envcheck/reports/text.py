@@ -292,15 +292,15 @@ def _waiting(waiting: Sequence[Waiting]) -> Iterator[Line]:
         errors = [each for each in training if each.rule.severity is Severity.ERROR]
         # What already holds here makes a failure near: its versions are installed, only the training is open.
         nearest = sorted(errors, key=lambda each: (-_met(each), len(each.open)))[:_CLOSEST]
-        yield (
-            Span(
-                f"{len(training)} known failures depend on the training configuration (--target or --train)",
-                "dim",
-            ),
-            Span("; closest:" if nearest else "", "dim"),
-        )
+        count = _counted(len(training), "known failure")
+        ending = "; closest:" if nearest else ""
+        yield (Span(f"{count} on the training configuration (--target or --train){ending}", "dim"),)
         for each in nearest:
             yield (Span(f"    {each.rule.id}, if {_if(each.open)}", "dim"),)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun} depends" if count == 1 else f"{count} {noun}s depend"
 
 
 def _met(waiting: Waiting) -> int:
