@@ -42,7 +42,7 @@ def environment(folder: Path, torch: str, cuda: str | None, **packages: str) -> 
 
 def doctor(nvml: Path, scenario: Path, python: Path, *more: str, **environ: str) -> Outcome:
     played = {"LD_LIBRARY_PATH": str(nvml), "FAKE_NVML": str(scenario), **environ}
-    return envcheck("doctor", "--python", str(python), "--static", "--json", *more, **played)
+    return envcheck("doctor", "--python", str(python), "--static", "--json", *more, environ=played)
 
 
 def findings(outcome: Outcome) -> dict[str, str]:
@@ -146,10 +146,10 @@ def test_the_two_articles_advice_taken_together_is_refused(nvml: Path, tmp_path:
 def test_facts_taken_on_one_machine_are_judged_the_same_on_another(nvml: Path, tmp_path: Path) -> None:
     python = environment(tmp_path / "env", "2.13.0", "13.0")
     played = {"LD_LIBRARY_PATH": str(nvml), "FAKE_NVML": str(HERE / "a100x8.ini")}
-    taken = envcheck("facts", "--python", str(python), "--static", **played)
+    taken = envcheck("facts", "--python", str(python), "--static", environ=played)
     assert taken.code == 0
     (tmp_path / "facts.json").write_text(taken.out)
     there = envcheck("doctor", "--facts", str(tmp_path / "facts.json"), "--json")
-    here = envcheck("doctor", "--python", str(python), "--static", "--json", **played)
+    here = envcheck("doctor", "--python", str(python), "--static", "--json", environ=played)
     assert findings(there) == findings(here)
     assert "driver-below-cuda-family-floor" in findings(there)
