@@ -8,7 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import __version__, derive, factsfile, host, judge, matrix, probes, readers, training, versions
+from envcheck import (
+    __version__,
+    derive,
+    factsfile,
+    host,
+    judge,
+    language,
+    matrix,
+    probes,
+    readers,
+    training,
+    versions,
+)
 from envcheck.clauses import shown
 from envcheck.host import Host
 from envcheck.model import (
@@ -75,7 +87,9 @@ def load_matrix(words: Vocabulary) -> Matrix:
 def source_tree() -> dict[str, Any]:
     """Everything in compat/ as one tree, release rows and cases too: slower, and seldom needed."""
     text = host.shipped_text("source.json")
-    tree: dict[str, Any] = json.loads(text) if text else matrix.gather(host.source_texts("compat", ".toml"))
+    tree: dict[str, Any] = (
+        json.loads(text) if text else matrix.gather(host.source_texts("compat", ".toml", but="lang"))
+    )
     return tree
 
 
@@ -95,6 +109,24 @@ def find_target(name: str | None, known: Matrix) -> Target | None:
     if name not in known.targets:
         raise InputError(f"target {name}", f"no such target{nearest(name, list(known.targets))}")
     return known.targets[name]
+
+
+def spoken(option: str | None, machine: Host) -> language.Language:
+    """The language to speak: `--lang`, else ENVCHECK_LANG, else the locale's; English reads no file.
+
+    Raises:
+        InputError: there is no such language, and it was asked for by name.
+    """
+    name, named_by = language.chosen(option, machine.environ)
+    if name == language.ENGLISH.name:
+        return language.ENGLISH
+    found = host.source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
+    for file, text in found.items():
+        return language.load(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
+    if not named_by:
+        return language.ENGLISH
+    known = {file.partition(".")[0] for file in host.source_texts("compat/lang", "")}
+    raise InputError(named_by, f"no such language{nearest(name, sorted(known | {language.ENGLISH.name}))}")
 
 
 # --- facts ------------------------------------------------------------------------------------------

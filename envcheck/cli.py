@@ -5,6 +5,7 @@ Everything that leaves envcheck leaves through `_emit` and `_complain`, which cl
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -59,6 +60,11 @@ DeadlineOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline of each probe.")
 ]
 
+LangOption = Annotated[
+    str | None,
+    typer.Option("--lang", metavar="LANG", help="Language of the report: en or zh. Default: the locale's."),
+]
+
 
 class FailOn(Enum):
     """The least severity that makes the exit code 1."""
@@ -95,6 +101,7 @@ def doctor(
     as_json: JsonOption = False,
     fail_on: FailOnOption = FailOn.ERROR,
     timeout: DeadlineOption = 10.0,
+    lang: LangOption = None,
 ) -> int:
     """Judge this machine, this environment and this training configuration.
 
@@ -103,11 +110,12 @@ def doctor(
     """
     from envcheck import app, gate
 
+    spoken = app.spoken(lang, host.Host())
     report = app.examine(
         app.Question(python, static, facts, target, tuple(train or ()), driver, tuple(gpu or ()), timeout),
         host.Host(),
     )
-    _show(report, as_json)
+    _show(report._replace(language=spoken), as_json)
     return gate.decide(report, gate.Policy(Severity(fail_on.value))).code
 
 
@@ -123,6 +131,7 @@ def gate(
     fail_on: FailOnOption = FailOn.ERROR,
     undecided: UndecidedOption = Undecided.WARN,
     timeout: DeadlineOption = 10.0,
+    lang: LangOption = None,
 ) -> int:
     """Stop a bad image or a bad start: doctor's judgement, with an exit code to build on.
 
@@ -132,16 +141,18 @@ def gate(
     from envcheck import app
     from envcheck import gate as gates
 
+    spoken = app.spoken(lang, host.Host())
     report = app.examine(
         app.Question(python, static, facts, target, tuple(train or ()), driver, tuple(gpu or ()), timeout),
         host.Host(),
     )
     policy = gates.Policy(Severity(fail_on.value), undecided is Undecided.FAIL)
     decision = gates.decide(report, policy)
-    _show(report, as_json)
+    _show(report._replace(language=spoken), as_json)
     if not as_json:
-        verdict = "open" if decision.code == 0 else "shut"
-        _emit(f"gate {verdict}" + (f": {'; '.join(decision.reasons)}" if decision.reasons else "") + "\n")
+        verdict = spoken.say("gate open") if decision.code == 0 else spoken.say("gate shut")
+        reasons = "; ".join(map(spoken.told, decision.reasons))
+        _emit((f"{verdict}: {reasons}" if reasons else verdict) + "\n")
     return decision.code
 
 
@@ -195,22 +206,26 @@ def pin(
 
 def target(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The recipe to show.")] = None,
+    lang: LangOption = None,
 ) -> int:
     """List the recipes, or show what one wants and implies."""
     from envcheck import app, pages
 
-    _emit(pages.target_page(name, app.knowledge()))
+    spoken = app.spoken(lang, host.Host())
+    _emit(pages.target_page(name, app.knowledge(), spoken))
     return 0
 
 
 def rule(
     rule_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The rule to show.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List all rules.")] = False,
+    lang: LangOption = None,
 ) -> int:
     """Show a known failure: when it happens, how that is known, the ways out."""
     from envcheck import app, pages
 
-    _emit(pages.rule_page(None if list_all else rule_id, app.knowledge()))
+    spoken = app.spoken(lang, host.Host())
+    _emit(pages.rule_page(None if list_all else rule_id, app.knowledge(), spoken))
     return 0
 
 
@@ -286,6 +301,8 @@ def _show(report: Report, as_json: bool) -> None:
 
 def _emit(text: str, *, coloured: bool = False) -> None:
     """Print data on stdout; a coloured text was cleaned when it was coloured."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a GBK terminal has no check mark
     sys.stdout.write(_redacted(text if coloured else clean(text)))
     sys.stdout.flush()
 

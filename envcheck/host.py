@@ -267,13 +267,19 @@ def shipped_text(name: str) -> str | None:
     return read_file(path, limit=64 * READ_LIMIT).decode() if path.is_file() else None
 
 
-def source_texts(folder: str, suffix: str, stem: str = "") -> dict[str, str]:
+def source_texts(folder: str, suffix: str, stem: str = "", but: str = "") -> dict[str, str]:
     """The files of a top-level folder: of the checkout, or what the build put into the package.
 
-    Names are relative to the folder, with forward slashes; `stem` is how they must begin.
+    Names are relative to the folder, with forward slashes; `stem` is how they must begin,
+    `but` a subfolder that is left unread.
     """
     for base in (_PACKAGE / "shipped" / folder, _PACKAGE.parent / folder):
         if base.is_dir():
             found = sorted(path for path in base.rglob(f"{stem}*{suffix}") if path.is_file())
-            return {path.relative_to(base).as_posix(): read_file(path).decode() for path in found}
+            names = {path.relative_to(base): path for path in found}
+            return {
+                name.as_posix(): read_file(path).decode()
+                for name, path in names.items()
+                if name.parts[0] != but
+            }
     return {}

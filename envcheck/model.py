@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from envcheck.language import ENGLISH, Language
+
 # --- errors -----------------------------------------------------------------------------------------
 
 
@@ -472,3 +474,4 @@ class Report(NamedTuple):
     target: Target | None = None
     measured: Measured | None = None
     nothing_to_judge: str = ""
+    language: Language = ENGLISH  # of the formats for people

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.language import ENGLISH, Language, padded
 from envcheck.model import InputError, Matrix, Rule, Target, When
 from envcheck.training import KEYS as TRAINING
 
 
-def rule_page(rule_id: str | None, known: Matrix) -> str:
+def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> str:
     """The page of a rule, or the list of all if none is named.
 
     Raises:
@@ -16,78 +17,85 @@ def rule_page(rule_id: str | None, known: Matrix) -> str:
     """
     if rule_id is None:
         rows = [
-            f"{rule.id}  [{rule.severity.value}, {rule.basis.value}]\n    {rule.title}"
+            f"{rule.id}  [{lang.word(rule.severity.value)}, {lang.word(rule.basis.value)}]\n"
+            f"    {lang.title(rule.id, rule.title)}"
             for rule in known.rules
         ]
-        return "\n".join([*rows, f"{len(known.rules)} rules, matrix {known.updated}", ""])
+        return "\n".join([*rows, lang.say("{} rules, matrix {}", len(known.rules), known.updated), ""])
     rule = known.rule(rule_id)
     if rule is None:
         raise InputError(
             f"rule {rule_id}", f"no such rule{nearest(rule_id, [each.id for each in known.rules])}"
         )
-    return "\n".join([*_rule(rule), ""])
+    return "\n".join([*_rule(rule, lang), ""])
 
 
-def _rule(rule: Rule) -> Iterator[str]:
-    yield f"{rule.id}  [{rule.severity.value}]"
-    yield rule.title
+def _rule(rule: Rule, lang: Language) -> Iterator[str]:
+    yield f"{rule.id}  [{lang.word(rule.severity.value)}]"
+    yield lang.title(rule.id, rule.title)
     for number, table in enumerate(rule.when):
         yield ""
-        yield "when" if number == 0 else "or when"
-        yield from _clauses(table)
+        yield lang.say("when") if number == 0 else lang.say("or when")
+        yield from _clauses(table, lang)
     if rule.require:
-        yield "unless"
-        yield from _clauses(rule.require)
+        yield lang.say("unless")
+        yield from _clauses(rule.require, lang)
     if rule.why:
         yield ""
-        yield rule.why
+        yield lang.why(rule.id, rule.why)
     for number, fix in enumerate(rule.fixes):
         changes = ", ".join(f"{key} {_shown(value)}" for key, value in fix.set)
-        yield f"{chr(10) if number == 0 else ''}fix    {changes}" + (f"  ({fix.cost})" if fix.cost else "")
+        cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
+        label = padded(lang.say("fix"), 7)
+        yield f"{chr(10) if number == 0 else ''}{label}{changes}" + (f"  ({cost})" if cost else "")
     yield ""
-    yield f"known  {rule.basis.value}"
-    yield from (f"       {source.url} ({source.kind}, checked {source.checked})" for source in rule.sources)
+    yield f"{padded(lang.say('known'), 7)}{lang.word(rule.basis.value)}"
+    for source in rule.sources:
+        yield f"       {source.url} {lang.say('({}, checked {})', lang.word(source.kind), source.checked)}"
 
 
-def _clauses(table: When) -> Iterator[str]:
+def _clauses(table: When, lang: Language) -> Iterator[str]:
     for clause in table:
         phrase = TRAINING[clause.key].phrases.get(clause.raw, "") if clause.key in TRAINING else ""
-        yield f"    {clause.key}  {clause.raw}" + (f"   {phrase}" if phrase else "")
+        yield f"    {clause.key}  {clause.raw}" + (f"   {lang.word(phrase)}" if phrase else "")
 
 
-def target_page(name: str | None, known: Matrix) -> str:
+def target_page(name: str | None, known: Matrix, lang: Language = ENGLISH) -> str:
     """The page of a target, or the list of all if none is named.
 
     Raises:
         InputError: there is no such target; names the nearest.
     """
     if name is None:
-        return "".join(f"{target.name:<20} {target.title}\n" for target in known.targets.values())
+        return "".join(f"{target.name:<20} {lang.word(target.title)}\n" for target in known.targets.values())
     if name not in known.targets:
         raise InputError(f"target {name}", f"no such target{nearest(name, list(known.targets))}")
-    return "\n".join([*_target(known.targets[name], known), ""])
+    return "\n".join([*_target(known.targets[name], known, lang), ""])
 
 
-def _target(target: Target, known: Matrix) -> Iterator[str]:
-    yield f"{target.name}: {target.title}"
+def _target(target: Target, known: Matrix, lang: Language) -> Iterator[str]:
+    yield f"{target.name}: {lang.word(target.title)}"
     if target.note:
-        yield target.note
-    yield f"wants    {', '.join(target.packages)}"
+        yield lang.word(target.note)
+    yield f"{padded(lang.say('wants'), 9)}{', '.join(target.packages)}"
     if target.build:
-        yield f"builds   {', '.join(target.build)} (published as source only)"
+        builds = padded(lang.say("builds"), 9)
+        yield f"{builds}{', '.join(target.build)} {lang.say('(published as source only)')}"
     for number, (key, value) in enumerate(target.train.items()):
         shown = _shown(value)
         phrase = TRAINING[key].phrases.get(shown, "") if key in TRAINING else ""
-        yield f"{'implies' if number == 0 else '':<8} {key} = {shown}" + (f"   {phrase}" if phrase else "")
+        implies = padded(lang.say("implies") if number == 0 else "", 9)
+        yield f"{implies}{key} = {shown}" + (f"   {lang.word(phrase)}" if phrase else "")
     if target.free:
-        yield f"leaves   {', '.join(target.free)} to pin"
+        yield f"{padded(lang.say('leaves'), 9)}{lang.say('{} to pin', ', '.join(target.free))}"
     cells = [cell for cell in known.cells if cell.target == target.name]
     good = sum(cell.outcome == "ok" for cell in cells)
-    yield f"measured {len(cells)} combinations: {good} trained, {len(cells) - good} failed"
+    failed = len(cells) - good
+    yield lang.say("measured {} combinations: {} trained, {} failed", len(cells), good, failed)
     for cell in sorted(cells, key=lambda cell: (cell.date, cell.outcome)):
         versions = ", ".join(f"{name} {version}" for name, version in cell.pkg.items())
         train = "".join(f", {key.removeprefix('train.')} {_shown(v)}" for key, v in cell.train.items())
-        outcome = "ok   " if cell.outcome == "ok" else "fails"
+        outcome = padded(lang.say("ok") if cell.outcome == "ok" else lang.say("fails"), 5)
         yield f"    {cell.date} {cell.device} {outcome} {versions}{train}" + (
             f"  [{cell.rule}]" if cell.rule else ""
         )

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 DEADLINE_S = 60
 
+SET_ASIDE = {"VIRTUAL_ENV", "CONDA_PREFIX", "ENVCHECK_LANG", "LC_ALL", "LC_MESSAGES", "LANG"}
+"""Variables that say what is examined or in which language; a test sets those it means."""
+
 
 class Outcome(NamedTuple):
     """What the user sees."""
@@ -22,7 +25,7 @@ class Outcome(NamedTuple):
 
 def envcheck(*arguments: str, cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> Outcome:
     """Run `envcheck` with these arguments and these environment variables added."""
-    inherited = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "CONDA_PREFIX")}  # noqa: TID251
+    inherited = {k: v for k, v in os.environ.items() if k not in SET_ASIDE}  # noqa: TID251
     checkout = str(Path(__file__).parent.parent)
     ran = subprocess.run(
         [sys.executable, "-m", "envcheck", *arguments],

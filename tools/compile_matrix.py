@@ -1,7 +1,8 @@
 """The build hook: compat/*.toml → two JSON files inside the wheel.
 
 `judging.json` is the matrix as doctor and gate load it, every clause parsed; `source.json` is everything,
-for pin, lint and overlays. A mistake in compat/ stops the build.
+for pin, lint and overlays; each language of compat/lang is a file of its own. A mistake in compat/ stops
+the build.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,17 @@ class CompileMatrix(BuildHookInterface[Any]):
             return
         sys.path.insert(0, self.root)
         try:
-            from envcheck import app, matrix, probes
+            from envcheck import app, host, matrix, probes
         finally:
             sys.path.remove(self.root)
         tree = app.source_tree()
         known = matrix.build(tree, app.vocabulary(probes.every_probe()))
         folder = Path(tempfile.mkdtemp(prefix="envcheck-matrix-"))
-        for name, content in (("judging.json", matrix.freeze(known)), ("source.json", tree)):
+        contents = {"judging.json": matrix.freeze(known), "source.json": tree}
+        for name, text in host.source_texts("compat/lang", ".toml").items():
+            contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
+        for name, content in contents.items():
             target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(json.dumps(content, separators=(",", ":")), "utf-8")
             build_data["force_include"][str(target)] = f"envcheck/shipped/{name}"

@@ -44,7 +44,7 @@ def reading(inventory: Inventory, key: str, device: int | None = None) -> str:
     return "" if value is None else shown(value)
 
 
-def fix_text(fix: Fix) -> str:
+def fix_text(fix: Fix, joint: str = " and ") -> str:
     """A way out in words: `deepspeed >=0.19.3`, `train.use_reentrant = true`."""
     parts = []
     for key, value in fix.set:
@@ -53,7 +53,7 @@ def fix_text(fix: Fix) -> str:
             parts.append(f"{name} {shown(value)}")
         else:
             parts.append(f"{key} = {shown(value)}")
-    return " and ".join(parts)
+    return joint.join(parts)
 
 
 def fix_commands(fix: Fix, moved: dict[str, tuple[str, ...]]) -> tuple[str, ...]:

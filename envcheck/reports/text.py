@@ -1,6 +1,7 @@
 """The report for people: a line a category with its decisive facts, then the findings, then the count.
 
-`lines` gives spans with a style each; here they are joined plainly, `terminal` colours them.
+`lines` gives spans with a style each; here they are joined plainly, `terminal` colours them. Every phrase
+is said through the report's language, `say` for what stands here, `told` for what was made elsewhere.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from envcheck.language import Language, padded
 from envcheck.model import (
     Absent,
     Because,
@@ -52,21 +54,20 @@ def lines(report: Report) -> Iterator[Line]:
     yield from _categories(report)
     if report.nothing_to_judge:
         yield ()
-        yield (Span(report.nothing_to_judge, "warning"),)
+        yield (Span(report.language.told(report.nothing_to_judge), "warning"),)
     for finding in report.judgement.findings:
         yield ()
         yield from _finding(finding, report)
     yield ()
-    yield from _waiting(report.judgement.waiting)
+    yield from _waiting(report.judgement.waiting, report.language)
     yield (Span(_count(report), "title"),)
 
 
 def _head(report: Report) -> Iterator[Line]:
-    yield (
-        Span(f"envcheck {report.version}", "title"),
-        Span(f"  matrix {report.matrix.updated}, {len(report.matrix.rules)} known failures", "dim"),
-    )
-    yield (Span("judged", "dim"), Span(f"  {report.subject}"))
+    lang = report.language
+    known = lang.say("matrix {}, {} known failures", report.matrix.updated, len(report.matrix.rules))
+    yield (Span(f"envcheck {report.version}", "title"), Span(f"  {known}", "dim"))
+    yield (Span(lang.say("judged"), "dim"), Span(f"  {lang.told(report.subject)}"))
 
 
 # --- categories -------------------------------------------------------------------------------------
@@ -87,16 +88,17 @@ def _category(rule: Rule) -> str:
 
 def _categories(report: Report) -> Iterator[Line]:
     worst = _worst_by_category(report.judgement.findings)
+    lang = report.language
     facts = {
-        "Machine": _machine(report.inventory),
-        "Driver": _driver(report.inventory),
-        "GPU": _gpus(report.inventory),
+        "Machine": _machine(report.inventory, lang),
+        "Driver": _driver(report.inventory, lang),
+        "GPU": _gpus(report.inventory, lang),
         "Packages": _packages(report),
-        "Training": _training(report.inventory),
+        "Training": _training(report.inventory, lang),
     }
     for name, (text, state) in facts.items():
         mark = worst.get(name, state)
-        yield (Span(f"[{_MARKS[mark]}]", mark), Span(f" {name:<9}", "title"), Span(text))
+        yield (Span(f"[{_MARKS[mark]}]", mark), Span(f" {padded(lang.word(name), 9)}", "title"), Span(text))
     if report.measured is not None:
         yield _measured(report)
 
@@ -121,58 +123,61 @@ def _mib(inventory: Inventory, key: str, device: int | None = None) -> str:
     return f"{value / 1024:.0f} GiB" if isinstance(value, int) else ""
 
 
-def _machine(inventory: Inventory) -> tuple[str, str]:
+def _machine(inventory: Inventory, lang: Language) -> tuple[str, str]:
     limit = _mib(inventory, "host.ram_limit_mib")
     memory = _mib(inventory, "host.ram_mib")
     if limit and limit != memory:
-        memory = f"{limit} of {memory}"
+        memory = lang.say("{} of {}", limit, memory)
     text = _joined(
         " ".join(filter(None, (reading(inventory, "host.os"), reading(inventory, "host.arch")))),
         _labelled("glibc", reading(inventory, "host.glibc")),
-        _labelled("RAM", memory),
-        _labelled("CPUs", reading(inventory, "host.cpu_count")),
+        _labelled(lang.say("RAM"), memory),
+        _labelled(lang.say("CPUs"), reading(inventory, "host.cpu_count")),
         reading(inventory, "host.container"),
         "WSL" if inventory.known("host.wsl") is True else "",
     )
-    return (text, "ok") if text else ("not given", "none")
+    return (text, "ok") if text else (lang.say("not given"), "none")
 
 
 def _labelled(label: str, value: str) -> str:
     return f"{label} {value}" if value else ""
 
 
-def _driver(inventory: Inventory) -> tuple[str, str]:
+def _driver(inventory: Inventory, lang: Language) -> tuple[str, str]:
     fact = inventory.fact("driver.version")
     match fact.reading:
         case Known(value):
-            speaks = reading(inventory, "cuda.driver")
-            return _joined(f"{shown(value)} ({fact.source})", _labelled("speaks CUDA", speaks)), "ok"
+            speaks = _labelled(lang.say("speaks CUDA"), reading(inventory, "cuda.driver"))
+            return _joined(f"{shown(value)} ({lang.told(fact.source)})", speaks), "ok"
         case Absent():
-            return "none in this machine; hardware rules not asked", "none"
+            return lang.say("none in this machine; hardware rules not asked"), "none"
         case Unknown(why, asked):
-            return why, "unknown" if asked else "none"
+            return lang.told(why), "unknown" if asked else "none"
 
 
-def _gpus(inventory: Inventory) -> tuple[str, str]:
+def _gpus(inventory: Inventory, lang: Language) -> tuple[str, str]:
     if not inventory.devices:
         fact = inventory.fact("gpus.count")
         if isinstance(fact.reading, Unknown):
-            return fact.reading.why, "unknown" if fact.reading.asked else "none"
-        return "none in this machine; hardware rules not asked", "none"
+            return lang.told(fact.reading.why), "unknown" if fact.reading.asked else "none"
+        return lang.say("none in this machine; hardware rules not asked"), "none"
     kinds: dict[str, int] = {}
     for device in range(len(inventory.devices)):
-        kinds[_gpu(inventory, device)] = kinds.get(_gpu(inventory, device), 0) + 1
+        kind = _gpu(inventory, device, lang)
+        kinds[kind] = kinds.get(kind, 0) + 1
     return "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items()), "ok"
 
 
-def _gpu(inventory: Inventory, device: int) -> str:
+def _gpu(inventory: Inventory, device: int, lang: Language) -> str:
     name = inventory.fact("gpu.name", device)
     return _joined(
-        shown(name.value) if name.value else f"GPU {device}: {getattr(name.reading, 'why', 'no name')}",
+        shown(name.value)
+        if name.value
+        else f"GPU {device}: {lang.told(getattr(name.reading, 'why', 'no name'))}",
         _mib(inventory, "gpu.memory_mib", device),
-        _labelled("compute capability", reading(inventory, "gpu.compute_capability", device)),
+        _labelled(lang.say("compute capability"), reading(inventory, "gpu.compute_capability", device)),
         "MIG" if inventory.known("gpu.mig", device) is True else "",
-        "hidden by CUDA_VISIBLE_DEVICES" if inventory.known("gpu.visible", device) is False else "",
+        lang.say("hidden by CUDA_VISIBLE_DEVICES") if inventory.known("gpu.visible", device) is False else "",
     )
 
 
@@ -188,119 +193,117 @@ def _packages(report: Report) -> tuple[str, str]:
     runtime = inventory.fact("cuda.runtime")
     cuda = ""
     if inventory.known("pkg.torch"):
-        cuda = " for CUDA " + str(runtime.value) if runtime.value else ""
-        cuda = " (CPU build)" if isinstance(runtime.reading, Absent) else cuda
+        cuda = report.language.say(" for CUDA {}", runtime.value) if runtime.value else ""
+        cuda = report.language.say(" (CPU build)") if isinstance(runtime.reading, Absent) else cuda
     if installed and installed[0].startswith("torch "):
         installed[0] += cuda
     text = f"{python}: {', '.join(installed)}" if python and installed else _joined(python, *installed)
-    return (text, "ok") if installed else (text or "not given", "none")
+    return (text, "ok") if installed else (text or report.language.say("not given"), "none")
 
 
-def _training(inventory: Inventory) -> tuple[str, str]:
+def _training(inventory: Inventory, lang: Language) -> tuple[str, str]:
     phrases = [
-        _phrase(key, shown(fact.value))
+        _phrase(key, shown(fact.value), lang)
         for key, fact in inventory.facts.items()
         if key in TRAINING and fact.value is not None and not fact.source.startswith("default")
     ]
-    return (", ".join(phrases), "ok") if phrases else ("not given (--target or --train)", "none")
+    return (", ".join(phrases), "ok") if phrases else (lang.say("not given (--target or --train)"), "none")
 
 
-def _phrase(key: str, value: str) -> str:
-    return TRAINING[key].phrases.get(value, f"{key.removeprefix('train.')} {value}")
+def _phrase(key: str, value: str, lang: Language) -> str:
+    return lang.word(TRAINING[key].phrases.get(value, f"{key.removeprefix('train.')} {value}"))
 
 
 def _measured(report: Report) -> Line:
     assert report.measured is not None  # noqa: S101 - the caller looked
     cell, differences = report.measured.cell, report.measured.differences
     device = "CPU" if cell.device == "cpu" else cell.device
+    lang = report.language
+    label = Span(f" {padded(lang.say('Measured'), 9)}", "title")
     if not differences:
-        return (
-            Span(f"[{_MARKS['ok']}]", "ok"),
-            Span(" Measured ", "title"),
-            Span(f"good {cell.date} ({device}): this combination trained {cell.target}"),
-        )
-    away = ", ".join(f"{name} {there} (here {here})" for name, here, there in differences)
-    return (
-        Span(f"[{_MARKS['none']}]", "none"),
-        Span(" Measured ", "title"),
-        Span(f"not this combination; nearest good {cell.date} ({device}) has {away}"),
+        text = lang.say("good {} ({}): this combination trained {}", cell.date, device, cell.target)
+        return (Span(f"[{_MARKS['ok']}]", "ok"), label, Span(text))
+    away = ", ".join(
+        f"{name} {there} {lang.say('(here {})', lang.word(here))}" for name, here, there in differences
     )
+    text = lang.say("not this combination; nearest good {} ({}) has {}", cell.date, device, away)
+    return (Span(f"[{_MARKS['none']}]", "none"), label, Span(text))
 
 
 # --- findings ---------------------------------------------------------------------------------------
 
 
 def _finding(finding: Finding, report: Report) -> Iterator[Line]:
+    lang, rule = report.language, finding.rule
     undecided = finding.verdict is Verdict.UNDECIDED
     style = "unknown" if undecided else finding.severity.value
     word = "undecided" if undecided else finding.severity.value
     yield (
-        Span(f"{_MARKS[style]} {word}: ", style),
-        Span(finding.rule.title, "title"),
-        Span(f" [{finding.rule.id}]", "dim"),
+        Span(f"{_MARKS[style]} {lang.word(word)}: ", style),
+        Span(lang.title(rule.id, rule.title), "title"),
+        Span(f" [{rule.id}]", "dim"),
     )
     if finding.devices:
-        yield _detail("only", "GPU " + ", ".join(str(device) for device in finding.devices))
+        yield _detail(lang.say("only"), "GPU " + ", ".join(str(device) for device in finding.devices))
     for number, because in enumerate(finding.because):
-        yield _detail("because" if number == 0 else "", _because(because))
+        yield _detail(lang.say("because") if number == 0 else "", _because(because, lang))
     if finding.note:
-        yield _detail("note", finding.note)
-    if finding.rule.why:
-        yield _detail("why", finding.rule.why)
+        yield _detail(lang.say("note"), "; ".join(map(lang.told, finding.note.split("; "))))
+    if rule.why:
+        yield _detail(lang.say("why"), lang.why(rule.id, rule.why))
     moved = moved_with(report)
     for fix in finding.fixes:
-        cost = f" ({fix.cost})" if fix.cost else ""
-        yield _detail("fix", f"{fix_text(fix)}{cost}")
+        cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
+        cost = f" ({cost})" if cost else ""
+        yield _detail(lang.say("fix"), f"{fix_text(fix, lang.say(' and '))}{cost}")
         for command in fix_commands(fix, moved):
             yield _detail("", f"$ {command}")
-    if finding.rule.fixes and not finding.fixes and not undecided:
-        yield _detail("fix", "none of the known ways out passes the judge here by itself")
-    for number, source in enumerate(finding.rule.sources):
-        basis = f"{finding.rule.basis.value}: " if number == 0 else ""
-        checked = f" (checked {source.checked})" if source.checked else ""
-        yield _detail("known" if number == 0 else "", f"{basis}{source.url}{checked}")
+    if rule.fixes and not finding.fixes and not undecided:
+        yield _detail(lang.say("fix"), lang.say("none of the known ways out passes the judge here by itself"))
+    for number, source in enumerate(rule.sources):
+        basis = f"{lang.word(rule.basis.value)}: " if number == 0 else ""
+        checked = lang.say(" (checked {})", source.checked) if source.checked else ""
+        yield _detail(lang.say("known") if number == 0 else "", f"{basis}{source.url}{checked}")
 
 
 def _detail(label: str, text: str) -> Line:
-    return (Span(f"    {label:<8}", "dim"), Span(text))
+    return (Span(f"    {padded(label, 8)}", "dim"), Span(text))
 
 
-def _because(because: Because) -> str:
+def _because(because: Because, lang: Language) -> str:
     fact = because.fact
     name = fact.key if because.device is None else fact.key.replace("gpu.", f"gpu[{because.device}].", 1)
-    source = f" ({fact.source})" if fact.source else ""
-    note = f"; {because.note}" if because.note else ""
-    return f"{name} {_state(because.fact)}{source}{note}"
+    source = f" ({lang.told(fact.source)})" if fact.source else ""
+    note = f"; {lang.told(because.note)}" if because.note else ""
+    return f"{name} {_state(because.fact, lang)}{source}{note}"
 
 
-def _state(fact: Fact) -> str:
+def _state(fact: Fact, lang: Language) -> str:
     match fact.reading:
         case Known(value):
             return f"= {shown(value)}"
         case Absent():
-            return "is absent"
+            return lang.say("is absent")
         case Unknown(why, _):
-            return f"is not known: {why}"
+            return lang.say("is not known: {}", lang.told(why))
 
 
 # --- what was not asked, and the count --------------------------------------------------------------
 
 
-def _waiting(waiting: Sequence[Waiting]) -> Iterator[Line]:
+def _waiting(waiting: Sequence[Waiting], lang: Language) -> Iterator[Line]:
     training = [each for each in waiting if each.reason == "training"]
     if training:
         errors = [each for each in training if each.rule.severity is Severity.ERROR]
         # What already holds here makes a failure near: its versions are installed, only the training is open.
         nearest = sorted(errors, key=lambda each: (-_met(each), len(each.open)))[:_CLOSEST]
-        count = _counted(len(training), "known failure")
-        ending = "; closest:" if nearest else ""
-        yield (Span(f"{count} on the training configuration (--target or --train){ending}", "dim"),)
+        depend = lang.say("{} known failures depend on the training configuration", len(training))
+        if len(training) == 1:
+            depend = lang.say("{} known failure depends on the training configuration", 1)
+        ending = lang.say("; closest:") if nearest else ""
+        yield (Span(f"{depend}{lang.say(' (--target or --train)')}{ending}", "dim"),)
         for each in nearest:
-            yield (Span(f"    {each.rule.id}, if {_if(each.open)}", "dim"),)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun} depends" if count == 1 else f"{count} {noun}s depend"
+            yield (Span(f"    {lang.say('{}, if {}', each.rule.id, _if(each.open, lang))}", "dim"),)
 
 
 def _met(waiting: Waiting) -> int:
@@ -308,27 +311,28 @@ def _met(waiting: Waiting) -> int:
     return max(len(table) for table in waiting.rule.when) - len(waiting.open)
 
 
-def _if(open_clauses: When) -> str:
+def _if(open_clauses: When, lang: Language) -> str:
     return " + ".join(
-        _phrase(clause.key, clause.raw) if clause.key in TRAINING else f"{clause.key} {clause.raw}"
+        _phrase(clause.key, clause.raw, lang) if clause.key in TRAINING else f"{clause.key} {clause.raw}"
         for clause in open_clauses
     )
 
 
 def _count(report: Report) -> str:
-    judgement = report.judgement
+    judgement, lang = report.judgement, report.language
     broken = judgement.tally(Verdict.BROKEN)
     by_severity = [
-        f"{count} {each.value}{'s' if count > 1 else ''}"
+        lang.say(f"{{}} {each.value}{'s' if count > 1 else ''}", count)
         for each in Severity
         if (count := judgement.tally(Verdict.BROKEN, each))
     ]
-    parts = [f"{broken} broken" + (f" ({', '.join(by_severity)})" if broken else "")]
-    parts.append(f"{judgement.tally(Verdict.UNDECIDED)} undecided")
+    parts = [lang.say("{} broken", broken) + (f" ({', '.join(by_severity)})" if broken else "")]
+    parts.append(lang.say("{} undecided", judgement.tally(Verdict.UNDECIDED)))
     reasons: dict[str, int] = {}
     for each in judgement.waiting:
         reasons[each.reason] = reasons.get(each.reason, 0) + 1
     for reason, count in sorted(reasons.items()):
-        parts.append(f"{count} need a GPU" if reason == "GPU" else f"{count} wait for {reason}")
-    parts.append(f"{judgement.held} rules held")
+        waits = lang.say("{} wait for {}", count, lang.word(reason))
+        parts.append(lang.say("{} need a GPU", count) if reason == "GPU" else waits)
+    parts.append(lang.say("{} rules held", judgement.held))
     return " · ".join(parts)

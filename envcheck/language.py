@@ -1,0 +1,135 @@
+"""What envcheck says, in another language than English: doctor's own words, and the texts of rules.
+
+English stands in the code and in compat/rules; a language is a file in compat/lang that maps it, and what
+it lacks is said in English. Nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+_LONGEST = 2000  # characters of a sentence that is worth recognising by its form
+
+
+class RuleText(NamedTuple):
+    """A rule's texts; `cost` has one for each fix in the rule's order, empty where the rule has none."""
+
+    title: str = ""
+    why: str = ""
+    cost: tuple[str, ...] = ()
+
+
+class Language:
+    """The words of one language; English, which has none, is the identity.
+
+    `words` maps what a report says itself, `sentences` what reaches it ready-made (why a fact could not be
+    read, where it came from, what the judge notes). Both are templates: `{}` holds a place.
+    """
+
+    def __init__(
+        self,
+        name: str = "en",
+        words: Mapping[str, str] | None = None,
+        sentences: Mapping[str, str] | None = None,
+        rules: Mapping[str, RuleText] | None = None,
+    ) -> None:
+        """Take the words, none for English."""
+        self.name = name
+        self.words = words or {}
+        self.sentences = sentences or {}
+        self.rules = rules or {}
+
+    def say(self, template: str, *args: object) -> str:
+        """A template of ours with its places filled in."""
+        return self.words.get(template, template).format(*args)
+
+    def word(self, text: str) -> str:
+        """A word or phrase that is a value: the one for it, if there is one. It is no template."""
+        return self.words.get(text, text) if self.words else text
+
+    def told(self, sentence: str) -> str:
+        """A sentence made elsewhere, recognised by its form; as it is where none fits."""
+        if not self.sentences or len(sentence) > _LONGEST:
+            return sentence
+        if sentence in self.sentences:
+            return self.sentences[sentence]
+        for form, template in self._forms:
+            if found := form.fullmatch(sentence):
+                return template.format(*(self.told(part) for part in found.groups()))
+        return sentence
+
+    @cached_property
+    def _forms(self) -> list[tuple[Any, str]]:
+        import re  # English needs none
+
+        return [
+            (re.compile("(.+?)".join(map(re.escape, english.split("{}"))), re.DOTALL), template)
+            for english, template in self.sentences.items()
+            if "{}" in english
+        ]
+
+    def title(self, rule_id: str, english: str) -> str:
+        """A rule's title; generated rules have theirs among the sentences."""
+        return self.rules[rule_id].title or english if rule_id in self.rules else self.told(english)
+
+    def why(self, rule_id: str, english: str) -> str:
+        """A rule's explanation."""
+        return (self.rules[rule_id].why if rule_id in self.rules and english else "") or english
+
+    def cost(self, rule_id: str, costs: Sequence[str], english: str) -> str:
+        """What a way out of a rule costs; `costs` are those of all its ways out, in their order."""
+        known = self.rules.get(rule_id)
+        if known is None or not english or len(known.cost) != len(costs) or english not in costs:
+            return english
+        return known.cost[costs.index(english)] or english
+
+
+ENGLISH = Language()
+
+
+def load(name: str, tree: Mapping[str, Any]) -> Language:
+    """The language of a parsed file: `[words]`, `[sentences]`, and `[rule.ID]` with title, why, cost."""
+    rules = {
+        rule_id: RuleText(row.get("title", ""), row.get("why", ""), tuple(row.get("cost", ())))
+        for rule_id, row in tree.get("rule", {}).items()
+    }
+    return Language(name, tree.get("words", {}), tree.get("sentences", {}), rules)
+
+
+# --- which one --------------------------------------------------------------------------------------
+
+
+def chosen(option: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The name of the language wanted, and what named it: empty for the locale, which only suggests.
+
+    `--lang`, else ENVCHECK_LANG, else the first of LC_ALL, LC_MESSAGES and LANG that is set.
+    """
+    if option is not None:
+        return _name(option), "--lang"
+    if environ.get("ENVCHECK_LANG"):
+        return _name(environ["ENVCHECK_LANG"]), "ENVCHECK_LANG"
+    locale = next((environ[each] for each in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(each)), "C")
+    return _name(locale), ""
+
+
+def _name(locale: str) -> str:
+    """`zh` of `zh_CN.UTF-8` and of `zh-Hans`; `en` of `C` and `POSIX`."""
+    for mark in "@._-":
+        locale = locale.partition(mark)[0]
+    name = locale.lower()
+    return ENGLISH.name if name in ("c", "posix") else name
+
+
+# --- columns ----------------------------------------------------------------------------------------
+
+
+def padded(text: str, columns: int) -> str:
+    """The text with spaces up to so many columns of a terminal, where a Chinese character takes two."""
+    if text.isascii():
+        return text.ljust(columns)
+    import unicodedata
+
+    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
+    return text + " " * (columns - len(text) - wide)
