@@ -117,16 +117,16 @@ def spoken(option: str | None, machine: Host) -> language.Language:
     Raises:
         InputError: there is no such language, and it was asked for by name.
     """
-    name, named_by = language.chosen(option, machine.environ)
+    name, asked_by = language.chosen(option, machine.environ)
     if name == language.ENGLISH.name:
         return language.ENGLISH
     found = host.source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
     for file, text in found.items():
         return language.load(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
-    if not named_by:
+    if not asked_by:
         return language.ENGLISH
     known = {file.partition(".")[0] for file in host.source_texts("compat/lang", "")}
-    raise InputError(named_by, f"no such language{nearest(name, sorted(known | {language.ENGLISH.name}))}")
+    raise InputError(asked_by, f"no such language{nearest(name, sorted(known | {language.ENGLISH.name}))}")
 
 
 # --- facts ------------------------------------------------------------------------------------------

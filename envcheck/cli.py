@@ -147,11 +147,12 @@ def gate(
         host.Host(),
     )
     policy = gates.Policy(Severity(fail_on.value), undecided is Undecided.FAIL)
+    report = report._replace(language=spoken)
     decision = gates.decide(report, policy)
-    _show(report._replace(language=spoken), as_json)
+    _show(report, as_json)
     if not as_json:
         verdict = spoken.say("gate open") if decision.code == 0 else spoken.say("gate shut")
-        reasons = "; ".join(map(spoken.told, decision.reasons))
+        reasons = "; ".join(decision.reasons)
         _emit((f"{verdict}: {reasons}" if reasons else verdict) + "\n")
     return decision.code
 

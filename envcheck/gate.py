@@ -23,10 +23,11 @@ class Decision(NamedTuple):
 
 def decide(report: Report, policy: Policy) -> Decision:
     """Whether this environment may pass."""
+    lang = report.language
     reasons = tuple(
-        f"{finding.severity.value} {finding.rule.id}"
+        f"{lang.word(finding.severity.value)} {finding.rule.id}"
         if finding.verdict is Verdict.BROKEN
-        else f"undecided {finding.rule.id}"
+        else f"{lang.word('undecided')} {finding.rule.id}"
         for finding in report.judgement.findings
         if (finding.verdict is Verdict.BROKEN and finding.severity.rank >= policy.fail_on.rank)
         or (finding.verdict is Verdict.UNDECIDED and policy.undecided_fails)
@@ -34,5 +35,5 @@ def decide(report: Report, policy: Policy) -> Decision:
     if reasons:
         return Decision(1, reasons)
     if report.nothing_to_judge:
-        return Decision(3, (report.nothing_to_judge,))
+        return Decision(3, (lang.told(report.nothing_to_judge),))
     return Decision(0, ())

@@ -102,14 +102,14 @@ def load(name: str, tree: Mapping[str, Any]) -> Language:
 
 
 def chosen(option: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The name of the language wanted, and what named it: empty for the locale, which only suggests.
+    """The name of the language wanted, and what asked for it: empty for the locale, which only suggests.
 
     `--lang`, else ENVCHECK_LANG, else the first of LC_ALL, LC_MESSAGES and LANG that is set.
     """
     if option is not None:
-        return _name(option), "--lang"
-    if environ.get("ENVCHECK_LANG"):
-        return _name(environ["ENVCHECK_LANG"]), "ENVCHECK_LANG"
+        return _name(option), f"--lang {option!r}"
+    if wanted := environ.get("ENVCHECK_LANG"):
+        return _name(wanted), f"ENVCHECK_LANG={wanted!r}"
     locale = next((environ[each] for each in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(each)), "C")
     return _name(locale), ""
 

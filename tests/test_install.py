@@ -54,6 +54,9 @@ def works(python: Path, elsewhere: Path, *, compiled: bool) -> None:
     """Judges, names the matrix, and serves a lock, from a folder that is not the clone."""
     command = python.parent / "envcheck"
     assert "zero3-frozen-nonreentrant-checkpoint" in run(command, "rule", "--list", cwd=elsewhere)
+    assert "非重入检查点" in run(
+        command, "rule", "zero3-frozen-nonreentrant-checkpoint", "--lang", "zh", cwd=elsewhere
+    )
     lock = run(
         command, "pin", "--target", "zero3-lora", "--offline", "--python-version", "3.11", cwd=elsewhere
     )
