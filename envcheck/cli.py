@@ -62,7 +62,7 @@ DeadlineOption = Annotated[
 
 LangOption = Annotated[
     str | None,
-    typer.Option("--lang", metavar="LANG", help="Language of the report: en or zh. Default: the locale's."),
+    typer.Option("--lang", metavar="LANG", help="Language of the report, such as zh. Default: the locale's."),
 ]
 
 
