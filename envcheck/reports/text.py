@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from envcheck.clean import inline
 from envcheck.model import (
     Absent,
     Because,
@@ -42,7 +43,7 @@ Line = Sequence[Span]
 
 def render(report: Report) -> str:
     """The report as plain text."""
-    return "".join("".join(span.text for span in line).rstrip() + "\n" for line in lines(report))
+    return "".join("".join(inline(span.text) for span in line).rstrip() + "\n" for line in lines(report))
 
 
 def lines(report: Report) -> Iterator[Line]:
