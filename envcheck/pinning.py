@@ -83,7 +83,7 @@ def pin(
 def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
     found = probes.every_probe()
     words = app.vocabulary(found)
-    known = app.load_matrix(words)
+    known = app.load_matrix(words, question.overlays)
     target = app.find_target(question.target, known)
     if target is None:
         raise InputError("--target", f"pin needs a target; known are {', '.join(known.targets)}")

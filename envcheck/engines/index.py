@@ -204,7 +204,7 @@ def release_files(
 ) -> dict[str, tuple[Artifact, ...]]:
     """All files of projects with their sha256, as the index's own pages give them (PEP 503 or PEP 691).
 
-    Files that exclude this Python are left out. Pages are read side by side.
+    Files that exclude this Python (none of them if it is empty) are left out. Pages are read side by side.
 
     Raises:
         ExamineError: the index cannot be reached, is too slow, or has a page that cannot be read.
@@ -326,7 +326,7 @@ class _Links(HTMLParser):
 
 def _admits(requires_python: str, python: str) -> bool:
     """Whether some patch release of this Python may install the file; an unreadable bound excludes none."""
-    if not requires_python:
+    if not requires_python or not python:
         return True
     try:
         specifier = SpecifierSet(requires_python)
