@@ -23,7 +23,7 @@ def show(wanted: str | None, overlays: Sequence[str]) -> str:
     Raises:
         InputError: nothing is known of it; names the nearest.
     """
-    from envcheck.pages import matrix_page
+    from envcheck.showing import matrix_page
 
     return matrix_page(wanted, _with_releases(overlays))
 
