@@ -292,13 +292,12 @@ def matrix(
     from envcheck import curating
 
     overlays = tuple(overlay or ())
-    match action:
-        case MatrixAction.SHOW:
-            text, code = curating.show(subject, overlays), 0
-        case MatrixAction.LINT:
-            text, code = curating.lint(subject, host.Host(), today, overlays, online=online)
-        case MatrixAction.HTML:
-            text, code = curating.html(output, overlays), 0
+    if action is MatrixAction.LINT:
+        text, code = curating.lint(subject, host.Host(), today, overlays, online=online)
+    elif action is MatrixAction.HTML:
+        text, code = curating.html(output, overlays), 0
+    else:
+        text, code = curating.show(subject, overlays), 0
     _emit(text)
     return code
 
