@@ -67,6 +67,8 @@ def _head(report: Report) -> Iterator[Line]:
         Span(f"envcheck {report.version}", "title"),
         Span(f"  matrix {report.matrix.updated}, {len(report.matrix.rules)} known failures", "dim"),
     )
+    for origin in report.matrix.origins:
+        yield (Span(f"overlay  {origin.name} ({origin.named_by}): {origin.brings}", "dim"),)
     yield (Span("judged", "dim"), Span(f"  {report.subject}"))
 
 
