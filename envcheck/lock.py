@@ -7,11 +7,11 @@ parse(render(lock)) == lock. The header is comments: prose for people, and lines
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
@@ -23,8 +23,7 @@ FORMAT = "1"
 # --- what a lock is ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Artifact:
+class Artifact(NamedTuple):
     """One file of a release and its sha256, as 64 lower-case hexadecimal digits.
 
     The name is empty where it is not known: in locks that envcheck did not write.
@@ -116,6 +115,8 @@ class Lock:
 
     def digest(self) -> str:
         """The sha256 of all the lock says but its prose: it shows that nobody changed a line by hand."""
+        import hashlib  # OpenSSL behind it takes a fifth of Python's own start to load
+
         said = [*_machine_lines(self), *self.notes, _body(self.pins)]
         return "sha256:" + hashlib.sha256("\n".join(said).encode()).hexdigest()
 
@@ -131,8 +132,7 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,:+-]*")
 # --- what a package that is built on install needs --------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(NamedTuple):
     """How a source distribution is built: what must be there before, and the settings that keep it quick."""
 
     needs: tuple[str, ...] = ()
@@ -238,15 +238,16 @@ def _body(pins: Iterable[Pin]) -> str:
 
 # --- the last defence -------------------------------------------------------------------------------
 
+# Texts, not compiled: serving a shipped lock needs none of them, and they take a quarter of Python's start.
 _LEAKS = (
-    ("a URL", re.compile(r"://|\bfile:")),
-    ("an index option", re.compile(r"--(?:extra-)?index-url|--find-links|--trusted-host|--no-index")),
-    ("an index option", re.compile(r"(?m)^\s*-[if]\b")),
+    ("a URL", r"://|\bfile:"),
+    ("an index option", r"--(?:extra-)?index-url|--find-links|--trusted-host|--no-index"),
+    ("an index option", r"(?m)^\s*-[if]\b"),
     # `/^name==/` and `$/d` of the install command are no paths: a path goes on with a letter or a digit.
-    ("an absolute path", re.compile(r"(?:^|[\s\"'=(,:])(?:~?/[A-Za-z0-9_.]|[A-Za-z]:\\)", re.MULTILINE)),
-    ("an address or a login", re.compile(r"@")),
+    ("an absolute path", r"(?m)(?:^|[\s\"'=(,:])(?:~?/[A-Za-z0-9_.]|[A-Za-z]:\\)"),
+    ("an address or a login", r"@"),
 )
-_LOCAL = re.compile(r"[0-9]\+([A-Za-z0-9.]+)")
+_LOCAL = r"[0-9]\+([A-Za-z0-9.]+)"
 
 
 def refuse_leaks(text: str, asked: Collection[str] = ()) -> None:
@@ -261,9 +262,9 @@ def refuse_leaks(text: str, asked: Collection[str] = ()) -> None:
     """
     for number, line in enumerate(text.splitlines(), 1):
         for what, pattern in _LEAKS:
-            if pattern.search(line):
+            if re.search(pattern, line):
                 raise ExamineError(f"refusing to print the lock: line {number} holds {what}")
-        for label in _LOCAL.findall(line):
+        for label in re.findall(_LOCAL, line):
             if label not in asked:
                 raise ExamineError(
                     f"refusing to print the lock: line {number} holds a local version nobody asked for"
@@ -273,10 +274,11 @@ def refuse_leaks(text: str, asked: Collection[str] = ()) -> None:
 # --- reading ----------------------------------------------------------------------------------------
 
 
-def parse_requirements(text: str, where: str, local: Collection[str] = ()) -> Lock:
+def parse_requirements(text: str, where: str, local: Collection[str] = (), *, verify: bool = True) -> Lock:
     """Read a lock: every line a pin with hashes. Without envcheck's header the lock has no target.
 
     `local` are the local version labels to accept; a label says that a file comes from another index.
+    Without `verify` the header's digest is not compared: for locks that came with this envcheck.
 
     Raises:
         InputError: names the line and what is wrong with it.
@@ -293,7 +295,7 @@ def parse_requirements(text: str, where: str, local: Collection[str] = ()) -> Lo
                 f"{where}:{number}", f"{pin.name} is pinned twice, first in line {first_seen[pin.name]}"
             )
         pins[pin.name], first_seen[pin.name] = pin, number
-    return header.lock(tuple(pins.values()))
+    return header.lock(tuple(pins.values()), verify=verify)
 
 
 def _entries(text: str, where: str, header: _Header) -> Iterator[tuple[int, str, list[str]]]:
@@ -312,7 +314,7 @@ def _entries(text: str, where: str, header: _Header) -> Iterator[tuple[int, str,
             continue
         else:
             start = number
-        line = _INLINE.sub("", line)
+        line = _without_comment(line)
         if line.endswith("\\"):
             joined = line[:-1].strip() or " "
             continue
@@ -327,8 +329,11 @@ def _entries(text: str, where: str, header: _Header) -> Iterator[tuple[int, str,
         yield pending
 
 
+def _without_comment(line: str) -> str:
+    return re.sub(r"\s#.*$", "", line) if "#" in line else line
+
+
 _FILES = (".whl", ".tar.gz", ".zip")
-_INLINE = re.compile(r"\s#.*$")
 _PINNED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;,]+)")
 
 
@@ -421,7 +426,7 @@ class _Header:
             raise InputError(f"{self.where}:{self.line}", f"header: expected key=value, found {word[:80]!r}")
         return found[1], found[2], found[3]
 
-    def lock(self, pins: tuple[Pin, ...]) -> Lock:
+    def lock(self, pins: tuple[Pin, ...], *, verify: bool) -> Lock:
         """The lock of this header and these pins. Raises InputError if they do not belong together."""
         words = dict(self.words)
         place = f"{self.where}:{self.line}" if self.line else self.where
@@ -446,7 +451,7 @@ class _Header:
             )
         except ValueError as error:
             raise InputError(place, f"header: {error}") from None
-        if self.words and digest != lock.digest():
+        if verify and self.words and digest != lock.digest():
             raise InputError(
                 place, "the pins are not those envcheck wrote (the digest differs); make the lock anew"
             )

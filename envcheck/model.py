@@ -376,6 +376,14 @@ class Default(NamedTuple):
     source: str
 
 
+class Origin(NamedTuple):
+    """A file of the user's own that was laid over the shipped knowledge, what named it, what it brought."""
+
+    name: str
+    named_by: str
+    brings: str
+
+
 class Matrix(NamedTuple):
     """Everything known. `tables` are rows by table name: torch, variant, family, toolkit, gpu, …."""
 
@@ -389,6 +397,7 @@ class Matrix(NamedTuple):
     updated: str
     digest: str
     machines: Mapping[str, Mapping[str, Any]] = _NOTHING
+    origins: tuple[Origin, ...] = ()  # overlays, in the order they were laid
 
     def rule(self, rule_id: str) -> Rule | None:
         """The rule with this id, or None."""

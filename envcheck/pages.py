@@ -25,7 +25,8 @@ def rule_page(rule_id: str | None, known: Matrix) -> str:
         raise InputError(
             f"rule {rule_id}", f"no such rule{nearest(rule_id, [each.id for each in known.rules])}"
         )
-    return "\n".join([*_rule(rule), ""])
+    laid_over = [f"from   {each.name} ({each.named_by})" for each in known.origins if each.name == rule.group]
+    return "\n".join([*_rule(rule), *laid_over[-1:], ""])
 
 
 def _rule(rule: Rule) -> Iterator[str]:

@@ -81,8 +81,11 @@ def pin(
 def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
     found = probes.every_probe()
     words = app.vocabulary(found)
-    known = app.load_matrix(words)
+    known = app.load_matrix(words, question.overlays)
     target = app.find_target(question.target, known)
+    if python_version is not None:
+        # What is installed does not matter to a lock; only its Python does, and that was given.
+        found = tuple(probe for probe in found if probe.name != "python_env")
     if target is None:
         raise InputError("--target", f"pin needs a target; known are {', '.join(known.targets)}")
     _, read = app.take_inventory(question, machine, found, known, words)
@@ -162,25 +165,19 @@ def _pkg_facts(choice: Mapping[str, str], requires: Mapping[tuple[str, str], Seq
 def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | None:
     """The shipped lock that suits the machine best: its name, its text, what it pins.
 
-    The newest torch where the driver is known, the lowest driver floor where it is not. Why the others
-    were refused is added to `refused`.
+    The newest torch where the driver is known, the lowest driver floor where it is not. Why others
+    were refused before it is added to `refused`.
     """
-    fitting: list[tuple[str, str, lock.Lock]] = []
-    stem = f"{place.target.name}-py{place.python.replace('.', '')}"
-    for name, text in host.source_texts("lockfiles", ".txt").items():
-        if not name.startswith(stem):
-            continue
-        shipped = lock.parse_requirements(text, name)
+    stem = f"{place.target.name}-py{place.python.replace('.', '')}-driver"
+    texts = host.source_texts("lockfiles", ".txt", stem)
+    # Named by their driver floor, and a newer torch never has a lower one: this order is by both.
+    for name in sorted(texts, reverse=place.driver_known):
+        shipped = lock.parse_requirements(texts[name], name, verify=False)
         reasons = _unfit(shipped, place)
-        if reasons:
-            refused.append(f"{name}: {', '.join(reasons)}")
-        else:
-            fitting.append((name, text, shipped))
-    if not fitting:
-        return None
-    if place.driver_known:
-        return max(fitting, key=lambda each: versions.order(_version(each[2], "torch")))
-    return min(fitting, key=lambda each: versions.order(_needed(each[2], "driver.version")))
+        if not reasons:
+            return name, texts[name], shipped
+        refused.append(f"{name}: {', '.join(reasons)}")
+    return None
 
 
 def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
@@ -199,10 +196,6 @@ def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
 
 def _needed(of: lock.Lock, key: str) -> str:
     return next((value for name, _, value in of.needs if name == key), "")
-
-
-def _version(of: lock.Lock, name: str) -> str:
-    return next((each.version for each in of.pins if each.name == name), "")
 
 
 def _served(name: str, chosen: lock.Lock, place: Place) -> str:
@@ -280,7 +273,7 @@ def _requirements_of_releases(place: Place) -> dict[tuple[str, str], list[str]]:
     """What every installable release of every package in the tables requires: (name, version) → lines."""
     rows: list[Mapping[str, Any]] = [
         *({**row, "package": "torch", "requires": {}} for row in place.known.tables.get("torch", [])),
-        *_releases(place.known),
+        *app.source_tree()["tables"].get("release", []),
     ]
     found = {}
     for row in rows:
@@ -300,16 +293,6 @@ def _for_python(row: Mapping[str, Any], python: str) -> bool:
     except ValueError:
         return True
     return versions.satisfies(f"{python}.99", bounds) is not Tri.NO
-
-
-def _releases(known: Matrix) -> list[Mapping[str, Any]]:
-    """The release rows: read with the rest in a checkout, a file of their own in a wheel."""
-    if "release" in known.tables:
-        return list(known.tables["release"])
-    import json
-
-    text = host.shipped_text("releases.json")
-    return json.loads(text)["tables"].get("release", []) if text else []
 
 
 def _locked(place: Place, pins: Sequence[lock.Pin]) -> lock.Lock:

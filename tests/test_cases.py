@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from functools import lru_cache
@@ -132,3 +133,9 @@ def test_measured_cells_agree_with_the_rules() -> None:
             assert not errors, f"{cell} trained"
         else:
             assert cell.rule in errors, f"{cell} failed"
+
+
+def test_the_compiled_matrix_is_the_one_that_was_built() -> None:
+    again = matrix.thaw(json.loads(json.dumps(matrix.freeze(known()))))
+    small = {name: rows for name, rows in known().tables.items() if name not in matrix.LARGE_TABLES}
+    assert again == known()._replace(tables=small)

@@ -62,10 +62,11 @@ def test_scripts_run_by_the_target_need_no_third_party_and_no_envcheck() -> None
 
 
 def test_nothing_names_a_registry_host_or_a_local_build() -> None:
-    host = re.compile(r"pythonhosted|\bpypi" + r"\.org|registry\.npmjs")
+    # Spelt backwards, so that this file does not name them either.
+    hosts = [name[::-1] for name in ("detsohnohtyp", "gro.ipyp", "sjmpn.yrtsiger")]
     for path in TRACKED:
         if path.suffix in (".toml", ".md", ".py", ".txt", ".yml", ".yaml", ""):
             text = path.read_text(errors="replace")
-            assert not host.search(text), path
+            assert not any(host in text for host in hosts), path
             if path.parent.name == "lockfiles":
                 assert not re.search(r"==[^ ]*\+", text), path
