@@ -58,6 +58,7 @@ class Question(NamedTuple):
     driver: str | None = None
     gpus: tuple[str, ...] = ()
     deadline_s: float = 10.0
+    overlays: tuple[str, ...] = ()
 
 
 # --- knowledge --------------------------------------------------------------------------------------
@@ -72,16 +73,18 @@ def vocabulary(found: Sequence[probes.Probe]) -> Vocabulary:
     return Vocabulary(keys)
 
 
-def load_matrix(words: Vocabulary) -> Matrix:
-    """The knowledge shipped with this envcheck: compiled in a wheel, TOML in a checkout.
+def load_matrix(words: Vocabulary, named: Sequence[str] = ()) -> Matrix:
+    """The knowledge shipped with this envcheck (compiled in a wheel, TOML in a checkout) and the user's own.
 
     Raises:
         MatrixError: compat/ has mistakes; all of them are named.
+        InputError: a file laid over it is missing or wrong.
     """
     compiled = host.shipped_text("judging.json")
-    if compiled is not None:
+    overlays = overlay_texts(named)
+    if compiled is not None and not overlays:
         return matrix.thaw(json.loads(compiled))
-    return matrix.build(source_tree(), words)
+    return matrix.build_overlaid(source_tree(), overlays, words)
 
 
 def source_tree() -> dict[str, Any]:
@@ -93,9 +96,41 @@ def source_tree() -> dict[str, Any]:
     return tree
 
 
-def knowledge() -> Matrix:
-    """The knowledge with the vocabulary of every probe."""
-    return load_matrix(vocabulary(probes.every_probe()))
+def overlay_texts(named: Sequence[str]) -> list[tuple[str, str, str]]:
+    """The user's overlays as (name, what named it, text): those of the settings first, then `--matrix`.
+
+    Raises:
+        InputError: the settings or one of the files cannot be read.
+    """
+    settings, files = _overlays_set()
+    wanted = [*((file, settings) for file in files), *((file, "--matrix") for file in named)]
+    return [
+        (file, named_by, host.read_file(Path(file)).decode("utf-8", "replace")) for file, named_by in wanted
+    ]
+
+
+def _overlays_set() -> tuple[str, list[str]]:
+    """`matrix = […]` of this folder's envcheck.toml, or of `[tool.envcheck]` in its pyproject.toml."""
+    for name, path in (("envcheck.toml", ()), ("pyproject.toml", ("tool", "envcheck"))):
+        if not Path(name).is_file():
+            continue
+        text = host.read_file(Path(name)).decode("utf-8", "replace")
+        if "matrix" not in text or (path and "envcheck" not in text):
+            continue  # nearly every pyproject.toml: not worth a TOML parser
+        settings = _parse(text, name)
+        for step in path:
+            settings = settings.get(step, {}) if isinstance(settings, dict) else {}
+        files = settings.get("matrix", []) if isinstance(settings, dict) else []
+        if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+            raise InputError(f"{name}: {'.'.join((*path, 'matrix'))}", "expected a list of files")
+        if files:
+            return name, files
+    return "", []
+
+
+def knowledge(named: Sequence[str] = ()) -> Matrix:
+    """The knowledge with the vocabulary of every probe, these overlays laid over it."""
+    return load_matrix(vocabulary(probes.every_probe()), named)
 
 
 def find_target(name: str | None, known: Matrix) -> Target | None:
@@ -276,7 +311,7 @@ def examine(question: Question, machine: Host) -> Report:
     """
     found = probes.every_probe()
     words = vocabulary(found)
-    known = load_matrix(words)
+    known = load_matrix(words, question.overlays)
     target = find_target(question.target, known)
     subject, read = take_inventory(question, machine, found, known, words)
     inventory = derive.derive(read, known)
@@ -355,6 +390,6 @@ def inventory_report(question: Question, machine: Host) -> dict[str, Any]:
     """The inventory as a facts file: `envcheck facts`, which `--facts` reads back."""
     found = probes.every_probe()
     words = vocabulary(found)
-    known = load_matrix(words)
+    known = load_matrix(words, question.overlays)
     _, inventory = take_inventory(question, machine, found, known, words)
     return {"envcheck": __version__, **factsfile.dump(inventory)}

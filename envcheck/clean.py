@@ -41,6 +41,11 @@ def clean(text: str) -> str:
     return text.translate(_escapes())
 
 
+def inline(text: str) -> str:
+    """Cleaned, and on one line: a GPU's name must not be able to write a line of its own into a report."""
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def redact(text: str, homes: Iterable[str]) -> str:
     """The text with every home folder written `~`, so that a report names nobody."""
     for home in homes:

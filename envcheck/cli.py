@@ -16,8 +16,8 @@ from typing import Annotated
 import typer
 
 from envcheck import host
-from envcheck.clean import clean, redact
-from envcheck.model import EnvcheckError, Report, Severity
+from envcheck.clean import clean, inline, redact
+from envcheck.model import EnvcheckError, InputError, Report, Severity
 
 PythonOption = Annotated[
     str | None,
@@ -54,6 +54,14 @@ DriverOption = Annotated[
 GpuOption = Annotated[
     list[str] | None,
     typer.Option("--gpu", metavar="NAME", help="Declare a GPU where it will run. Repeatable."),
+]
+OverlayOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--matrix",
+        metavar="FILE",
+        help="Lay your own rules, targets, cells over the shipped ones. Repeatable.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 DeadlineOption = Annotated[
@@ -101,6 +109,7 @@ def doctor(
     as_json: JsonOption = False,
     fail_on: FailOnOption = FailOn.ERROR,
     timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
     """Judge this machine, this environment and this training configuration.
@@ -112,10 +121,20 @@ def doctor(
 
     spoken = app.spoken(lang, host.Host())
     report = app.examine(
-        app.Question(python, static, facts, target, tuple(train or ()), driver, tuple(gpu or ()), timeout),
+        app.Question(
+            python,
+            static,
+            facts,
+            target,
+            tuple(train or ()),
+            driver,
+            tuple(gpu or ()),
+            timeout,
+            tuple(overlay or ()),
+        ),
         host.Host(),
     )
-    _show(report._replace(language=spoken), as_json)
+    _show(report._replace(language=spoken.without(report.matrix.overlaid())), as_json)
     return gate.decide(report, gate.Policy(Severity(fail_on.value))).code
 
 
@@ -131,6 +150,7 @@ def gate(
     fail_on: FailOnOption = FailOn.ERROR,
     undecided: UndecidedOption = Undecided.WARN,
     timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
     """Stop a bad image or a bad start: doctor's judgement, with an exit code to build on.
@@ -143,11 +163,21 @@ def gate(
 
     spoken = app.spoken(lang, host.Host())
     report = app.examine(
-        app.Question(python, static, facts, target, tuple(train or ()), driver, tuple(gpu or ()), timeout),
+        app.Question(
+            python,
+            static,
+            facts,
+            target,
+            tuple(train or ()),
+            driver,
+            tuple(gpu or ()),
+            timeout,
+            tuple(overlay or ()),
+        ),
         host.Host(),
     )
     policy = gates.Policy(Severity(fail_on.value), undecided is Undecided.FAIL)
-    report = report._replace(language=spoken)
+    report = report._replace(language=spoken.without(report.matrix.overlaid()))
     decision = gates.decide(report, policy)
     _show(report, as_json)
     if not as_json:
@@ -188,6 +218,7 @@ def pin(
         bool, typer.Option("--offline", help="Serve shipped locks only; never use the network.")
     ] = False,
     timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
 ) -> int:
     """Print a requirements.txt with hashes that fits this machine (or the one declared).
 
@@ -196,7 +227,13 @@ def pin(
     from envcheck import app, pinning
 
     question = app.Question(
-        python=python, static=static, target=target, driver=driver, gpus=tuple(gpu or ()), deadline_s=timeout
+        python=python,
+        static=static,
+        target=target,
+        driver=driver,
+        gpus=tuple(gpu or ()),
+        deadline_s=timeout,
+        overlays=tuple(overlay or ()),
     )
     text, remarks = pinning.pin(question, host.Host(), python_version, resolve=resolve, offline=offline)
     for remark in remarks:
@@ -207,27 +244,78 @@ def pin(
 
 def target(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The recipe to show.")] = None,
+    overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
     """List the recipes, or show what one wants and implies."""
     from envcheck import app, pages
 
     spoken = app.spoken(lang, host.Host())
-    _emit(pages.target_page(name, app.knowledge(), spoken))
+    _emit(pages.target_page(name, app.knowledge(overlay or ()), spoken))
     return 0
 
 
 def rule(
     rule_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The rule to show.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List all rules.")] = False,
+    overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
     """Show a known failure: when it happens, how that is known, the ways out."""
     from envcheck import app, pages
 
     spoken = app.spoken(lang, host.Host())
-    _emit(pages.rule_page(None if list_all else rule_id, app.knowledge(), spoken))
+    _emit(pages.rule_page(None if list_all else rule_id, app.knowledge(overlay or ()), spoken))
     return 0
+
+
+class MatrixAction(Enum):
+    """What to do with the knowledge."""
+
+    SHOW = "show"
+    LINT = "lint"
+    HTML = "html"
+
+
+def matrix(
+    action: Annotated[
+        MatrixAction,
+        typer.Argument(
+            help="show what is known; lint it for mistakes; html makes a page to look things up in."
+        ),
+    ],
+    subject: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[WHAT]", help="show: PACKAGE or PACKAGE==V. lint: a folder laid out like compat/."
+        ),
+    ] = None,
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FOLDER", help="html: where index.html is written.")
+    ] = "site",
+    online: Annotated[
+        bool, typer.Option("--online", help="lint: ask your package index for releases nobody has looked at.")
+    ] = False,
+    today: Annotated[
+        str | None, typer.Option("--today", metavar="DATE", help="lint: the day sources are stale on.")
+    ] = None,
+    overlay: OverlayOption = None,
+) -> int:
+    """Show the knowledge, lint it, or make a page of it.
+
+    Exit codes: 0 done, 1 lint found errors, 2 wrong use, 3 the index cannot be read.
+    """
+    from envcheck import curating
+
+    overlays = tuple(overlay or ())
+    if action is MatrixAction.LINT:
+        text, code = curating.lint(subject, host.Host(), today, overlays, online=online)
+    elif action is MatrixAction.HTML:
+        text, code = curating.html(output, overlays), 0
+    else:
+        text, code = curating.show(subject, overlays), 0
+    _emit(text)
+    return code
 
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -237,6 +325,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "gate": gate,
     "target": target,
     "rule": rule,
+    "matrix": matrix,
 }
 
 
@@ -269,6 +358,8 @@ def run(arguments: list[str]) -> int:
 
 def _explained(error: Exception) -> tuple[str, int]:
     """One line for whatever went wrong, and its exit code."""
+    if isinstance(error, InputError):
+        return inline(str(error)), error.code  # a file's name may hold a line feed
     if isinstance(error, EnvcheckError):
         return str(error), error.code
     usage = getattr(error, "format_message", None)  # click's own exceptions

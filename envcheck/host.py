@@ -261,10 +261,47 @@ def homes() -> tuple[str, ...]:
 _PACKAGE = Path(__file__).resolve().parent
 
 
+def folder_texts(folder: Path, suffix: str, stem: str = "", but: str = "") -> dict[str, str]:
+    """The files of a folder and its subfolders by their names in it, with forward slashes.
+
+    `stem` is how their names begin, `but` a subfolder that is left unread.
+
+    Raises:
+        InputError: it is not a folder, or a file cannot be read.
+    """
+    if not folder.is_dir():
+        raise InputError(str(folder), "expected a folder")
+    found = sorted(path for path in folder.rglob(f"{stem}*{suffix}") if path.is_file())
+    names = {path.relative_to(folder): path for path in found}
+    return {
+        name.as_posix(): read_file(path).decode("utf-8", "replace")
+        for name, path in names.items()
+        if name.parts[0] != but
+    }
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a text file; folders that are missing are made.
+
+    Raises:
+        InputError: it cannot be written there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(path), (error.strerror or "cannot be written").lower()) from None
+
+
 def shipped_text(name: str) -> str | None:
     """A file the build put into the package (`judging.json`); None in a checkout, which has sources."""
     path = _PACKAGE / "shipped" / name
     return read_file(path, limit=64 * READ_LIMIT).decode() if path.is_file() else None
+
+
+def package_text(name: str) -> str:
+    """A file that lies beside envcheck's own modules."""
+    return read_file(_PACKAGE / name).decode()
 
 
 def source_texts(folder: str, suffix: str, stem: str = "", but: str = "") -> dict[str, str]:
@@ -275,11 +312,5 @@ def source_texts(folder: str, suffix: str, stem: str = "", but: str = "") -> dic
     """
     for base in (_PACKAGE / "shipped" / folder, _PACKAGE.parent / folder):
         if base.is_dir():
-            found = sorted(path for path in base.rglob(f"{stem}*{suffix}") if path.is_file())
-            names = {path.relative_to(base): path for path in found}
-            return {
-                name.as_posix(): read_file(path).decode()
-                for name, path in names.items()
-                if name.parts[0] != but
-            }
+            return folder_texts(base, suffix, stem, but)
     return {}

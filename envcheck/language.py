@@ -6,9 +6,14 @@ it lacks is said in English. Nothing here opens a file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
+
+# What Chinese does not begin a line with, and what it does not end one with.
+_CLOSING = "，。；：、）》”」！？"  # noqa: RUF001 - those marks
+_OPENING = "（《“「"  # noqa: RUF001
+_WIDE = r"\u2e80-\uffef"
 
 _LONGEST = 2000  # characters of a sentence that is worth recognising by its form
 
@@ -70,6 +75,13 @@ class Language:
             if "{}" in english
         ]
 
+    def without(self, rule_ids: Collection[str]) -> Language:
+        """The same, knowing nothing of these rules."""
+        if self.rules.keys().isdisjoint(rule_ids):
+            return self
+        rules = {rule_id: text for rule_id, text in self.rules.items() if rule_id not in rule_ids}
+        return Language(self.name, self.words, self.sentences, rules)
+
     def title(self, rule_id: str, english: str) -> str:
         """A rule's title; generated rules have theirs among the sentences."""
         return self.rules[rule_id].title or english if rule_id in self.rules else self.told(english)
@@ -127,9 +139,34 @@ def _name(locale: str) -> str:
 
 def padded(text: str, columns: int) -> str:
     """The text with spaces up to so many columns of a terminal, where a Chinese character takes two."""
+    return text + " " * (columns - width(text))
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal the text takes."""
     if text.isascii():
-        return text.ljust(columns)
+        return len(text)
     import unicodedata
 
-    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
-    return text + " " * (columns - len(text) - wide)
+    return len(text) + sum(unicodedata.east_asian_width(each) in "WF" for each in text)
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """The text over lines of so many columns; Chinese breaks anywhere but before a closing mark.
+
+    Words are never broken: a URL or a path that is too long for the terminal is still one to click.
+    """
+    import re
+
+    if width(text) == len(text):
+        import textwrap
+
+        return textwrap.wrap(text, columns, break_long_words=False, break_on_hyphens=False) or [""]
+    lines = [""]
+    # A unit is a word or one wide character, with the opening marks before it and the closing ones behind.
+    for unit in re.findall(rf"[{_OPENING}]*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*|\s+", text):
+        if width(lines[-1] + unit.rstrip()) > columns and lines[-1].strip():
+            lines[-1] = lines[-1].rstrip()
+            lines.append("")
+        lines[-1] += unit if lines[-1] else unit.lstrip()
+    return lines

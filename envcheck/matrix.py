@@ -1,12 +1,13 @@
 """`compat/` → Matrix: rules, targets, cells and tables, with every mistake reported at once.
 
-The texts of the TOML files become one plain tree (`gather`), and the tree a Matrix (`build`). The build
-stores the Matrix as JSON (`freeze`), and doctor takes it from there (`thaw`). Nothing here opens a file.
+The texts of the TOML files become one plain tree (`gather`); files of the user's own are laid over it
+(`overlaid`), and the tree becomes a Matrix (`build`). The build stores the Matrix as JSON (`freeze`), and
+doctor takes it from there (`thaw`). Nothing here opens a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envcheck import clauses, versions
@@ -20,9 +21,11 @@ from envcheck.model import (
     Default,
     EnvcheckError,
     Fix,
+    InputError,
     Key,
     Kind,
     Matrix,
+    Origin,
     Ref,
     Requirement,
     Rule,
@@ -96,6 +99,115 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value  # the dates and times of TOML
 
 
+# --- what a user lays over it -----------------------------------------------------------------------
+
+_LISTS = ("rule", "case", "default", "cell")
+_TABLES = ("target", "machine", "known_through", "moves_with")
+
+
+def parse_overlay(text: str, name: str) -> dict[str, Any]:
+    """The tree of one overlay file, which holds `[[rule]]`, `[target.NAME]`, … side by side.
+
+    Raises:
+        InputError: it is not TOML, or has a key that no overlay has; one line with file and key.
+    """
+    import tomllib
+
+    try:
+        parsed: dict[str, Any] = _plain(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(name, f"not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(name, "not TOML: nested too deeply") from None
+    for key, value in parsed.items():
+        if key in _LISTS:
+            if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+                raise InputError(f"{name}: {key}", f"expected [[{key}]] tables")
+        elif key not in _TABLES:
+            known = ", ".join((*_LISTS, *_TABLES))
+            raise InputError(f"{name}: {key}", f"an overlay has no such key; known are {known}")
+        elif not isinstance(value, dict):
+            raise InputError(f"{name}: {key}", f"expected a table, found {value!r}")
+        elif key in ("target", "machine") and not all(isinstance(row, dict) for row in value.values()):
+            raise InputError(f"{name}: {key}", f"expected [{key}.NAME] tables")
+    return parsed
+
+
+def overlaid(
+    tree: Mapping[str, Any], overlay: Mapping[str, Any], name: str, named_by: str = "--matrix"
+) -> dict[str, Any]:
+    """The tree with an overlay's rows added, each in place of the one it names again.
+
+    A rule, target or machine replaces its namesake (a rule with `withdrawn` thereby takes one out), a cell
+    the one of the same run. Defaults go in front, for the first that holds wins. The digest covers both.
+    """
+    rows = {key: [{**row, "origin": name} for row in overlay.get(key, [])] for key in _LISTS}
+    rows["rule"] = [{**row, "file": name} for row in rows["rule"]]
+    rows["case"] = [{**row, "file": name} for row in rows["case"]]
+    head = dict(tree["matrix"])
+    for key in _TABLES:
+        marked = {
+            each: {**row, "origin": name} if key == "target" else row
+            for each, row in overlay.get(key, {}).items()
+        }
+        head[key] = {**head.get(key, {}), **marked}
+    head["cell"] = _replaced(head.get("cell", []), rows["cell"], _same_run)
+    tables = {**tree["tables"], "default": [*rows["default"], *tree["tables"].get("default", [])]}
+    origin = {"name": name, "named_by": named_by, "brings": _brings(tree, overlay)}
+    return {
+        **tree,
+        "rule": _replaced(tree["rule"], rows["rule"], lambda row: row.get("id")),
+        "case": _replaced(tree.get("case", []), rows["case"], lambda row: row.get("id")),
+        "matrix": head,
+        "tables": tables,
+        "origins": [*tree.get("origins", []), origin],
+        "digest": digest({"over": tree.get("digest", ""), "overlay": overlay}),
+    }
+
+
+def build_overlaid(
+    tree: Mapping[str, Any], named: Iterable[tuple[str, str, str]], words: Vocabulary
+) -> Matrix:
+    """The Matrix of a tree with overlays laid over it in turn: each is (name, what named it, text).
+
+    Raises:
+        InputError: an overlay is wrong; one line with file and key, and how many mistakes more there are.
+    """
+    for name, named_by, text in named:
+        tree = overlaid(tree, parse_overlay(text, name), name, named_by)
+        _, problems = read(tree, words)
+        if problems:
+            first = problems[0].removeprefix(f"{name}: ")
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise InputError(name, first + more)
+    return build(tree, words)
+
+
+def _replaced(
+    rows: Iterable[dict[str, Any]], others: list[dict[str, Any]], same: Callable[[dict[str, Any]], Any]
+) -> list[dict[str, Any]]:
+    again = [same(row) for row in others]
+    return [*(row for row in rows if same(row) not in again), *others]
+
+
+def _same_run(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row.get("target"), row.get("pkg"), row.get("train", {}), row.get("device"), row.get("test")
+
+
+def _brings(tree: Mapping[str, Any], overlay: Mapping[str, Any]) -> str:
+    """`2 rules, 1 target; in place of rule a-rule`: what an overlay adds and overrides, for people."""
+    counted = [
+        f"{len(overlay[key])} {key.replace('_', ' ')}{'s' * (len(overlay[key]) != 1)}"
+        for key in ("rule", "target", "cell", "machine", "default")
+        if overlay.get(key)
+    ]
+    ids = {row.get("id") for row in tree["rule"]}
+    again = [f"rule {row.get('id')}" for row in overlay.get("rule", []) if row.get("id") in ids]
+    for key in ("target", "machine"):
+        again += [f"{key} {each}" for each in overlay.get(key, {}) if each in tree["matrix"].get(key, {})]
+    return (", ".join(counted) or "nothing") + (f"; in place of {', '.join(again)}" if again else "")
+
+
 # --- the tree → Matrix ------------------------------------------------------------------------------
 
 
@@ -105,6 +217,14 @@ def build(tree: Mapping[str, Any], vocabulary: Vocabulary) -> Matrix:
     Raises:
         MatrixError: unknown keys or facts, bad bounds, missing sources; all of them at once.
     """
+    matrix, problems = read(tree, vocabulary)
+    if problems:
+        raise MatrixError("\n".join(problems))
+    return matrix
+
+
+def read(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix, list[str]]:
+    """The Matrix of the rows that can be read, and what is wrong with the others: file, key, mistake."""
     reader = _Reader(vocabulary)
     head = tree["matrix"]
     rules = tuple(rule for row in tree["rule"] if (rule := reader.rule(row)))
@@ -114,9 +234,7 @@ def build(tree: Mapping[str, Any], vocabulary: Vocabulary) -> Matrix:
         name: target for name, raw in head.get("target", {}).items() if (target := reader.target(name, raw))
     }
     cells = tuple(cell for raw in head.get("cell", []) if (cell := reader.cell(raw, targets)))
-    if reader.problems:
-        raise MatrixError("\n".join(reader.problems))
-    return Matrix(
+    matrix = Matrix(
         rules=rules,
         targets=targets,
         cells=cells,
@@ -127,12 +245,20 @@ def build(tree: Mapping[str, Any], vocabulary: Vocabulary) -> Matrix:
         updated=head.get("updated", ""),
         digest=tree.get("digest", ""),
         machines=head.get("machine", {}),
+        origins=tuple(Origin(**origin) for origin in tree.get("origins", [])),
     )
+    return matrix, reader.problems
 
 
 _RULE_KEYS = frozenset(
-    {"id", "severity", "basis", "title", "why", "when", "require", "fix", "sources", "file", "withdrawn"}
+    {"id", "severity", "basis", "title", "why", "when", "require", "fix", "sources", "file", "origin"}
+    | {"withdrawn", "reason"}
 )
+
+
+def _place(row: Mapping[str, Any], shipped: str) -> str:
+    """The file a row came from: an overlay's name, or that of a shipped one."""
+    return str(row.get("origin") or f"compat/{shipped}")
 
 
 class _Reader:
@@ -150,7 +276,7 @@ class _Reader:
             seen.add(each)
 
     def rule(self, row: Mapping[str, Any]) -> Rule | None:
-        where = f"compat/{row.get('file', '?')}: rule {row.get('id', '?')!r}"
+        where = f"{_place(row, row.get('file', '?'))}: rule {row.get('id', '?')!r}"
         before = len(self.problems)
         for key in row.keys() - _RULE_KEYS:
             self.problems.append(f"{where}: unknown key {key!r}")
@@ -185,7 +311,7 @@ class _Reader:
             fixes=fixes,
             sources=sources,
             why=row.get("why", ""),
-            group=str(row.get("file", "")).removeprefix("rules/").removesuffix(".toml"),
+            group=row.get("origin") or str(row.get("file", "")).removeprefix("rules/").removesuffix(".toml"),
         )
 
     def word(self, row: Mapping[str, Any], key: str, words: Any, where: str) -> Any:
@@ -253,7 +379,7 @@ class _Reader:
         return tuple(found)
 
     def default(self, raw: Mapping[str, Any]) -> Default | None:
-        where = f"compat/tables: default {raw.get('key', '?')!r}"
+        where = f"{_place(raw, 'tables')}: default {raw.get('key', '?')!r}"
         before = len(self.problems)
         self.key(raw.get("key", ""), where)
         when = self.clauses(raw.get("when", {}), where)
@@ -264,7 +390,7 @@ class _Reader:
         return Default(raw["key"], raw["value"], when, raw["source"])
 
     def target(self, name: str, raw: Mapping[str, Any]) -> Target | None:
-        where = f"compat/matrix.toml: target {name!r}"
+        where = f"{_place(raw, 'matrix.toml')}: target {name!r}"
         train = {f"train.{key}": value for key, value in raw.get("train", {}).items()}
         before = len(self.problems)
         for key in (*train, *(f"train.{free}" for free in raw.get("free", []))):
@@ -284,7 +410,7 @@ class _Reader:
         )
 
     def cell(self, raw: Mapping[str, Any], targets: Mapping[str, Target]) -> Cell | None:
-        where = f"compat/matrix.toml: cell of {raw.get('target', '?')!r}"
+        where = f"{_place(raw, 'matrix.toml')}: cell of {raw.get('target', '?')!r}"
         missing = [key for key in ("target", "outcome", "pkg", "device", "date", "test") if key not in raw]
         if missing or raw["target"] not in targets or raw["outcome"] not in ("ok", "fails"):
             self.problems.append(
@@ -327,7 +453,9 @@ def _jsonable(value: Any) -> Any:
 
 def thaw(frozen: Sequence[Any]) -> Matrix:
     """The matrix that was frozen: no validation, no parsing, for that was done when it was built."""
-    rules, targets, cells, defaults, tables, known_through, moves_with, *rest = frozen
+    rules, targets, cells, defaults, tables, known_through, moves_with, updated, digest_of, machines, _ = (
+        frozen
+    )
     return Matrix(
         tuple(map(_thaw_rule, rules)),
         {
@@ -339,7 +467,9 @@ def thaw(frozen: Sequence[Any]) -> Matrix:
         tables,
         known_through,
         {name: tuple(others) for name, others in moves_with.items()},
-        *rest,
+        updated,
+        digest_of,
+        machines,
     )
 
 

@@ -378,6 +378,14 @@ class Default(NamedTuple):
     source: str
 
 
+class Origin(NamedTuple):
+    """A file of the user's own that was laid over the shipped knowledge, what named it, what it brought."""
+
+    name: str
+    named_by: str
+    brings: str
+
+
 class Matrix(NamedTuple):
     """Everything known. `tables` are rows by table name: torch, variant, family, toolkit, gpu, …."""
 
@@ -391,10 +399,16 @@ class Matrix(NamedTuple):
     updated: str
     digest: str
     machines: Mapping[str, Mapping[str, Any]] = _NOTHING
+    origins: tuple[Origin, ...] = ()  # overlays, in the order they were laid
 
     def rule(self, rule_id: str) -> Rule | None:
         """The rule with this id, or None."""
         return next((rule for rule in self.rules if rule.id == rule_id), None)
+
+    def overlaid(self) -> frozenset[str]:
+        """Ids of the rules that an overlay brought: what is said of a shipped namesake is not of them."""
+        files = {origin.name for origin in self.origins}
+        return frozenset(rule.id for rule in self.rules if rule.group in files)
 
 
 # --- judgement --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> s
     Raises:
         InputError: there is no such rule; names the nearest.
     """
+    lang = lang.without(known.overlaid())
     if rule_id is None:
         rows = [
             f"{rule.id}  [{lang.word(rule.severity.value)}, {lang.word(rule.basis.value)}]\n"
@@ -27,7 +28,12 @@ def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> s
         raise InputError(
             f"rule {rule_id}", f"no such rule{nearest(rule_id, [each.id for each in known.rules])}"
         )
-    return "\n".join([*_rule(rule, lang), ""])
+    laid_over = [
+        f"{padded(lang.say('from'), 7)}{each.name} ({each.named_by})"
+        for each in known.origins
+        if each.name == rule.group
+    ]
+    return "\n".join([*_rule(rule, lang), *laid_over[-1:], ""])
 
 
 def _rule(rule: Rule, lang: Language) -> Iterator[str]:

@@ -81,7 +81,7 @@ def pin(
 def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
     found = probes.every_probe()
     words = app.vocabulary(found)
-    known = app.load_matrix(words)
+    known = app.load_matrix(words, question.overlays)
     target = app.find_target(question.target, known)
     if python_version is not None:
         # What is installed does not matter to a lock; only its Python does, and that was given.
@@ -253,9 +253,13 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
 
 
 def _measured_good(place: Place) -> list[Cell]:
-    """Combinations of the target that trained, newest torch first."""
+    """Combinations of the target that trained, newest first: by torch, then the target's other packages."""
     good = [cell for cell in place.known.cells if cell.target == place.target.name and cell.outcome == "ok"]
-    return sorted(good, key=lambda cell: versions.order(cell.pkg.get("torch", "")), reverse=True)
+
+    def newness(cell: Cell) -> list[Any]:
+        return [versions.order(cell.pkg.get(name, "")) for name in place.target.packages]
+
+    return sorted(good, key=newness, reverse=True)
 
 
 def _candidates(name: str, place: Place, requires: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:

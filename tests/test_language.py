@@ -259,6 +259,18 @@ def test_texts_begin_in_one_column(form: str, facts: Path) -> None:
     assert {columns(each) for each in details} == {12}
 
 
+def test_chinese_is_wrapped_by_columns_and_marks_stay_with_their_words() -> None:
+    sentence = ZH["rule"]["zero3-cpu-offload-grad-norm-device"]["why"].strip() * 3
+    for room in range(40, 90):
+        lines = language.wrapped(sentence, room)
+        assert all(columns(line) <= room for line in lines)
+        assert "".join(lines).replace(" ", "") == sentence.replace(" ", "")
+        assert not any(line.startswith(tuple(language._CLOSING)) for line in lines)
+        assert not any(line.endswith(tuple(language._OPENING)) for line in lines)
+    assert language.wrapped("", 40) == [""]
+    assert language.wrapped("a " * 30, 40) == [("a " * 20).strip(), ("a " * 10).strip()]
+
+
 # --- start-up ---------------------------------------------------------------------------------------
 
 
@@ -392,6 +404,28 @@ def test_a_translated_rule_says_what_the_rule_says(rule_id: str) -> None:
 def test_the_founding_failures_and_at_least_45_rules_are_translated() -> None:
     assert set(FOUNDING) <= ZH["rule"].keys()
     assert len(ZH["rule"]) >= 45
+
+
+def test_an_overlays_rule_is_not_said_in_the_words_of_its_shipped_namesake(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        f"""[[rule]]
+id = "{RULE}"
+severity = "error"
+basis = "measured"
+title = "My own title"
+when = {{ "pkg.torch" = ">=2" }}
+sources = [{{ url = "https://example.org/1", kind = "docs", checked = 2026-11-20 }}]
+"""
+    )
+    (tmp_path / "facts.toml").write_text(BROKEN)
+    ask = ("--lang", "zh", "--matrix", str(mine))
+    doctor = envcheck("doctor", "--facts", str(tmp_path / "facts.toml"), *ask).out
+    assert f"✗ 错误: My own title [{RULE}]" in doctor
+    assert "叠加规则 " in doctor
+    for page in (envcheck("rule", RULE, *ask).out, envcheck("rule", "--list", *ask).out):
+        assert "My own title" in page
+        assert ZH["rule"][RULE]["title"] not in page
 
 
 def test_every_kind_of_finding_can_be_told(facts: Path) -> None:

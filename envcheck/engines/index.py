@@ -15,14 +15,15 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urldefrag, urlsplit, urlunsplit
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -204,7 +205,7 @@ def release_files(
 ) -> dict[str, tuple[Artifact, ...]]:
     """All files of projects with their sha256, as the index's own pages give them (PEP 503 or PEP 691).
 
-    Files that exclude this Python are left out. Pages are read side by side.
+    Files that exclude this Python (none of them if it is empty) are left out. Pages are read side by side.
 
     Raises:
         ExamineError: the index cannot be reached, is too slow, or has a page that cannot be read.
@@ -218,6 +219,52 @@ def release_files(
         return dict(zip(names, pool.map(reader.project, names), strict=True))
 
 
+class Listed(NamedTuple):
+    """A file on a project's page.
+
+    `uploaded` is an ISO time or empty, `metadata` whether its METADATA is served beside it (PEP 658), and
+    `url` may be relative to the page.
+    """
+
+    name: str
+    sha256: str
+    requires_python: str
+    url: str
+    yanked: bool = False
+    uploaded: str = ""
+    metadata: bool = False
+
+
+class Reader:
+    """Pages and files of the user's one index, within `deadline_s` seconds altogether."""
+
+    def __init__(self, host: Host, deadline_s: float) -> None:
+        """Find the index.
+
+        Raises:
+            ExamineError: pip does not say which it is.
+        """
+        index = user_index(host)
+        if not index.url:
+            index = Index(default_index(host, min(30.0, deadline_s)), index.cert)
+        self._reader = _Reader(index, "", time.monotonic() + deadline_s)
+
+    def files(self, name: str) -> tuple[Listed, ...]:
+        """Every file of a project, with a full address. Raises ExamineError."""
+        page = self._reader.page_address(name)
+        return tuple(each._replace(url=urljoin(page, each.url)) for each in self._reader.listed(name))
+
+    def fetch(self, url: str, limit: int, part: tuple[int, int] | None = None) -> tuple[bytes, str]:
+        """A file's bytes, or those of one range (first and last, or minus how many from the end and 0).
+
+        Gives the bytes and the Content-Range; the latter is empty if the server sent the whole file.
+
+        Raises:
+            ExamineError: it cannot be read, is too slow, or is larger than `limit` bytes.
+        """
+        return self._reader.fetch(url, limit, part)
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads one index until a moment of the monotonic clock."""
@@ -227,20 +274,44 @@ class _Reader:
     end: float
 
     def project(self, name: str) -> tuple[Artifact, ...]:
-        """The files of one project. Raises ExamineError."""
+        """The files of one project that carry a sha256. Raises ExamineError."""
+        return tuple(
+            Artifact(each.name, each.sha256)
+            for each in self.listed(name)
+            if each.sha256 and _admits(each.requires_python, self.python)
+        )
+
+    def listed(self, name: str) -> list[Listed]:
+        """All that the page of one project says of its files. Raises ExamineError."""
         body, kind = self._page(name)
         try:
             text = body.decode("utf-8")
-            files = _json_files(text) if "json" in kind else _html_files(text)
+            return _json_files(text) if "json" in kind else _html_files(text)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ExamineError(f"the index's page of {name} cannot be read") from None
-        return tuple(Artifact(file, sha256) for file, sha256, python in files if _admits(python, self.python))
+
+    def fetch(self, url: str, limit: int, part: tuple[int, int] | None = None) -> tuple[bytes, str]:
+        """A file or a part of it, as `Reader.fetch` says."""
+        name = urlsplit(url).path.rpartition("/")[2]
+        request = self._addressed(url)
+        if part is not None:
+            first, last = part
+            request.add_header("Range", f"bytes={first}-{last}" if first >= 0 else f"bytes={first}")
+        request.add_header("Accept-Encoding", "identity")  # a range of packed bytes is not what was meant
+        with self._answer(request, name) as response:
+            return self._body(response, name, limit), response.headers.get("Content-Range") or ""
 
     def _page(self, name: str) -> tuple[bytes, str]:
-        request = self._request(name)
+        request = self._addressed(self.page_address(name))
+        request.add_header("Accept", "application/vnd.pypi.simple.v1+json, text/html;q=0.5")
+        with self._answer(request, name) as response:
+            return self._body(response, name, PAGE_LIMIT), response.headers.get("Content-Type", "")
+
+    @contextmanager
+    def _answer(self, request: urllib.request.Request, name: str) -> Iterator[Any]:
         try:
             with self._opener().open(request, timeout=self._left(name)) as response:
-                return self._body(response, name), response.headers.get("Content-Type", "")
+                yield response
         except urllib.error.HTTPError as error:
             kind = NoProjectError if error.code == HTTPStatus.NOT_FOUND else ExamineError
             raise kind(f"the index answers {error.code} for {name}") from None
@@ -249,16 +320,22 @@ class _Reader:
             said = one_line(redact(str(reason) or type(error).__name__, self.index))
             raise ExamineError(f"the index cannot be read: {said}") from None
 
-    def _request(self, name: str) -> urllib.request.Request:
+    def page_address(self, name: str) -> str:
+        """Where a project's page is; the login is left out. Raises ExamineError."""
         parts = urlsplit(self.index.url)
         if parts.scheme not in ("http", "https", "file"):
             raise ExamineError("the index is neither http, https nor file")
-        login, _, netloc = parts.netloc.rpartition("@")
+        netloc = parts.netloc.rpartition("@")[2]
         page = "index.html" if parts.scheme == "file" else ""
-        url = urlunsplit((parts.scheme, netloc, f"{parts.path.rstrip('/')}/{name}/{page}", "", ""))
+        return urlunsplit((parts.scheme, netloc, f"{parts.path.rstrip('/')}/{name}/{page}", "", ""))
+
+    def _addressed(self, url: str) -> urllib.request.Request:
+        asked, index = urlsplit(url), urlsplit(self.index.url)
+        if asked.scheme not in ("http", "https", "file"):
+            raise ExamineError("the index names a file that is neither http, https nor file")
         request = urllib.request.Request(url)  # noqa: S310 - the scheme was looked at
-        request.add_header("Accept", "application/vnd.pypi.simple.v1+json, text/html;q=0.5")
-        if login:
+        login, _, netloc = index.netloc.rpartition("@")
+        if login and (asked.scheme, asked.netloc) == (index.scheme, netloc):
             token = base64.b64encode(unquote(login if ":" in login else f"{login}:").encode()).decode()
             # Unredirected: a login is for this host alone.
             request.add_unredirected_header("Authorization", f"Basic {token}")
@@ -275,58 +352,71 @@ class _Reader:
             raise ExamineError(f"the index took too long (reading {name})")
         return min(left, 30.0)
 
-    def _body(self, response: Any, name: str) -> bytes:
+    def _body(self, response: Any, name: str, limit: int) -> bytes:
         chunks: list[bytes] = []
         size = 0
         # read1: an answer that drips must not outlive the deadline inside one long read.
         while chunk := response.read1(1 << 16) if hasattr(response, "read1") else response.read(1 << 16):
             size += len(chunk)
-            if size > PAGE_LIMIT:
-                raise ExamineError(f"the index's page of {name} is larger than {PAGE_LIMIT >> 20} MiB")
+            if size > limit:
+                raise ExamineError(f"what the index has of {name} is larger than {limit / (1 << 20):g} MiB")
             self._left(name)
             chunks.append(chunk)
         return b"".join(chunks)
 
 
-_File = tuple[str, str, str]  # name, sha256, requires-python
-
-
-def _json_files(text: str) -> list[_File]:
+def _json_files(text: str) -> list[Listed]:
     return [
-        (file["filename"], sha256, file.get("requires-python") or "")
+        Listed(
+            file["filename"],
+            file["hashes"].get("sha256") or "",
+            file.get("requires-python") or "",
+            file.get("url") or "",
+            bool(file.get("yanked")),
+            file.get("upload-time") or "",
+            bool(file.get("core-metadata") or file.get("dist-info-metadata")),
+        )
         for file in json.loads(text)["files"]
-        if (sha256 := file["hashes"].get("sha256"))
     ]
 
 
-def _html_files(text: str) -> list[_File]:
+def _html_files(text: str) -> list[Listed]:
     links = _Links()
     links.feed(text)
     return links.files
 
 
 class _Links(HTMLParser):
-    """The links of a PEP 503 page that carry a sha256."""
+    """The links of a PEP 503 page."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.files: list[_File] = []
+        self.files: list[Listed] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take an `<a href="…/name.whl#sha256=…">`."""
+        """Take an `<a href="…/name.whl#sha256=…">`, with a hash or without."""
         said = dict(attrs)
         if tag != "a" or not (href := said.get("href")):
             return
         url, fragment = urldefrag(href)
         found = re.search(r"(?:^|&)sha256=([0-9a-fA-F]{64})(?:&|$)", fragment)
-        if found:
-            name = unquote(urlsplit(url).path.rpartition("/")[2])
-            self.files.append((name, found[1].lower(), said.get("data-requires-python") or ""))
+        name = unquote(urlsplit(url).path.rpartition("/")[2])
+        self.files.append(
+            Listed(
+                name,
+                found[1].lower() if found else "",
+                said.get("data-requires-python") or "",
+                url,
+                "data-yanked" in said,
+                said.get("data-upload-time") or "",
+                "data-core-metadata" in said or "data-dist-info-metadata" in said,
+            )
+        )
 
 
 def _admits(requires_python: str, python: str) -> bool:
     """Whether some patch release of this Python may install the file; an unreadable bound excludes none."""
-    if not requires_python:
+    if not requires_python or not python:
         return True
     try:
         specifier = SpecifierSet(requires_python)

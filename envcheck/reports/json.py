@@ -21,7 +21,11 @@ def _tree(report: Report) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "envcheck": report.version,
-        "matrix": {"updated": report.matrix.updated, "digest": report.matrix.digest},
+        "matrix": {
+            "updated": report.matrix.updated,
+            "digest": report.matrix.digest,
+            "overlays": [origin._asdict() for origin in report.matrix.origins],
+        },
         "subject": report.subject,
         "target": report.target.name if report.target else None,
         "measured": _measured(report),
@@ -80,6 +84,7 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
         "title": finding.rule.title,
         "why": finding.rule.why,
         "basis": finding.rule.basis.value,
+        "from": finding.rule.group,
         "note": finding.note,
         "devices": list(finding.devices),
         "because": [_because(each) for each in finding.because],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from envcheck.clean import inline
 from envcheck.language import Language, padded
 from envcheck.model import (
     Absent,
@@ -44,7 +45,7 @@ Line = Sequence[Span]
 
 def render(report: Report) -> str:
     """The report as plain text."""
-    return "".join("".join(span.text for span in line).rstrip() + "\n" for line in lines(report))
+    return "".join("".join(inline(span.text) for span in line).rstrip() + "\n" for line in lines(report))
 
 
 def lines(report: Report) -> Iterator[Line]:
@@ -67,6 +68,9 @@ def _head(report: Report) -> Iterator[Line]:
     lang = report.language
     known = lang.say("matrix {}, {} known failures", report.matrix.updated, len(report.matrix.rules))
     yield (Span(f"envcheck {report.version}", "title"), Span(f"  {known}", "dim"))
+    for origin in report.matrix.origins:
+        laid = lang.say("overlay  {} ({}): {}", origin.name, origin.named_by, origin.brings)
+        yield (Span(laid, "dim"),)
     yield (Span(lang.say("judged"), "dim"), Span(f"  {lang.told(report.subject)}"))
 
 

@@ -1,0 +1,112 @@
+"""The use cases of `matrix`: show what is known, look for mistakes in it, make a page of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from envcheck import app, host, matrix, probes
+from envcheck import lint as linting
+from envcheck.engines import index
+from envcheck.host import Host
+from envcheck.model import InputError, Matrix
+
+ONLINE_DEADLINE_S = 120.0
+"""For all pages of the index together."""
+
+
+def show(wanted: str | None, overlays: Sequence[str]) -> str:
+    """The page of a package or of one release of it; of everything if none is named.
+
+    Raises:
+        InputError: nothing is known of it; names the nearest.
+    """
+    from envcheck.showing import matrix_page
+
+    return matrix_page(wanted, _with_releases(overlays))
+
+
+def html(folder: str, overlays: Sequence[str]) -> str:
+    """Write the page; says where it is.
+
+    Raises:
+        InputError: it cannot be written there.
+    """
+    from envcheck import site
+
+    page = site.render(site.assemble(_with_releases(overlays)), host.package_text("site.html"))
+    target = Path(folder, "index.html")
+    host.write_file(target, page)
+    return f"{target}: {len(page.encode()) / 1024:.0f} KiB, opens without a network\n"
+
+
+def lint(
+    folder: str | None, machine: Host, today: str | None, overlays: Sequence[str], *, online: bool
+) -> tuple[str, int]:
+    """What is wrong with the knowledge, and 1 if anything is.
+
+    Raises:
+        InputError: there are no TOML files to look at, an overlay is wrong, or the date is none.
+        ExamineError: the index cannot be read.
+    """
+    texts = host.folder_texts(Path(folder), ".toml") if folder else host.source_texts("compat", ".toml")
+    if not texts:
+        raise InputError(
+            folder or "compat", "no TOML files; lint reads a checkout, or the folder it is given"
+        )
+    words = app.vocabulary(probes.every_probe())
+    if overlays:
+        matrix.build_overlaid(matrix.gather(texts), app.overlay_texts(overlays), words)
+    newer = _newer(matrix.gather(texts)["matrix"].get("known_through", {}), machine) if online else {}
+    problems = linting.lint(texts, words, _day(today), newer)
+    text = linting.rendered(problems, (folder or "compat").rstrip("/"))
+    return text, int(any(not each.note for each in problems))
+
+
+def _day(text: str | None) -> dt.date:
+    if text is None:
+        return dt.datetime.now(tz=dt.UTC).date()
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise InputError("--today", f"expected a date such as 2026-11-21, found {text!r}") from None
+
+
+def _newer(known_through: dict[str, str], machine: Host) -> dict[str, list[str]]:
+    """Releases on the user's index beyond what is known, by package."""
+    files = index.release_files(machine, index.user_index(machine), known_through, "", ONLINE_DEADLINE_S)
+    published = {
+        name: {version for each in found if (version := _version_of(name, each.filename))}
+        for name, found in files.items()
+    }
+    return linting.beyond(known_through, published)
+
+
+def _version_of(name: str, file: str) -> str:
+    """The version in the name of a wheel or source distribution; empty for anything else."""
+    from packaging.utils import (
+        InvalidSdistFilename,
+        InvalidWheelFilename,
+        parse_sdist_filename,
+        parse_wheel_filename,
+    )
+
+    try:
+        if file.endswith(".whl"):
+            found, version, _, _ = parse_wheel_filename(file)
+        else:
+            found, version = parse_sdist_filename(file)
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return ""
+    return str(version) if found == name else ""
+
+
+def _with_releases(overlays: Sequence[str]) -> Matrix:
+    """The knowledge with the release rows, which a wheel keeps in a file of their own."""
+    known = app.knowledge(overlays)
+    text = host.shipped_text("releases.json")
+    if "release" in known.tables or text is None:
+        return known
+    return known._replace(tables={**known.tables, **json.loads(text)["tables"]})

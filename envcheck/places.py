@@ -1,0 +1,101 @@
+"""Where a row stands in its TOML file: the parser gives values without lines, a mistake needs its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+_HEADER = re.compile(r"\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(r"""("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
+_LONG_STRINGS = ('"""', "'''")
+
+
+class Block(NamedTuple):
+    """What stands under one header: `[[rule]]` is `rule`, and its `[[rule.fix]]` blocks follow it."""
+
+    header: str
+    line: int
+    keys: dict[str, int]
+
+    def at(self, key: str) -> int:
+        """The line of a key, of the header if the key is not there."""
+        return self.keys.get(key, self.line)
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Every header of a TOML text with the lines of the keys under it, top to bottom.
+
+    Good for files laid out one key a line, as those of compat/ are; what a long string holds is skipped.
+    """
+    block = Block("", 1, {})
+    closing = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if closing:
+            closing = "" if line.count(closing) % 2 else closing
+            continue
+        closing = next((quote for quote in _LONG_STRINGS if line.count(quote) % 2), "")
+        if line.startswith("[") and (found := _HEADER.match(line)):
+            yield block
+            block = Block(found[1].replace('"', "").replace("'", ""), number, {})
+        elif found := _KEY.match(line):
+            block.keys.setdefault(found[1].strip("\"'"), number)
+    yield block
+
+
+class Row(NamedTuple):
+    """A row's place: its file, its block, and the blocks of its own tables (`fix`, `when`, `facts`)."""
+
+    file: str
+    block: Block
+    inner: tuple[Block, ...] = ()
+
+    @property
+    def line(self) -> int:
+        """The line of its id, of its header if it has none."""
+        return self.block.at("id")
+
+    def at(self, key: str, number: int = 0) -> int:
+        """The line of a key, or of the row's nth table of that name; the row's own line if there is none."""
+        if key in self.block.keys:
+            return self.block.keys[key]
+        found = [each.line for each in self.inner if each.header == f"{self.block.header}.{key}"]
+        return found[number] if number < len(found) else self.line
+
+
+class Places(NamedTuple):
+    """Every row of every file, by kind and in the order in which `matrix.gather` reads them."""
+
+    rows: Mapping[str, tuple[Row, ...]]
+    tables: Mapping[str, Row]  # `target.zero3-lora`, `known_through`, … of the head
+
+    def row(self, kind: str, number: int) -> Row:
+        """The nth row of a kind; a place without a line if the file is laid out in another way."""
+        rows = self.rows.get(kind, ())
+        return rows[number] if number < len(rows) else Row("", Block(kind, 0, {}))
+
+    def table(self, name: str) -> Row:
+        """A table of the head."""
+        return self.tables.get(name, Row("matrix.toml", Block(name, 0, {})))
+
+
+_KINDS = ("rule", "case", "cell", "default")
+
+
+def places(texts: Mapping[str, str]) -> Places:
+    """Where every rule, case, cell, default and table of the head stands."""
+    rows: dict[str, list[Row]] = {kind: [] for kind in _KINDS}
+    tables: dict[str, Row] = {}
+    for file in sorted(texts):
+        if file.startswith("lang/") or (file.startswith("tables/") and "[[default]]" not in texts[file]):
+            continue
+        for block in blocks(texts[file]):
+            kind, _, inner = block.header.partition(".")
+            if kind not in rows:
+                tables.setdefault(block.header, Row(file, block))
+            elif not inner:
+                rows[kind].append(Row(file, block))
+            elif rows[kind]:
+                last = rows[kind][-1]
+                rows[kind][-1] = last._replace(inner=(*last.inner, block))
+    return Places({kind: tuple(found) for kind, found in rows.items()}, tables)

@@ -1,0 +1,247 @@
+"""What is known of a package, of one release of it, or at all: the pages of `matrix show`, as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from envcheck import regions, versions
+from envcheck.model import Cell, Clause, InputError, Known, Matrix, Rule, Tri, When
+from envcheck.pages import nearest
+
+_MARKS = {Tri.YES: "yes", Tri.MAYBE: "may", Tri.NO: "no"}
+_LATEST = 8  # releases listed on a package's page; `PACKAGE==V` shows any
+
+
+def matrix_page(wanted: str | None, known: Matrix) -> str:
+    """The page of `PACKAGE` or `PACKAGE==V`; what there is, if neither is named.
+
+    Raises:
+        InputError: nothing is known of such a package, or it is asked for in another way.
+    """
+    if wanted is None:
+        return "\n".join([*_overview(known), ""])
+    name, equals, version = (part.strip() for part in wanted.partition("=="))
+    name = name.lower().replace("_", "-")
+    packages = _packages(known)
+    if name not in packages:
+        raise InputError(f"matrix show {wanted}", f"nothing is known of it{nearest(name, packages)}")
+    if equals and versions.parse(version) is None:
+        raise InputError(f"matrix show {wanted}", f"expected PACKAGE==V, and {version!r} is not a version")
+    page = _release_page(name, version, known) if equals else _package_page(name, known)
+    return "\n".join([*page, ""])
+
+
+# --- all there is -----------------------------------------------------------------------------------
+
+
+def _packages(known: Matrix) -> list[str]:
+    named = {key.split(".")[1] for rule in known.rules for key in _keys(rule) if key.startswith("pkg.")}
+    return sorted({*named, *(str(row["package"]) for row in _rows(known)), *known.known_through})
+
+
+def _keys(rule: Rule) -> set[str]:
+    return {clause.key for table in (*rule.when, rule.require) for clause in table}
+
+
+def _overview(known: Matrix) -> Iterator[str]:
+    yield f"matrix {known.updated}  {known.digest[:19]}"
+    for origin in known.origins:
+        yield f"overlay {origin.name} ({origin.named_by}): {origin.brings}"
+    yield ""
+    yield f"{len(known.rules)} known failures"
+    for what, counted in (
+        ("severity", Counter(rule.severity.value for rule in known.rules)),
+        ("known by", Counter(rule.basis.value for rule in known.rules)),
+        ("family", Counter(rule.group for rule in known.rules)),
+    ):
+        yield f"  {what:<9} " + ", ".join(f"{count} {name}" for name, count in counted.most_common())
+    good = sum(cell.outcome == "ok" for cell in known.cells)
+    yield f"{len(known.cells)} measured combinations: {good} trained, {len(known.cells) - good} failed"
+    yield f"{len(known.targets)} targets: {', '.join(known.targets)}"
+    yield ""
+    yield f"{'package':<18} {'releases':<28} {'rules':>5} {'cells':>5}"
+    for name in _packages(known):
+        rows = [str(row["version"]) for row in _rows(known) if row["package"] == name]
+        span = f"{rows[0]} to {rows[-1]} ({len(rows)})" if rows else ""
+        rules = sum(f"pkg.{name}" in _keys(rule) for rule in known.rules)
+        cells = sum(name in cell.pkg for cell in known.cells)
+        yield f"{name:<18} {span:<28} {rules:>5} {cells:>5}"
+
+
+# --- one package ------------------------------------------------------------------------------------
+
+
+def _package_page(name: str, known: Matrix) -> Iterator[str]:
+    rows = [row for row in _rows(known) if row["package"] == name]
+    through = known.known_through.get(name)
+    yield f"{name}" + (f": known through {through}" if through else "")
+    if rows:
+        yield f"releases {len(rows)}, {rows[0]['version']} to {rows[-1]['version']}; the latest:"
+        for row in rows[-_LATEST:]:
+            python = f"   Python {row['requires_python']}" if row.get("requires_python") else ""
+            yield f"    {row.get('date', ''):<10}  {row['version']:<12}{python}{_yanked(row)}"
+    named = [rule for rule in known.rules if f"pkg.{name}" in _keys(rule)]
+    yield ""
+    yield f"{len(named)} known failures name it"
+    for rule in named:
+        yield from _rule(rule, name)
+    yield from _cells([cell for cell in known.cells if name in cell.pkg])
+
+
+def _yanked(row: Mapping[str, Any]) -> str:
+    return "   yanked" if row.get("yanked") else ""
+
+
+# --- one release ------------------------------------------------------------------------------------
+
+
+def _release_page(name: str, version: str, known: Matrix) -> Iterator[str]:
+    row = _row(name, version, known)
+    yield f"{name} {version}" + (f", released {row['date']}" if row and row.get("date") else "")
+    note = versions.note(version)
+    if note:
+        yield note
+    if row is None:
+        yield "not among the releases in the tables" + _beyond(name, version, known)
+    else:
+        yield from _release(row)
+    if name == "torch" and row is not None:
+        yield from _torch(row, known)
+    verdicts = [
+        (_concerns(rule, name, version), rule) for rule in known.rules if f"pkg.{name}" in _keys(rule)
+    ]
+    concerned = [(tri, rule) for tri, rule in verdicts if tri is not Tri.NO]
+    yield ""
+    yield (
+        f"{len(concerned)} of {len(verdicts)} known failures that name {name} concern this release, "
+        "if their other conditions hold"
+    )
+    for _, rule in concerned:
+        yield from _rule(rule, name, version)
+    if len(concerned) < len(verdicts):
+        yield "not concerned: " + ", ".join(rule.id for tri, rule in verdicts if tri is Tri.NO)
+    same = versions.base_release(version)
+    yield from _cells(
+        [cell for cell in known.cells if name in cell.pkg and versions.base_release(cell.pkg[name]) == same]
+    )
+
+
+def _row(name: str, version: str, known: Matrix) -> Mapping[str, Any] | None:
+    wanted = versions.parse(version.partition("+")[0])
+    return next(
+        (
+            row
+            for row in _rows(known)
+            if row["package"] == name and versions.parse(str(row["version"])) == wanted
+        ),
+        None,
+    )
+
+
+def _beyond(name: str, version: str, known: Matrix) -> str:
+    through = known.known_through.get(name)
+    if through and versions.compare(version, ">", through) is Tri.YES:
+        return f": newer than {through}, the last one looked at"
+    return ""
+
+
+def _release(row: Mapping[str, Any]) -> Iterator[str]:
+    if row.get("yanked"):
+        yield "yanked: never proposed"
+    if row.get("requires_python"):
+        yield f"python    {row['requires_python']}"
+    if row.get("python"):
+        yield f"wheels    Python {', '.join(row['python'])}"
+    requires = row.get("requires", {})
+    if requires:
+        yield "requires  " + ", ".join(f"{name}{bound}" for name, bound in requires.items())
+    for extra, wanted in row.get("extras", {}).items():
+        yield f"[{extra}]".ljust(9) + " " + ", ".join(f"{name}{bound}" for name, bound in wanted.items())
+    if row.get("kinds") == ["sdist"]:
+        yield "published as source only: built on installation"
+
+
+def _torch(row: Mapping[str, Any], known: Matrix) -> Iterator[str]:
+    cuda = str(row["cuda"])
+    yield f"CUDA      {cuda}{_floor(cuda, known)}"
+    yield f"code for  {' '.join(row['architectures'])}"
+    parts = [f"{name} {row[name]}" for name in ("torchvision", "torchaudio", "triton") if row.get(name)]
+    yield f"with      {', '.join(parts)}"
+    libraries = [
+        f"{label} {row[key]}" for key, label in (("cudnn", "cuDNN"), ("nccl", "NCCL")) if row.get(key)
+    ]
+    yield f"brings    {', '.join(libraries)}"
+    abi = "C++ ABI not known" if "cxx11_abi" not in row else f"{'new' if row['cxx11_abi'] else 'old'} C++ ABI"
+    yield f"needs     glibc {row.get('glibc', 'not known')}, {abi}"
+    for other in known.tables.get("variant", []):
+        if other["torch"] == row["version"]:
+            cuda = str(other["cuda"])
+            yield f"also for  CUDA {cuda}{_floor(cuda, known)}: {' '.join(other['architectures'])}"
+
+
+def _floor(cuda: str, known: Matrix) -> str:
+    """The oldest driver for a CUDA, by its major family; empty where it is not known."""
+    for row in known.tables.get("family", []):
+        if str(row["major"]) == cuda.partition(".")[0]:
+            return f", driver {row['minimum_driver']} or newer"
+    return ""
+
+
+# --- parts of both ----------------------------------------------------------------------------------
+
+
+def _concerns(rule: Rule, name: str, version: str) -> Tri:
+    """Whether the rule can be broken with this version, whatever else is there."""
+    key, reading = f"pkg.{name}", Known(version)
+    required = [regions.answer(clause, reading) for clause in rule.require if clause.key == key]
+    unmet = max((tri.negated() for tri in required), default=Tri.YES)
+    if any(clause.key != key for clause in rule.require):
+        unmet = Tri.YES  # something else may fail what it requires
+    return min(max(_table_concerns(table, name, version) for table in rule.when), unmet)
+
+
+def _table_concerns(table: When, name: str, version: str) -> Tri:
+    return min(
+        (regions.answer(clause, Known(version)) for clause in table if clause.key == f"pkg.{name}"),
+        default=Tri.YES,
+    )
+
+
+def _rule(rule: Rule, name: str, version: str = "") -> Iterator[str]:
+    """A rule, with those of its tables that concern this version (all of them if none is asked about)."""
+    mark = f"{_MARKS[_concerns(rule, name, version)]:<4}" if version else ""
+    yield f"  {mark}{rule.id}  [{rule.severity.value}, {rule.basis.value}]"
+    yield f"      {rule.title}"
+    tables = [each for each in rule.when if not version or _table_concerns(each, name, version) is not Tri.NO]
+    for number, table in enumerate(tables):
+        own = sorted(table, key=lambda clause: clause.key != f"pkg.{name}")
+        yield f"      {'or' if number else 'if'} {_clauses(own)}"
+    if rule.require:
+        yield f"      unless {_clauses(rule.require)}"
+
+
+def _clauses(table: Sequence[Clause]) -> str:
+    return ", ".join(f"{clause.key.removeprefix('pkg.')} {clause.raw}" for clause in table)
+
+
+def _cells(cells: Sequence[Cell]) -> Iterator[str]:
+    yield ""
+    good = sum(cell.outcome == "ok" for cell in cells)
+    yield f"{len(cells)} measured combinations: {good} trained, {len(cells) - good} failed"
+    for cell in cells:
+        packages = ", ".join(f"{name} {version}" for name, version in cell.pkg.items())
+        train = "".join(
+            f", {key.removeprefix('train.')} {str(value).lower() if isinstance(value, bool) else value}"
+            for key, value in cell.train.items()
+        )
+        outcome = "ok   " if cell.outcome == "ok" else "fails"
+        rule = f"  [{cell.rule}]" if cell.rule else ""
+        yield f"    {cell.date} {cell.device} {outcome} {cell.target}: {packages}{train}{rule}"
+
+
+def _rows(known: Matrix) -> list[Mapping[str, Any]]:
+    """The release rows of every package in one shape, torch's builds among them."""
+    torch = [{**row, "package": "torch"} for row in known.tables.get("torch", [])]
+    return [*torch, *known.tables.get("release", [])]
