@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
@@ -12,6 +13,8 @@ def main() -> None:
 
         sys.stdout.write(f"envcheck {__version__}\n")
         return
+    # A process that lives a tenth of a second has no garbage worth collecting.
+    gc.disable()
     from envcheck.cli import run
 
     sys.exit(run(sys.argv[1:]))

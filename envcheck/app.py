@@ -23,7 +23,6 @@ from envcheck.model import (
     Matrix,
     Measured,
     Report,
-    Rule,
     Target,
     Value,
     Verdict,
@@ -70,8 +69,19 @@ def load_matrix(words: Vocabulary, named: Sequence[str] = ()) -> Matrix:
         InputError: a file laid over it is missing or wrong.
     """
     compiled = host.shipped_text("judging.json")
-    tree = json.loads(compiled) if compiled else matrix.gather(host.source_texts("compat", ".toml"))
-    return matrix.build_overlaid(tree, overlay_texts(named), words)
+    overlays = overlay_texts(named)
+    if overlays:  # whose rules can replace shipped ones, so all is built anew
+        return matrix.build_overlaid(source_tree(), overlays, words)
+    if compiled is not None:
+        return matrix.thaw(json.loads(compiled))
+    return matrix.build(source_tree(), words)
+
+
+def source_tree() -> dict[str, Any]:
+    """Everything in compat/ as one tree, release rows and cases too: slower, and seldom needed."""
+    text = host.shipped_text("source.json")
+    tree: dict[str, Any] = json.loads(text) if text else matrix.gather(host.source_texts("compat", ".toml"))
+    return tree
 
 
 def overlay_texts(named: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -275,17 +285,15 @@ def examine(question: Question, machine: Host) -> Report:
     target = find_target(question.target, known)
     subject, read = take_inventory(question, machine, found, known, words)
     inventory = derive.derive(read, known)
-    rules = rules_for(inventory, known, target)
-    if not rules:
+    if not known.rules:
         raise ExamineError("no rule was held against this environment: compat/ is empty")
-    judgement = judge.judge(inventory, rules)
+    judgement = judged(inventory, known, target)
     return Report(
         version=__version__,
         subject=subject,
         inventory=inventory,
         judgement=advised(judgement, read, inventory, known, target),
         matrix=known,
-        rules_held_against=len(rules),
         target=target,
         measured=nearest_cell(inventory, known, target),
         nothing_to_judge=_nothing_to_judge(inventory),
@@ -299,10 +307,12 @@ def _nothing_to_judge(inventory: Inventory) -> str:
     return ""
 
 
-def rules_for(inventory: Inventory, known: Matrix, target: Target | None) -> list[Rule]:
-    """Written rules, those from installed metadata, and those a target brings."""
-    declared = ((r.package, r.requires, r.specifier, r.source) for r in derive.requirements(inventory))
-    return [*known.rules, *matrix.target_rules(target), *matrix.requirement_rules(declared)]
+def judged(inventory: Inventory, known: Matrix, target: Target | None) -> Judgement:
+    """The judge's word on an inventory: written rules, those a target brings, those of installed metadata."""
+    unmet, met = derive.unmet(inventory)
+    rules = [*known.rules, *matrix.target_rules(target), *matrix.requirement_rules(unmet)]
+    judgement = judge.judge(inventory, rules)
+    return judgement._replace(held=judgement.held + met, applied=judgement.applied + met)
 
 
 def advised(
@@ -311,8 +321,7 @@ def advised(
     """The judgement with each broken finding's ways out, tried."""
 
     def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
-        settled = derive.derive(derive.changed(read, changes, known), known)
-        return judge.judge(settled, rules_for(settled, known, target))
+        return judged(derive.derive(derive.changed(read, changes, known), known), known, target)
 
     findings = tuple(
         judge.advise(each, judgement, inventory, attempt) if each.verdict is Verdict.BROKEN else each

@@ -35,9 +35,15 @@ def clean(text: str) -> str:
 
     Line feed and tab stay.
     """
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+    # Whatever the table writes out is unprintable to Python, so what is printable needs no table.
+    if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return text.translate(_escapes())
+
+
+def inline(text: str) -> str:
+    """Cleaned, and on one line: a GPU's name must not be able to write a line of its own into a report."""
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def redact(text: str, homes: Iterable[str]) -> str:

@@ -15,8 +15,8 @@ from typing import Annotated
 import typer
 
 from envcheck import host
-from envcheck.clean import clean, redact
-from envcheck.model import EnvcheckError, Report, Severity
+from envcheck.clean import clean, inline, redact
+from envcheck.model import EnvcheckError, InputError, Report, Severity
 
 PythonOption = Annotated[
     str | None,
@@ -342,6 +342,8 @@ def run(arguments: list[str]) -> int:
 
 def _explained(error: Exception) -> tuple[str, int]:
     """One line for whatever went wrong, and its exit code."""
+    if isinstance(error, InputError):
+        return inline(str(error)), error.code  # a file's name may hold a line feed
     if isinstance(error, EnvcheckError):
         return str(error), error.code
     usage = getattr(error, "format_message", None)  # click's own exceptions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck import versions
 from envcheck.clauses import ask
@@ -21,9 +21,11 @@ from envcheck.model import (
     Known,
     Matrix,
     Reading,
+    Requirement,
     Tri,
     Unknown,
     Value,
+    normalised,
 )
 
 KEYS = {
@@ -354,15 +356,6 @@ def _unsettled(inventory: Inventory, answers: Mapping[str, Tri]) -> Unknown:
 # --- what installed packages ask of each other ------------------------------------------------------
 
 
-class Requirement(NamedTuple):
-    """One `Requires-Dist` line that binds here: package, what it requires, within which bounds."""
-
-    package: str
-    requires: str
-    specifier: str
-    source: str
-
-
 def requirements(inventory: Inventory) -> Iterator[Requirement]:
     """Every requirement of every installed package whose marker holds for this environment."""
     environment: dict[str, str] | None = None
@@ -381,6 +374,28 @@ def requirements(inventory: Inventory) -> Iterator[Requirement]:
                 yield Requirement(package, name, specifier, fact.source)
 
 
+def unmet(inventory: Inventory) -> tuple[list[Requirement], int]:
+    """The requirements that are not plainly met, and how many are.
+
+    Hundreds are met and a few are not: only those few are worth a rule of their own.
+    """
+    found, met = [], 0
+    for each in requirements(inventory):
+        here = inventory.fact(f"pkg.{each.requires}").reading
+        if isinstance(here, Known) and _meets(str(here.value), each.specifier):
+            met += 1
+        else:
+            found.append(each)
+    return found, met
+
+
+def _meets(version: str, specifier: str) -> bool:
+    try:
+        return versions.satisfies(version, versions.parse_specifier(specifier)) is Tri.YES
+    except ValueError:
+        return True  # nothing binds that cannot be read
+
+
 def _split_requirement(text: str) -> tuple[str, str]:
     """`('huggingface-hub', '>=0.23,<1')` of `huggingface_hub[cli] (>=0.23,<1)`; no name for a URL."""
     if "@" in text:
@@ -390,10 +405,7 @@ def _split_requirement(text: str) -> tuple[str, str]:
     name, rest = text[:end], text[end:].strip()
     if rest.startswith("["):
         rest = rest.partition("]")[2].strip()
-    normal = name.lower().replace("_", "-").replace(".", "-")
-    while "--" in normal:
-        normal = normal.replace("--", "-")
-    return normal, rest.strip("()").replace(" ", "")
+    return normalised(name), rest.strip("()").replace(" ", "")
 
 
 def _marker_environment(inventory: Inventory) -> dict[str, str]:

@@ -7,19 +7,19 @@ and nothing can be read without a size limit or run without a deadline.
 from __future__ import annotations
 
 import os
-import selectors
-import signal
 import stat
-import subprocess  # noqa: TID251 - this module is the door
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from envcheck.model import InputError
+
+if TYPE_CHECKING:
+    import subprocess  # noqa: TID251 - this module is the door
 
 READ_LIMIT = 4 * 1024 * 1024
 """Bytes read from any one file unless a caller asks otherwise: a bomb is refused, not swallowed."""
@@ -65,6 +65,8 @@ class Running(NamedTuple):
         What goes beyond READ_LIMIT is read and dropped: a process that never stops printing fills
         neither its pipe nor our memory.
         """
+        import selectors
+
         until = time.monotonic() + seconds
         kept = {self.process.stdout: out, self.process.stderr: err}
         with selectors.DefaultSelector() as selector:
@@ -82,6 +84,8 @@ class Running(NamedTuple):
         return True
 
     def _wait(self, seconds: float) -> bool:
+        import subprocess  # noqa: TID251 - loaded where a process is started, and only then
+
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -90,6 +94,8 @@ class Running(NamedTuple):
 
     def _kill(self) -> None:
         """Kill the whole session: a child of a shell script would live on and hold our pipes open."""
+        import signal
+
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except OSError:
@@ -105,7 +111,7 @@ class Host:
 
     def path(self, path: str | Path) -> Path:
         """Where an absolute path of the machine lies under the root prefix, links followed inside it."""
-        return self.root / self.follow(path).lstrip("/") if self.staged else Path(path)
+        return self.root / self.follow(path).lstrip("/") if self.rooted else Path(path)
 
     def read_text(self, path: str | Path, limit: int = READ_LIMIT) -> str | None:
         """The text of a file of the machine, undecodable bytes replaced; None if it cannot be read."""
@@ -120,7 +126,7 @@ class Host:
         On an unpacked image a link to `/usr/bin/python3` means the image's, not ours. A loop or a
         missing part is returned as far as it goes: opening it then fails with the right reason.
         """
-        if not self.staged:
+        if not self.rooted:
             return os.path.realpath(path)
         done, left, links = "", str(path).split("/")[::-1], 0
         while left:
@@ -160,6 +166,8 @@ class Host:
         Raises:
             OSError: the program does not exist or may not be run.
         """
+        import subprocess  # noqa: TID251 - four milliseconds that a machine without a driver need not pay
+
         return Running(
             subprocess.Popen(
                 list(command),
@@ -177,9 +185,14 @@ class Host:
         return self.start(command, environ).finish(deadline_s)
 
     @property
+    def rooted(self) -> bool:
+        """Whether the machine's files lie under a prefix."""
+        return self.root != Path("/")
+
+    @property
     def staged(self) -> bool:
         """Whether this is a tree of files and not the machine we run on: nothing may be run for it."""
-        return self.root != Path("/")
+        return self.rooted
 
 
 def read_file(path: Path, limit: int = READ_LIMIT) -> bytes:
@@ -248,15 +261,17 @@ def homes() -> tuple[str, ...]:
 _PACKAGE = Path(__file__).resolve().parent
 
 
-def folder_texts(folder: Path, suffix: str) -> dict[str, str]:
+def folder_texts(folder: Path, suffix: str, stem: str = "") -> dict[str, str]:
     """The files of a folder and its subfolders by their names in it, with forward slashes.
+
+    `stem` is how the names must begin.
 
     Raises:
         InputError: it is not a folder, or a file cannot be read.
     """
     if not folder.is_dir():
         raise InputError(str(folder), "expected a folder")
-    found = sorted(path for path in folder.rglob(f"*{suffix}") if path.is_file())
+    found = sorted(path for path in folder.rglob(f"{stem}*{suffix}") if path.is_file())
     return {path.relative_to(folder).as_posix(): read_file(path).decode("utf-8", "replace") for path in found}
 
 
@@ -284,12 +299,12 @@ def package_text(name: str) -> str:
     return read_file(_PACKAGE / name).decode()
 
 
-def source_texts(folder: str, suffix: str) -> dict[str, str]:
+def source_texts(folder: str, suffix: str, stem: str = "") -> dict[str, str]:
     """The files of a top-level folder: of the checkout, or what the build put into the package.
 
-    Names are relative to the folder, with forward slashes.
+    Names are relative to the folder, with forward slashes; `stem` is how they must begin.
     """
     for base in (_PACKAGE / "shipped" / folder, _PACKAGE.parent / folder):
         if base.is_dir():
-            return folder_texts(base, suffix)
+            return folder_texts(base, suffix, stem)
     return {}

@@ -7,23 +7,15 @@ parse(render(lock)) == lock. The header is comments: prose for people, and lines
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
-from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
 from packaging.version import InvalidVersion, Version
 
-from envcheck.model import ExamineError, InputError
+from envcheck.model import ExamineError, InputError, normalised
 
 FORMAT = "1"
 """The layout of the header; a reader refuses one it does not know."""
@@ -31,8 +23,7 @@ FORMAT = "1"
 # --- what a lock is ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Artifact:
+class Artifact(NamedTuple):
     """One file of a release and its sha256, as 64 lower-case hexadecimal digits.
 
     The name is empty where it is not known: in locks that envcheck did not write.
@@ -56,7 +47,7 @@ class Pin:
 
     def __post_init__(self) -> None:
         """Bring the files into the one order in which they are written, each hash once."""
-        if not _NAME.fullmatch(self.name) or canonicalize_name(self.name) != self.name:
+        if not _NAME.fullmatch(self.name) or normalised(self.name) != self.name:
             raise ValueError(f"not a normalised package name: {self.name!r}")
         if not _VERSION.fullmatch(self.version):
             raise ValueError(f"not a version: {self.version!r}")
@@ -124,6 +115,8 @@ class Lock:
 
     def digest(self) -> str:
         """The sha256 of all the lock says but its prose: it shows that nobody changed a line by hand."""
+        import hashlib  # OpenSSL behind it takes a fifth of Python's own start to load
+
         said = [*_machine_lines(self), *self.notes, _body(self.pins)]
         return "sha256:" + hashlib.sha256("\n".join(said).encode()).hexdigest()
 
@@ -139,8 +132,7 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,:+-]*")
 # --- what a package that is built on install needs --------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(NamedTuple):
     """How a source distribution is built: what must be there before, and the settings that keep it quick."""
 
     needs: tuple[str, ...] = ()
@@ -178,84 +170,6 @@ def install_commands(build: Collection[str]) -> tuple[str, ...]:
         f"sed {deletions} requirements.txt > wheels.txt && {install} --only-binary :all: -r wheels.txt",
         f"{settings}{install} --no-build-isolation -r requirements.txt",
     )
-
-
-# --- which files are usable -------------------------------------------------------------------------
-
-_LEGACY = {(2, 5): "manylinux1", (2, 12): "manylinux2010", (2, 17): "manylinux2014"}
-_ARCHITECTURES = {"x86_64": (2, 5), "aarch64": (2, 17)}  # the oldest glibc a manylinux tag of it names
-
-
-def platform_tags(platform: str, glibc: str) -> tuple[str, ...]:
-    """The platform tags that a machine such as `linux-x86_64` with this glibc accepts, best first.
-
-    Raises:
-        InputError: a platform no lock can be made for, or a glibc that is not `2.N`.
-    """
-    system, _, architecture = platform.partition("-")
-    oldest = _ARCHITECTURES.get(architecture)
-    if system != "linux" or oldest is None:
-        known = ", ".join(f"linux-{name}" for name in sorted(_ARCHITECTURES))
-        raise InputError("platform", f"expected one of {known}, found {platform!r}")
-    if not re.fullmatch(r"2\.\d{1,3}", glibc):
-        raise InputError("glibc", f"expected a version such as 2.28, found {glibc!r}")
-    tags = []
-    for minor in range(int(glibc[2:]), oldest[1] - 1, -1):
-        tags.append(f"manylinux_2_{minor}_{architecture}")
-        if (2, minor) in _LEGACY:
-            tags.append(f"{_LEGACY[2, minor]}_{architecture}")
-    return (*tags, f"linux_{architecture}")
-
-
-def usable_tags(python: str, platform: str, glibc: str) -> frozenset[Tag]:
-    """All wheel tags that CPython of a version (`3.11`) accepts on a platform.
-
-    Raises:
-        InputError: not a Python version, or as `platform_tags` does.
-    """
-    if not re.fullmatch(r"3\.\d{1,3}", python):
-        raise InputError("python", f"expected a version such as 3.11, found {python!r}")
-    version = (3, int(python[2:]))
-    abi = f"cp3{version[1]}"
-    platforms = platform_tags(platform, glibc)
-    return frozenset(
-        (*cpython_tags(version, [abi], platforms), *compatible_tags(version, abi, platforms)),
-    )
-
-
-def release_of(filename: str) -> tuple[str, Version, frozenset[Tag] | None] | None:
-    """Name, version and wheel tags (None for a source distribution) of a file, or None if it is neither."""
-    try:
-        if filename.endswith(".whl"):
-            name, version, _, tags = parse_wheel_filename(filename)
-            return name, version, tags
-        name, version = parse_sdist_filename(filename)
-    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-        return None
-    return name, version, None
-
-
-def usable_files(
-    name: str, version: str, files: Iterable[Artifact], tags: Collection[Tag], build: Collection[str]
-) -> tuple[Artifact, ...]:
-    """The files of one release that may be installed: wheels for the tags, or sources if it is to be built.
-
-    Never both: a package named in `build` has no wheels one may trust to be the same, and a package
-    that is not named must not run its setup.py.
-    """
-    wanted = Version(version)
-    found = []
-    for artifact in files:
-        release = release_of(artifact.filename)
-        if release is None or release[:2] != (name, wanted):
-            continue
-        wheel_tags = release[2]
-        usable = (
-            name in build if wheel_tags is None else name not in build and not wheel_tags.isdisjoint(tags)
-        )
-        if usable:
-            found.append(artifact)
-    return tuple(found)
 
 
 # --- writing ----------------------------------------------------------------------------------------
@@ -324,15 +238,16 @@ def _body(pins: Iterable[Pin]) -> str:
 
 # --- the last defence -------------------------------------------------------------------------------
 
+# Texts, not compiled: serving a shipped lock needs none of them, and they take a quarter of Python's start.
 _LEAKS = (
-    ("a URL", re.compile(r"://|\bfile:")),
-    ("an index option", re.compile(r"--(?:extra-)?index-url|--find-links|--trusted-host|--no-index")),
-    ("an index option", re.compile(r"(?m)^\s*-[if]\b")),
+    ("a URL", r"://|\bfile:"),
+    ("an index option", r"--(?:extra-)?index-url|--find-links|--trusted-host|--no-index"),
+    ("an index option", r"(?m)^\s*-[if]\b"),
     # `/^name==/` and `$/d` of the install command are no paths: a path goes on with a letter or a digit.
-    ("an absolute path", re.compile(r"(?:^|[\s\"'=(,:])(?:~?/[A-Za-z0-9_.]|[A-Za-z]:\\)", re.MULTILINE)),
-    ("an address or a login", re.compile(r"@")),
+    ("an absolute path", r"(?m)(?:^|[\s\"'=(,:])(?:~?/[A-Za-z0-9_.]|[A-Za-z]:\\)"),
+    ("an address or a login", r"@"),
 )
-_LOCAL = re.compile(r"[0-9]\+([A-Za-z0-9.]+)")
+_LOCAL = r"[0-9]\+([A-Za-z0-9.]+)"
 
 
 def refuse_leaks(text: str, asked: Collection[str] = ()) -> None:
@@ -347,9 +262,9 @@ def refuse_leaks(text: str, asked: Collection[str] = ()) -> None:
     """
     for number, line in enumerate(text.splitlines(), 1):
         for what, pattern in _LEAKS:
-            if pattern.search(line):
+            if re.search(pattern, line):
                 raise ExamineError(f"refusing to print the lock: line {number} holds {what}")
-        for label in _LOCAL.findall(line):
+        for label in re.findall(_LOCAL, line):
             if label not in asked:
                 raise ExamineError(
                     f"refusing to print the lock: line {number} holds a local version nobody asked for"
@@ -359,10 +274,11 @@ def refuse_leaks(text: str, asked: Collection[str] = ()) -> None:
 # --- reading ----------------------------------------------------------------------------------------
 
 
-def parse_requirements(text: str, where: str, local: Collection[str] = ()) -> Lock:
+def parse_requirements(text: str, where: str, local: Collection[str] = (), *, verify: bool = True) -> Lock:
     """Read a lock: every line a pin with hashes. Without envcheck's header the lock has no target.
 
     `local` are the local version labels to accept; a label says that a file comes from another index.
+    Without `verify` the header's digest is not compared: for locks that came with this envcheck.
 
     Raises:
         InputError: names the line and what is wrong with it.
@@ -379,7 +295,7 @@ def parse_requirements(text: str, where: str, local: Collection[str] = ()) -> Lo
                 f"{where}:{number}", f"{pin.name} is pinned twice, first in line {first_seen[pin.name]}"
             )
         pins[pin.name], first_seen[pin.name] = pin, number
-    return header.lock(tuple(pins.values()))
+    return header.lock(tuple(pins.values()), verify=verify)
 
 
 def _entries(text: str, where: str, header: _Header) -> Iterator[tuple[int, str, list[str]]]:
@@ -398,7 +314,7 @@ def _entries(text: str, where: str, header: _Header) -> Iterator[tuple[int, str,
             continue
         else:
             start = number
-        line = _INLINE.sub("", line)
+        line = _without_comment(line)
         if line.endswith("\\"):
             joined = line[:-1].strip() or " "
             continue
@@ -413,7 +329,11 @@ def _entries(text: str, where: str, header: _Header) -> Iterator[tuple[int, str,
         yield pending
 
 
-_INLINE = re.compile(r"\s#.*$")
+def _without_comment(line: str) -> str:
+    return re.sub(r"\s#.*$", "", line) if "#" in line else line
+
+
+_FILES = (".whl", ".tar.gz", ".zip")
 _PINNED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;,]+)")
 
 
@@ -427,7 +347,7 @@ def _pin(requirement: str, comments: list[str], where: str, local: Collection[st
     found = _PINNED.fullmatch(head)
     if found is None or "*" in found["version"]:
         raise InputError(where, f"expected name==version, found {head[:80]!r}")
-    name = canonicalize_name(found["name"])
+    name = normalised(found["name"])
     try:
         version = Version(found["version"])
     except InvalidVersion:
@@ -439,7 +359,7 @@ def _pin(requirement: str, comments: list[str], where: str, local: Collection[st
     hashes = [_sha256(option, where, name) for option in options]
     if not hashes:
         raise InputError(where, f"{name} has no hash")
-    files = [comment for comment in comments if release_of(comment) is not None]
+    files = [comment for comment in comments if comment.endswith(_FILES) and _FILENAME.fullmatch(comment)]
     if files and len(files) != len(hashes):
         raise InputError(where, f"{name} has {len(hashes)} hashes for {len(files)} files")
     names = files or [""] * len(hashes)
@@ -506,7 +426,7 @@ class _Header:
             raise InputError(f"{self.where}:{self.line}", f"header: expected key=value, found {word[:80]!r}")
         return found[1], found[2], found[3]
 
-    def lock(self, pins: tuple[Pin, ...]) -> Lock:
+    def lock(self, pins: tuple[Pin, ...], *, verify: bool) -> Lock:
         """The lock of this header and these pins. Raises InputError if they do not belong together."""
         words = dict(self.words)
         place = f"{self.where}:{self.line}" if self.line else self.where
@@ -531,7 +451,7 @@ class _Header:
             )
         except ValueError as error:
             raise InputError(place, f"header: {error}") from None
-        if self.words and digest != lock.digest():
+        if verify and self.words and digest != lock.digest():
             raise InputError(
                 place, "the pins are not those envcheck wrote (the digest differs); make the lock anew"
             )

@@ -1,13 +1,13 @@
 """`compat/` → Matrix: rules, targets, cells and tables, with every mistake reported at once.
 
-The texts of the TOML files become one plain tree (`gather`), which the build stores as JSON; files of the
-user's own are laid over it (`overlaid`), and a tree of either kind becomes a Matrix (`build`). Nothing
-here opens a file.
+The texts of the TOML files become one plain tree (`gather`), files of the user's own are laid over it
+(`overlaid`), and the tree becomes a Matrix (`build`). The build stores the Matrix as JSON (`freeze`), and
+doctor takes it from there (`thaw`). Nothing here opens a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envcheck import clauses, versions
@@ -26,6 +26,8 @@ from envcheck.model import (
     Kind,
     Matrix,
     Origin,
+    Ref,
+    Requirement,
     Rule,
     Severity,
     Source,
@@ -42,9 +44,6 @@ class MatrixError(EnvcheckError):
 
 
 # --- TOML texts → one plain tree --------------------------------------------------------------------
-
-RELEASE_TABLES = frozenset({"release"})
-"""Tables that only pin and matrix need; the build keeps them in a file of their own."""
 
 
 def gather(texts: Mapping[str, str]) -> dict[str, Any]:
@@ -96,15 +95,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(each) for each in value]
     return value.isoformat() if hasattr(value, "isoformat") else value  # the dates and times of TOML
-
-
-def split(tree: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tree in two for the build: what judging needs, and what only pin and matrix load."""
-    tables = tree["tables"]
-    small = {name: rows for name, rows in tables.items() if name not in RELEASE_TABLES}
-    large = {name: rows for name, rows in tables.items() if name in RELEASE_TABLES}
-    judging = {key: value for key, value in tree.items() if key not in ("tables", "case")}
-    return {**judging, "tables": small}, {"tables": large}
 
 
 # --- what a user lays over it -----------------------------------------------------------------------
@@ -438,11 +428,93 @@ class _Reader:
         )
 
 
+# --- Matrix ↔ JSON ----------------------------------------------------------------------------------
+
+LARGE_TABLES = frozenset({"release"})
+"""Tables that judging does without; the compiled matrix leaves them to the whole tree."""
+
+
+def freeze(known: Matrix) -> list[Any]:
+    """The matrix as JSON-ready lists: what judging needs, with every clause parsed already."""
+    import json
+
+    small = {name: rows for name, rows in known.tables.items() if name not in LARGE_TABLES}
+    slim = known._replace(tables=small)
+    # Named tuples are lists to JSON, and enumerations their words.
+    frozen: list[Any] = json.loads(json.dumps(slim, default=_jsonable))
+    return frozen
+
+
+def _jsonable(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value.value
+
+
+def thaw(frozen: Sequence[Any]) -> Matrix:
+    """The matrix that was frozen: no validation, no parsing, for that was done when it was built."""
+    rules, targets, cells, defaults, tables, known_through, moves_with, updated, digest_, machines, *_ = (
+        frozen
+    )
+    return Matrix(
+        tuple(map(_thaw_rule, rules)),
+        {
+            name: Target(each[0], each[1], tuple(each[2]), each[3], tuple(each[4]), tuple(each[5]), each[6])
+            for name, each in targets.items()
+        },
+        tuple(Cell(*each) for each in cells),
+        tuple(Default(key, value, _thaw_table(when), source) for key, value, when, source in defaults),
+        tables,
+        known_through,
+        {name: tuple(others) for name, others in moves_with.items()},
+        updated,
+        digest_,
+        machines,
+    )
+
+
+_SEVERITIES = {each.value: each for each in Severity}
+_BASES = {each.value: each for each in Basis}
+_KINDS = {each.value: each for each in Kind}
+
+
+def _thaw_rule(frozen: Sequence[Any]) -> Rule:
+    rule_id, severity, basis, title, when, require, fixes, sources, why, group = frozen
+    return Rule(
+        rule_id,
+        _SEVERITIES[severity],
+        _BASES[basis],
+        title,
+        tuple(map(_thaw_table, when)),
+        _thaw_table(require),
+        tuple(Fix(tuple((key, value) for key, value in changes), cost) for changes, cost, _ in fixes),
+        tuple(Source(*each) for each in sources),
+        why,
+        group,
+    )
+
+
+def _thaw_table(frozen: Sequence[Any]) -> When:
+    return tuple(
+        Clause(
+            key,
+            _KINDS[kind],
+            tuple(
+                tuple(
+                    Comparison(op, Ref(*operand) if isinstance(operand, list) else operand)
+                    for op, operand in each
+                )
+                for each in any_of
+            ),
+            raw,
+        )
+        for key, kind, any_of, raw in frozen
+    )
+
+
 # --- rules nobody wrote -----------------------------------------------------------------------------
 
 
-def requirement_rules(requirements: Iterable[tuple[str, str, str, str]]) -> Iterator[Rule]:
-    """Rules from installed metadata: (package, requires, specifier, source), as `pip check` sees them.
+def requirement_rules(requirements: Iterable[Requirement]) -> Iterator[Rule]:
+    """Rules from installed metadata, as `pip check` sees them.
 
     A package may run beside what its metadata refuses, so these are warnings; what is known to break
     has a rule of its own.

@@ -135,6 +135,14 @@ def family(key: str) -> str:
     return key.partition(".")[0]
 
 
+def normalised(name: str) -> str:
+    """A distribution's name as PEP 503 spells it: `flash-attn` of `Flash_Attn`."""
+    name = name.lower().replace("_", "-").replace(".", "-")
+    while "--" in name:
+        name = name.replace("--", "-")
+    return name
+
+
 def of_device(key: str) -> bool:
     """Whether a key belongs to one GPU (`gpu.memory_mib`) and not to the machine (`gpus.count`)."""
     return key.startswith("gpu.")
@@ -325,6 +333,15 @@ class Rule(NamedTuple):
     group: str = ""  # the file it came from, or "requires-dist" for a generated one
 
 
+class Requirement(NamedTuple):
+    """One `Requires-Dist` line that binds here: package, what it requires, within which bounds."""
+
+    package: str
+    requires: str
+    specifier: str
+    source: str
+
+
 class Target(NamedTuple):
     """A recipe: packages wanted, the training facts it implies, and which of them pin may change."""
 
@@ -461,7 +478,6 @@ class Report(NamedTuple):
     inventory: Inventory
     judgement: Judgement
     matrix: Matrix
-    rules_held_against: int  # written and generated rules together
     target: Target | None = None
     measured: Measured | None = None
     nothing_to_judge: str = ""

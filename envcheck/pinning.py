@@ -5,13 +5,11 @@ Nothing is printed that the judge objects to, wherever it came from.
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from envcheck import __version__, app, derive, engines, host, judge, lock, probes, resolve, versions
+from envcheck import __version__, app, derive, host, lock, probes, resolve, versions
 from envcheck.host import Host
 from envcheck.model import (
     Cell,
@@ -85,6 +83,9 @@ def _place(question: app.Question, machine: Host, python_version: str | None) ->
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays)
     target = app.find_target(question.target, known)
+    if python_version is not None:
+        # What is installed does not matter to a lock; only its Python does, and that was given.
+        found = tuple(probe for probe in found if probe.name != "python_env")
     if target is None:
         raise InputError("--target", f"pin needs a target; known are {', '.join(known.targets)}")
     _, read = app.take_inventory(question, machine, found, known, words)
@@ -139,7 +140,7 @@ def objections(place: Place, pkg: Iterable[Fact], *, complete: bool) -> list[str
     if complete:
         inventory = replace(inventory, complete=inventory.complete | {"pkg"})
     settled = derive.derive(inventory, place.known)
-    judgement = judge.judge(settled, app.rules_for(settled, place.known, place.target))
+    judgement = app.judged(settled, place.known, place.target)
     return [
         finding.rule.id
         for finding in judgement.findings
@@ -164,25 +165,19 @@ def _pkg_facts(choice: Mapping[str, str], requires: Mapping[tuple[str, str], Seq
 def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | None:
     """The shipped lock that suits the machine best: its name, its text, what it pins.
 
-    The newest torch where the driver is known, the lowest driver floor where it is not. Why the others
-    were refused is added to `refused`.
+    The newest torch where the driver is known, the lowest driver floor where it is not. Why others
+    were refused before it is added to `refused`.
     """
-    fitting: list[tuple[str, str, lock.Lock]] = []
-    stem = f"{place.target.name}-py{place.python.replace('.', '')}"
-    for name, text in host.source_texts("lockfiles", ".txt").items():
-        if not name.startswith(stem):
-            continue
-        shipped = lock.parse_requirements(text, name)
+    stem = f"{place.target.name}-py{place.python.replace('.', '')}-driver"
+    texts = host.source_texts("lockfiles", ".txt", stem)
+    # Named by their driver floor, and a newer torch never has a lower one: this order is by both.
+    for name in sorted(texts, reverse=place.driver_known):
+        shipped = lock.parse_requirements(texts[name], name, verify=False)
         reasons = _unfit(shipped, place)
-        if reasons:
-            refused.append(f"{name}: {', '.join(reasons)}")
-        else:
-            fitting.append((name, text, shipped))
-    if not fitting:
-        return None
-    if place.driver_known:
-        return max(fitting, key=lambda each: versions.order(_version(each[2], "torch")))
-    return min(fitting, key=lambda each: versions.order(_needed(each[2], "driver.version")))
+        if not reasons:
+            return name, texts[name], shipped
+        refused.append(f"{name}: {', '.join(reasons)}")
+    return None
 
 
 def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
@@ -203,18 +198,12 @@ def _needed(of: lock.Lock, key: str) -> str:
     return next((value for name, _, value in of.needs if name == key), "")
 
 
-def _version(of: lock.Lock, name: str) -> str:
-    return next((each.version for each in of.pins if each.name == name), "")
-
-
 def _served(name: str, chosen: lock.Lock, place: Place) -> str:
     floor = _needed(chosen, "driver.version")
     told = f"{name}, locked on {chosen.date}, judged by matrix {place.known.updated}"
     if place.driver_known:
         return f"{told}; fits {_where(place)}"
-    return (
-        f"{told}; neither driver nor GPU is known here, so this is the lowest driver floor: {floor} or newer"
-    )
+    return f"{told}; for {_where(place)}; no driver is known, so this is the lowest floor: {floor} or newer"
 
 
 # --- resolving --------------------------------------------------------------------------------------
@@ -227,6 +216,8 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
         NoSolutionError: no versions fit, or every completed lock was objected to.
         ExamineError: no engine is installed, or it failed.
     """
+    from envcheck import engines  # a shipped lock needs none of it
+
     requires = _requirements_of_releases(place)
     banned: list[dict[str, str]] = []
 
@@ -282,7 +273,7 @@ def _requirements_of_releases(place: Place) -> dict[tuple[str, str], list[str]]:
     """What every installable release of every package in the tables requires: (name, version) → lines."""
     rows: list[Mapping[str, Any]] = [
         *({**row, "package": "torch", "requires": {}} for row in place.known.tables.get("torch", [])),
-        *_releases(place.known),
+        *app.source_tree()["tables"].get("release", []),
     ]
     found = {}
     for row in rows:
@@ -304,15 +295,9 @@ def _for_python(row: Mapping[str, Any], python: str) -> bool:
     return versions.satisfies(f"{python}.99", bounds) is not Tri.NO
 
 
-def _releases(known: Matrix) -> list[Mapping[str, Any]]:
-    """The release rows: read with the rest in a checkout, a file of their own in a wheel."""
-    if "release" in known.tables:
-        return list(known.tables["release"])
-    text = host.shipped_text("releases.json")
-    return json.loads(text)["tables"].get("release", []) if text else []
-
-
 def _locked(place: Place, pins: Sequence[lock.Pin]) -> lock.Lock:
+    import datetime as dt
+
     facts = _pkg_facts({each.name: each.version for each in pins}, {})
     settled = derive.derive(place.machine.with_facts(facts), place.known)
     needs = []

@@ -25,6 +25,7 @@ from envcheck.model import (
     Known,
     Matrix,
     Ref,
+    Requirement,
     Rule,
     Tri,
     Value,
@@ -502,5 +503,5 @@ def _meets(name: str, other: str, bound: str, version: str) -> bool:
     """Whether the judge finds nothing against this version in the other's requirement."""
     facts = [Fact(f"pkg.{name}", Known("1"), ""), Fact(f"pkg.{other}", Known(version), "")]
     inventory = Inventory({fact.key: fact for fact in facts})
-    rules = list(matrix.requirement_rules([(name, other, bound, "metadata")]))
+    rules = list(matrix.requirement_rules([Requirement(name, other, bound, "metadata")]))
     return not any(each.verdict is Verdict.BROKEN for each in judge.judge(inventory, rules).findings)

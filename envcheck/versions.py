@@ -68,6 +68,7 @@ def note(text: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=4096)
 def parse_specifier(text: str) -> tuple[Comparison, ...]:
     """The comparisons of a specifier such as `>=2.5,<3`; none for an empty one.
 

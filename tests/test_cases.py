@@ -32,7 +32,7 @@ def facts_of(case: dict[str, Any]) -> Inventory:
 
 def judged(read: Inventory) -> Judgement:
     settled = derive.derive(read, known())
-    return judge.judge(settled, app.rules_for(settled, known(), None))
+    return app.judged(settled, known(), None)
 
 
 def broken(judgement: Judgement, severity: Severity | None = None) -> set[str]:

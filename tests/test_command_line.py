@@ -307,7 +307,7 @@ def test_a_report_names_no_home_folder(tmp_path: Path) -> None:
     home.mkdir()
     (home / "facts.toml").write_text(BROKEN)
     for more in ((), ("--json",)):
-        outcome = envcheck("doctor", "--facts", str(home / "facts.toml"), *more, HOME=str(home))
+        outcome = envcheck("doctor", "--facts", str(home / "facts.toml"), *more, environ={"HOME": str(home)})
         assert "alice" not in outcome.out + outcome.err
         assert "~/facts.toml" in outcome.out
 

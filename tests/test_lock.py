@@ -20,14 +20,11 @@ from envcheck.lock import (
     build_needs,
     install_commands,
     parse_requirements,
-    platform_tags,
     refuse_leaks,
-    release_of,
     render_requirements,
-    usable_files,
-    usable_tags,
 )
 from envcheck.model import EnvcheckError, ExamineError, InputError
+from envcheck.wheels import platform_tags, release_of, usable_files, usable_tags
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 LOCK = Lock(

@@ -1,7 +1,7 @@
 """The build hook: compat/*.toml → two JSON files inside the wheel.
 
-`judging.json` is what doctor and gate load; `releases.json` holds the release rows, which only pin and
-matrix need. A mistake in compat/ stops the build.
+`judging.json` is the matrix as doctor and gate load it, every clause parsed; `source.json` is everything,
+for pin, lint and overlays. A mistake in compat/ stops the build.
 """
 
 from __future__ import annotations
@@ -24,17 +24,13 @@ class CompileMatrix(BuildHookInterface[Any]):
             return
         sys.path.insert(0, self.root)
         try:
-            from envcheck import matrix
+            from envcheck import app, matrix, probes
         finally:
             sys.path.remove(self.root)
-        compat = Path(self.root, "compat")
-        texts = {
-            path.relative_to(compat).as_posix(): path.read_text("utf-8") for path in compat.rglob("*.toml")
-        }
+        tree = app.source_tree()
+        known = matrix.build(tree, app.vocabulary(probes.every_probe()))
         folder = Path(tempfile.mkdtemp(prefix="envcheck-matrix-"))
-        for name, tree in zip(
-            ("judging.json", "releases.json"), matrix.split(matrix.gather(texts)), strict=True
-        ):
+        for name, content in (("judging.json", matrix.freeze(known)), ("source.json", tree)):
             target = folder / name
-            target.write_text(json.dumps(tree, separators=(",", ":")), "utf-8")
+            target.write_text(json.dumps(content, separators=(",", ":")), "utf-8")
             build_data["force_include"][str(target)] = f"envcheck/shipped/{name}"

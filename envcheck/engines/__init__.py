@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from envcheck.host import Host
-from envcheck.lock import Artifact, Pin, usable_files, usable_tags
+from envcheck.lock import Artifact, Pin
 from envcheck.model import ExamineError, InputError
+from envcheck.wheels import usable_files, usable_tags
 
 INSTALL_HINT = "pip install 'envcheck[resolve]'"
 

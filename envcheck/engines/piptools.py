@@ -27,8 +27,9 @@ from envcheck.engines.index import (
     user_index,
 )
 from envcheck.host import Host, own_python, scratch
-from envcheck.lock import Pin, release_of, usable_tags
+from envcheck.lock import Pin
 from envcheck.model import ExamineError, NoSolutionError
+from envcheck.wheels import release_of, usable_tags
 
 
 def available(_host: Host) -> bool:

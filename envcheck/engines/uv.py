@@ -10,8 +10,9 @@ from urllib.parse import unquote, urlsplit
 from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins
 from envcheck.engines.index import engine_environment, one_line, redact, user_index
 from envcheck.host import Host, find_program, own_python, scratch
-from envcheck.lock import Artifact, Pin, usable_tags
+from envcheck.lock import Artifact, Pin
 from envcheck.model import ExamineError, NoSolutionError
+from envcheck.wheels import usable_tags
 
 # The glibc versions uv has a platform for (0.13), ascending; between them the next lower one is asked.
 _GLIBC_MINORS = (17, 28, *range(31, 41))

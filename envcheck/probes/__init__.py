@@ -1,5 +1,7 @@
 """Probes read facts off the machine. A module in this folder that defines `PROBE` is one.
 
+A module named with a leading underscore is a program that a probe runs; it is never imported.
+
 A probe never judges and never raises for what is wrong with the machine: what it could not read is a
 reading with its reason. If it crashes all the same, `survey` turns its keys into Unknown.
 """
@@ -48,8 +50,11 @@ class Probe(NamedTuple):
 def every_probe() -> tuple[Probe, ...]:
     """All probes of this folder, by module name."""
     found = []
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        probe = getattr(importlib.import_module(f"{__name__}.{module.name}"), "PROBE", None)
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    for name in names:
+        if name.startswith("_"):
+            continue
+        probe = getattr(importlib.import_module(f"{__name__}.{name}"), "PROBE", None)
         if isinstance(probe, Probe):
             found.append(probe)
     return tuple(found)

@@ -13,6 +13,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from envcheck.model import normalised
+
 METADATA_LIMIT = 2 * 1024 * 1024
 """Bytes of a METADATA file that are read at most: headers are a few kilobytes, the rest is a README."""
 
@@ -38,14 +40,6 @@ class Record(NamedTuple):
     editable: bool
     site: str
     entry: str
-
-
-def normalised(name: str) -> str:
-    """A distribution's name as PEP 503 compares it: `flash-attn` of `Flash_Attn`."""
-    name = name.lower().replace("_", "-").replace(".", "-")
-    while "--" in name:
-        name = name.replace("--", "-")
-    return name
 
 
 def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[Record]:

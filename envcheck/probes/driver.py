@@ -1,6 +1,6 @@
 """The NVIDIA driver and the GPUs: from /sys and /proc, from NVML in a child process, nvidia-smi last.
 
-The driver's own library may hang or crash, so it is only ever asked by `nvml_child.py`, with a deadline;
+The driver's own library may hang or crash, so it is only ever asked by `_nvml_child.py`, with a deadline;
 what that child wrote before it was lost is kept. CUDA itself is never started: a context costs memory on
 every GPU and fails where the compute mode is exclusive.
 """
@@ -383,7 +383,7 @@ def begin(host: Host, request: Request) -> Collect:
     child = nvml.start_child(host, request.deadline_s)
     started = time.monotonic()
     scene = look(host)
-    allowance_s = request.deadline_s * (1 + nvml.PER_GPU * max(0, len(scene.bus) - 1))
+    allowance_s = nvml.allowance_s(request.deadline_s, len(scene.bus))
 
     def collect() -> Inventory:
         heard = Heard(silence=child) if isinstance(child, str) else child.listen(allowance_s)

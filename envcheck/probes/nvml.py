@@ -1,6 +1,6 @@
 """What NVML says: a child process asks it, its lines are understood, its numbers become readings.
 
-Nothing here loads the driver's library, nor `pynvml`: that is for `nvml_child.py`, which may be lost.
+Nothing here loads the driver's library, nor `pynvml`: that is for `_nvml_child.py`, which may be lost.
 """
 
 from __future__ import annotations
@@ -281,6 +281,11 @@ def _ending(ran: Ran, allowance_s: float) -> str:
     return ""
 
 
+def allowance_s(deadline_s: float, gpus: int) -> float:
+    """Seconds a driver with so many GPUs may take in all: 10 by default, and 3 for each further GPU."""
+    return deadline_s * (1 + PER_GPU * max(0, gpus - 1))
+
+
 def start_child(host: Host, deadline_s: float) -> Conversation | str:
     """Start asking NVML; or why that is not done."""
     if host.staged:
@@ -296,10 +301,10 @@ def start_child(host: Host, deadline_s: float) -> Conversation | str:
         environ["LD_LIBRARY_PATH"] = ":".join(filter(None, (environ.get("LD_LIBRARY_PATH"), folder)))
     command = (
         *_python_alone(),
-        str(Path(__file__).with_name("nvml_child.py")),
+        str(Path(__file__).with_name("_nvml_child.py")),
         pynvml,
         f"{PER_GPU * deadline_s:g}",
-        f"{deadline_s * (1 + PER_GPU * MOST_GPUS):g}",
+        f"{allowance_s(deadline_s, MOST_GPUS):g}",
     )
     started = time.monotonic()
     try:

@@ -67,7 +67,7 @@ def _summary(report: Report) -> dict[str, Any]:
     for each in judgement.waiting:
         waiting[each.reason] = waiting.get(each.reason, 0) + 1
     return {
-        "rules_held": report.rules_held_against,
+        "rules_held": judgement.held + len(judgement.findings) + len(judgement.waiting),
         "rules_applied": judgement.applied,
         "broken": {each.value: judgement.tally(Verdict.BROKEN, each) for each in Severity},
         "undecided": judgement.tally(Verdict.UNDECIDED),

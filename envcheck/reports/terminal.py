@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from io import StringIO
 
 from rich.console import Console
 from rich.text import Text
 
-from envcheck.clean import clean
+from envcheck.clean import inline
 from envcheck.model import Report
-from envcheck.reports.text import lines
+from envcheck.reports.text import Line, Span, lines
 
 _STYLES = {
     "ok": "green",
@@ -22,14 +24,36 @@ _STYLES = {
     "dim": "dim",
 }
 
+_NARROWEST = 40  # columns a detail gets even on a narrower terminal
+
 
 def render(report: Report) -> str:
     """The report with terminal colours; everything in it is cleaned first, for the codes must stay."""
+    width = shutil.get_terminal_size().columns
     out = StringIO()
     console = Console(
         file=out, force_terminal=True, highlight=False, markup=False, emoji=False, soft_wrap=True
     )
     for line in lines(report):
-        # Text objects, never markup: a package called [link=…] is a name here.
-        console.print(Text.assemble(*((clean(span.text), _STYLES.get(span.style, "")) for span in line)))
+        for part in _wrapped(line, width):
+            # Text objects, never markup: a package called [link=…] is a name here.
+            console.print(Text.assemble(*((inline(text), _STYLES.get(style, "")) for text, style in part)))
     return out.getvalue()
+
+
+def _wrapped(line: Line, width: int) -> list[Line]:
+    """A long detail over several lines, hanging under its beginning; commands stay whole, to be pasted."""
+    if (
+        len(line) != len(("label", "text"))
+        or not line[0].text.startswith("    ")
+        or line[1].text.startswith("$ ")
+    ):
+        return [line]
+    label, detail = line
+    room = max(width - len(label.text), _NARROWEST)
+    # Words are never broken: a URL or a path that is too long for the terminal is still one to click.
+    pieces = textwrap.wrap(detail.text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    blank = Span(" " * len(label.text), label.style)
+    return [
+        (label if number == 0 else blank, Span(piece, detail.style)) for number, piece in enumerate(pieces)
+    ]

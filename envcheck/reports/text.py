@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from envcheck.clean import inline
 from envcheck.model import (
     Absent,
     Because,
@@ -42,7 +43,7 @@ Line = Sequence[Span]
 
 def render(report: Report) -> str:
     """The report as plain text."""
-    return "".join("".join(span.text for span in line).rstrip() + "\n" for line in lines(report))
+    return "".join("".join(inline(span.text) for span in line).rstrip() + "\n" for line in lines(report))
 
 
 def lines(report: Report) -> Iterator[Line]:
@@ -294,15 +295,15 @@ def _waiting(waiting: Sequence[Waiting]) -> Iterator[Line]:
         errors = [each for each in training if each.rule.severity is Severity.ERROR]
         # What already holds here makes a failure near: its versions are installed, only the training is open.
         nearest = sorted(errors, key=lambda each: (-_met(each), len(each.open)))[:_CLOSEST]
-        yield (
-            Span(
-                f"{len(training)} known failures depend on the training configuration (--target or --train)",
-                "dim",
-            ),
-            Span("; closest:" if nearest else "", "dim"),
-        )
+        count = _counted(len(training), "known failure")
+        ending = "; closest:" if nearest else ""
+        yield (Span(f"{count} on the training configuration (--target or --train){ending}", "dim"),)
         for each in nearest:
             yield (Span(f"    {each.rule.id}, if {_if(each.open)}", "dim"),)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun} depends" if count == 1 else f"{count} {noun}s depend"
 
 
 def _met(waiting: Waiting) -> int:

@@ -1,6 +1,6 @@
 """The program that asks the driver through NVML; a process of its own, for a sick driver takes it along.
 
-`driver.py` starts it as `python -I -S nvml_child.py FOLDER PATIENCE LIMIT [SKIP ...]` and reads its lines;
+`driver.py` starts it as `python -I -S _nvml_child.py FOLDER PATIENCE LIMIT [SKIP ...]` and reads its lines;
 nothing imports it, and it imports nothing of envcheck. FOLDER holds `pynvml`, PATIENCE and LIMIT are
 seconds, a SKIP is a call not to make (`3:nvmlDeviceGetName`) because it crashed an earlier run.
 

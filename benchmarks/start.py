@@ -1,0 +1,133 @@
+"""Start-up and judging, as ratios: `python benchmarks/start.py [RUNS]`.
+
+Builds a wheel, installs it into a fresh environment beside 80 distributions, and runs every command in
+turn with `python -c pass` (F) and `pip check`. Each figure is of the whole process and its children: CPU
+seconds from the kernel's accounting, the ratio taken run by run, the median of all. Budgets are printed
+beside the figures; nothing here fails, because a shared machine is no judge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import statistics
+import subprocess  # noqa: TID251 - a benchmark starts what it measures
+import sys
+import tempfile
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DISTRIBUTIONS = 80
+PIN = ("pin", "--target", "zero3-lora", "--python-version", "3.11")
+
+
+def main(runs: int) -> None:
+    """Set up, measure, print."""
+    with tempfile.TemporaryDirectory() as folder:
+        python = _environment(Path(folder))
+        command = str(python.parent / "envcheck")
+        environment = str(python.parent.parent)
+        measured: dict[str, tuple[Sequence[str], str]] = {
+            "python -c pass": ((str(python), "-c", "pass"), "1 F"),
+            "pip check": ((str(python), "-m", "pip", "check"), ""),
+            "envcheck --version": ((command, "--version"), "<= 2 F"),
+            "envcheck --help": ((command, "--help"), ""),
+            "doctor, piped": ((command, "doctor", "--python", environment), "10 F, 0.4 pip check, 25 MiB"),
+            "doctor --json": ((command, "doctor", "--python", environment, "--json"), "<= 10 F"),
+            "doctor, terminal": ((command, "doctor", "--python", environment), "<= 13 F"),
+            "pin, shipped lock": ((command, *PIN, "--python", environment), "<= 9 F"),
+        }
+        rows = {
+            name: _Row(list(words), budget, terminal="terminal" in name)
+            for name, (words, budget) in measured.items()
+        }
+        _report(rows, runs)
+
+
+class _Row:
+    """A command and what its runs cost."""
+
+    def __init__(self, words: list[str], budget: str, *, terminal: bool) -> None:
+        self.words, self.budget, self.terminal = words, budget, terminal
+        self.cpu: list[float] = []
+        self.peak_mib = 0.0
+
+    def run(self) -> None:
+        ours, theirs = pty.openpty() if self.terminal else (-1, os.open(os.devnull, os.O_WRONLY))
+        process = subprocess.Popen(self.words, stdout=theirs, stderr=theirs, cwd="/")
+        os.close(theirs)
+        if self.terminal:
+            with contextlib.suppress(OSError):  # how a pseudo-terminal says that nobody writes any more
+                while os.read(ours, 65536):
+                    pass
+            os.close(ours)
+        _, _, usage = os.wait4(process.pid, 0)
+        self.cpu.append(usage.ru_utime + usage.ru_stime)
+        self.peak_mib = max(self.peak_mib, usage.ru_maxrss / 1024)
+
+
+def _report(rows: dict[str, _Row], runs: int) -> None:
+    for _ in range(runs + 1):  # the first round warms the page cache
+        for row in rows.values():
+            row.run()
+    floor, check = rows["python -c pass"].cpu[1:], rows["pip check"].cpu[1:]
+    print(f"{'command':<20} {'CPU ms':>7} {'x F':>6} {'x pip check':>12} {'peak MiB':>9}  budget")
+    for name, row in rows.items():
+        cpu = row.cpu[1:]
+        in_floors = statistics.median(one / base for one, base in zip(cpu, floor, strict=True))
+        in_checks = statistics.median(one / base for one, base in zip(cpu, check, strict=True))
+        figures = (
+            f"{statistics.median(cpu) * 1000:7.1f} {in_floors:6.2f} {in_checks:12.3f} {row.peak_mib:9.1f}"
+        )
+        print(f"{name:<20} {figures}  {row.budget}")
+
+
+def _environment(folder: Path) -> Path:
+    venv.create(folder / "env", with_pip=True)
+    python = folder / "env/bin/python"
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(ROOT)]
+    subprocess.run(install, check=True)
+    site = next((folder / "env/lib").glob("python*/site-packages"))
+    there = len(list(site.glob("*.dist-info")))
+    for number in range(DISTRIBUTIONS - there):
+        _distribution(site, number)
+    return python
+
+
+_STACK = {
+    "torch": "2.10.0",
+    "deepspeed": "0.19.8",
+    "transformers": "4.57.6",
+    "peft": "0.21.2",
+    "accelerate": "1.15.0",
+}
+
+
+def _distribution(site: Path, number: int) -> None:
+    """One installed distribution with metadata of a usual size: ten requirements and 30 KB of description."""
+    name, version = (
+        list(_STACK.items())[number] if number < len(_STACK) else (f"package-{number}", f"1.{number}.0")
+    )
+    requires = [f"package-{(number + step) % 60 + 5}>=0.{step}" for step in range(1, 8)]
+    requires += [
+        'tomli>=2; python_version < "3.11"',
+        'pytest; extra == "test"',
+        'colorama; sys_platform == "win32"',
+    ]
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {version}",
+        *(f"Requires-Dist: {each}" for each in requires),
+    ]
+    record = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("\n".join(lines) + "\n\n" + "A line of description.\n" * 1300)
+    (record / "RECORD").write_text(f"{record.name}/METADATA,,\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 15)

@@ -1,0 +1,83 @@
+"""A fake NVML to run the real probe against: compiled once, driven by scenario files.
+
+`library` compiles it, `Box` is a machine whose files are staged while processes are really run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess  # noqa: TID251 - the tests compile the library
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envcheck.host import Host
+
+HERE = Path(__file__).parent
+
+
+def library(folder: Path, without: str = "") -> Path:
+    """A folder holding libnvidia-ml.so.1, compiled on first use; of the kind that lacks a symbol if asked.
+
+    Raises:
+        FileNotFoundError: there is no C compiler here.
+    """
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise FileNotFoundError("no C compiler (cc): the driver probe is not tested on this machine")
+    built = folder / (without or "whole") / "libnvidia-ml.so.1"
+    if not built.exists():
+        built.parent.mkdir(parents=True)
+        left_out = [f"-DWITHOUT_{without}"] if without else []
+        command = [compiler, "-shared", "-fPIC", *left_out, "-o", str(built), str(HERE / "fake_nvml.c")]
+        subprocess.run(command, check=True, timeout=60)
+    return built.parent
+
+
+class LiveTree(Host):
+    """A staged tree on which, unlike any other, processes are run."""
+
+    __slots__ = ()
+
+    @property
+    def staged(self) -> bool:
+        """Pretend that the tree is the machine."""
+        return False
+
+
+@dataclass
+class Box:
+    """A machine to probe: files under `root`, the fake library, a scenario."""
+
+    root: Path
+    library: Path | None = None
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def put(self, path: str, text: str = "") -> Box:
+        """Give the machine a file."""
+        file = self.root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return self
+
+    def with_gpus(self, count: int, names: Sequence[str] = ()) -> Box:
+        """Put NVIDIA display devices on the PCI bus, and names where the kernel module tells them."""
+        for index in range(count):
+            address = f"0000:{index + 1:02x}:00.0"
+            self.put(f"/sys/bus/pci/devices/{address}/vendor", "0x10de\n")
+            self.put(f"/sys/bus/pci/devices/{address}/class", "0x030200\n")
+            if index < len(names):
+                text = f"Model: \t\t {names[index]}\nIRQ:   \t\t 16\n"
+                self.put(f"/proc/driver/nvidia/gpus/{address}/information", text)
+        return self
+
+    def host(self, scenario: str = "", environ: Mapping[str, str] | None = None) -> Host:
+        """The machine with this scenario (its text, or the name of a kept file) for NVML to play."""
+        kept = HERE / f"{scenario}.ini"
+        if scenario and not kept.exists():
+            kept = self.root / f"scenario{zlib.crc32(scenario.encode())}.ini"
+            kept.write_text(scenario)
+        played = {"FAKE_NVML": str(kept)} if scenario else {}
+        found = {"LD_LIBRARY_PATH": str(self.library)} if self.library else {}
+        return LiveTree(self.root, {**found, **played, **self.environ, **(environ or {})})

@@ -1,0 +1,97 @@
+"""`pin` as a user meets it: which lock is served for which machine, and what is said instead of one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+
+from envcheck import lock
+from tests.running import envcheck
+
+PIN = ("pin", "--target", "zero3-lora", "--offline", "--python-version", "3.11")
+
+
+def version(text: str, name: str) -> str:
+    found = re.search(rf"(?m)^{name}==(\S+)", text)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    ("machine", "torch"),
+    [
+        (("--driver", "525.60.13"), "2.10.0"),
+        (("--driver", "535.104.05", "--gpu", "A100 80GB"), "2.10.0"),
+        (("--driver", "570.86.15", "--gpu", "RTX 5090"), "2.10.0"),  # cu128 has sm_120
+        (("--driver", "580.95.05", "--gpu", "RTX 5090"), "2.13.0"),
+        (("--driver", "580.95.05", "--gpu", "H100"), "2.13.0"),
+        (("--driver", "580.95.05", "--gpu", "V100"), "2.10.0"),  # cu130 lost sm_70
+        (("--driver", "580.95.05", "--gpu", "T4", "--gpu", "B200"), "2.13.0"),
+        ((), "2.10.0"),  # nothing known: the lowest driver floor
+    ],
+)
+def test_the_lock_fits_the_driver_and_the_gpu(machine: tuple[str, ...], torch: str) -> None:
+    code, out, err = envcheck(*PIN, *machine)
+    assert code == 0, err
+    assert version(out, "torch") == torch
+    assert "judged by matrix" in err
+
+
+def test_what_is_served_is_a_complete_lock_without_leaks() -> None:
+    out = envcheck(*PIN, "--driver", "550.54.15").out
+    parsed = lock.parse_requirements(out, "stdout")
+    assert all(pin.artifacts for pin in parsed.pins)
+    assert {"torch", "deepspeed", "transformers", "peft", "accelerate"} <= {pin.name for pin in parsed.pins}
+    assert parsed.matrix.startswith("sha256:")
+    assert ("train.zero_stage", "3") in parsed.train
+    lock.refuse_leaks(out)
+
+
+def test_unknown_hardware_is_said_to_be_assumed() -> None:
+    assert "no driver is known" in envcheck(*PIN).err
+
+
+@pytest.mark.parametrize(
+    ("machine", "why"),
+    [
+        (("--driver", "470.223.02"), "needs driver 525.60.13, here 470.223.02"),
+        (("--gpu", "K80"), "torch-build-lacks-gpu-code"),
+        (("--python-version", "3.13"), "none is shipped for zero3-lora on Python 3.13"),
+    ],
+)
+def test_where_nothing_shipped_fits_offline_says_what_is_missing(machine: tuple[str, ...], why: str) -> None:
+    code, out, err = envcheck(*PIN, *machine)
+    assert (code, out) == (4, "")
+    assert why in err
+    assert "--offline forbids resolving" in err
+
+
+def test_an_unsatisfiable_machine_gets_no_lock_and_the_rule_that_forbids_it() -> None:
+    code, out, err = envcheck(
+        "pin",
+        "--target",
+        "zero3-lora",
+        "--driver",
+        "390.157",
+        "--gpu",
+        "A100 80GB",
+        "--resolve",
+        "--python-version",
+        "3.11",
+    )
+    assert (code, out) == (4, "")
+    assert "driver-below-cuda-family-floor" in err
+
+
+@pytest.mark.network
+def test_resolving_anew_gives_the_measured_combination_with_hashes() -> None:
+    if shutil.which("uv") is None:
+        pytest.skip("uv is not installed")
+    code, out, err = envcheck(
+        "pin", "--target", "zero3-lora", "--driver", "550.54.15", "--resolve", "--python-version", "3.11"
+    )
+    assert code == 0, err
+    assert version(out, "torch") == "2.10.0"
+    lock.parse_requirements(out, "stdout")
