@@ -70,11 +70,9 @@ def load_matrix(words: Vocabulary, named: Sequence[str] = ()) -> Matrix:
     """
     compiled = host.shipped_text("judging.json")
     overlays = overlay_texts(named)
-    if overlays:  # whose rules can replace shipped ones, so all is built anew
-        return matrix.build_overlaid(source_tree(), overlays, words)
-    if compiled is not None:
+    if compiled is not None and not overlays:
         return matrix.thaw(json.loads(compiled))
-    return matrix.build(source_tree(), words)
+    return matrix.build_overlaid(source_tree(), overlays, words)
 
 
 def source_tree() -> dict[str, Any]:

@@ -264,7 +264,7 @@ _PACKAGE = Path(__file__).resolve().parent
 def folder_texts(folder: Path, suffix: str, stem: str = "") -> dict[str, str]:
     """The files of a folder and its subfolders by their names in it, with forward slashes.
 
-    `stem` is how the names must begin.
+    `stem` is how their names begin.
 
     Raises:
         InputError: it is not a folder, or a file cannot be read.

@@ -252,7 +252,7 @@ def _place_of(book: _Book, kind: str, file: str, name: str) -> Row:
 # --- rows by themselves -----------------------------------------------------------------------------
 
 _CASE_KEYS = frozenset(
-    {"id", "expect", "rule", "title", "signature", "sources", "facts", "why", "note", "file"}
+    {"id", "expect", "rule", "title", "signature", "sources", "facts", "why", "note", "explain", "file"}
 )
 _CELL_KEYS = frozenset(
     {"target", "outcome", "rule", "pkg", "python", "train", "device", "ranks", "date", "test", "note"}

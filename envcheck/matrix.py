@@ -1,6 +1,6 @@
 """`compat/` → Matrix: rules, targets, cells and tables, with every mistake reported at once.
 
-The texts of the TOML files become one plain tree (`gather`), files of the user's own are laid over it
+The texts of the TOML files become one plain tree (`gather`); files of the user's own are laid over it
 (`overlaid`), and the tree becomes a Matrix (`build`). The build stores the Matrix as JSON (`freeze`), and
 doctor takes it from there (`thaw`). Nothing here opens a file.
 """
@@ -451,7 +451,7 @@ def _jsonable(value: Any) -> Any:
 
 def thaw(frozen: Sequence[Any]) -> Matrix:
     """The matrix that was frozen: no validation, no parsing, for that was done when it was built."""
-    rules, targets, cells, defaults, tables, known_through, moves_with, updated, digest_, machines, *_ = (
+    rules, targets, cells, defaults, tables, known_through, moves_with, updated, digest_of, machines, _ = (
         frozen
     )
     return Matrix(
@@ -466,7 +466,7 @@ def thaw(frozen: Sequence[Any]) -> Matrix:
         known_through,
         {name: tuple(others) for name, others in moves_with.items()},
         updated,
-        digest_,
+        digest_of,
         machines,
     )
 

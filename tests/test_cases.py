@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from functools import lru_cache
 from typing import Any
@@ -23,7 +25,8 @@ def known() -> Matrix:
     return matrix.build(tree(), vocabulary())
 
 
-CASES: list[dict[str, Any]] = tree()["case"]
+EVERY_CASE: list[dict[str, Any]] = tree()["case"]
+CASES = [case for case in EVERY_CASE if case["expect"] != "signature"]
 
 
 def facts_of(case: dict[str, Any]) -> Inventory:
@@ -59,8 +62,23 @@ def test_case(case: dict[str, Any]) -> None:
         assert rule_id not in broken(judgement)
 
 
+@pytest.mark.parametrize(
+    "case", [case for case in EVERY_CASE if case["expect"] == "signature"], ids=lambda case: str(case["id"])
+)
+def test_a_case_of_signatures_only_says_what_to_do(case: dict[str, Any]) -> None:
+    for key in ("signature", "explain", "title", "sources"):
+        assert case[key], key
+    assert not {"rule", "facts"} & case.keys()
+
+
+def test_signatures_are_patterns() -> None:
+    for case in EVERY_CASE:
+        for signature in case.get("signature", []):
+            assert not re.compile(signature).search(""), f"{case['id']} matches everything"
+
+
 def test_case_ids_are_unique() -> None:
-    ids = [case["id"] for case in CASES]
+    ids = [case["id"] for case in EVERY_CASE]
     assert len(ids) == len(set(ids))
 
 
@@ -115,3 +133,9 @@ def test_measured_cells_agree_with_the_rules() -> None:
             assert not errors, f"{cell} trained"
         else:
             assert cell.rule in errors, f"{cell} failed"
+
+
+def test_the_compiled_matrix_is_the_one_that_was_built() -> None:
+    again = matrix.thaw(json.loads(json.dumps(matrix.freeze(known()))))
+    small = {name: rows for name, rows in known().tables.items() if name not in matrix.LARGE_TABLES}
+    assert again == known()._replace(tables=small)
