@@ -28,6 +28,7 @@ from envcheck.model import (
     Cell,
     ExamineError,
     Fact,
+    Finding,
     InputError,
     Inventory,
     Judgement,
@@ -35,6 +36,7 @@ from envcheck.model import (
     Matrix,
     Measured,
     Report,
+    Severity,
     Target,
     Value,
     Verdict,
@@ -349,12 +351,21 @@ def advised(
     judgement: Judgement, read: Inventory, inventory: Inventory, known: Matrix, target: Target | None
 ) -> Judgement:
     """The judgement with each broken finding's ways out, tried."""
+    # Only what is broken at error level speaks against a way out, so only that is asked again.
+    errors = [
+        rule for rule in (*known.rules, *matrix.target_rules(target)) if rule.severity is Severity.ERROR
+    ]
 
-    def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
-        return judged(derive.derive(derive.changed(read, changes, known), known), known, target)
+    def tried(finding: Finding) -> Finding:
+        rules = errors if finding.rule.severity is Severity.ERROR else [*errors, finding.rule]
+
+        def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
+            return judge.judge(derive.derive(derive.changed(read, changes, known), known), rules)
+
+        return judge.advise(finding, judgement, inventory, attempt)
 
     findings = tuple(
-        judge.advise(each, judgement, inventory, attempt) if each.verdict is Verdict.BROKEN else each
+        tried(each) if each.verdict is Verdict.BROKEN and each.rule.fixes else each
         for each in judgement.findings
     )
     return judgement._replace(findings=findings)

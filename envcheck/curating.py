@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -104,9 +103,6 @@ def _version_of(name: str, file: str) -> str:
 
 
 def _with_releases(overlays: Sequence[str]) -> Matrix:
-    """The knowledge with the release rows, which a wheel keeps in a file of their own."""
-    known = app.knowledge(overlays)
-    text = host.shipped_text("releases.json")
-    if "release" in known.tables or text is None:
-        return known
-    return known._replace(tables={**known.tables, **json.loads(text)["tables"]})
+    """The knowledge with the release rows and cases, which doctor's compiled form leaves out."""
+    words = app.vocabulary(probes.every_probe())
+    return matrix.build_overlaid(app.source_tree(), app.overlay_texts(overlays), words)

@@ -52,9 +52,12 @@ class _Answer(NamedTuple):
 
 
 def _answer(rule: Rule, inventory: Inventory, device: int | None) -> _Answer:
-    return max(
-        (_ask_table(table, rule, inventory, device) for table in rule.when), key=lambda answer: answer.tri
-    )
+    first, *others = rule.when
+    best = _ask_table(first, rule, inventory, device)
+    for table in others:
+        answer = _ask_table(table, rule, inventory, device)
+        best = answer if answer.tri > best.tri else best
+    return best
 
 
 def _ask_table(table: When, rule: Rule, inventory: Inventory, device: int | None) -> _Answer:

@@ -153,16 +153,20 @@ class _Book:
         return self.vocabulary.get(key)
 
     @cached_property
-    def cases(self) -> list[tuple[dict[str, Any], Row, Inventory]]:
-        """The cases whose facts can be read."""
-        loaded = []
+    def loaded(self) -> list[tuple[dict[str, Any], Row, Inventory | InputError]]:
+        """Every case with its facts, or with why they cannot be read."""
+        found: list[tuple[dict[str, Any], Row, Inventory | InputError]] = []
         for row, place in self.case_rows:
             try:
-                read = factsfile.load(row.get("facts", {}), "facts", self.vocabulary)
-            except InputError:
-                continue
-            loaded.append((row, place, read))
-        return loaded
+                found.append((row, place, factsfile.load(row.get("facts", {}), "facts", self.vocabulary)))
+            except InputError as error:
+                found.append((row, place, error))
+        return found
+
+    @cached_property
+    def cases(self) -> list[tuple[dict[str, Any], Row, Inventory]]:
+        """The cases whose facts can be read."""
+        return [(row, place, read) for row, place, read in self.loaded if isinstance(read, Inventory)]
 
     @cached_property
     def broken_cases(self) -> dict[str, list[tuple[dict[str, Any], Row, Inventory]]]:
@@ -198,9 +202,18 @@ class _Book:
         return self._can_hold[clause]
 
     def broken(self, read: Inventory, rules: Iterable[Rule]) -> set[str]:
-        """Ids of the rules the judge calls broken."""
-        judgement = judge.judge(derive.derive(read, self.known), rules)
-        return {each.rule.id for each in judgement.findings if each.verdict is Verdict.BROKEN}
+        """Ids of the rules the judge calls broken.
+
+        Deriving is what costs, and a rule decided without it stays decided: only the others wait for it.
+        """
+        first = judge.judge(read, rules)
+        found = {each.rule.id for each in first.findings if each.verdict is Verdict.BROKEN}
+        open_ = [each.rule for each in first.findings if each.verdict is Verdict.UNDECIDED]
+        open_ += [each.rule for each in first.waiting]
+        if open_:
+            settled = judge.judge(derive.derive(read, self.known), open_)
+            found |= {each.rule.id for each in settled.findings if each.verdict is Verdict.BROKEN}
+        return found
 
 
 # --- what the loader says, with a line --------------------------------------------------------------
@@ -366,7 +379,7 @@ def _cases(book: _Book) -> Iterator[Problem]:
     """A case names a rule there is, expects something, and has facts that can be read."""
     rules = {row.get("id") for row, _ in book.rule_rows}
     withdrawn = {row.get("id") for row, _ in book.rule_rows if "withdrawn" in row}
-    for row, place in book.case_rows:
+    for row, place, read in book.loaded:
         name = str(row.get("id", ""))
         expect, rule = row.get("expect"), row.get("rule")
         if rule and rule not in rules:
@@ -379,10 +392,8 @@ def _cases(book: _Book) -> Iterator[Problem]:
             yield Problem("case", place.file, place.at("expect"), name, message)
         if expect in ("broken", "undecided") and not rule:
             yield Problem("case-rule", place.file, place.line, name, f"expects {expect}, but names no rule")
-        try:
-            factsfile.load(row.get("facts", {}), "facts", book.vocabulary)
-        except InputError as error:
-            yield Problem("case", place.file, place.at("facts"), name, str(error))
+        if isinstance(read, InputError):
+            yield Problem("case", place.file, place.at("facts"), name, str(read))
 
 
 def _both_cases(book: _Book) -> Iterator[Problem]:
@@ -542,19 +553,25 @@ def _excused(book: _Book, key: str, hole: regions.Interval, rules: set[str]) -> 
 
 
 def _fixes(book: _Book) -> Iterator[Problem]:
-    """Every way out leads out: proved on an inventory made of the rule's own `when`, and on its cases."""
+    """Every way out leads out: proved on an inventory made of the rule's own `when`, or on its cases."""
     for rule in book.known.rules:
-        examples = list(_examples(book, rule))
-        for number, fix in enumerate(rule.fixes):
-            line = book.at[rule.id].at("fix", number)
-            if examples and not any(_helps(book, rule, fix, example) for example in examples):
-                message = f"fix {_shown(fix)} does not break the combination: the judge still says broken"
-                yield book.rule_problem("fix", rule, message, line)
-            for message, note in _fix_versions(book, rule, fix):
-                yield book.rule_problem("fix-version", rule, message, line, note=note)
-        if rule.fixes and not examples:
+        tried, unproved = False, list(range(len(rule.fixes)))
+        for example in _examples(book, rule) if unproved else ():
+            tried = True
+            unproved = [each for each in unproved if not _helps(book, rule, rule.fixes[each], example)]
+            if not unproved:
+                break
+        for number in unproved if tried else ():
+            message = f"fix {_shown(rule.fixes[number])} does not break the combination: still broken"
+            yield book.rule_problem("fix", rule, message, book.at[rule.id].at("fix", number))
+        if rule.fixes and not tried:
             message = "no example breaks it, so no fix could be tried; add a case that comes out broken"
             yield book.rule_problem("fix", rule, message, note=True)
+        for number, fix in enumerate(rule.fixes):
+            for message, note in _fix_versions(book, rule, fix):
+                yield book.rule_problem(
+                    "fix-version", rule, message, book.at[rule.id].at("fix", number), note=note
+                )
 
 
 def _shown(fix: Fix) -> str:
@@ -582,9 +599,12 @@ def _helps(book: _Book, rule: Rule, fix: Fix, example: Inventory) -> bool:
 
 
 def _changes(book: _Book, rule: Rule, fix: Fix, example: Inventory) -> list[tuple[str, Value]] | None:
-    settled = derive.derive(example, book.known)
-    finding = next((each for each in judge.judge(settled, [rule]).findings), None)
-    device = judge.device_of(finding) if finding else None
+    """What trying the fix changes in the example; None if a fact it names is not known there."""
+    settled, device = example, 0 if example.devices else None
+    if any(isinstance(value, str) and "{" in value for _, value in fix.set):
+        settled = derive.derive(example, book.known)
+        finding = next(iter(judge.judge(settled, [rule]).findings), None)
+        device = judge.device_of(finding) if finding else None
     bound = judge.bind(fix, settled, device)
     return None if bound is None else [(key, judge.trial(value)) for key, value in bound.set]
 
@@ -765,7 +785,7 @@ def _cells(book: _Book) -> Iterator[Problem]:
         python = written[number].get("python")
         facts += [Fact("python.version", Known(python), "cell")] if isinstance(python, str) else []
         read = Inventory({fact.key: fact for fact in facts}, complete=frozenset({"pkg"}))
-        errors = book.broken(read, book.errors)
+        errors = book.broken(derive.derive(read, book.known), book.errors)
         shown = ", ".join(f"{each} {version}" for each, version in cell.pkg.items())
         if cell.outcome == "ok" and errors:
             message = f"trained on {cell.date}, but {', '.join(sorted(errors))} says it cannot: {shown}"

@@ -191,7 +191,14 @@ def _replaced(
 
 
 def _same_run(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row.get("target"), row.get("pkg"), row.get("train", {}), row.get("device"), row.get("test")
+    return (
+        row.get("target"),
+        row.get("pkg"),
+        row.get("train", {}),
+        row.get("device"),
+        row.get("test"),
+        row.get("ranks"),
+    )
 
 
 def _brings(tree: Mapping[str, Any], overlay: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import io
 import json
 import tarfile
@@ -18,11 +19,17 @@ from urllib.parse import unquote
 
 
 def wheel(
-    name: str, version: str, requires: tuple[str, ...] = (), tag: str = "py3-none-any"
+    name: str,
+    version: str,
+    requires: tuple[str, ...] = (),
+    tag: str = "py3-none-any",
+    more: dict[str, bytes] | None = None,
+    python: str = "",
 ) -> tuple[str, bytes]:
-    """File name and bytes of a wheel with nothing in it but metadata; the same bytes every time."""
+    """File name and bytes of a wheel with metadata and `more` files in it; the same bytes every time."""
     stem = f"{name.replace('-', '_')}-{version}"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += f"Requires-Python: {python}\n" if python else ""
     metadata += "".join(f"Requires-Dist: {one}\n" for one in requires)
     files = {
         "METADATA": metadata,
@@ -33,6 +40,8 @@ def wheel(
     with zipfile.ZipFile(packed, "w") as archive:
         for file, text in files.items():
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{file}", (2026, 1, 1, 0, 0, 0)), text)
+        for path, data in (more or {}).items():
+            archive.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), data)
     return f"{stem}-{tag}.whl", packed.getvalue()
 
 
@@ -61,6 +70,11 @@ class LocalIndex:
     as_json: bool = False
     hashes: bool = True
     port: int = 0
+    ranges: bool = False
+    said: dict[str, dict[str, object]] = field(
+        default_factory=dict
+    )  # more about a file, as PEP 691 spells it
+    sent: int = 0  # bytes of files
     asked: list[str] = field(default_factory=list)
 
     @property
@@ -84,16 +98,29 @@ class LocalIndex:
                     "filename": file,
                     "url": f"/files/{file}",
                     "hashes": {"sha256": digest} if self.hashes else {},
+                    **self.said.get(file, {}),
                 }
                 for file, digest in found.items()
             ]
             said = {"meta": {"api-version": "1.0"}, "name": name, "files": rows}
             return json.dumps(said), "application/vnd.pypi.simple.v1+json"
         links = (
-            f'<a href="/files/{file}{f"#sha256={digest}" if self.hashes else ""}">{file}</a><br>'
+            f'<a href="/files/{file}{f"#sha256={digest}" if self.hashes else ""}"{self._attributes(file)}>{file}</a><br>'
             for file, digest in found.items()
         )
         return f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>", "text/html"
+
+    def _attributes(self, file: str) -> str:
+        return "".join(
+            f' data-{key}="{html.escape(str(value))}"' for key, value in self.said.get(file, {}).items()
+        )
+
+    def part(self, data: bytes, wanted: str) -> tuple[bytes, str]:
+        """The bytes a Range header asks for, and the Content-Range that tells which they are."""
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        start = max(0, len(data) - int(last)) if not first else int(first)
+        end = len(data) - 1 if not first or not last else min(int(last), len(data) - 1)
+        return data[start : end + 1], f"bytes {start}-{end}/{len(data)}"
 
     def answer(self, path: str, authorization: str) -> tuple[int, bytes, str]:
         """Status, body and content type for a path."""
@@ -116,8 +143,16 @@ def serving(index: LocalIndex) -> Iterator[LocalIndex]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             status, body, kind = index.answer(self.path, self.headers.get("Authorization", ""))
+            where = ""
+            if status == 200 and index.ranges and self.headers.get("Range") and "/files/" in self.path:
+                body, where = index.part(body, self.headers["Range"])
+                status = 206
+            if "/files/" in self.path and self.command == "GET":
+                index.sent += len(body)
             try:
                 self.send_response(status)
+                if where:
+                    self.send_header("Content-Range", where)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 if status == 401:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from envcheck.host import Host
 from envcheck.model import Absent, Fact, Facts, Inventory, Key, Kind, Known, Reading, Unknown, of_device
@@ -36,14 +36,13 @@ YIELDS = {
     "gpu.visible": Key(Kind.FLAG, "CUDA_VISIBLE_DEVICES lets programs see the GPU"),
 }
 
-_IN_PROC = re.compile(r"Kernel Module\s+(?:for\s+\S+\s+)?(\d+(?:\.\d+)+)")
+_IN_PROC = r"Kernel Module\s+(?:for\s+\S+\s+)?(\d+(?:\.\d+)+)"
 
 
 # --- what the files say -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(NamedTuple):
     """What files say without asking the driver."""
 
     driver: Fact  # driver.version
@@ -74,10 +73,10 @@ def driver_version(host: Host) -> Fact:
     """`driver.version` as the loaded kernel module tells it; Absent if none is loaded."""
     path = "/sys/module/nvidia/version"
     text = (host.read_text(path) or "").strip()
-    if nvml.VERSION.fullmatch(text):
+    if re.fullmatch(nvml.VERSION, text):
         return Fact("driver.version", Known(text), path)
     path = "/proc/driver/nvidia/version"
-    found = _IN_PROC.search(host.read_text(path) or "")
+    found = re.search(_IN_PROC, host.read_text(path) or "")
     if found is not None:
         return Fact("driver.version", Known(found[1]), path)
     return Fact(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from envcheck.host import Host, Ran, Running, own_python
 from envcheck.model import Known, Reading, Unknown
@@ -73,7 +73,7 @@ NO_LIBRARY = f"no NVIDIA driver library ({LIBRARY}) was found"
 
 COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")  # by NVML's number
 
-VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){0,5}")
+VERSION = r"\d{1,6}(\.\d{1,6}){0,5}"  # a text: most machines never need it compiled
 
 
 def find_library(host: Host) -> str | None:
@@ -82,7 +82,9 @@ def find_library(host: Host) -> str | None:
     Asked before a child is started, for on a machine without NVIDIA starting one is all cost.
     """
     # The loader takes both separators; an empty entry is the current folder, and ours is the root.
-    own = [folder for folder in re.split("[:;]", host.environ.get("LD_LIBRARY_PATH", "")) if folder]
+    own = [
+        folder for folder in host.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if folder
+    ]
     if any(host.exists(f"{folder}/{LIBRARY}") for folder in (*own, *LOADER_FOLDERS)):
         return ""
     if LIBRARY in (host.read_text("/etc/ld.so.cache") or ""):
@@ -97,8 +99,7 @@ def find_library(host: Host) -> str | None:
 Asked: TypeAlias = tuple[int | None, str]  # the GPU's index, None for the machine; and the call
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """Why a call has no answer; with NVML's code if NVML gave one."""
 
     why: str
@@ -212,8 +213,7 @@ def _spoken(asked: Asked) -> str:
     return call if gpu is None else f"{call} of GPU {gpu}"
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(NamedTuple):
     """A child that was started, how to start another like it, and how long both may take together."""
 
     host: Host
@@ -340,7 +340,7 @@ def _folder_of_pynvml() -> str | None:
 
 def version_of(value: object) -> Reading:
     """A driver's version, if it looks like one."""
-    if isinstance(value, str) and VERSION.fullmatch(value.strip()):
+    if isinstance(value, str) and re.fullmatch(VERSION, value.strip()):
         return Known(value.strip())
     return _garbage("version", value)
 
@@ -351,11 +351,11 @@ def library_version(value: object, file: str) -> Reading:
     NVML puts the newest CUDA it was built for in front: 12.550.54.15 is the library of 550.54.15.
     """
     text = value.strip() if isinstance(value, str) else ""
-    if VERSION.fullmatch(text):
+    if re.fullmatch(VERSION, text):
         first, _, rest = text.partition(".")
         second = rest.partition(".")[0]
         return Known(rest if len(first) <= 2 < len(second) else text)  # noqa: PLR2004 - digits
-    in_name = VERSION.fullmatch(file.rpartition(".so.")[2])
+    in_name = re.fullmatch(VERSION, file.rpartition(".so.")[2])
     if in_name is not None and "." in in_name[0]:
         return Known(in_name[0])
     return _garbage("version", value)
