@@ -198,7 +198,9 @@ def _packages(report: Report) -> tuple[str, str]:
     cuda = ""
     if inventory.known("pkg.torch"):
         cuda = report.language.say(" for CUDA {}", runtime.value) if runtime.value else ""
-        cuda = report.language.say(" (CPU build)") if isinstance(runtime.reading, Absent) else cuda
+        if isinstance(runtime.reading, Absent):
+            rocm = "+rocm" in str(inventory.known("pkg.torch"))
+            cuda = report.language.say(" (ROCm build)") if rocm else report.language.say(" (CPU build)")
     if installed and installed[0].startswith("torch "):
         installed[0] += cuda
     text = f"{python}: {', '.join(installed)}" if python and installed else _joined(python, *installed)
