@@ -42,6 +42,9 @@ KEYS = {
     "gpu.in_torch_build": Key(Kind.FLAG, "whether the installed torch has machine code for this GPU"),
     "gpu.torch_first": Key(Kind.VERSION, "first torch whose default build has machine code for this GPU"),
     "gpu.torch_last": Key(Kind.VERSION, "newest torch whose default build has machine code for this GPU"),
+    "train.minimum_transformers": Key(
+        Kind.VERSION, "first transformers with code for the model_type; Absent if all that are known have it"
+    ),
 }
 """What deriving adds to the vocabulary."""
 
@@ -344,7 +347,20 @@ def _training(inventory: Inventory, matrix: Matrix) -> Inventory:
         settled.add(default.key)
         reading = Known(default.value) if holds is Tri.YES else _unsettled(inventory, answers)
         inventory = inventory.with_facts([Fact(default.key, reading, f"default: {default.source}")])
-    return inventory
+    oldest = _minimum_transformers(inventory, matrix.tables)
+    return _add(inventory, [Fact("train.minimum_transformers", oldest, "derived from train.model_type")])
+
+
+def _minimum_transformers(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Reading:
+    missing = _missing(inventory, "train.model_type")
+    if missing is not None:
+        return missing
+    model_type = _text(inventory, "train.model_type")
+    row = next((row for row in tables.get("model", []) if row["model_type"] == model_type), None)
+    if row is None:
+        return Unknown(f"{model_type} is not among the model types that are known")
+    # Where its code is older than its name, loading by class may work between the two.
+    return Absent() if row.get("before") else Known(str(row.get("code") or row["transformers"]))
 
 
 def _unsettled(inventory: Inventory, answers: Mapping[str, Tri]) -> Unknown:

@@ -439,7 +439,12 @@ class _Reader:
 
 # --- Matrix ↔ JSON ----------------------------------------------------------------------------------
 
-LARGE_TABLES = frozenset({"release"})
+LARGE_TABLES = frozenset(
+    {"release", "import_run", "peft_transformers"}
+    | {"flash_attn_name", "flash_attn_cuda", "flash_attn_wheel", "flash_attn_trap"}
+    | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
+    | {"xformers_build", "deepspeed_toolkit", "torchao_torch"}
+)
 """Tables that judging does without; the compiled matrix leaves them to the whole tree."""
 
 

@@ -101,6 +101,11 @@ KEYS = {
     "train.gradient_clipping": Key(Kind.FLAG, "whether gradients are clipped by norm"),
     "train.optimizer": Key(Kind.WORD, "optimizer by the trainer's name for it, in lower case"),
     "train.model_type": Key(Kind.WORD, "`model_type` of the model's config.json"),
+    "train.trust_remote_code": Key(
+        Kind.FLAG,
+        "code that the model itself brings may run (auto_map in its config.json)",
+        phrases={"true": "the model's own code", "false": "no code of the model's own"},
+    ),
     "train.packing": Key(Kind.FLAG, "several examples packed into one sequence"),
     "train.modules_to_save": Key(Kind.FLAG, "PEFT trains and saves whole modules beside the adapter"),
     "train.resume": Key(Kind.FLAG, "training continues from a saved checkpoint"),

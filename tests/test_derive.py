@@ -178,6 +178,36 @@ def test_no_configuration_means_no_defaults() -> None:
     assert isinstance(reading('pkg = { transformers = "5.23.0" }', "train.use_reentrant"), Unknown)
 
 
+@pytest.mark.parametrize(
+    ("model_type", "first"),
+    [
+        ("qwen3", Known("4.51.0")),
+        ("glm4", Known("4.51.3")),  # in a patch release
+        ("qwen2_5_vl_vision", Known("4.49.0")),  # listed from 5.6 on, its code is older
+        ("llama", Absent()),  # older than what was read, so nothing is too old for it
+        ("clip_text_model", Absent()),
+    ],
+)
+def test_the_first_transformers_of_a_model_type(model_type: str, first: Reading) -> None:
+    assert reading(f'train = {{ model_type = "{model_type}" }}', "train.minimum_transformers") == first
+
+
+def test_a_model_type_nobody_listed_is_unknown() -> None:
+    found = reading('train = { model_type = "llava_qwen" }', "train.minimum_transformers")
+    assert found == Unknown("llava_qwen is not among the model types that are known")
+    unread = reading('[unknown]\n"train.model_type" = "no config.json"', "train.minimum_transformers")
+    assert isinstance(unread, Unknown)
+    assert "no config.json" in unread.why
+    not_given = reading('train = { adapter = "lora" }', "train.minimum_transformers")
+    assert isinstance(not_given, Unknown)
+    assert not not_given.asked
+
+
+def test_remote_code_is_off_unless_the_trainer_allows_it_unasked() -> None:
+    assert reading('train = { trainer = "trl" }', "train.trust_remote_code") == Known(value=False)
+    assert isinstance(reading('train = { trainer = "swift" }', "train.trust_remote_code"), Unknown)
+
+
 # --- requirements -----------------------------------------------------------------------------------
 
 

@@ -319,6 +319,163 @@ def test_a_torch_the_index_lacks_and_a_wheel_of_another_kind_are_one_line(
     assert "lacks" in ran.err
 
 
+# --- model types ------------------------------------------------------------------------------------
+
+MODEL_RELEASES = """\
+release = [
+  { package = "peft", version = "9.9" },
+  { package = "transformers", version = "4.34.0" },
+  { package = "transformers", version = "4.35.0" },
+  { package = "transformers", version = "4.35.1" },
+  { package = "transformers", version = "4.35.2" },
+  { package = "transformers", version = "4.36.0" },
+  { package = "transformers", version = "4.36.1" },
+  { package = "transformers", version = "4.36.2" },
+  { package = "transformers", version = "5.6.0" },
+]
+"""
+MODELS = "# A comment that stays.\n\nmodel = [\n]\n"
+AUTO = "transformers/models/auto/"
+
+
+def configuration(*types: str, wrapped: str = "OrderedDict") -> bytes:
+    """A configuration_auto.py as they are up to 5.5: running it would raise."""
+    pairs = "".join(f'        ("{each}", "Config"),\n' for each in types)
+    special = '{"spelt-otherwise": "old_folder"}'
+    return (
+        "from collections import OrderedDict\nraise SystemExit('ran')\n"
+        f"CONFIG_MAPPING_NAMES = {wrapped}(\n    [\n{pairs}    ]\n)\n"
+        f"SPECIAL_MODEL_TYPE_TO_MODULE_NAME = OrderedDict({special})\n"
+        "def other():\n    CONFIG_MAPPING_NAMES = OrderedDict([('not-this', 'one')])\n"
+    ).encode()
+
+
+def models_wheel(
+    version: str, text: bytes, *folders: str, more: dict[str, bytes] | None = None
+) -> tuple[str, bytes]:
+    files = {f"{AUTO}configuration_auto.py": text, "transformers/weights.bin": bytes(1024 * 1024)}
+    files |= {f"transformers/models/{each}/__init__.py": b"" for each in folders}
+    return wheel("transformers", version, more={**files, **(more or {})})
+
+
+@pytest.fixture
+def models_index() -> Iterator[LocalIndex]:
+    """`patched` comes in a patch release, `part` is code before it is listed, `left` leaves with 5.6."""
+    later = (
+        b"from .auto_mappings import CONFIG_MAPPING_NAMES\n"
+        b'CONFIG_MAPPING_NAMES = OrderedDict(**{"gpt-sw3": "C"}, **CONFIG_MAPPING_NAMES)\n'
+        b'CONFIG_MAPPING_NAMES.update({"added": "C"})\n'
+    )
+    mappings = {f"{AUTO}auto_mappings.py": configuration("llama", "new", "patched", "part")}
+    old, mid = ("llama", "old_folder", "deprecated/left"), ("llama", "old_folder", "patched", "part")
+    files = dict(
+        [
+            models_wheel("4.34.0", configuration("llama", "left"), *old),
+            models_wheel("4.35.0", configuration("llama", "left"), *old),
+            models_wheel("4.35.1", configuration("llama", "left", "patched"), *mid),
+            models_wheel("4.35.2", configuration("llama", "left", "patched"), *mid),
+            *(
+                models_wheel(
+                    each,
+                    configuration(
+                        "llama", "left", "patched", "spelt-otherwise", wrapped="OrderedDict[str, str]"
+                    ),
+                    *mid,
+                )
+                for each in ("4.36.0", "4.36.1", "4.36.2")
+            ),
+            models_wheel("5.6.0", later, *mid, "new", more=mappings),
+        ]
+    )
+    with serving(LocalIndex(files, ranges=True, as_json=True)) as served:
+        yield served
+
+
+@pytest.fixture
+def models_table(tmp_path: Path) -> Path:
+    path = tmp_path / "models.toml"
+    path.write_text(MODELS)
+    (tmp_path / "releases.toml").write_text(MODEL_RELEASES)
+    return path
+
+
+def refresh_models(index: LocalIndex, table: Path, *more: str) -> Outcome:
+    paths = ("--table", str(table), "--releases", str(table.parent / "releases.toml"))
+    return tool("refresh_models.py", *paths, *more, PIP_INDEX_URL=index.url)
+
+
+def test_a_model_type_is_of_the_first_release_that_lists_it(
+    models_index: LocalIndex, models_table: Path
+) -> None:
+    ran = refresh_models(models_index, models_table)
+    assert ran.code == 1
+    assert added(ran.out) == [
+        '{ model_type = "left", transformers = "4.34.0", before = true, gone = "5.6.0" },',
+        '{ model_type = "llama", transformers = "4.34.0", before = true },',
+        '{ model_type = "patched", transformers = "4.35.1" },',
+        '{ model_type = "spelt-otherwise", transformers = "4.36.0", before = true, gone = "5.6.0" },',
+        '{ model_type = "added", transformers = "5.6.0" },',
+        '{ model_type = "gpt-sw3", transformers = "5.6.0" },',
+        '{ model_type = "new", transformers = "5.6.0" },',
+        '{ model_type = "part", transformers = "5.6.0", code = "4.35.1" },',
+    ]
+    assert models_table.read_text() == MODELS
+    assert refresh_models(models_index, models_table, "--write").code == 0
+    assert models_table.read_text().startswith("# A comment that stays.\n")
+    assert refresh_models(models_index, models_table).out == ""
+
+
+def test_only_what_is_needed_of_the_wheels_is_fetched(models_index: LocalIndex, models_table: Path) -> None:
+    ran = refresh_models(models_index, models_table)
+    assert ran.err == "refresh_models: 7 of 8 releases read\n"  # the middle of 4.36 is like its ends
+    assert not any("4.36.1" in path for path in models_index.asked)
+    assert models_index.sent < 8 * 200 * 1024
+
+
+def test_a_release_the_index_lacks_is_said_and_the_others_are_read(
+    models_index: LocalIndex, models_table: Path
+) -> None:
+    del models_index.files[models_wheel("4.35.0", b"")[0]]
+    ran = refresh_models(models_index, models_table)
+    assert "the index has no wheel of transformers 4.35.0\n" in ran.err
+    assert '{ model_type = "patched", transformers = "4.35.1" },' in added(ran.out)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"CONFIG_MAPPING_NAMES = OrderedDict(read_them())\n",
+        b"CONFIG_MAPPING_NAMES = OrderedDict([(f'{x}', 'C')])\n",
+        b"CONFIG_MAPPING_NAMES = OrderedDict(llama='C')\n",
+        b"CONFIG_MAPPING_NAMES = {} if x else {}\n",
+        b"CONFIG_MAPPING_NAMES = (\n",
+        b"OTHER = {}\n",
+        b"(" * 5000,
+    ],
+)
+def test_names_that_are_written_otherwise_change_nothing(
+    text: bytes, models_index: LocalIndex, models_table: Path
+) -> None:
+    models_index.files.update([models_wheel("4.35.1", text)])
+    ran = refresh_models(models_index, models_table, "--write")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith("refresh_models: transformers-4.35.1-py3-none-any.whl: ")
+    assert len(ran.err.splitlines()) == 1
+    assert models_table.read_text() == MODELS
+
+
+def test_a_model_index_without_ranges_or_time_is_one_line(
+    models_index: LocalIndex, models_table: Path
+) -> None:
+    models_index.ranges = False
+    ran = refresh_models(models_index, models_table)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (3, "", 1)
+    models_index.hang_s = 5
+    ran = refresh_models(models_index, models_table, "--deadline", "1")
+    assert (ran.code, len(ran.err.splitlines())) == (3, 1)
+    assert "127.0.0.1" not in ran.err
+
+
 # --- releases beyond what is known ------------------------------------------------------------------
 
 

@@ -1,0 +1,284 @@
+"""Propose a diff of compat/tables/models.toml: `python tools/refresh_models.py [--write]`.
+
+Reads which `model_type`s the releases of transformers in compat/tables/releases.toml know, from the wheels
+on the index of the user's pip configuration: the keys of CONFIG_MAPPING_NAMES in transformers/models/auto/,
+parsed and never run, and the folders below transformers/models/. That is about 0.4 MiB of a wheel, by range
+request: of the first and the last release of every minor, and of those between where the two differ. Prints
+a unified diff and changes nothing unless told to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import re
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from envcheck.engines.index import Listed, Reader
+from envcheck.engines.remote import RemoteFile
+from envcheck.host import Host
+from envcheck.model import ExamineError
+
+TABLES = Path(__file__).resolve().parent.parent / "compat/tables"
+MIB = 1 << 20
+WHEEL_LIMIT = 4 * MIB
+"""Bytes fetched of one wheel: its directory (0.3 MiB) and one or two small files."""
+TEXT_LIMIT = MIB
+AT_ONCE = 4
+
+AUTO = "transformers/models/auto/"
+FILES = ("auto_mappings.py", "configuration_auto.py")
+"""Since 5.x the names are in the first, and the second adds a few; before, all are in the second."""
+
+
+class Content(NamedTuple):
+    """What a release knows: the folder of code by `model_type`, and all folders."""
+
+    modules: Mapping[str, str]
+    folders: frozenset[str]
+
+
+class Row(NamedTuple):
+    """A `model_type` with the first release that lists it; the table's own comment says what the rest is."""
+
+    model_type: str
+    transformers: str
+    code: str = ""
+    before: bool = False
+    gone: str = ""
+
+
+# --- what a wheel says ------------------------------------------------------------------------------
+
+
+def content_of(archive: zipfile.ZipFile) -> Content:
+    """What the files of a wheel say.
+
+    Raises:
+        ExamineError: they are not as they have been.
+    """
+    names = set(archive.namelist())
+    texts = [_text(archive, AUTO + file) for file in FILES if AUTO + file in names]
+    types = _pairs(texts, "CONFIG_MAPPING_NAMES")
+    special = _pairs(texts, "SPECIAL_MODEL_TYPE_TO_MODULE_NAME")
+    if not types:
+        raise ExamineError("the wheel lists no model types")
+    found = (re.match(r"transformers/models/(?:deprecated/)?(\w+)/", name) for name in names)
+    folders = frozenset(each[1] for each in found if each)
+    return Content({each: special.get(each, each.replace("-", "_")) for each in types}, folders)
+
+
+def _text(archive: zipfile.ZipFile, name: str) -> str:
+    if archive.getinfo(name).file_size > TEXT_LIMIT:
+        raise ExamineError(f"{name} is larger than {TEXT_LIMIT // MIB} MiB")
+    return archive.read(name).decode("utf-8", "replace")
+
+
+def _pairs(texts: Sequence[str], name: str) -> dict[str, str]:
+    """What a module-level dictionary maps to what, by what is assigned and added to it in these files."""
+    found: dict[str, str] = {}
+    for text in texts:
+        try:
+            body = ast.parse(text).body
+        except (SyntaxError, ValueError, RecursionError):
+            raise ExamineError("a file of the wheel is not Python") from None
+        for statement in body:
+            match statement:
+                case (
+                    ast.Assign(targets=[ast.Name(id=written)], value=ast.expr() as value)
+                    | ast.AnnAssign(target=ast.Name(id=written), value=ast.expr() as value)
+                    | ast.Expr(
+                        value=ast.Call(
+                            func=ast.Attribute(value=ast.Name(id=written), attr="update"), args=[value]
+                        )
+                    )
+                ) if written == name:
+                    found.update(_items(value, name))
+    return found
+
+
+def _items(value: ast.expr, name: str) -> dict[str, str]:
+    """The items of `OrderedDict([("a", "b")], **{"c": "d"})` and the like, where `name` stands for itself.
+
+    Raises:
+        ExamineError: it is built in another way, so that items might be missed.
+    """
+    match value:
+        case ast.Name(id=same) if same == name:
+            return {}
+        case ast.Call(func=function, args=arguments, keywords=keywords) if _is_dict(function):
+            found: dict[str, str] = {}
+            for part in [*arguments, *(each.value for each in keywords if each.arg is None)]:
+                found.update(_items(part, name))
+            if all(each.arg is None for each in keywords):
+                return found
+        case ast.List() | ast.Tuple() | ast.Dict():
+            try:
+                return {str(key): str(word) for key, word in dict(ast.literal_eval(value)).items()}
+            except (ValueError, TypeError):
+                pass
+        case _:
+            pass
+    raise ExamineError(f"{name} is not written as it has been")
+
+
+def _is_dict(function: ast.expr) -> bool:
+    if isinstance(function, ast.Subscript):  # OrderedDict[str, str](…)
+        function = function.value
+    return isinstance(function, ast.Name) and function.id in ("OrderedDict", "dict")
+
+
+# --- the index --------------------------------------------------------------------------------------
+
+
+def wheels(files: Iterable[Listed]) -> dict[Version, Listed]:
+    """The wheel of every release on the page."""
+    found = {}
+    for file in files:
+        try:
+            name, version, _, _ = parse_wheel_filename(file.name)
+        except InvalidWheelFilename:
+            continue
+        if name == "transformers":
+            found[version] = file
+    return found
+
+
+def read_one(reader: Reader, wheel: Listed) -> Content:
+    """What one wheel says.
+
+    Raises:
+        ExamineError: it cannot be read, or not in parts.
+    """
+    try:
+        with zipfile.ZipFile(RemoteFile(reader, wheel.url, WHEEL_LIMIT)) as archive:
+            return content_of(archive)
+    except (zipfile.BadZipFile, NotImplementedError, ExamineError) as error:
+        raise ExamineError(f"{wheel.name}: {error}") from None
+
+
+def read_all(reader: Reader, releases: Sequence[Version]) -> tuple[dict[Version, Content], list[str]]:
+    """What the releases know, as many of them as it takes, oldest first; and remarks on those not there.
+
+    Raises:
+        ExamineError: one cannot be read; guessing around it could make a type younger than it is.
+    """
+    page = wheels(reader.files("transformers"))
+    remarks = [f"the index has no wheel of transformers {each}" for each in releases if each not in page]
+    minors: dict[tuple[int, ...], list[Version]] = {}
+    for version in sorted(each for each in releases if each in page):
+        minors.setdefault(version.release[:2], []).append(version)
+    found: dict[Version, Content] = {}
+
+    def read(some: Iterable[Version]) -> None:
+        some = sorted(set(some))
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found.update(zip(some, pool.map(lambda each: read_one(reader, page[each]), some), strict=True))
+
+    read(version for minor in minors.values() for version in (minor[0], minor[-1]))
+    read(
+        version for minor in minors.values() if found[minor[0]] != found[minor[-1]] for version in minor[1:-1]
+    )
+    return dict(sorted(found.items())), remarks
+
+
+# --- the table --------------------------------------------------------------------------------------
+
+
+def rows_of(found: Mapping[Version, Content]) -> list[Row]:
+    """A row for every type that any release lists, by first release and name."""
+    versions = list(found)
+    modules: dict[str, str] = {}
+    listed: dict[str, list[int]] = {}
+    since: dict[str, int] = {}
+    for place, content in enumerate(found.values()):
+        modules.update(content.modules)
+        for model_type in content.modules:
+            listed.setdefault(model_type, []).append(place)
+        for folder in content.folders:
+            since.setdefault(folder, place)
+    rows = []
+    for model_type, places in listed.items():
+        first, last = places[0], places[-1]
+        code = min(since.get(modules[model_type], first), first)
+        rows.append(
+            Row(
+                model_type,
+                str(versions[first]),
+                str(versions[code]) if 0 < code < first else "",
+                code == 0,
+                str(versions[last + 1]) if last + 1 < len(versions) else "",
+            )
+        )
+    return sorted(rows, key=lambda row: (Version(row.transformers), row.model_type))
+
+
+def render(row: Row) -> str:
+    """A row as the table writes it: one line."""
+    parts = [f'model_type = "{row.model_type}"', f'transformers = "{row.transformers}"']
+    parts += [f'code = "{row.code}"'] if row.code else []
+    parts += ["before = true"] if row.before else []
+    parts += [f'gone = "{row.gone}"'] if row.gone else []
+    return f"  {{ {', '.join(parts)} }},"
+
+
+def refreshed(text: str, rows: Sequence[Row]) -> str:
+    """The table with the rows in place of its own; the comments above them stay."""
+    head = re.split(r"^model = \[$", text, maxsplit=1, flags=re.MULTILINE)[0].rstrip("\n")
+    lines = [head, "", "model = ["] if head else ["model = ["]
+    lines += [render(row) for row in rows]
+    return "\n".join([*lines, "]"]) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the diff; 0 if there is none or it was written, 1 if there is one, 3 if the index failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--table", type=Path, default=TABLES / "models.toml")
+    parser.add_argument("--releases", type=Path, default=TABLES / "releases.toml")
+    parser.add_argument("--write", action="store_true", help="apply the diff")
+    parser.add_argument(
+        "--deadline", type=float, default=600.0, metavar="SECONDS", help="for everything together"
+    )
+    options = parser.parse_args(arguments)
+    before = options.table.read_text("utf-8") if options.table.exists() else ""
+    listed = tomllib.loads(options.releases.read_text("utf-8")).get("release", [])
+    releases = [Version(row["version"]) for row in listed if row["package"] == "transformers"]
+    try:
+        found, remarks = read_all(Reader(Host(), options.deadline), releases)
+    except ExamineError as error:
+        print(f"refresh_models: {error}", file=sys.stderr)
+        return 3
+    for remark in remarks:
+        print(f"refresh_models: {remark}", file=sys.stderr)
+    print(f"refresh_models: {len(found)} of {len(releases)} releases read", file=sys.stderr)
+    after = refreshed(before, rows_of(found))
+    sys.stdout.writelines(
+        difflib.unified_diff(
+            before.splitlines(keepends=True),
+            after.splitlines(keepends=True),
+            "a/models.toml",
+            "b/models.toml",
+            n=1,
+        )
+    )
+    if options.write and after != before:
+        options.table.write_text(after, "utf-8")
+    return int(after != before and not options.write)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
