@@ -282,6 +282,21 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert ran.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("redirection", "said"), [(">&-", "standard output is closed"), ("> /dev/full", "no space left")]
+)
+def test_output_that_goes_nowhere_is_one_line(redirection: str, said: str, facts: Path) -> None:
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m envcheck doctor --facts {facts} {redirection}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parent.parent,
+    )
+    one_line(Outcome(ran.returncode, ran.stdout, ran.stderr), 3, said)
+
+
 # --- what leaves ------------------------------------------------------------------------------------
 
 HOSTILE = "\x1b[31mred\x1b]52;c;evil\x07\r\u202egnp\u200b"
