@@ -291,6 +291,8 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
     def facts_of(number: int) -> Iterator[Fact]:
         missing = _missing(inventory, "gpu.compute_capability", device=number)
         capability = _text(inventory, "gpu.compute_capability", number)
+        if missing is None and not is_capability(capability):
+            missing = Unknown(f"gpu.compute_capability: {capability!r} is not two numbers such as 9.0")
         serving = [] if missing else [v for v, built in default_builds if has_code(built, capability)]
         source = "derived from gpu.compute_capability"
         for key, pick in (("gpu.torch_first", min), ("gpu.torch_last", max)):
@@ -308,6 +310,12 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
             )
 
     return _each_device(inventory, facts_of)
+
+
+def is_capability(text: str) -> bool:
+    """Whether this is a compute capability: two numbers with a dot between them."""
+    major, _, minor = text.partition(".")
+    return text.isascii() and major.isdecimal() and minor.isdecimal()
 
 
 def has_code(architectures: Sequence[str], capability: str) -> bool:

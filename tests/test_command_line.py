@@ -253,7 +253,10 @@ def test_a_malformed_training_configuration_is_one_line(
         (("nope",), 2, "nope"),
         (("doctor", "--driver", "new"), 2, "expected a version such as 550.54.15, found 'new'"),
         (("doctor", "--gpu", "Voodoo 2"), 2, "no GPU 'Voodoo 2' is known"),
+        (("doctor", "--gpu", "9."), 2, "no GPU '9.' is known"),
+        (("doctor", "--gpu", "sm_9"), 2, "no GPU 'sm_9' is known"),
         (("doctor", "--timeout", "0"), 2, "0"),
+        (("matrix",), 2, "show, lint, html"),
         (("pin",), 2, "--target"),
         (("pin", "--target", "nope"), 2, "no such target"),
         (

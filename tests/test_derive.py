@@ -121,6 +121,13 @@ def test_a_gpus_capability_follows_from_the_name_the_driver_gives(name: str, cap
     assert reading(f'[[gpu]]\nname = "{name}"', "gpu.compute_capability", 0) == Known(capability)
 
 
+@pytest.mark.parametrize("capability", ["", "9", "9.", ".0", "9.0.0", "-9.0", "sm_90", "abc"])
+@pytest.mark.parametrize("key", ["gpu.in_torch_build", "gpu.torch_last"])
+def test_what_is_no_compute_capability_decides_nothing(capability: str, key: str) -> None:
+    facts = f'[pkg]\ntorch = "2.6.0"\n[[gpu]]\ncompute_capability = "{capability}"\n'
+    assert isinstance(reading(facts, key, 0), Unknown)
+
+
 def test_an_unlisted_gpu_is_unknown() -> None:
     assert isinstance(reading('[[gpu]]\nname = "NVIDIA Z900"', "gpu.compute_capability", 0), Unknown)
 
