@@ -276,10 +276,9 @@ def gpu_declared(query: str, known: Matrix) -> tuple[str, str]:
         InputError: no GPU of that name is known, or several of different compute capability are.
     """
     digits = query.removeprefix("sm_")
-    if digits != query and digits.isdecimal():
-        return "gpu.compute_capability", f"{digits[:-1]}.{digits[-1]}"
-    if query.replace(".", "", 1).isdecimal() and "." in query:
-        return "gpu.compute_capability", query
+    capability = query if digits == query else f"{digits[:-1]}.{digits[-1:]}"
+    if derive.is_capability(capability):
+        return "gpu.compute_capability", capability
     wanted = _words(query)
     table = known.tables.get("gpu", [])
     rows = [row for row in table if any(wanted <= _words(name) for name in _names(row))]

@@ -17,7 +17,7 @@ import typer
 
 from envcheck import host
 from envcheck.clean import clean, inline, redact
-from envcheck.model import EnvcheckError, InputError, Report, Severity
+from envcheck.model import EnvcheckError, ExamineError, InputError, Report, Severity
 
 PythonOption = Annotated[
     str | None,
@@ -364,7 +364,8 @@ def _explained(error: Exception) -> tuple[str, int]:
         return str(error), error.code
     usage = getattr(error, "format_message", None)  # click's own exceptions
     if callable(usage):
-        return f"{usage()} (--help shows the options)", 2
+        said = " ".join(str(usage()).split())  # a missing choice comes as a list of several lines
+        return f"{said} (--help shows the options)", 2
     return f"internal error: {type(error).__name__}: {error} (ENVCHECK_DEBUG=1 shows where)", 3
 
 
@@ -386,17 +387,26 @@ def _command(arguments: list[str]) -> Callable[..., int]:
 def _show(report: Report, as_json: bool) -> None:
     from envcheck.reports import format_named
 
-    terminal = sys.stdout.isatty() and not host.variable("NO_COLOR")
+    terminal = sys.stdout is not None and sys.stdout.isatty() and not host.variable("NO_COLOR")
     name = "json" if as_json else "terminal" if terminal else "text"
     _emit(format_named(name)(report), coloured=name == "terminal")
 
 
 def _emit(text: str, *, coloured: bool = False) -> None:
     """Print data on stdout; a coloured text was cleaned when it was coloured."""
+    if sys.stdout is None:
+        raise ExamineError("standard output is closed: nowhere to print")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a GBK terminal has no check mark
-    sys.stdout.write(_redacted(text if coloured else clean(text)))
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(_redacted(text if coloured else clean(text)))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # python would flush it once more
+        why = (error.strerror or "it cannot be written").lower()
+        raise ExamineError(f"standard output: {why}") from None
 
 
 def _remark(message: str) -> None:

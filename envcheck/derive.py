@@ -6,6 +6,7 @@ never replaces one that was read; it is Unknown for the reason its inputs are, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -47,6 +48,8 @@ KEYS = {
     ),
 }
 """What deriving adds to the vocabulary."""
+
+_CUDA_LABEL = re.compile(r"cu[0-9]{3}")
 
 _OWN_BUILD = frozenset({"5.3", "6.2", "7.2", "8.7"})
 """Jetson capabilities that no desktop machine code serves, although the major is the same.
@@ -130,16 +133,22 @@ def _runtime(inventory: Inventory, torch: str, row: Mapping[str, Any] | None) ->
     built = inventory.fact("build.torch.cuda").reading
     if not _open(built):
         return built
-    label = versions.local_label(torch)
-    if label == "cpu" or label.startswith(("rocm", "xpu")):
-        return Absent()
-    if label.startswith("cu") and label[2:].isdecimal():
-        return Known(f"{label[2:-1]}.{label[-1]}")
+    label = versions.local_label(torch).partition(".")[0]
+    if label:
+        return _runtime_of_label(torch, label)
     if row is None:
         return _outside(torch)
     if inventory.known("host.arch") not in (None, "x86_64"):
         return Unknown("only the x86_64 default builds are known")
     return Known(str(row["cuda"])) if row.get("cuda") else _outside(torch)
+
+
+def _runtime_of_label(torch: str, label: str) -> Reading:
+    if label == "cpu" or label.startswith(("rocm", "xpu")):
+        return Absent()
+    if _CUDA_LABEL.fullmatch(label):
+        return Known(f"{label[2:-1]}.{label[-1]}")
+    return Unknown(f"torch {torch} is a build of somebody's own: its label names no CUDA")
 
 
 def _architectures(
@@ -285,6 +294,8 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
     def facts_of(number: int) -> Iterator[Fact]:
         missing = _missing(inventory, "gpu.compute_capability", device=number)
         capability = _text(inventory, "gpu.compute_capability", number)
+        if missing is None and not is_capability(capability):
+            missing = Unknown(f"gpu.compute_capability: {capability!r} is not two numbers such as 9.0")
         serving = [] if missing else [v for v, built in default_builds if has_code(built, capability)]
         source = "derived from gpu.compute_capability"
         for key, pick in (("gpu.torch_first", min), ("gpu.torch_last", max)):
@@ -302,6 +313,12 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
             )
 
     return _each_device(inventory, facts_of)
+
+
+def is_capability(text: str) -> bool:
+    """Whether this is a compute capability: two numbers with a dot between them."""
+    major, _, minor = text.partition(".")
+    return text.isascii() and major.isdecimal() and minor.isdecimal()
 
 
 def has_code(architectures: Sequence[str], capability: str) -> bool:

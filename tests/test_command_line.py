@@ -253,7 +253,10 @@ def test_a_malformed_training_configuration_is_one_line(
         (("nope",), 2, "nope"),
         (("doctor", "--driver", "new"), 2, "expected a version such as 550.54.15, found 'new'"),
         (("doctor", "--gpu", "Voodoo 2"), 2, "no GPU 'Voodoo 2' is known"),
+        (("doctor", "--gpu", "9."), 2, "no GPU '9.' is known"),
+        (("doctor", "--gpu", "sm_9"), 2, "no GPU 'sm_9' is known"),
         (("doctor", "--timeout", "0"), 2, "0"),
+        (("matrix",), 2, "show, lint, html"),
         (("pin",), 2, "--target"),
         (("pin", "--target", "nope"), 2, "no such target"),
         (
@@ -280,6 +283,21 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         cwd=Path(__file__).parent.parent,
     )
     assert ran.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("redirection", "said"), [(">&-", "standard output is closed"), ("> /dev/full", "no space left")]
+)
+def test_output_that_goes_nowhere_is_one_line(redirection: str, said: str, facts: Path) -> None:
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m envcheck doctor --facts {facts} {redirection}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parent.parent,
+    )
+    one_line(Outcome(ran.returncode, ran.stdout, ran.stderr), 3, said)
 
 
 # --- what leaves ------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ def reading(facts: str, key: str, device: int | None = None) -> Reading:
         ("2.13.0", Known("13.0")),
         ("2.13.0+cpu", Absent()),
         ("2.5.1+rocm6.2", Absent()),
+        ("2.6.0+cpu.cxx11.abi", Absent()),
+        ("2.0.1+cu117.with.pypi.cudnn", Known("11.7")),
     ],
 )
 def test_cuda_runtime_follows_from_the_label_or_the_default_build(torch: str, runtime: Reading) -> None:
@@ -46,7 +48,9 @@ def test_what_torch_says_of_its_build_outweighs_the_table() -> None:
     assert reading(facts, "cuda.runtime") == Known("12.6")
 
 
-@pytest.mark.parametrize("torch", ["2.99.0", "2.4.0a0+07cecf4168.nv24.05", "2.9.0.dev20250804"])
+@pytest.mark.parametrize(
+    "torch", ["2.99.0", "2.4.0a0+07cecf4168.nv24.05", "2.9.0.dev20250804", "2.6.0+git1a2b3c4", "2.6.0+cu12.4"]
+)
 def test_a_build_outside_the_table_is_unknown_not_guessed(torch: str) -> None:
     assert isinstance(reading(f'pkg = {{ torch = "{torch}" }}', "cuda.runtime"), Unknown)
 
@@ -115,6 +119,13 @@ def test_machine_code_runs_within_its_major_from_its_minor_up(
 )
 def test_a_gpus_capability_follows_from_the_name_the_driver_gives(name: str, capability: str) -> None:
     assert reading(f'[[gpu]]\nname = "{name}"', "gpu.compute_capability", 0) == Known(capability)
+
+
+@pytest.mark.parametrize("capability", ["", "9", "9.", ".0", "9.0.0", "-9.0", "sm_90", "abc"])
+@pytest.mark.parametrize("key", ["gpu.in_torch_build", "gpu.torch_last"])
+def test_what_is_no_compute_capability_decides_nothing(capability: str, key: str) -> None:
+    facts = f'[pkg]\ntorch = "2.6.0"\n[[gpu]]\ncompute_capability = "{capability}"\n'
+    assert isinstance(reading(facts, key, 0), Unknown)
 
 
 def test_an_unlisted_gpu_is_unknown() -> None:

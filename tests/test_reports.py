@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck import app, clean, derive, reports
-from envcheck.model import Report
+from envcheck.model import Fix, Report
 from tests.worlds import inventory, known, rule
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -22,6 +22,8 @@ MATRIX = known(
     )
 )
 
+INSTALL = "python -m pip install 'torch==2.10.0' torchvision"
+
 
 def report(name: str, subject: str = "here") -> Report:
     read = inventory(f"[[gpu]]\nname = {json.dumps(name)}\n[pkg]\ntorch = '2.4.0'\n")
@@ -31,6 +33,26 @@ def report(name: str, subject: str = "here") -> Report:
 
 def shown(name: str, text: str) -> str:
     return reports.format_named(name)(report(text))
+
+
+# --- commands ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("here", "commands"),
+    [
+        ("2.10.0+cpu", ("python -m pip uninstall -y torch torchvision", INSTALL)),
+        ("2.10.0", (INSTALL,)),
+        ("2.9.1+cpu", (INSTALL,)),
+    ],
+)
+def test_another_build_of_the_wanted_release_is_taken_away_first(
+    here: str, commands: tuple[str, ...]
+) -> None:
+    # To pip 2.10.0+cpu is 2.10.0: `pip install torch==2.10.0` would leave it in place.
+    fix = Fix((("pkg.torch", "==2.10.0"),), tried=(("pkg.torch", "2.10.0"),))
+    read = inventory(f"[pkg]\ntorch = {json.dumps(here)}\n")
+    assert reports.fix_commands(fix, {"torch": ("torchvision",)}, read) == commands
 
 
 # --- cleaning ---------------------------------------------------------------------------------------

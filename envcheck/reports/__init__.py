@@ -10,7 +10,8 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
-from envcheck.model import Fix, Inventory, Report, Value
+from envcheck import versions
+from envcheck.model import Fix, Inventory, Report, Tri, Value
 
 Render = Callable[[Report], str]
 
@@ -56,18 +57,26 @@ def fix_text(fix: Fix, joint: str = " and ") -> str:
     return joint.join(parts)
 
 
-def fix_commands(fix: Fix, moved: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+def fix_commands(fix: Fix, moved: dict[str, tuple[str, ...]], inventory: Inventory) -> tuple[str, ...]:
     """Commands that carry out a way out, to paste; none for what no command does.
 
     They install the release that was tried, for a later one may be another story. `moved` names, for a
-    package, the installed ones that must move with it.
+    package, the installed ones that must move with it. To pip, 2.10.0+cu130 is 2.10.0 already and
+    nothing would happen: another build of the release that is here is taken away first.
     """
     wanted: list[str] = []
+    in_the_way: list[str] = []
     for key, value in fix.tried:
         name = key.removeprefix("pkg.")
         if name != key:
-            wanted += [f"'{name}=={shown(value)}'", *moved.get(name, ())]
-    return (f"python -m pip install {' '.join(wanted)}",) if wanted else ()
+            others = moved.get(name, ())
+            wanted += [f"'{name}=={shown(value)}'", *others]
+            here = str(inventory.known(key) or "")
+            if versions.local_label(here) and versions.compare(here, "==", str(value)) is Tri.YES:
+                in_the_way += [name, *others]
+    removed = f"python -m pip uninstall -y {' '.join(in_the_way)}"
+    install = f"python -m pip install {' '.join(wanted)}"
+    return (*([removed] if in_the_way else []), *([install] if wanted else []))
 
 
 def moved_with(report: Report) -> dict[str, tuple[str, ...]]:

@@ -93,7 +93,7 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
                 "text": fix_text(fix),
                 "set": dict(fix.set),
                 "cost": fix.cost,
-                "commands": list(fix_commands(fix, moved)),
+                "commands": list(fix_commands(fix, moved, report.inventory)),
             }
             for fix in finding.fixes
         ],

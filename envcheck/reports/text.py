@@ -262,7 +262,7 @@ def _finding(finding: Finding, report: Report) -> Iterator[Line]:
         cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
         cost = f" ({cost})" if cost else ""
         yield _detail(lang.say("fix"), f"{fix_text(fix, lang.say(' and '))}{cost}")
-        for command in fix_commands(fix, moved):
+        for command in fix_commands(fix, moved, report.inventory):
             yield _detail("", f"$ {command}")
     if rule.fixes and not finding.fixes and not undecided:
         yield _detail(lang.say("fix"), lang.say("none of the known ways out passes the judge here by itself"))
