@@ -440,22 +440,33 @@ class _Reader:
 # --- Matrix ↔ JSON ----------------------------------------------------------------------------------
 
 LARGE_TABLES = frozenset(
-    {"release", "import_run", "peft_transformers"}
+    {"default", "release", "import_run", "peft_transformers"}
     | {"flash_attn_name", "flash_attn_cuda", "flash_attn_wheel", "flash_attn_trap"}
     | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
     | {"xformers_build", "deepspeed_toolkit", "torchao_torch"}
 )
-"""Tables that judging does without; the compiled matrix leaves them to the whole tree."""
+"""Tables that judging does without (defaults are parsed already); the whole tree keeps them."""
+
+EVIDENCE = frozenset({"source", "support_source", "basis", "note"})
+"""Columns of tables that say how a row is known: for curators and pages, not for judging."""
+
+
+def slim(known: Matrix) -> Matrix:
+    """The matrix with no more of its tables than judging looks at."""
+    tables = {
+        name: [{key: value for key, value in row.items() if key not in EVIDENCE} for row in rows]
+        for name, rows in known.tables.items()
+        if name not in LARGE_TABLES
+    }
+    return known._replace(tables=tables)
 
 
 def freeze(known: Matrix) -> list[Any]:
     """The matrix as JSON-ready lists: what judging needs, with every clause parsed already."""
     import json
 
-    small = {name: rows for name, rows in known.tables.items() if name not in LARGE_TABLES}
-    slim = known._replace(tables=small)
     # Named tuples are lists to JSON, and enumerations their words.
-    frozen: list[Any] = json.loads(json.dumps(slim, default=_jsonable))
+    frozen: list[Any] = json.loads(json.dumps(slim(known), default=_jsonable))
     return frozen
 
 
