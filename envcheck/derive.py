@@ -46,6 +46,10 @@ KEYS = {
     "train.minimum_transformers": Key(
         Kind.VERSION, "first transformers with code for the model_type; Absent if all that are known have it"
     ),
+    "train.install_transformers": Key(
+        Kind.VERSION,
+        "first transformers to install for the model_type: that one, or the next if it was yanked",
+    ),
 }
 """What deriving adds to the vocabulary."""
 
@@ -364,20 +368,28 @@ def _training(inventory: Inventory, matrix: Matrix) -> Inventory:
         settled.add(default.key)
         reading = Known(default.value) if holds is Tri.YES else _unsettled(inventory, answers)
         inventory = inventory.with_facts([Fact(default.key, reading, f"default: {default.source}")])
-    oldest = _minimum_transformers(inventory, matrix.tables)
-    return _add(inventory, [Fact("train.minimum_transformers", oldest, "derived from train.model_type")])
+    keys = "train.minimum_transformers", "train.install_transformers"
+    found = _first_transformers(inventory, matrix.tables)
+    return _add(inventory, map(Fact, keys, found, ("derived from train.model_type",) * len(keys)))
 
 
-def _minimum_transformers(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Reading:
+def _first_transformers(
+    inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]
+) -> tuple[Reading, Reading]:
+    """The first transformers with code for the model, and the first to install for it."""
     missing = _missing(inventory, "train.model_type")
     if missing is not None:
-        return missing
+        return missing, missing
     model_type = _text(inventory, "train.model_type")
     row = next((row for row in tables.get("model", []) if row["model_type"] == model_type), None)
     if row is None:
-        return Unknown(f"{model_type} is not among the model types that are known")
+        unlisted = Unknown(f"{model_type} is not among the model types that are known")
+        return unlisted, unlisted
+    if row.get("before"):
+        return Absent(), Absent()
     # Where its code is older than its name, loading by class may work between the two.
-    return Absent() if row.get("before") else Known(str(row.get("code") or row["transformers"]))
+    first = str(row.get("code") or row["transformers"])
+    return Known(first), Known(str(row.get("install") or first))
 
 
 def _unsettled(inventory: Inventory, answers: Mapping[str, Tri]) -> Unknown:

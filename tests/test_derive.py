@@ -203,6 +203,13 @@ def test_the_first_transformers_of_a_model_type(model_type: str, first: Reading)
     assert reading(f'train = {{ model_type = "{model_type}" }}', "train.minimum_transformers") == first
 
 
+def test_a_yanked_release_is_not_the_one_to_install() -> None:
+    facts = 'train = { model_type = "qwen3_vl" }'
+    assert reading(facts, "train.minimum_transformers") == Known("4.57.0")
+    assert reading(facts, "train.install_transformers") == Known("4.57.1")
+    assert reading('train = { model_type = "qwen3" }', "train.install_transformers") == Known("4.51.0")
+
+
 def test_a_model_type_nobody_listed_is_unknown() -> None:
     found = reading('train = { model_type = "llava_qwen" }', "train.minimum_transformers")
     assert found == Unknown("llava_qwen is not among the model types that are known")

@@ -326,7 +326,7 @@ release = [
   { package = "peft", version = "9.9" },
   { package = "transformers", version = "4.34.0" },
   { package = "transformers", version = "4.35.0" },
-  { package = "transformers", version = "4.35.1" },
+  { package = "transformers", version = "4.35.1", yanked = true },
   { package = "transformers", version = "4.35.2" },
   { package = "transformers", version = "4.36.0" },
   { package = "transformers", version = "4.36.1" },
@@ -412,12 +412,12 @@ def test_a_model_type_is_of_the_first_release_that_lists_it(
     assert added(ran.out) == [
         '{ model_type = "left", transformers = "4.34.0", before = true, gone = "5.6.0" },',
         '{ model_type = "llama", transformers = "4.34.0", before = true },',
-        '{ model_type = "patched", transformers = "4.35.1" },',
+        '{ model_type = "patched", transformers = "4.35.1", install = "4.35.2" },',
         '{ model_type = "spelt-otherwise", transformers = "4.36.0", before = true, gone = "5.6.0" },',
         '{ model_type = "added", transformers = "5.6.0" },',
         '{ model_type = "gpt-sw3", transformers = "5.6.0" },',
         '{ model_type = "new", transformers = "5.6.0" },',
-        '{ model_type = "part", transformers = "5.6.0", code = "4.35.1" },',
+        '{ model_type = "part", transformers = "5.6.0", code = "4.35.1", install = "4.35.2" },',
     ]
     assert models_table.read_text() == MODELS
     assert refresh_models(models_index, models_table, "--write").code == 0
@@ -438,7 +438,7 @@ def test_a_release_the_index_lacks_is_said_and_the_others_are_read(
     del models_index.files[models_wheel("4.35.0", b"")[0]]
     ran = refresh_models(models_index, models_table)
     assert "the index has no wheel of transformers 4.35.0\n" in ran.err
-    assert '{ model_type = "patched", transformers = "4.35.1" },' in added(ran.out)
+    assert '{ model_type = "patched", transformers = "4.35.1", install = "4.35.2" },' in added(ran.out)
 
 
 @pytest.mark.parametrize(

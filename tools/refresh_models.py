@@ -58,6 +58,7 @@ class Row(NamedTuple):
     code: str = ""
     before: bool = False
     gone: str = ""
+    install: str = ""
 
 
 # --- what a wheel says ------------------------------------------------------------------------------
@@ -197,8 +198,12 @@ def read_all(reader: Reader, releases: Sequence[Version]) -> tuple[dict[Version,
 # --- the table --------------------------------------------------------------------------------------
 
 
-def rows_of(found: Mapping[Version, Content]) -> list[Row]:
-    """A row for every type that any release lists, by first release and name."""
+def rows_of(found: Mapping[Version, Content], standing: Iterable[Version]) -> list[Row]:
+    """A row for every type that any release lists, by first release and name.
+
+    `standing` are the releases that were not yanked, read or not.
+    """
+    standing = sorted(standing)
     versions = list(found)
     modules: dict[str, str] = {}
     listed: dict[str, list[int]] = {}
@@ -213,13 +218,19 @@ def rows_of(found: Mapping[Version, Content]) -> list[Row]:
     for model_type, places in listed.items():
         first, last = places[0], places[-1]
         code = min(since.get(modules[model_type], first), first)
+        gone = last + 1 if last + 1 < len(versions) else 0
+        judged_by = versions[code]
+        install = next((each for each in standing if judged_by <= each), judged_by)
+        if gone and install >= versions[gone]:
+            install = judged_by
         rows.append(
             Row(
                 model_type,
                 str(versions[first]),
                 str(versions[code]) if 0 < code < first else "",
                 code == 0,
-                str(versions[last + 1]) if last + 1 < len(versions) else "",
+                str(versions[gone]) if gone else "",
+                str(install) if code and install != judged_by else "",
             )
         )
     return sorted(rows, key=lambda row: (Version(row.transformers), row.model_type))
@@ -231,6 +242,7 @@ def render(row: Row) -> str:
     parts += [f'code = "{row.code}"'] if row.code else []
     parts += ["before = true"] if row.before else []
     parts += [f'gone = "{row.gone}"'] if row.gone else []
+    parts += [f'install = "{row.install}"'] if row.install else []
     return f"  {{ {', '.join(parts)} }},"
 
 
@@ -256,7 +268,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     before = options.table.read_text("utf-8") if options.table.exists() else ""
     listed = tomllib.loads(options.releases.read_text("utf-8")).get("release", [])
-    releases = [Version(row["version"]) for row in listed if row["package"] == "transformers"]
+    own = [row for row in listed if row["package"] == "transformers"]
+    releases = [Version(row["version"]) for row in own]
+    standing = [Version(row["version"]) for row in own if not row.get("yanked")]
     try:
         found, remarks = read_all(Reader(Host(), options.deadline), releases)
     except ExamineError as error:
@@ -265,7 +279,7 @@ def main(arguments: Sequence[str]) -> int:
     for remark in remarks:
         print(f"refresh_models: {remark}", file=sys.stderr)
     print(f"refresh_models: {len(found)} of {len(releases)} releases read", file=sys.stderr)
-    after = refreshed(before, rows_of(found))
+    after = refreshed(before, rows_of(found, standing))
     sys.stdout.writelines(
         difflib.unified_diff(
             before.splitlines(keepends=True),
