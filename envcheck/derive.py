@@ -135,8 +135,11 @@ def _runtime(inventory: Inventory, torch: str, row: Mapping[str, Any] | None) ->
         return _runtime_of_label(torch, label)
     if row is None:
         return _outside(torch)
-    if inventory.known("host.arch") not in (None, "x86_64"):
-        return Unknown("only the x86_64 default builds are known")
+    if inventory.known("host.arch") not in (None, "x86_64") or inventory.known("host.os") not in (
+        None,
+        "linux",
+    ):
+        return Unknown("only the default builds for Linux on x86_64 are known")
     return Known(str(row["cuda"])) if row.get("cuda") else _outside(torch)
 
 

@@ -55,6 +55,13 @@ def test_a_build_outside_the_table_is_unknown_not_guessed(torch: str) -> None:
     assert isinstance(reading(f'pkg = {{ torch = "{torch}" }}', "cuda.runtime"), Unknown)
 
 
+@pytest.mark.parametrize("host", ['os = "win32"', 'os = "darwin"', 'arch = "aarch64"'])
+def test_the_default_build_of_another_platform_is_unknown_not_that_of_linux(host: str) -> None:
+    # On Windows the torch of the public index is a CPU build.
+    facts = f'[host]\n{host}\n[pkg]\ntorch = "2.5.1"\n'
+    assert isinstance(reading(facts, "cuda.runtime"), Unknown)
+
+
 def test_ignorance_is_carried_along_with_its_reason() -> None:
     unread = reading('[unknown]\n"pkg.torch" = "METADATA is gone"', "cuda.minimum_driver")
     assert isinstance(unread, Unknown)
