@@ -135,6 +135,14 @@ def test_what_is_no_compute_capability_decides_nothing(capability: str, key: str
     assert isinstance(reading(facts, key, 0), Unknown)
 
 
+def test_a_hidden_gpu_is_not_among_those_a_program_has() -> None:
+    two = '[[gpu]]\nname = "NVIDIA L4"\n[[gpu]]\nname = "NVIDIA L4"\n'
+    assert reading(two, "gpus.visible") == Known(2)
+    assert reading(f"{two}visible = false\n", "gpus.visible") == Known(1)
+    assert reading("[gpus]\ncount = 4\n", "gpus.visible") == Known(4)
+    assert isinstance(reading("", "gpus.visible"), Unknown)
+
+
 def test_an_unlisted_gpu_is_unknown() -> None:
     assert isinstance(reading('[[gpu]]\nname = "NVIDIA Z900"', "gpu.compute_capability", 0), Unknown)
 
