@@ -186,8 +186,12 @@ def take_inventory(
         inventory = probes.survey(machine, request, found)
         subject = f"{path} ({named_by})"
     inventory = declare_machine(inventory, question, known)
-    facts = training_facts(question, known)
-    return subject, inventory.with_facts(facts)
+    said = training_facts(question, known)
+    implied = f"target {question.target}"
+    # A target only fills in: what a facts file says of training is the user's own configuration.
+    return subject, inventory.with_facts(
+        fact for fact in said if fact.source != implied or fact.key not in inventory.facts
+    )
 
 
 def which_environment(python: str | None, machine: Host) -> tuple[Path, str]:

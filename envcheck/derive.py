@@ -39,6 +39,9 @@ KEYS = {
     "build.torch.torchvision": Key(Kind.VERSION, "torchvision that belongs to this torch"),
     "build.torch.torchaudio": Key(Kind.VERSION, "torchaudio that belongs to this torch"),
     "build.torch.triton": Key(Kind.VERSION, "triton that belongs to this torch"),
+    "gpus.visible": Key(
+        Kind.NUMBER, "GPUs that CUDA_VISIBLE_DEVICES leaves to programs; all if it is not set"
+    ),
     "gpu.kind": Key(Kind.WORD, "datacenter, geforce, workstation, jetson, …"),
     "gpu.in_torch_build": Key(Kind.FLAG, "whether the installed torch has machine code for this GPU"),
     "gpu.torch_first": Key(Kind.VERSION, "first torch whose default build has machine code for this GPU"),
@@ -65,7 +68,7 @@ Source: the table torch ships in torch/cuda/__init__.py (v2.15.0) leaves them ou
 def derive(read: Inventory, matrix: Matrix) -> Inventory:
     """The inventory with everything that follows from it and the tables."""
     tables = matrix.tables
-    inventory = _devices_by_name(read, tables)
+    inventory = _add(_devices_by_name(read, tables), [_visible(read)])
     for step in (_torch_build, _drivers):
         inventory = step(inventory, tables)
     inventory = _devices_and_torch(inventory, tables)
@@ -142,8 +145,11 @@ def _runtime(inventory: Inventory, torch: str, row: Mapping[str, Any] | None) ->
         return _runtime_of_label(torch, label)
     if row is None:
         return _outside(torch)
-    if inventory.known("host.arch") not in (None, "x86_64"):
-        return Unknown("only the x86_64 default builds are known")
+    if inventory.known("host.arch") not in (None, "x86_64") or inventory.known("host.os") not in (
+        None,
+        "linux",
+    ):
+        return Unknown("only the default builds for Linux on x86_64 are known")
     return Known(str(row["cuda"])) if row.get("cuda") else _outside(torch)
 
 
@@ -261,6 +267,14 @@ def _each_device(inventory: Inventory, facts_of: Callable[[int], Iterable[Fact]]
         }
         devices.append({**device, **derived})
     return replace(inventory, devices=tuple(devices))
+
+
+def _visible(inventory: Inventory) -> Fact:
+    if inventory.devices:
+        return Fact("gpus.visible", Known(len(inventory.visible_devices())), "derived from gpu.visible")
+    missing = _missing(inventory, "gpus.count")
+    reading = missing or inventory.fact("gpus.count").reading
+    return Fact("gpus.visible", reading, "derived from gpus.count")
 
 
 def _devices_by_name(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Inventory:

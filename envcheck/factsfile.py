@@ -61,7 +61,7 @@ def load(tree: Mapping[str, Any], where: str, vocabulary: Vocabulary) -> Invento
         target[bare] = Fact(bare, reading, sources.get(key, where))
     if devices and "gpus.count" not in facts:
         facts["gpus.count"] = Fact("gpus.count", Known(len(devices)), where)
-    return Inventory(facts, tuple(devices), _complete(tree, where), _side(tree, "unread", where))
+    return Inventory(facts, tuple(devices), _complete(tree, vocabulary, where), _side(tree, "unread", where))
 
 
 def dump(inventory: Inventory) -> dict[str, Any]:
@@ -181,8 +181,17 @@ def _split_device(key: str, count: int, where: str) -> tuple[int | None, str]:
     return int(number), f"gpu.{name}"
 
 
-def _complete(tree: Mapping[str, Any], where: str) -> frozenset[str]:
-    return frozenset(_words(tree, "complete", where))
+def _complete(tree: Mapping[str, Any], vocabulary: Vocabulary, where: str) -> frozenset[str]:
+    families = {key.partition(".")[0] for key in vocabulary.keys}
+    named = _words(tree, "complete", where)
+    for name in named:
+        # A misspelt one would leave what is missing "not given", and the findings about it unsaid.
+        if name not in families:
+            raise InputError(
+                f"{where}: complete",
+                f"expected families of facts ({', '.join(sorted(families))}), found {name!r}",
+            )
+    return frozenset(named)
 
 
 def _words(tree: Mapping[str, Any], name: str, where: str) -> list[str]:

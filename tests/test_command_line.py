@@ -100,6 +100,21 @@ def test_a_target_brings_its_training_and_its_packages(fine: Path) -> None:
     assert "zero3-lora needs peft, which is not installed" in out
 
 
+def test_a_target_does_not_overrule_the_training_of_a_facts_file(tmp_path: Path) -> None:
+    path = tmp_path / "facts.toml"
+    path.write_text(
+        BROKEN.replace('adapter = "lora"', 'adapter = "none", zero_stage = 2').replace("zero_stage = 3, ", "")
+    )
+    code, out, _ = envcheck("doctor", "--facts", str(path), "--target", "zero3-lora")
+    assert code == 0
+    assert RULE not in out
+    assert "[target:zero3-lora:train.zero_stage]" in out
+    _, out, _ = envcheck(
+        "doctor", "--facts", str(path), "--target", "zero3-lora", "--train", "--zero_stage 3"
+    )
+    assert "[target:zero3-lora:train.zero_stage]" not in out
+
+
 def test_measured_combinations_are_named(fine: Path) -> None:
     measured = FINE.split("train =")[0]
     for here, cell in (("2.6.0+cu124", "2.5.1+cu124"), ("4.49.0", "4.46.3"), ("1.4.0", "1.1.1")):

@@ -55,6 +55,13 @@ def test_a_build_outside_the_table_is_unknown_not_guessed(torch: str) -> None:
     assert isinstance(reading(f'pkg = {{ torch = "{torch}" }}', "cuda.runtime"), Unknown)
 
 
+@pytest.mark.parametrize("host", ['os = "win32"', 'os = "darwin"', 'arch = "aarch64"'])
+def test_the_default_build_of_another_platform_is_unknown_not_that_of_linux(host: str) -> None:
+    # On Windows the torch of the public index is a CPU build.
+    facts = f'[host]\n{host}\n[pkg]\ntorch = "2.5.1"\n'
+    assert isinstance(reading(facts, "cuda.runtime"), Unknown)
+
+
 def test_ignorance_is_carried_along_with_its_reason() -> None:
     unread = reading('[unknown]\n"pkg.torch" = "METADATA is gone"', "cuda.minimum_driver")
     assert isinstance(unread, Unknown)
@@ -126,6 +133,14 @@ def test_a_gpus_capability_follows_from_the_name_the_driver_gives(name: str, cap
 def test_what_is_no_compute_capability_decides_nothing(capability: str, key: str) -> None:
     facts = f'[pkg]\ntorch = "2.6.0"\n[[gpu]]\ncompute_capability = "{capability}"\n'
     assert isinstance(reading(facts, key, 0), Unknown)
+
+
+def test_a_hidden_gpu_is_not_among_those_a_program_has() -> None:
+    two = '[[gpu]]\nname = "NVIDIA L4"\n[[gpu]]\nname = "NVIDIA L4"\n'
+    assert reading(two, "gpus.visible") == Known(2)
+    assert reading(f"{two}visible = false\n", "gpus.visible") == Known(1)
+    assert reading("[gpus]\ncount = 4\n", "gpus.visible") == Known(4)
+    assert isinstance(reading("", "gpus.visible"), Unknown)
 
 
 def test_an_unlisted_gpu_is_unknown() -> None:

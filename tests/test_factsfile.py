@@ -56,6 +56,11 @@ def test_a_version_may_be_written_short() -> None:
     assert short.known("pkg.torch") == long.known("pkg.torch") == "2.4.0+cu121"
 
 
+def test_a_misspelt_complete_family_is_refused() -> None:
+    with pytest.raises(InputError, match=r"complete: expected families .*pkg.*, found 'pkgs'"):
+        load('complete = ["pkgs"]\n[pkg]\ntorch = "2.4.0"')
+
+
 def test_names_of_distributions_are_data_not_vocabulary() -> None:
     assert load('[pkg]\nflash-attn = "2.8.3"').known("pkg.flash-attn") == "2.8.3"
 
