@@ -38,6 +38,7 @@ from envcheck.model import (
     Report,
     Severity,
     Target,
+    Unknown,
     Value,
     Verdict,
     Vocabulary,
@@ -246,8 +247,35 @@ def training_facts(question: Question, known: Matrix) -> list[Fact]:
         inline = each.startswith("-") or ("=" in each and not Path(each).exists())
         text = each if inline else host.read_file(Path(each)).decode("utf-8", "replace")
         where = "--train" if inline else each
-        facts.update({fact.key: fact for fact in readers.read_training(text, where, known.tables)})
+        found = _referred(text, where, Path() if inline else Path(each).parent, known)
+        found += readers.read_training(text, where, known.tables)
+        if not found:
+            raise InputError(where, "says nothing of training that envcheck knows")
+        facts.update({fact.key: fact for fact in found})
+    for fact in facts.values():
+        words = training.KEYS[fact.key].words
+        if words and fact.value is not None and str(fact.value) not in words:
+            raise InputError(
+                fact.source, f"{fact.key}: expected one of {', '.join(words)}, found {fact.value!r}"
+            )
     return list(facts.values())
+
+
+def _referred(text: str, where: str, folder: Path, known: Matrix) -> list[Fact]:
+    """What the files say that a configuration names; a file that is not here leaves the stage unknown."""
+    found: list[Fact] = []
+    for name in readers.referred_files(text, where):
+        path = folder / name if (folder / name).is_file() else Path(name)
+        if path.is_file():
+            inner = host.read_file(path).decode("utf-8", "replace")
+            found += readers.read_training(inner, str(path), known.tables)
+        else:
+            unread = Unknown(f"{name}, which {where} names, is not here")
+            found += [
+                Fact("train.parallel", Known("deepspeed"), where),
+                Fact("train.zero_stage", unread, where),
+            ]
+    return found
 
 
 def declare_machine(inventory: Inventory, question: Question, known: Matrix) -> Inventory:

@@ -45,6 +45,7 @@ KEYS = {
     "gpu.kind": Key(Kind.WORD, "datacenter, geforce, workstation, jetson, …"),
     "gpu.in_torch_build": Key(Kind.FLAG, "whether the installed torch has machine code for this GPU"),
     "gpu.torch_first": Key(Kind.VERSION, "first torch whose default build has machine code for this GPU"),
+    "gpu.torch_nearest": Key(Kind.VERSION, "release with machine code for this GPU nearest to the installed"),
     "gpu.torch_last": Key(Kind.VERSION, "newest torch whose default build has machine code for this GPU"),
     "train.minimum_transformers": Key(
         Kind.VERSION, "first transformers with code for the model_type; Absent if all that are known have it"
@@ -319,6 +320,7 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
         for key, pick in (("gpu.torch_first", min), ("gpu.torch_last", max)):
             found: Reading = missing or (Known(pick(serving, key=versions.order)) if serving else Absent())
             yield Fact(key, found, source)
+        yield Fact("gpu.torch_nearest", missing or _nearest(serving, default_builds, inventory), source)
         built_for = inventory.fact("build.torch.architectures").reading
         if missing or not isinstance(built_for, Known):
             inside = missing or _missing(inventory, "build.torch.architectures")
@@ -331,6 +333,16 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
             )
 
     return _each_device(inventory, facts_of)
+
+
+def _nearest(serving: Sequence[str], builds: Sequence[tuple[str, Any]], inventory: Inventory) -> Reading:
+    """Of the releases that serve a GPU, the one fewest releases away from the installed torch."""
+    here = versions.base_release(str(inventory.known("pkg.torch") or ""))
+    releases = sorted((version for version, _ in builds), key=versions.order)
+    if not serving or here not in releases:
+        return Absent()
+    place = releases.index(here)
+    return Known(min(serving, key=lambda version: abs(releases.index(version) - place)))
 
 
 def is_capability(text: str) -> bool:

@@ -226,7 +226,7 @@ def _known(raw: Any, key: str, vocabulary: Vocabulary, where: str) -> Reading:
     value = as_value(raw, declared.kind)
     if value is None:
         raise InputError(f"{where}: {key}", f"expected {_EXPECTED[declared.kind]}, found {_shown(raw)}")
-    if declared.words and value not in declared.words:
+    if declared.words and str(value) not in declared.words:
         raise InputError(
             f"{where}: {key}", f"expected one of {', '.join(declared.words)}, found {_shown(raw)}"
         )

@@ -210,10 +210,10 @@ def advise(finding: Finding, judgement: Judgement, inventory: Inventory, attempt
     level that was not in `judgement`.
     """
     before = errors(judgement)
-    passed = []
+    passed: list[Fix] = []
     for fix in finding.rule.fixes:
         bound = bind(fix, inventory, device_of(finding))
-        if bound is None:
+        if bound is None or any(bound.set == other.set for other in passed):
             continue
         changes = tuple((key, trial(value)) for key, value in bound.set)
         after = attempt(changes)

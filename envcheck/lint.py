@@ -365,7 +365,7 @@ def _misfit(book: _Book, key: str, value: Any) -> str:
         return ""  # the loader said so
     if factsfile.as_value(value, declared.kind) is None:
         return f"{value!r} does not fit a {declared.kind.value}"
-    if declared.words and value not in declared.words:
+    if declared.words and str(value) not in declared.words:
         return f"{value!r} is none of {', '.join(declared.words)}"
     if declared.phrases and declared.kind is Kind.NUMBER and str(value) not in declared.phrases:
         return f"{value!r} is none of {', '.join(declared.phrases)}"

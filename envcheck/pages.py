@@ -111,6 +111,9 @@ def _shown(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_WORTH_LISTING = 20  # more names than this help nobody in one line
+
+
 def nearest(word: str, known: list[str], *, list_all: bool = True) -> str:
     """`; did you mean …?` for a misspelt name, else what names there are (or nothing)."""
     from difflib import get_close_matches
@@ -118,4 +121,6 @@ def nearest(word: str, known: list[str], *, list_all: bool = True) -> str:
     close = get_close_matches(word, known, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; known are {', '.join(sorted(known))}" if list_all else ""
+    if not list_all or len(known) > _WORTH_LISTING:
+        return ""
+    return f"; known are {', '.join(sorted(known))}"

@@ -26,6 +26,7 @@ KEYS = {
     "train.zero_stage": Key(
         Kind.NUMBER,
         "DeepSpeed ZeRO stage, 0 to 3",
+        words=("0", "1", "2", "3"),
         phrases={"0": "no ZeRO", "1": "ZeRO-1", "2": "ZeRO-2", "3": "ZeRO-3"},
     ),
     "train.offload_optimizer": Key(

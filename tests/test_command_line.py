@@ -93,6 +93,30 @@ def test_the_training_configuration_decides(fine: Path, tmp_path: Path) -> None:
     assert envcheck(*ask, "--train", str(config), "--train", arguments.replace("false", "true")).code == 0
 
 
+def test_the_deepspeed_file_that_arguments_name_is_read_too(fine: Path, tmp_path: Path) -> None:
+    fine.write_text(FINE.split("train =")[0].replace("0.19.8", "0.16.4"))
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    arguments = (
+        "torchrun train.py --deepspeed {} --use_lora true --gradient_checkpointing true --use_reentrant false"
+    )
+    script = tmp_path / "run.args"
+    script.write_text(arguments.format("ds.json"))
+    assert envcheck("doctor", "--facts", str(fine), "--train", str(script)).code == 1
+    script.write_text(arguments.format("elsewhere.json"))
+    missing = envcheck("doctor", "--facts", str(fine), "--train", str(script))
+    assert missing.code == 0
+    assert "elsewhere.json" in missing.out
+    assert "undecided" in missing.out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("--foo=bar", "says nothing of training"), ("zero_stage=9", "expected one of 0, 1, 2, 3, found 9")],
+)
+def test_arguments_that_say_nothing_or_nonsense_are_one_line(given: str, said: str, fine: Path) -> None:
+    one_line(envcheck("doctor", "--facts", str(fine), "--train", given), 2, said)
+
+
 def test_a_target_brings_its_training_and_its_packages(fine: Path) -> None:
     fine.write_text(FINE.split("train =")[0].replace(', peft = "0.14.0"', ""))
     code, out, _ = envcheck("doctor", "--facts", str(fine), "--target", "zero3-lora")

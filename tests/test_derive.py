@@ -283,3 +283,16 @@ def test_markers_get_packagings_own_answer(marker: str) -> None:
     except (InvalidMarker, UndefinedComparison):
         expected = False
     assert derive.marker_holds(marker, ENVIRONMENT) == expected
+
+
+@pytest.mark.parametrize(
+    ("torch", "gpu", "nearest"),
+    [
+        ("2.11.0", "Tesla V100-SXM2-16GB", Known("2.10.0")),
+        ("2.7.0+cu126", "NVIDIA GeForce RTX 5090", Known("2.8.0")),
+        ("2.99.0", "NVIDIA GeForce RTX 5090", Absent()),
+    ],
+)
+def test_the_nearest_release_that_serves_a_gpu(torch: str, gpu: str, nearest: Reading) -> None:
+    facts = f'pkg = {{ torch = "{torch}" }}\n[[gpu]]\nname = "{gpu}"'
+    assert reading(facts, "gpu.torch_nearest", 0) == nearest

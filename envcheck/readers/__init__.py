@@ -21,12 +21,13 @@ class Reader(NamedTuple):
     """One kind of configuration: whether a text is one, and what it says.
 
     `read` gets the text, the name to report problems under, and the matrix's tables; it raises
-    InputError with `file:line:column`.
+    InputError with `file:line:column`. `refers` names other files that belong to it.
     """
 
     name: str
     recognises: Callable[[str], bool]
     read: Callable[[str, str, Tables], list[Fact]]
+    refers: Callable[[str, str], tuple[str, ...]] = lambda text, where: ()  # noqa: ARG005
 
 
 def every_reader() -> tuple[Reader, ...]:
@@ -51,6 +52,12 @@ def read_training(text: str, where: str, tables: Tables) -> list[Fact]:
             return reader.read(text, where, tables)
     kinds = " or ".join(reader.name for reader in readers)
     raise InputError(where, f"not recognised as {kinds}")
+
+
+def referred_files(text: str, where: str) -> tuple[str, ...]:
+    """Other configurations that this one names, such as `--deepspeed ds_config.json`."""
+    reader = next((reader for reader in every_reader() if reader.recognises(text)), None)
+    return reader.refers(text, where) if reader else ()
 
 
 # --- JSON as people write it ------------------------------------------------------------------------

@@ -135,4 +135,11 @@ def _number(word: str, where: str) -> float:
         raise InputError(where, f"expected a number, found {word!r}") from None
 
 
-READER = Reader("a list of arguments such as --flag value", _recognises, _read)
+_DEEPSPEED = frozenset({"deepspeed", "deepspeed_config"})
+
+
+def _refers(text: str, where: str) -> tuple[str, ...]:
+    return tuple(v for name, v in _arguments(text, where) if name in _DEEPSPEED and v.endswith(".json"))
+
+
+READER = Reader("a list of arguments such as --flag value", _recognises, _read, _refers)
