@@ -296,3 +296,9 @@ def test_markers_get_packagings_own_answer(marker: str) -> None:
 def test_the_nearest_release_that_serves_a_gpu(torch: str, gpu: str, nearest: Reading) -> None:
     facts = f'pkg = {{ torch = "{torch}" }}\n[[gpu]]\nname = "{gpu}"'
     assert reading(facts, "gpu.torch_nearest", 0) == nearest
+
+
+def test_cuda_compat_leaves_an_old_driver_undecided_and_a_new_one_alone() -> None:
+    facts = 'pkg = {{ torch = "2.13.0" }}\ndriver = {{ version = "{}" }}\ncuda = {{ compat = "580.65.06" }}'
+    assert isinstance(reading(facts.format("535.104.05"), "cuda.minimum_driver"), Unknown)
+    assert reading(facts.format("580.95.05"), "cuda.minimum_driver") == Known("580.65.06")

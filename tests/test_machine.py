@@ -453,3 +453,12 @@ def test_garbage_never_raises(tmp_path: Path, contents: list[bytes]) -> None:
     stage(tmp_path, dict(zip(FILES, contents, strict=True)))
     inventory = survey(Host(tmp_path, {}), Request(), [PROBE])
     assert not inventory.unread, "the probe crashed"
+
+
+def test_a_cuda_compat_package_is_seen_by_its_library(tmp_path: Path) -> None:
+    files = {"/usr/local/cuda/compat/libcuda.so.1": "", "/usr/local/cuda/compat/libcuda.so.580.65.06": ""}
+    assert examine(tmp_path, files).known("cuda.compat") == "580.65.06"
+
+
+def test_no_cuda_compat_package_is_absent(tmp_path: Path) -> None:
+    assert examine(tmp_path, {}).fact("cuda.compat").reading == Absent()

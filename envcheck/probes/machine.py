@@ -34,6 +34,7 @@ YIELDS = {
         words=("docker", "podman", "kubernetes", "lxc", "singularity", "other"),
     ),
     "host.wsl": Key(Kind.FLAG, "Windows Subsystem for Linux"),
+    "cuda.compat": Key(Kind.VERSION, "driver version of a cuda-compat package here, e.g. 580.65.06"),
     "env.*": Key(Kind.WORD, "an environment variable of the allow-list, the home folder written ~"),
 }
 
@@ -64,11 +65,24 @@ def _inventory(host: Host) -> Inventory:
         _memlock(host),
         _container(host),
         Fact("host.wsl", _wsl(kernel), "/proc/sys/kernel/osrelease"),
+        _compat(host),
         *_variables(host.environ),
     ]
     # A tree's environment is set by whoever will run it: what we were not told is not absent.
     complete = frozenset() if host.staged else frozenset({"env"})
     return Inventory({fact.key: fact for fact in facts}, complete=complete)
+
+
+_COMPAT = "/usr/local/cuda/compat"  # where NVIDIA's packages and images put it
+
+
+def _compat(host: Host) -> Fact:
+    """A user-space driver in an image, which may stand in for an older one of the machine."""
+    names = [
+        name.removeprefix("libcuda.so.") for name in host.listdir(_COMPAT) if name.startswith("libcuda.so.")
+    ]
+    versions = [name for name in names if name.count(".") >= 1 and name.replace(".", "").isdecimal()]
+    return Fact("cuda.compat", Known(versions[0]) if versions else Absent(), _COMPAT)
 
 
 # --- system -----------------------------------------------------------------------------------------
