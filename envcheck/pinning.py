@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from envcheck import __version__, app, derive, host, lock, probes, resolve, versions
+from envcheck import __version__, app, derive, host, judge, lock, matrix, probes, versions
 from envcheck.host import Host
 from envcheck.model import (
     Cell,
@@ -140,7 +140,13 @@ def objections(place: Place, pkg: Iterable[Fact], *, complete: bool) -> list[str
     if complete:
         inventory = replace(inventory, complete=inventory.complete | {"pkg"})
     settled = derive.derive(inventory, place.known)
-    judgement = app.judged(settled, place.known, place.target)
+    # Rules below error level have no say here, so they are not asked.
+    errors = [
+        rule
+        for rule in (*place.known.rules, *matrix.target_rules(place.target))
+        if rule.severity is Severity.ERROR
+    ]
+    judgement = judge.judge(settled, [*errors, *matrix.requirement_rules(derive.unmet(settled)[0])])
     return [
         finding.rule.id
         for finding in judgement.findings
@@ -216,7 +222,7 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
         NoSolutionError: no versions fit, or every completed lock was objected to.
         ExamineError: no engine is installed, or it failed.
     """
-    from envcheck import engines  # a shipped lock needs none of it
+    from envcheck import engines, resolve  # a shipped lock needs neither
 
     requires = _requirements_of_releases(place)
     banned: list[dict[str, str]] = []
