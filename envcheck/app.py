@@ -76,8 +76,10 @@ def vocabulary(found: Sequence[probes.Probe]) -> Vocabulary:
     return Vocabulary(keys)
 
 
-def load_matrix(words: Vocabulary, named: Sequence[str] = ()) -> Matrix:
+def load_matrix(words: Vocabulary, named: Sequence[str] = (), *, errors_only: bool = False) -> Matrix:
     """The knowledge shipped with this envcheck (compiled in a wheel, TOML in a checkout) and the user's own.
+
+    `errors_only` may leave rules below error level out, which saves pin their loading.
 
     Raises:
         MatrixError: compat/ has mistakes; all of them are named.
@@ -86,7 +88,7 @@ def load_matrix(words: Vocabulary, named: Sequence[str] = ()) -> Matrix:
     compiled = host.shipped_text("judging.json")
     overlays = overlay_texts(named)
     if compiled is not None and not overlays:
-        return matrix.thaw(json.loads(compiled))
+        return matrix.thaw(json.loads(compiled), errors_only=errors_only)
     return matrix.build_overlaid(source_tree(), overlays, words)
 
 

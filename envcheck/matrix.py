@@ -474,13 +474,16 @@ def _jsonable(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value.value
 
 
-def thaw(frozen: Sequence[Any]) -> Matrix:
-    """The matrix that was frozen: no validation, no parsing, for that was done when it was built."""
+def thaw(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
+    """The matrix that was frozen: no validation, no parsing, for that was done when it was built.
+
+    With `errors_only` the other rules are left out, for pin, which would not ask them.
+    """
     rules, targets, cells, defaults, tables, known_through, moves_with, updated, digest_of, machines, _ = (
         frozen
     )
     return Matrix(
-        tuple(map(_thaw_rule, rules)),
+        tuple(_thaw_rule(rule) for rule in rules if not errors_only or rule[1] == Severity.ERROR.value),
         {
             name: Target(each[0], each[1], tuple(each[2]), each[3], tuple(each[4]), tuple(each[5]), each[6])
             for name, each in targets.items()

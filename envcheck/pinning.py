@@ -81,7 +81,7 @@ def pin(
 def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
     found = probes.every_probe()
     words = app.vocabulary(found)
-    known = app.load_matrix(words, question.overlays)
+    known = app.load_matrix(words, question.overlays, errors_only=True)
     target = app.find_target(question.target, known)
     if python_version is not None:
         # What is installed does not matter to a lock; only its Python does, and that was given.
