@@ -269,6 +269,57 @@ def rule(
     return 0
 
 
+class Device(Enum):
+    """Where self-tests run."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+def selftest(
+    target: TargetOption = None,
+    level: Annotated[
+        int | None,
+        typer.Option(
+            "--level",
+            min=1,
+            max=3,
+            help="1: seconds; 2: also training-shaped, minutes; 3: also across ranks. 1, or 2 with --target.",
+        ),
+    ] = None,
+    device: Annotated[
+        Device | None, typer.Option("--device", help="cuda where there is a GPU, else cpu.")
+    ] = None,
+    python: PythonOption = None,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", metavar="N", min=1, max=1024, help="Processes of one test.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="A test or a variant. Repeatable.")
+    ] = None,
+    as_json: JsonOption = False,
+    timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
+) -> int:
+    """Train a real step with this environment's own torch: does it do what its versions promise?
+
+    Exit codes: 0 all that ran passed, 1 a test failed, 2 wrong use, 3 nothing could be tested,
+    or a test is at fault.
+    """
+    from envcheck import app, proof, proving
+
+    question = app.Question(python=python, target=target, deadline_s=timeout, overlays=tuple(overlay or ()))
+    wanted = proving.Wanted(
+        level=level or (2 if target or only else 1),
+        device=device.value if device else None,
+        ranks=ranks,
+        only=tuple(only or ()),
+    )
+    proved = proving.selftest(question, wanted, host.Host())
+    _emit(json.dumps(proof.tree(proved), indent=2) + "\n" if as_json else proof.render(proved))
+    return proved.code
+
+
 class MatrixAction(Enum):
     """What to do with the knowledge."""
 
@@ -323,6 +374,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "facts": facts,
     "pin": pin,
     "gate": gate,
+    "selftest": selftest,
     "target": target,
     "rule": rule,
     "matrix": matrix,

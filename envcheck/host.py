@@ -49,7 +49,7 @@ class Running(NamedTuple):
         out, err = bytearray(), bytearray()
         ended = self._drain(out, err, deadline_s) and self._wait(deadline_s)
         if not ended:
-            self._kill()
+            self.kill()
             # A short grace: a child in uninterruptible sleep never dies, and must not hold us.
             self._drain(out, err, 0.5)
             self._wait(0.5)
@@ -92,7 +92,7 @@ class Running(NamedTuple):
             return False
         return True
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
         """Kill the whole session: a child of a shell script would live on and hold our pipes open."""
         import signal
 
@@ -297,6 +297,11 @@ def shipped_text(name: str) -> str | None:
     """A file the build put into the package (`judging.json`); None in a checkout, which has sources."""
     path = _PACKAGE / "shipped" / name
     return read_file(path, limit=64 * READ_LIMIT).decode() if path.is_file() else None
+
+
+def package_folder(name: str) -> Path:
+    """A folder that lies beside envcheck's own modules: scripts for the target's interpreter."""
+    return _PACKAGE / name
 
 
 def package_text(name: str) -> str:
