@@ -1,7 +1,7 @@
 """Gradient checkpointing recomputes what was computed.
 
 A tiny random Qwen2 (see `_stage.py`), float32, one sequence of 16 tokens, two steps. torch compares the
-shape, dtype and device of every tensor it recomputes with those saved. Seconds: 1 to 3 a variant beside imports.
+shape, dtype and device of every tensor it recomputes with those saved. Seconds: 1 to 3 a variant.
 Memory: below 1 GiB, nearly all of it libraries.
 """
 
