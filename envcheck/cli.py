@@ -326,13 +326,15 @@ class MatrixAction(Enum):
     SHOW = "show"
     LINT = "lint"
     HTML = "html"
+    MEASURE = "measure"
 
 
 def matrix(
     action: Annotated[
         MatrixAction,
         typer.Argument(
-            help="show what is known; lint it for mistakes; html makes a page to look things up in."
+            help="show what is known; lint it for mistakes; html makes a page to look things up in; "
+            "measure installs combinations apart, trains a target in each and prints cells."
         ),
     ],
     subject: Annotated[
@@ -342,27 +344,79 @@ def matrix(
         ),
     ] = None,
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FOLDER", help="html: where index.html is written.")
-    ] = "site",
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="html: folder of index.html (site). measure: file that cells are added to (else printed).",
+        ),
+    ] = None,
     online: Annotated[
         bool, typer.Option("--online", help="lint: ask your package index for releases nobody has looked at.")
     ] = False,
     today: Annotated[
         str | None, typer.Option("--today", metavar="DATE", help="lint: the day sources are stale on.")
     ] = None,
+    target: TargetOption = None,
+    package: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="NAME==V",
+            help="measure: a release to install. Repeatable; a package named twice is measured in both.",
+        ),
+    ] = None,
+    train_fact: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FACT=VALUE", help="measure: a training fact beside the target's."),
+    ] = None,
+    device: Annotated[Device | None, typer.Option("--device", help="measure: cpu or cuda.")] = None,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", metavar="N", min=1, max=1024, help="measure: processes.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="measure: this self-test. Repeatable.")
+    ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option("--in", metavar="FOLDER", help="measure: where environments are kept for the next run."),
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option("--python", metavar="PATH", help="measure: interpreter to install for.")
+    ] = None,
     overlay: OverlayOption = None,
 ) -> int:
-    """Show the knowledge, lint it, or make a page of it.
+    """Show the knowledge, lint it, make a page of it, or measure a combination.
 
-    Exit codes: 0 done, 1 lint found errors, 2 wrong use, 3 the index cannot be read.
+    Exit codes: 0 done, 1 lint found errors, 2 wrong use, 3 the index cannot be read, or a combination
+    could not be decided.
     """
+    if action is MatrixAction.MEASURE:
+        from pathlib import Path
+
+        from envcheck import measuring, proving
+
+        run = measuring.Run(
+            target or "",
+            tuple(package or ()),
+            proving.Wanted(2, device.value if device else None, ranks, tuple(only or ()), measuring.PATIENCE),
+            Path(folder) if folder else None,
+            Path(output) if output else None,
+            python,
+            tuple(overlay or ()),
+            tuple(train_fact or ()),
+        )
+        text, code = measuring.measure(run, host.Host(), _remark)
+        _emit(text)
+        return code
     from envcheck import curating
 
     overlays = tuple(overlay or ())
     if action is MatrixAction.LINT:
         text, code = curating.lint(subject, host.Host(), today, overlays, online=online)
     elif action is MatrixAction.HTML:
-        text, code = curating.html(output, overlays), 0
+        text, code = curating.html(output or "site", overlays), 0
     else:
         text, code = curating.show(subject, overlays), 0
     _emit(text)

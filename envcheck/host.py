@@ -240,6 +240,45 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
+@contextmanager
+def folder_made(path: Path) -> Iterator[Path]:
+    """A folder of the user's, made if it is not there; it stays.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(str(path), (error.strerror or "cannot be made").lower()) from None
+    yield path.resolve()
+
+
+def least_recently_used(folder: Path, pattern: str, kept: int) -> list[Path]:
+    """The folders of this pattern but the `kept` most recently touched, oldest first."""
+    found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+    return found[: max(0, len(found) - kept)]
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder of ours with all it holds; what cannot be removed stays."""
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def touch(path: Path) -> None:
+    """Mark a folder as used now; make it if it is not there."""
+    path.mkdir(parents=True, exist_ok=True)
+    os.utime(path)
+
+
+def free_mib(path: Path) -> int:
+    """MiB that we may still write on the disk of a folder."""
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize // (1024 * 1024)
+
+
 def find_program(host: Host, name: str) -> str | None:
     """A program beside envcheck's own interpreter, else on the host's PATH; None if there is none."""
     folders = [str(Path(sys.executable).parent), *host.environ.get("PATH", "").split(os.pathsep)]
@@ -289,6 +328,20 @@ def write_file(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(path), (error.strerror or "cannot be written").lower()) from None
+
+
+def append_file(path: Path, text: str) -> None:
+    """Write a text at the end of a file, which is made if it is not there.
+
+    Raises:
+        InputError: it cannot be written there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(text)
     except OSError as error:
         raise InputError(str(path), (error.strerror or "cannot be written").lower()) from None
 

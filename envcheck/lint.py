@@ -268,7 +268,8 @@ _CASE_KEYS = frozenset(
     {"id", "expect", "rule", "title", "signature", "sources", "facts", "why", "note", "explain", "file"}
 )
 _CELL_KEYS = frozenset(
-    {"target", "outcome", "rule", "pkg", "python", "train", "device", "ranks", "date", "test", "note"}
+    {"target", "outcome", "rule", "signature", "failed", "pkg", "python", "train", "device", "ranks"}
+    | {"seconds", "date", "test", "tests", "note"}
 )
 _TARGET_KEYS = frozenset({"title", "packages", "train", "free", "build", "note", "configuration"})
 _EXPECTATIONS = ("broken", "fine", "undecided", "signature")

@@ -13,6 +13,7 @@ from typing import Any
 from envcheck import clauses, versions
 from envcheck.model import (
     ABSENT,
+    OUTCOMES,
     PRESENT,
     Basis,
     Cell,
@@ -419,9 +420,9 @@ class _Reader:
     def cell(self, raw: Mapping[str, Any], targets: Mapping[str, Target]) -> Cell | None:
         where = f"{_place(raw, 'matrix.toml')}: cell of {raw.get('target', '?')!r}"
         missing = [key for key in ("target", "outcome", "pkg", "device", "date", "test") if key not in raw]
-        if missing or raw["target"] not in targets or raw["outcome"] not in ("ok", "fails"):
+        if missing or raw["target"] not in targets or raw["outcome"] not in OUTCOMES:
             self.problems.append(
-                f"{where}: needs a known target, outcome ok or fails, pkg, device, date, test"
+                f"{where}: needs a known target, an outcome ({', '.join(OUTCOMES)}), pkg, device, date, test"
             )
             return None
         train = {f"train.{key}": value for key, value in raw.get("train", {}).items()}

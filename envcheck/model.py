@@ -356,11 +356,15 @@ class Target(NamedTuple):
     note: str = ""
 
 
+OUTCOMES = ("ok", "fails", "imports", "not-installable")
+"""It trained, it did not, it was imported and no more, no installer can bring it together."""
+
+
 class Cell(NamedTuple):
     """A combination that was run: known good, or known bad by `rule`."""
 
     target: str
-    outcome: str  # "ok" | "fails"
+    outcome: str  # one of OUTCOMES
     pkg: Mapping[str, str]
     device: str
     date: str

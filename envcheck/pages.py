@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.clauses import ask
+from envcheck.derive import derive
 from envcheck.language import ENGLISH, Language, padded
-from envcheck.model import InputError, Matrix, Rule, Target, When
+from envcheck.model import Cell, Fact, InputError, Inventory, Known, Matrix, Rule, Target, Tri, When
 from envcheck.training import KEYS as TRAINING
 
 
@@ -33,7 +35,7 @@ def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> s
         for each in known.origins
         if each.name == rule.group
     ]
-    return "\n".join([*_rule(rule, lang), *laid_over[-1:], ""])
+    return "\n".join([*_rule(rule, lang), *_cited(rule, known, lang), *laid_over[-1:], ""])
 
 
 def _rule(rule: Rule, lang: Language) -> Iterator[str]:
@@ -58,6 +60,27 @@ def _rule(rule: Rule, lang: Language) -> Iterator[str]:
     yield f"{padded(lang.say('known'), 7)}{lang.word(rule.basis.value)}"
     for source in rule.sources:
         yield f"       {source.url} {lang.say('({}, checked {})', lang.word(source.kind), source.checked)}"
+
+
+def _cited(rule: Rule, known: Matrix, lang: Language) -> Iterator[str]:
+    """The measured combinations the rule stands on: those it broke, those that trained one clause away."""
+    failed = [cell for cell in known.cells if cell.rule == rule.id]
+    if not failed:
+        return
+    beside = [cell for cell in known.cells if cell.outcome == "ok" and _one_away(cell, rule, known)]
+    yield ""
+    yield lang.say("measured")
+    for cell in [*failed, *beside]:
+        yield _cell(cell._replace(rule=""), lang)
+
+
+def _one_away(cell: Cell, rule: Rule, known: Matrix) -> bool:
+    """Whether exactly one clause of the rule keeps it from a combination that trained."""
+    train = {**known.targets[cell.target].train, **cell.train}
+    facts = {key: Fact(key, Known(value)) for key, value in train.items()}
+    facts |= {f"pkg.{name}": Fact(f"pkg.{name}", Known(version)) for name, version in cell.pkg.items()}
+    inventory = derive(Inventory(facts, complete=frozenset({"pkg"})), known)
+    return any(sum(ask(clause, inventory) is Tri.NO for clause in table) == 1 for table in rule.when)
 
 
 def _clauses(table: When, lang: Language) -> Iterator[str]:
@@ -96,15 +119,18 @@ def _target(target: Target, known: Matrix, lang: Language) -> Iterator[str]:
         yield f"{padded(lang.say('leaves'), 9)}{lang.say('{} to pin', ', '.join(target.free))}"
     cells = [cell for cell in known.cells if cell.target == target.name]
     good = sum(cell.outcome == "ok" for cell in cells)
-    failed = len(cells) - good
+    failed = sum(cell.outcome == "fails" for cell in cells)
     yield lang.say("measured {} combinations: {} trained, {} failed", len(cells), good, failed)
     for cell in sorted(cells, key=lambda cell: (cell.date, cell.outcome)):
-        versions = ", ".join(f"{name} {version}" for name, version in cell.pkg.items())
-        train = "".join(f", {key.removeprefix('train.')} {_shown(v)}" for key, v in cell.train.items())
-        outcome = padded(lang.say("ok") if cell.outcome == "ok" else lang.say("fails"), 5)
-        yield f"    {cell.date} {cell.device} {outcome} {versions}{train}" + (
-            f"  [{cell.rule}]" if cell.rule else ""
-        )
+        yield _cell(cell, lang)
+
+
+def _cell(cell: Cell, lang: Language) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in cell.pkg.items())
+    train = "".join(f", {key.removeprefix('train.')} {_shown(v)}" for key, v in cell.train.items())
+    outcome = padded(lang.say(cell.outcome), 5)
+    rule = f"  [{cell.rule}]" if cell.rule else ""
+    return f"    {cell.date} {cell.device} {outcome} {versions}{train}{rule}"
 
 
 def _shown(value: str | int | bool) -> str:

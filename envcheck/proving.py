@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
     device: str | None = None
     ranks: int | None = None
     only: tuple[str, ...] = ()
-    extra: Mapping[str, str] = {}  # environment variables beside the user's own
+    patience: float = 1.0  # times each test's own deadline
 
 
 class Prepared(NamedTuple):
@@ -68,7 +68,7 @@ def selftest(question: app.Question, wanted: Wanted, machine: Host) -> proof.Pro
         ExamineError: there is no environment to test.
     """
     prepared = prepare(question, machine)
-    device = _device(wanted, prepared.inventory)
+    device = chosen_device(wanted, prepared.inventory)
     outcomes = run(prepared, wanted, device, machine)
     return proof.Proof(__version__, prepared.subject, _device_shown(device, prepared.inventory), outcomes)
 
@@ -104,7 +104,7 @@ def claims() -> tuple[proof.Claim, ...]:
 # --- where ------------------------------------------------------------------------------------------
 
 
-def _device(wanted: Wanted, inventory: Inventory) -> str:
+def chosen_device(wanted: Wanted, inventory: Inventory) -> str:
     """`cuda` where a GPU is to be seen and torch was built for CUDA, unless the user says otherwise."""
     gpus = inventory.visible_devices()
     built = inventory.known("cuda.runtime")
@@ -137,7 +137,7 @@ class _Chosen(NamedTuple):
 
 def _choose(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> list[_Chosen]:
     """Every variant that is asked for, with the reason if it cannot be run here."""
-    known = claims()
+    known = [each._replace(seconds=each.seconds * wanted.patience) for each in claims()]
     names = [*(claim.name for claim in known), *(each.name for claim in known for each in claim.variants)]
     for name in wanted.only:
         if name not in names:
@@ -315,7 +315,7 @@ class _Children:
         if self._left:
             return proof.Ended(None, "", "", {})
         order = self._order(rank, batch, folder)
-        seconds = IMPORTS_S + sum(each.claim.seconds for each in batch)
+        seconds = IMPORTS_S * self._wanted.patience + sum(each.claim.seconds for each in batch)
         stage = host.package_folder("selftests") / "_stage.py"
         running = self._machine.start(
             [self._prepared.interpreter, "-X", "utf8", str(stage), json.dumps(order)],
@@ -362,7 +362,7 @@ class _Children:
 
     def _environ(self, order: Mapping[str, Any], folder: Path) -> dict[str, str]:
         """The user's environment, and what keeps a test from a network, a cache or the other device."""
-        environ = {**self._machine.environ, **_QUIET, **self._wanted.extra}
+        environ = {**self._machine.environ, **_QUIET}
         environ.update(dict.fromkeys(_CACHES, str(folder)))
         if self._device == "cpu":
             environ.update(DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")

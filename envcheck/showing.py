@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from envcheck import regions, versions
-from envcheck.model import Cell, Clause, InputError, Known, Matrix, Rule, Tri, When
+from envcheck.model import OUTCOMES, Cell, Clause, InputError, Known, Matrix, Rule, Tri, When
 from envcheck.pages import nearest
 
 _MARKS = {Tri.YES: "yes", Tri.MAYBE: "may", Tri.NO: "no"}
@@ -57,8 +57,7 @@ def _overview(known: Matrix) -> Iterator[str]:
         ("family", Counter(rule.group for rule in known.rules)),
     ):
         yield f"  {what:<9} " + ", ".join(f"{count} {name}" for name, count in counted.most_common())
-    good = sum(cell.outcome == "ok" for cell in known.cells)
-    yield f"{len(known.cells)} measured combinations: {good} trained, {len(known.cells) - good} failed"
+    yield _tally(known.cells)
     yield f"{len(known.targets)} targets: {', '.join(known.targets)}"
     yield ""
     yield f"{'package':<18} {'releases':<28} {'rules':>5} {'cells':>5}"
@@ -226,17 +225,29 @@ def _clauses(table: Sequence[Clause]) -> str:
     return ", ".join(f"{clause.key.removeprefix('pkg.')} {clause.raw}" for clause in table)
 
 
+def _tally(cells: Sequence[Cell]) -> str:
+    """`74 measured combinations: 50 trained, 24 failed`, and what became of others."""
+    counts = Counter(cell.outcome for cell in cells)
+    words = {
+        "ok": "trained",
+        "fails": "failed",
+        "imports": "only imported",
+        "not-installable": "not installable",
+    }
+    parts = [f"{counts[each]} {words[each]}" for each in OUTCOMES if counts[each] or each in ("ok", "fails")]
+    return f"{len(cells)} measured combinations: {', '.join(parts)}"
+
+
 def _cells(cells: Sequence[Cell]) -> Iterator[str]:
     yield ""
-    good = sum(cell.outcome == "ok" for cell in cells)
-    yield f"{len(cells)} measured combinations: {good} trained, {len(cells) - good} failed"
+    yield _tally(cells)
     for cell in cells:
         packages = ", ".join(f"{name} {version}" for name, version in cell.pkg.items())
         train = "".join(
             f", {key.removeprefix('train.')} {str(value).lower() if isinstance(value, bool) else value}"
             for key, value in cell.train.items()
         )
-        outcome = "ok   " if cell.outcome == "ok" else "fails"
+        outcome = f"{cell.outcome:<5}"
         rule = f"  [{cell.rule}]" if cell.rule else ""
         yield f"    {cell.date} {cell.device} {outcome} {cell.target}: {packages}{train}{rule}"
 

@@ -49,7 +49,9 @@ def render(data: Mapping[str, Any], template: str) -> str:
 
 def assemble(known: Matrix) -> dict[str, Any]:
     """Everything the page shows, as JSON-ready lists."""
-    world = _World(known)
+    run = tuple(cell for cell in known.cells if cell.outcome in ("ok", "fails"))
+    world = _World(known._replace(cells=run))
+    known = world.known
     entries = [entry for number, rule in enumerate(known.rules) for entry in _entry(world, number, rule)]
     return {
         "updated": known.updated,
