@@ -74,6 +74,7 @@ def measure(run: Run, machine: Host, tell: Callable[[str], None]) -> tuple[str, 
     """
     known = app.knowledge(run.overlays)
     target = app.find_target(run.target or None, known)
+    proving.refuse_unknown(run.wanted)
     if target is None:
         raise InputError("--target", f"measure needs a target; known are {', '.join(known.targets)}")
     combinations = [_filled(each, target, known) for each in _grid(run.given)]
@@ -325,7 +326,7 @@ _UNSAID = {
 """Values a cell does not repeat: what a configuration that does not name them has anyhow."""
 
 _OPEN = frozenset({"train.precision", "train.gradient_clipping"})
-"""What a variant need not say to stand for a target: failures do not depend on it (fp32 and bf16 were run)."""
+"""What a variant need not say to stand for a target: the failures known do not depend on it."""
 
 
 def _says_all(variant: proof.Variant, target: Target) -> bool:
@@ -385,7 +386,7 @@ def _toml(value: Any) -> str:
         return f"{{ {inner} }}"
     if isinstance(value, list):
         return f"[{', '.join(_toml(each) for each in value)}]"
-    return json.dumps(str(value), ensure_ascii=True).replace("\\u007f", "\\\\u007f")
+    return json.dumps(str(value), ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
 def _key(name: str) -> str:

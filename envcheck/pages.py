@@ -67,7 +67,9 @@ def _cited(rule: Rule, known: Matrix, lang: Language) -> Iterator[str]:
     failed = [cell for cell in known.cells if cell.rule == rule.id]
     if not failed:
         return
-    beside = [cell for cell in known.cells if cell.outcome == "ok" and _one_away(cell, rule, known)]
+    targets = {cell.target for cell in failed}
+    trained = [cell for cell in known.cells if cell.outcome == "ok" and cell.target in targets]
+    beside = [cell for cell in trained if _one_away(cell, rule, known)]
     yield ""
     yield lang.say("measured")
     for cell in [*failed, *beside]:

@@ -67,6 +67,7 @@ def selftest(question: app.Question, wanted: Wanted, machine: Host) -> proof.Pro
         InputError: an option is wrong.
         ExamineError: there is no environment to test.
     """
+    refuse_unknown(wanted)
     prepared = prepare(question, machine)
     device = chosen_device(wanted, prepared.inventory)
     outcomes = run(prepared, wanted, device, machine)
@@ -138,10 +139,6 @@ class _Chosen(NamedTuple):
 def _choose(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> list[_Chosen]:
     """Every variant that is asked for, with the reason if it cannot be run here."""
     known = [each._replace(seconds=each.seconds * wanted.patience) for each in claims()]
-    names = [*(claim.name for claim in known), *(each.name for claim in known for each in claim.variants)]
-    for name in wanted.only:
-        if name not in names:
-            raise InputError("--only", f"no self-test is called {name!r}{nearest(name, names)}")
     return [
         _Chosen(claim, variant, ranks, _missing(claim, variant, prepared, device) or why)
         for claim in known
@@ -149,6 +146,15 @@ def _choose(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> l
         if _asked(claim, variant, wanted, prepared.target)
         for ranks, why in [_ranks(claim, wanted, device, prepared.inventory, machine)]
     ]
+
+
+def refuse_unknown(wanted: Wanted) -> None:
+    """Raise InputError if `only` names a test or variant that is none."""
+    known = claims()
+    names = [*(claim.name for claim in known), *(each.name for claim in known for each in claim.variants)]
+    for name in wanted.only:
+        if name not in names:
+            raise InputError("--only", f"no self-test is called {name!r}{nearest(name, names)}")
 
 
 def _asked(claim: proof.Claim, variant: proof.Variant, wanted: Wanted, target: Target | None) -> bool:
