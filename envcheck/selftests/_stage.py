@@ -320,6 +320,8 @@ def signature(error):
         said = ", ".join(changed)
         return f"{name}: tensors differ from those saved, {said} ({len(pairs)} tensors)"
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    # A signature is the same wherever the environment lies.
+    first = re.sub(r"[^\s'\"(]*/(?:site|dist)-packages/", "", first)
     return f"{name}: {first}"[:300]
 
 
