@@ -47,9 +47,9 @@ KINDS: Mapping[str, str] = {
 
 AFTER: Mapping[str, str] = {
     "forward": "by the end of the forward",
-    "backward": "after the backward",
+    "backward": "by the end of the backward",
     "clip": "between backward and step (clip)",
-    "step": "after the step",
+    "step": "by the end of the step",
     "between": "between two steps",
 }
 """The calls a finding may name: what ran since the guard last looked. "forward": all since the last step."""
@@ -505,7 +505,7 @@ def _moved(before: Mapping[str, _Looks], now: Mapping[str, _Looks], call: str) -
 
 def _gathered(findings: Iterable[Finding], setup: _Setup) -> tuple[Finding, ...]:
     """The first finding of each difference with the count of the others, its likely rule and the rank."""
-    first: dict[tuple[str, str, str], Finding] = {}
+    first: dict[tuple[str, ...], Finding] = {}
     said: set[tuple[str, str]] = set()
     for finding in findings:
         kind = "device" if finding.kind == "meta" else finding.kind  # a parameter sent to meta is said once
@@ -513,7 +513,7 @@ def _gathered(findings: Iterable[Finding], setup: _Setup) -> tuple[Finding, ...]
             continue
         said.add((kind, finding.where))
         role = finding.where.partition(" ")[0]
-        key = (finding.kind, role, finding.expected + finding.found)
+        key = (finding.kind, role, finding.expected, finding.found, finding.call)
         known = first.get(key)
         first[key] = known._replace(more=known.more + 1) if known else finding
     versions, rank = _loaded_versions(), _rank()
@@ -550,6 +550,13 @@ def _readable(tensor: Any) -> bool:
 
 def _finite(tensor: Any) -> bool:
     return not _readable(tensor) or bool(tensor.isfinite().all())
+
+
+def _scaled(driver: Any) -> bool:
+    """Whether a loss scaler stands behind this step: it expects NaN and Inf, and skips them itself."""
+    return (
+        getattr(driver, "found_inf", None) is not None or str(getattr(driver, "dtype", "")) == "torch.float16"
+    )
 
 
 _SMALL = 4096  # elements kept whole: 16 KiB of fp32
@@ -809,10 +816,6 @@ class Watch:
 
     def _gradients(self, setup: _Setup) -> Iterator[Finding]:
         """NaN and Inf that reach a step; a loss scaler skips such steps, or hands them to a fused one."""
-        scaled = (
-            getattr(setup.driver, "found_inf", None) is not None
-            or str(getattr(setup.driver, "dtype", "")) == "torch.float16"
-        )
         if setup.zero:
             bad = dict(self._non_finite)
         else:
@@ -824,8 +827,8 @@ class Watch:
                     if not _finite(own):
                         bad[name] = self._non_finite.get(name, "clip")
         self._non_finite = {}
-        if not scaled:
-            for name, call in bad.items():
+        if not _scaled(setup.driver):
+            for name, call in sorted(bad.items(), key=lambda item: item[1]):  # backward before clip
                 yield Finding("non-finite", f"gradient of {name}", "finite numbers", "NaN or Inf", call)
 
     def _rates(self, setup: _Setup) -> bool:
@@ -839,6 +842,9 @@ class Watch:
                 return
             skipped = bool(getattr(setup.driver, "overflow", False))
             values: list[Finding] = []
+            if skipped and not _scaled(setup.driver):
+                found = "NaN or Inf, for which DeepSpeed skipped the step"
+                values.append(Finding("non-finite", "some gradient", "finite numbers", found, "step"))
             if self._prints and not skipped:
                 self._effective += 1
                 for name, parameter in setup.trainable():
@@ -995,7 +1001,7 @@ def _metadata(text: str) -> tuple[str, str]:
     if not found:
         return "the saved tensors again", text.strip().splitlines()[0] if text.strip() else "others"
     count = text.count("recomputed metadata:")
-    others = f" (and {count - 1} more tensors)" if count > 1 else ""
+    others = f" (the first of {count})" if count > 1 else ""
     return _short(found[1]), _short(found[2]) + others
 
 
@@ -1013,20 +1019,22 @@ def _failing(error: BaseException, setup: _Setup) -> tuple[str, list[str]]:
     while trace is not None:
         here = trace.tb_frame.f_locals
         functions.append(trace.tb_frame.f_code.co_name)
-        recomputed = _checkpointed(getattr(here.get("frame") or here.get("self"), "recompute_fn", None))
-        module = names.get(id(here.get("self")), names.get(id(recomputed), module))
+        recompute = getattr(here.get("frame") or here.get("self"), "recompute_fn", None)
+        for candidate in (here.get("self"), *_checkpointed(recompute)):
+            module = names.get(id(candidate), module)
         trace = trace.tb_next
     return module, functions
 
 
-def _checkpointed(recompute: Any) -> Any:
-    """The module whose call non-reentrant checkpointing repeats; torch keeps it in a closure."""
+def _checkpointed(recompute: Any) -> Iterator[Any]:
+    """What may be the module whose call non-reentrant checkpointing repeats; torch keeps it in a closure."""
     code, cells = getattr(recompute, "__code__", None), getattr(recompute, "__closure__", None)
     kept = dict(zip(code.co_freevars, cells, strict=True)) if code and cells else {}
     called = kept["fn"].cell_contents if "fn" in kept else None
     while isinstance(called, functools.partial):
+        yield from called.args[:1]  # transformers 5 passes the layer to a plain function
         called = called.func
-    return getattr(called, "__self__", called)
+    yield getattr(called, "__self__", called)
 
 
 # --- for users --------------------------------------------------------------------------------------
