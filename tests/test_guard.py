@@ -277,7 +277,7 @@ def test_wrapped_models_train_alike_and_are_named_as_the_user_knows_them(ask: As
     for case, said in named.items():
         assert re.search(r"non-finite: gradient of (2\.bias|0\._flat_param): expected finite", said), case
         assert results[case.removesuffix(": nan")] == "silent", case
-    assert len(named) == 5
+    assert len(named) == 7
 
 
 @pytest.mark.stack
