@@ -87,6 +87,10 @@ def pin(
 
 
 def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
+    if question.platform is not None or question.glibc is not None:
+        from envcheck import wheels  # to look at what was typed: not needed where nothing was
+
+        wheels.platform_tags(question.platform or "linux-x86_64", question.glibc or GLIBC)
     found = probes.every_probe()
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays, errors_only=True)
