@@ -36,7 +36,6 @@ from envcheck.model import (
     Tri,
     Unknown,
     Value,
-    Verdict,
     When,
     Wish,
     family,
@@ -81,8 +80,7 @@ class Objection(NamedTuple):
 class Problem(NamedTuple):
     """What to choose for: the knowledge, the target, the machine's facts, and whatever else binds.
 
-    `until` is an ISO date after which no release is taken, as `until_by` asks. `strict` means that every
-    visible GPU must be served, not just one of them.
+    `until` is an ISO date after which no release is taken, as `until_by` asks.
     """
 
     known: Matrix
@@ -94,7 +92,6 @@ class Problem(NamedTuple):
     until: str = ""
     until_by: str = ""
     objections: tuple[Objection, ...] = ()
-    strict: bool = True
 
 
 Reason = tuple[str, ...]
@@ -203,6 +200,25 @@ def admits(release: Release, python: str) -> bool:
     return any(versions.satisfies(f"{python}.{patch}", bounds) is not Tri.NO for patch in (0, 99))
 
 
+def with_variants(problem: Problem) -> Problem:
+    """The same with torch's builds for other CUDA versions in place of those that a plain install brings.
+
+    They are `2.7.1+cu118` and the like, and each CUDA has an index of its own. Only those for x86_64 are
+    in the tables, so there are none elsewhere.
+    """
+    plain = {each.version: each for each in problem.releases if each.package == "torch"}
+    rows = problem.known.tables.get("variant", [])
+    if problem.machine.known("host.arch") not in (None, "x86_64"):
+        rows = []
+    variants = [
+        plain[row["torch"]]._replace(version=f"{row['torch']}+{row['tag']}")
+        for row in rows
+        if row["torch"] in plain and row.get("role") != "default"
+    ]
+    others = [each for each in problem.releases if each.package != "torch"]
+    return problem._replace(releases=(*others, *variants))
+
+
 # --- the rules that may speak -----------------------------------------------------------------------
 
 CUDA_FOR_GPU = "pin:cuda-build-for-a-gpu"
@@ -267,17 +283,6 @@ def depends(key: str, known: Matrix, seen: frozenset[str] = frozenset()) -> set[
                     found |= depends(clause.key, known, seen | {key})
         return found
     return {"torch"} if key in derive.KEYS or head == "build" else set()
-
-
-def objects(finding: Finding, *, strict: bool = True) -> bool:
-    """Whether a finding speaks against a lock: broken at error level, or against a package's own metadata.
-
-    A rule that only some GPUs break is softened to a warning by the judge; `strict` hears it all the same.
-    """
-    if finding.verdict is not Verdict.BROKEN:
-        return False
-    severity = finding.rule.severity if strict and finding.devices else finding.severity
-    return severity is Severity.ERROR or finding.rule.group == "requires-dist"
 
 
 def reason_of(rule: Rule) -> Reason:
@@ -366,7 +371,7 @@ class _Bench:
         bare = self._settled({})
         asked = [rule for rule in asked_rules(self.problem) if ("rule", rule.id) not in self.without]
         found = judge.judge(bare, asked).findings
-        self.broken = next((each.rule for each in found if objects(each, strict=self.problem.strict)), None)
+        self.broken = next((each.rule for each in found if judge.forbids_lock(each)), None)
         asked = [rule for rule in asked if any(self._may_hold(table, bare) for table in rule.when)]
         needed = {"torch"}.union(*(derived_from(rule, known) for rule in asked))
         self.deriving = tuple(name for name in self.order if name in needed or family(name) == "train")
@@ -460,7 +465,7 @@ class _Bench:
     ) -> _Refusal | None:
         inventory = self.inventory(grown)
         for finding in judge.judge(inventory, [rule]).findings:
-            if objects(finding, strict=self.problem.strict):
+            if judge.forbids_lock(finding):
                 concerned = frozenset(each for each in ordered if each in grown)
                 return _Refusal(reason_of(rule), concerned, tuple(_ways(finding, inventory, self.order)))
         return None
@@ -499,7 +504,7 @@ class _Bench:
                 continue
             added = (_fact_of(*pair) for pair in each.added)
             judgement = judge.judge(self.inventory(grown).with_facts(added), [rule])
-            if any(objects(finding, strict=self.problem.strict) for finding in judgement.findings):
+            if any(judge.forbids_lock(finding) for finding in judgement.findings):
                 concerned = scope(rule, self.problem.known) & grown.keys()
                 yield _Refusal(reason, concerned | {name})
 
@@ -685,8 +690,7 @@ def objections(
     return [
         _objection(problem, finding, inventory, pins, stack)
         for finding in judgement.findings
-        if objects(finding, strict=problem.strict)
-        and not (finding.rule.group == "target" and finding.rule.severity is not Severity.ERROR)
+        if judge.forbids_lock(finding)
     ]
 
 
