@@ -51,6 +51,10 @@ class Run(NamedTuple):
 def problems() -> Iterator[tuple[str, resolve.Problem]]:
     """Every target, machine, Python and wish, with what they are called."""
     known = app.knowledge()
+    first = next(iter(known.targets.values()))
+    asked = pinning.problem_of(
+        pinning.Place(Inventory(), "3.11", "linux-x86_64", pinning.GLIBC, first, known)
+    )
     for target in known.targets.values():
         for python in PYTHONS:
             for driver, *gpus in ((*each,) if each else ("",) for each in MACHINES):
@@ -60,12 +64,11 @@ def problems() -> Iterator[tuple[str, resolve.Problem]]:
                 names = [app.gpu_declared(gpu, known)[1] for gpu in gpus]
                 devices = tuple({"gpu.name": Fact("gpu.name", Known(name), "benchmark")} for name in names)
                 machine = Inventory(facts, devices)
-                place = pinning.Place(machine, python, "linux-x86_64", pinning.GLIBC, target, known)
-                asked = pinning.problem_of(place)
+                here = asked._replace(target=target, python=python, machine=machine)
                 for wishes in WISHES:
                     words = [target.name, f"py{python}", driver or "any driver", *gpus]
                     words += [f"{wish.package}{wish.specifier}" for wish in wishes]
-                    yield " ".join(words), asked._replace(wishes=wishes)
+                    yield " ".join(words), here._replace(wishes=wishes)
 
 
 def measured() -> Iterator[Run]:

@@ -303,7 +303,8 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
             continue
         choice = dict(answer.versions)
         try:
-            pins = engine.complete(machine, _wanted(place, choice, told))
+            build = resolve.built(problem, choice)
+            pins = engine.complete(machine, _wanted(place, choice, build, told))
         except NoSolutionError as error:
             last = str(error)
             refused = told or [resolve.Objection("", tuple(choice.items()), words=last)]
@@ -312,7 +313,7 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
         closure = {each.name: each.version for each in pins}
         found = resolve.objections(problem, closure, answer.changed, choice)
         if not found:
-            return _locked(place, pins, answer.changed)
+            return _locked(place, pins, build, answer.changed)
         last = f"the completed lock was objected to: {found[0].words} ({found[0].rule})"
         asked = {each.rule for each in told}
         mended = [each for each in found if each.bounds and each.rule not in asked]
@@ -355,18 +356,20 @@ def _other_build(problem: Problem) -> list[str]:
     return [f"{told}\n      uv pip install --torch-backend {tag} torch=={release}"]
 
 
-def _wanted(place: Place, choice: Mapping[str, str], told: Sequence[Objection]) -> engines.Wanted:
+def _wanted(
+    place: Place, choice: Mapping[str, str], build: tuple[str, ...], told: Sequence[Objection]
+) -> engines.Wanted:
     """What an engine is asked for: the choice, wishes the tables know nothing of, bounds on the rest."""
     from envcheck import engines
 
     outside = [wish for wish in place.wishes if wish.package not in choice]
     return engines.Wanted(
         pins=choice,
-        also=(*lock.build_needs(place.target.build), *(wish.package for wish in outside if wish.wanted)),
+        also=(*lock.build_needs(build), *(wish.package for wish in outside if wish.wanted)),
         python=place.python,
         platform=place.platform,
         glibc=place.glibc,
-        build=tuple(name for name in place.target.build if name in choice),
+        build=build,
         constraints=(
             *(f"{wish.package}{wish.specifier}" for wish in outside if wish.specifier),
             *(bound for each in told for bound in each.bounds),
@@ -391,6 +394,7 @@ def problem_of(place: Place) -> Problem:
             requires_python=row.get("requires_python", ""),
             date=str(row.get("date", "")),
             yanked=bool(row.get("yanked")),
+            sdist=row.get("kinds") == ["sdist"],
         )
         for row in rows
     )
@@ -406,7 +410,9 @@ def problem_of(place: Place) -> Problem:
     )
 
 
-def _locked(place: Place, pins: Sequence[lock.Pin], changed: Mapping[str, Value]) -> lock.Lock:
+def _locked(
+    place: Place, pins: Sequence[lock.Pin], build: tuple[str, ...], changed: Mapping[str, Value]
+) -> lock.Lock:
     import datetime as dt
 
     facts = _pkg_facts({each.name: each.version for each in pins})
@@ -431,7 +437,7 @@ def _locked(place: Place, pins: Sequence[lock.Pin], changed: Mapping[str, Value]
         glibc=place.glibc,
         needs=tuple(needs),
         train=tuple((key, _word(value)) for key, value in {**place.target.train, **changed}.items()),
-        build=place.target.build,
+        build=build,
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
         maker=__version__,
         matrix=place.known.digest,

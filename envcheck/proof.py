@@ -17,6 +17,7 @@ from envcheck.model import (
     Finding,
     Inventory,
     Known,
+    NoSolutionError,
     Rule,
     Value,
     family,
@@ -61,11 +62,7 @@ class _AllBut(Container[Reason]):
 
 
 def prove(problem: Problem, reasons: frozenset[Reason]) -> Proof:
-    """The least of these reasons that refuse everything, in words, and what would help.
-
-    Raises:
-        NoSolutionError: a search gave up.
-    """
+    """The least of these reasons that refuse everything, in words, and what would help."""
     least = _least(problem, reasons)
     teller = _Teller(problem, least)
     return Proof(tuple(teller.clash()), tuple(_distinct(teller.ways())), least)
@@ -86,7 +83,10 @@ def _least(problem: Problem, reasons: frozenset[Reason]) -> frozenset[Reason]:
     for reason in sorted(reasons, key=lambda each: (_ORDER.index(each[0]), each)):
         if reason not in kept:
             continue
-        answer = resolve.solve(problem, _AllBut(kept - {reason}))
+        try:
+            answer = resolve.solve(problem, _AllBut(kept - {reason}))
+        except NoSolutionError:
+            continue  # too long a search to say that the rest is enough
         if answer.versions is None:
             kept = answer.reasons & kept
     return kept
@@ -308,7 +308,10 @@ class _Teller:
                 yield from self._ways_of(self._rule(reason[1]))
 
     def _tried(self, label: str, changed: Problem) -> Iterator[str]:
-        answer = resolve.solve(changed)
+        try:
+            answer = resolve.solve(changed)
+        except NoSolutionError:
+            return
         if answer.versions is not None:
             found = ", ".join(f"{name} {version}" for name, version in answer.versions.items())
             said = "".join(f", {key} = {clauses.shown(value)}" for key, value in answer.changed.items())
@@ -333,7 +336,9 @@ class _Teller:
         """The rule's own ways out that change the machine or the training; then being without its facts."""
         helped = False
         for key, value in self._changes(rule):
-            found = list(self._tried(_change(key, value), _with_fact(self.problem, key, judge.trial(value))))
+            found = list(
+                self._tried(self._change(key, value), _with_fact(self.problem, key, judge.trial(value)))
+            )
             yield from found
             helped = helped or bool(found)
             if found and key == "driver.version":
@@ -345,6 +350,14 @@ class _Teller:
             for key in (each.fact.key for each in because):
                 if key in self.problem.machine.facts and key != "python.version":
                     yield from self._without_fact(key)
+
+    def _change(self, key: str, value: str | int | bool) -> str:
+        if key == "driver.version":
+            lower, _, upper = str(value).removeprefix(">=").partition(",<")
+            return f"driver {lower} or newer" + (f", below {upper}" if upper else "")
+        before = self.problem.target.train.get(key)
+        instead = f" instead of {clauses.shown(before)}" if before is not None else ""
+        return f"with {key} = {clauses.shown(value)}{instead}"
 
     def _without_a_gpu(self) -> Iterator[str]:
         machine = self.problem.machine
@@ -399,13 +412,6 @@ def _with_fact(problem: Problem, key: str, value: Value) -> Problem:
     return problem._replace(machine=problem.machine.with_facts([Fact(key, Known(value), "proposed")]))
 
 
-def _change(key: str, value: str | int | bool) -> str:
-    if key == "driver.version":
-        lower, _, upper = str(value).removeprefix(">=").partition(",<")
-        return f"driver {lower} or newer" + (f", below {upper}" if upper else "")
-    return f"with {key} = {clauses.shown(value)}"
-
-
 def _gpu(machine: Inventory, device: int) -> str:
     name = machine.known("gpu.name", device)
     capability = machine.known("gpu.compute_capability", device)
@@ -424,8 +430,7 @@ def _left(name: str, left: Sequence[str], every: Sequence[Release]) -> str:
     if not every:
         return f"no release of {name} is in the tables"
     if not left:
-        whole = _span([each.version for each in every])
-        return f"that leaves none of the {len(every)} releases of {name} that are known, {whole}"
+        return f"that leaves no {name} (known are {_span([each.version for each in every])})"
     return f"that leaves {name} {_span(left)} ({len(left)} of {len(every)} releases)"
 
 

@@ -49,7 +49,8 @@ class Release(NamedTuple):
     """A release of a package, as far as choosing it goes.
 
     `requires` are lines such as `torch>=2.4`. `pythons` lists the Pythons it has wheels for where that is
-    known, else `requires_python` is what its metadata admits. `date` is ISO.
+    known, else `requires_python` is what its metadata admits. `date` is ISO. `sdist` says that there are no
+    wheels, so that it is built on installation.
     """
 
     package: str
@@ -59,6 +60,7 @@ class Release(NamedTuple):
     requires_python: str = ""
     date: str = ""
     yanked: bool = False
+    sdist: bool = False
 
 
 class Objection(NamedTuple):
@@ -125,6 +127,16 @@ def wanted_packages(problem: Problem, without: Container[Reason] = ()) -> tuple[
     return tuple(name for name in names if ("wants", name) not in without)
 
 
+def built(problem: Problem, versions_of: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of a choice that are built on installation: the target says so, or there are no wheels."""
+    sdists = {(each.package, each.version) for each in problem.releases if each.sdist}
+    return tuple(
+        name
+        for name, version in versions_of.items()
+        if name in problem.target.build or (name, version) in sdists
+    )
+
+
 def candidates(
     problem: Problem, package: str, without: Container[Reason] = ()
 ) -> tuple[list[Release], frozenset[Reason]]:
@@ -164,7 +176,11 @@ def _kept_out(problem: Problem, release: Release) -> Iterator[Reason]:
 
 def _names_pre(wish: Wish) -> bool:
     """Whether a wish names a pre-release itself: nobody gets one unasked."""
-    for bound in versions.parse_specifier(wish.specifier):
+    try:
+        bounds = versions.parse_specifier(wish.specifier)
+    except ValueError:
+        return False
+    for bound in bounds:
         named = versions.parse(str(bound.operand).removesuffix(".*"))
         if named is not None and named.is_prerelease:
             return True
