@@ -291,12 +291,13 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
     problem = problem_of(place)
     engine = engines.choose(machine, engines.every_engine())
     told: list[resolve.Objection] = []  # what an engine was asked to mend with bounds of its own
-    last = ""
+    last, dead = "", None
     for _ in range(ROUNDS):
         answer = resolve.solve(problem)
         if answer.versions is None:
+            dead = dead or (problem, answer.reasons)
             if not any(each.wide for each in problem.objections):
-                raise NoSolutionError(_no_lock(place, problem, answer.reasons, last))
+                break
             # Another stack may bring other packages along: only what was seen to break stays refused.
             narrow = tuple(each._replace(wide=False) for each in problem.objections)
             problem = problem._replace(objections=narrow)
@@ -320,6 +321,8 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
         refused = [each for each in found if each not in mended]
         told = [*told, *mended]
         problem = problem._replace(objections=(*problem.objections, *refused))
+    if dead is not None:
+        raise NoSolutionError(_no_lock(place, *dead, last))
     raise NoSolutionError(f"no lock after {ROUNDS} rounds; {last}")
 
 
@@ -345,8 +348,11 @@ def _other_build(problem: Problem) -> list[str]:
     """
     from envcheck import resolve
 
-    chosen = resolve.solve(resolve.with_variants(problem)).versions
-    if chosen is None:
+    try:
+        chosen = resolve.solve(resolve.with_variants(problem)).versions
+    except NoSolutionError:
+        chosen = None  # the search gave up
+    if chosen is None or "torch" not in chosen:
         return []
     release, _, tag = chosen["torch"].partition("+")
     rest = ", ".join(f"{name} {version}" for name, version in chosen.items() if name != "torch")

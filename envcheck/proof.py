@@ -248,14 +248,11 @@ class _Teller:
             version for version in broken if not left or versions.order(version) > versions.order(left[-1])
         ]
         version = newer[0] if newer else next(iter(broken))
-        derived = [
-            f"{each.fact.key} {clauses.shown(each.fact.value)}"
-            for each in broken[version].because
-            if each.fact.value is not None
-            and each.fact.source.startswith("derived")
-            and not of_device(each.fact.key)
-        ]
-        return f", for {name} {version} has {' and '.join(derived)}" if derived else ""
+        settled = _settled(self.problem, {name: version})
+        if not any(each.fact.key == "cuda.minimum_driver" for each in broken[version].because):
+            return ""
+        cuda, floor = (settled.known(key) for key in ("cuda.runtime", "cuda.minimum_driver"))
+        return f": {name} {version} has CUDA {cuda}, whose oldest driver is {floor}"
 
     def _broken_together(self, rule: Rule, concerned: Sequence[str]) -> str:
         """The newest releases that break the rule together, of those nothing else refuses."""

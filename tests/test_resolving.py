@@ -261,7 +261,8 @@ def test_where_every_completed_lock_is_objected_to_there_is_none_and_the_rule_is
         small_world("2.3.0"), tmp_path, '{ "pkg.safetensors" = "present", "pkg.numpy" = ">=2.0" }'
     )
     assert (code, out) == (4, "")
-    assert "this safetensors does not run beside this numpy" in err
+    assert "these clash" in err
+    assert "safetensors 0.8.0 beside numpy 2.3.0 was refused: this safetensors does not run" in err
 
 
 def test_a_free_fact_that_was_changed_is_said_in_the_lock_and_beside_it(tmp_path: Path) -> None:
