@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck import app, pinning, proof, resolve
+from envcheck import app, clash, pinning, resolve
 from envcheck.model import Fact, Inventory, Known, Wish
 
 PYTHONS = ("3.9", "3.11", "3.12", "3.14")
@@ -78,7 +78,7 @@ def measured() -> Iterator[Run]:
         answer = resolve.solve(asked)
         searched = time.process_time()
         if answer.versions is None and not asked.wishes:
-            proof.prove(asked, answer.reasons)
+            clash.prove(asked, answer.reasons)
         found = " ".join(f"{name}={version}" for name, version in (answer.versions or {}).items())
         took = searched - began
         yield Run(took, time.process_time() - searched, answer.nodes, what, found or "nothing fits")

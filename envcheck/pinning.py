@@ -328,9 +328,9 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
 
 def _no_lock(place: Place, problem: Problem, reasons: frozenset[Reason], last: str) -> str:
     """What clashes and what would help, for people; `last` is what became of the last completed lock."""
-    from envcheck import proof
+    from envcheck import clash
 
-    found = proof.prove(problem, reasons)
+    found = clash.prove(problem, reasons)
     other_build = _other_build(problem)
     lines = [f"no versions for {place.target.name} fit {_where(place)}; these clash:"]
     lines += [f"  - {reason}" for reason in found.clash]

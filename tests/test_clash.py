@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envcheck import proof, resolve
+from envcheck import clash, resolve
+from envcheck.clash import Proof
 from envcheck.model import Wish
-from envcheck.proof import Proof
 from envcheck.resolve import Problem, Release
 from tests.package_worlds import forbids, problem
 from tests.worlds import rule
@@ -15,7 +15,7 @@ from tests.worlds import rule
 def proven(asked: Problem) -> Proof:
     answer = resolve.solve(asked)
     assert answer.versions is None
-    return proof.prove(asked, answer.reasons)
+    return clash.prove(asked, answer.reasons)
 
 
 def holds(lines: Sequence[str], *words: str) -> bool:
