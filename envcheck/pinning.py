@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envcheck import __version__, app, derive, host, judge, lock, matrix, probes, versions
 from envcheck.host import Host
 from envcheck.model import (
-    Cell,
     Fact,
     InputError,
     Inventory,
@@ -22,8 +21,14 @@ from envcheck.model import (
     Severity,
     Target,
     Tri,
+    Value,
     Verdict,
+    Wish,
 )
+
+if TYPE_CHECKING:  # a shipped lock needs neither
+    from envcheck import engines
+    from envcheck.resolve import Objection, Problem, Reason
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 """Families that say where a lock will run; what is installed there now does not matter to it."""
@@ -44,11 +49,20 @@ class Place(NamedTuple):
     glibc: str
     target: Target
     known: Matrix
+    wishes: tuple[Wish, ...] = ()
+    until: str = ""  # an ISO date: nothing published later is taken, as `until_by` asks
+    until_by: str = ""
 
     @property
     def driver_known(self) -> bool:
         """Whether a driver was probed or declared."""
         return self.machine.known("driver.version") is not None
+
+    @property
+    def no_gpu(self) -> bool:
+        """Whether there is none where it will run, because that was said: not having found one is no word."""
+        count = self.machine.fact("gpus.count")
+        return count.value == 0 and count.source.startswith("declared")
 
 
 def pin(
@@ -66,8 +80,7 @@ def pin(
     if not resolve:
         fitting = _shipped(place, refused)
         if fitting is not None:
-            name, text, chosen = fitting
-            return text, [_served(name, chosen, place)]
+            return _served(*fitting, place)
     if offline:
         why = (
             "; ".join(refused)
@@ -75,10 +88,20 @@ def pin(
         )
         raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
     resolved = resolved_lock(place, machine)
-    return lock.render_requirements(resolved), [*refused, f"resolved for {_where(place)}"]
+    remarks = [*refused, *resolved.notes, f"resolved for {_where(place)}"]
+    floor = _needed(resolved, "driver.version")
+    if place.no_gpu:
+        remarks.append(_on_cpu(resolved.pins))
+    elif floor and not place.driver_known:
+        remarks.append(f"no driver is known: the lock needs {floor} or newer")
+    return lock.render_requirements(resolved), remarks
 
 
 def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
+    if question.platform is not None or question.glibc is not None:
+        from envcheck import wheels  # to look at what was typed: not needed where nothing was
+
+        wheels.platform_tags(question.platform or "linux-x86_64", question.glibc or GLIBC)
     found = probes.every_probe()
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays, errors_only=True)
@@ -120,7 +143,7 @@ def _where(place: Place) -> str:
     ]
     parts = [f"Python {place.python}", place.platform]
     parts += [f"driver {driver}"] if driver else []
-    parts += sorted(set(names))
+    parts += sorted(set(names)) or (["no GPU"] if place.no_gpu else [])
     return ", ".join(parts)
 
 
@@ -147,22 +170,11 @@ def objections(place: Place, pkg: Iterable[Fact], *, complete: bool) -> list[str
         if rule.severity is Severity.ERROR
     ]
     judgement = judge.judge(settled, [*errors, *matrix.requirement_rules(derive.unmet(settled)[0])])
-    return [
-        finding.rule.id
-        for finding in judgement.findings
-        if finding.verdict is Verdict.BROKEN
-        and (finding.severity is Severity.ERROR or finding.rule.group == "requires-dist")
-    ]
+    return [finding.rule.id for finding in judgement.findings if judge.forbids_lock(finding)]
 
 
-def _pkg_facts(choice: Mapping[str, str], requires: Mapping[tuple[str, str], Sequence[str]]) -> list[Fact]:
-    facts = []
-    for name, version in choice.items():
-        facts.append(Fact(f"pkg.{name}", Known(version), "the lock"))
-        lines = requires.get((name, version))
-        if lines:
-            facts.append(Fact(f"pkg.{name}.requires", Known(tuple(lines)), f"metadata of {name} {version}"))
-    return facts
+def _pkg_facts(choice: Mapping[str, str]) -> list[Fact]:
+    return [Fact(f"pkg.{name}", Known(version), "the lock") for name, version in choice.items()]
 
 
 # --- shipped locks ----------------------------------------------------------------------------------
@@ -177,7 +189,7 @@ def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | N
     stem = f"{place.target.name}-py{place.python.replace('.', '')}-driver"
     texts = host.source_texts("lockfiles", ".txt", stem)
     # Named by their driver floor, and a newer torch never has a lower one: this order is by both.
-    for name in sorted(texts, reverse=place.driver_known):
+    for name in sorted(texts, reverse=place.driver_known or place.no_gpu):
         shipped = lock.parse_requirements(texts[name], name, verify=False)
         reasons = _unfit(shipped, place)
         if not reasons:
@@ -197,19 +209,68 @@ def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
     if driver and floor and versions.compare(str(driver), "<", floor) is Tri.YES:
         return [*reasons, f"needs driver {floor}, here {driver}"]
     choice = {each.name: each.version for each in shipped.pins}
-    return reasons + objections(place, _pkg_facts(choice, {}), complete=True)
+    return reasons + objections(place, _pkg_facts(choice), complete=True)
+
+
+def _driver_window(place: Place, floor: str) -> tuple[str, list[str]]:
+    """The oldest driver for a lock on these GPUs, and a note where newer branches no longer drive them.
+
+    A GPU may need a newer driver than the build for it does: the rules are asked with each branch.
+    """
+    if not place.machine.devices:
+        return floor, []
+    branches = sorted(
+        (str(row["branch"]) for row in place.known.tables.get("branch", [])), key=versions.order
+    )
+    tried = [floor, *(each for each in branches if versions.compare(each, ">", floor) is Tri.YES)]
+    concerned = [
+        rule
+        for rule in place.known.rules
+        if rule.severity is Severity.ERROR
+        and any(clause.key == "driver.version" for table in rule.when for clause in table)
+    ]
+
+    def driven(branch: str) -> bool:
+        fact = Fact("driver.version", Known(branch), "asked")
+        settled = derive.derive(place.machine.with_facts([fact]), place.known)
+        found = judge.judge(settled, concerned).findings
+        return not any(finding.verdict is Verdict.BROKEN for finding in found)
+
+    fitting = [each for each in tried if driven(each)]
+    if not fitting:
+        return floor, []
+    later = tried[tried.index(fitting[-1]) + 1 :]
+    notes = [f"drivers from branch {later[0]} on no longer drive a GPU of this machine"] if later else []
+    return fitting[0], notes
 
 
 def _needed(of: lock.Lock, key: str) -> str:
     return next((value for name, _, value in of.needs if name == key), "")
 
 
-def _served(name: str, chosen: lock.Lock, place: Place) -> str:
+def _served(name: str, text: str, chosen: lock.Lock, place: Place) -> tuple[str, list[str]]:
+    """A shipped lock's text as this machine needs it, and remarks."""
     floor = _needed(chosen, "driver.version")
     told = f"{name}, locked on {chosen.date}, judged by matrix {place.known.updated}"
+    if place.no_gpu:
+        return text, [f"{told}; for {_where(place)}", _on_cpu(chosen.pins)]
     if place.driver_known:
-        return f"{told}; fits {_where(place)}"
-    return f"{told}; for {_where(place)}; no driver is known, so this is the lowest floor: {floor} or newer"
+        return text, [f"{told}; fits {_where(place)}"]
+    needed, notes = _driver_window(place, floor)
+    if needed != floor or notes:  # the same lock for other GPUs is not told what these need
+        rest = tuple(each for each in chosen.needs if each[0] != "driver.version")
+        needs = (*rest, ("driver.version", ">=", needed))
+        text = lock.render_requirements(replace(chosen, needs=needs, notes=(*chosen.notes, *notes)))
+    why = "no driver is known, so this is the lowest floor"
+    return text, [f"{told}; for {_where(place)}; {why}: {needed} or newer", *notes]
+
+
+def _on_cpu(pins: Iterable[lock.Pin]) -> str:
+    torch = next((each.version for each in pins if each.name == "torch"), "")
+    return (
+        "no GPU is declared: the driver a lock names does not matter there, and torch's CUDA build runs on "
+        f"the CPU; a smaller one: uv pip install --torch-backend cpu torch=={torch}"
+    )
 
 
 # --- resolving --------------------------------------------------------------------------------------
@@ -218,104 +279,161 @@ def _served(name: str, chosen: lock.Lock, place: Place) -> str:
 def resolved_lock(place: Place, machine: Host) -> lock.Lock:
     """A lock made now: the search, an engine, and the judge's word on the whole.
 
+    An objection to a completed lock binds what is tried next: an engine is told the rule's own bound on
+    a package of its choosing, and where that cannot be met, the search refuses the stacks that break it.
+
     Raises:
         NoSolutionError: no versions fit, or every completed lock was objected to.
         ExamineError: no engine is installed, or it failed.
     """
     from envcheck import engines, resolve  # a shipped lock needs neither
 
-    requires = _requirements_of_releases(place)
-    banned: list[dict[str, str]] = []
-
-    def propose(name: str) -> list[str]:
-        return _candidates(name, place, requires)
-
-    def object_to(choice: Mapping[str, str]) -> list[str]:
-        if dict(choice) in banned:
-            return ["objected to when completed"]
-        return objections(place, _pkg_facts(choice, requires), complete=False)
-
+    problem = problem_of(place)
     engine = engines.choose(machine, engines.every_engine())
-    measured = [cell.pkg for cell in _measured_good(place)]
-    last: list[str] = []
+    told: list[resolve.Objection] = []  # what an engine was asked to mend with bounds of its own
+    last, dead = "", None
     for _ in range(ROUNDS):
-        choice = resolve.search(place.target.packages, propose, object_to, measured)
-        wanted = engines.Wanted(
-            pins=choice,
-            also=lock.build_needs(place.target.build),
-            python=place.python,
-            platform=place.platform,
-            glibc=place.glibc,
-            build=place.target.build,
-        )
-        pins = engine.complete(machine, wanted)
-        last = objections(
-            place, _pkg_facts({each.name: each.version for each in pins}, requires), complete=True
-        )
-        if not last:
-            return _locked(place, pins)
-        banned.append(choice)
-    raise NoSolutionError(f"every completed lock was objected to, the last by {', '.join(last)}")
+        answer = resolve.solve(problem)
+        if answer.versions is None:
+            dead = dead or (problem, answer.reasons)
+            if not any(each.wide for each in problem.objections):
+                break
+            # Another stack may bring other packages along: only what was seen to break stays refused.
+            narrow = tuple(each._replace(wide=False) for each in problem.objections)
+            problem = problem._replace(objections=narrow)
+            continue
+        choice = dict(answer.versions)
+        try:
+            build = resolve.built(problem, choice)
+            pins = engine.complete(machine, _wanted(place, choice, build, told))
+        except NoSolutionError as error:
+            last = str(error)
+            refused = told or [resolve.Objection("", tuple(choice.items()), words=last)]
+            problem, told = problem._replace(objections=(*problem.objections, *refused)), []
+            continue
+        closure = {each.name: each.version for each in pins}
+        found = resolve.objections(problem, closure, answer.changed, choice)
+        if not found:
+            return _locked(place, pins, build, answer.changed)
+        last = f"the completed lock was objected to: {found[0].words} ({found[0].rule})"
+        asked = {each.rule for each in told}
+        mended = [each for each in found if each.bounds and each.rule not in asked]
+        refused = [each for each in found if each not in mended]
+        told = [*told, *mended]
+        problem = problem._replace(objections=(*problem.objections, *refused))
+    if dead is not None:
+        raise NoSolutionError(_no_lock(place, *dead, last))
+    raise NoSolutionError(f"no lock after {ROUNDS} rounds; {last}")
 
 
-def _measured_good(place: Place) -> list[Cell]:
-    """Combinations of the target that trained, newest first: by torch, then the target's other packages."""
-    good = [cell for cell in place.known.cells if cell.target == place.target.name and cell.outcome == "ok"]
+def _no_lock(place: Place, problem: Problem, reasons: frozenset[Reason], last: str) -> str:
+    """What clashes and what would help, for people; `last` is what became of the last completed lock."""
+    from envcheck import clash
 
-    def newness(cell: Cell) -> list[Any]:
-        return [versions.order(cell.pkg.get(name, "")) for name in place.target.packages]
-
-    return sorted(good, key=newness, reverse=True)
-
-
-def _candidates(name: str, place: Place, requires: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
-    """Releases of a package that this Python may install, newest first, none beyond what is known."""
-    through = place.known.known_through.get(name)
-    found = [
-        version
-        for package, version in requires
-        if package == name and (through is None or versions.compare(version, "<=", through) is Tri.YES)
-    ]
-    return sorted(found, key=versions.order, reverse=True)
+    found = clash.prove(problem, reasons)
+    other_build = _other_build(problem)
+    lines = [f"no versions for {place.target.name} fit {_where(place)}; these clash:"]
+    lines += [f"  - {reason}" for reason in found.clash]
+    lines += [f"  the last one tried: {last}"] if last else []
+    ways = [*other_build, *found.ways]
+    lines += ["ways out, each tried:" if ways else "no single change that was tried helps"]
+    lines += [f"  - {way}" for way in ways]
+    return "\n".join(lines)
 
 
-def _requirements_of_releases(place: Place) -> dict[tuple[str, str], list[str]]:
-    """What every installable release of every package in the tables requires: (name, version) → lines."""
+def _other_build(problem: Problem) -> list[str]:
+    """The torch for another CUDA that would fit where no plain one does, and how to install it.
+
+    It lies on an index of its own, whose address nobody gave, so no lock of it can be made.
+    """
+    from envcheck import resolve
+
+    try:
+        chosen = resolve.solve(resolve.with_variants(problem)).versions
+    except NoSolutionError:
+        chosen = None  # the search gave up
+    if chosen is None or "torch" not in chosen:
+        return []
+    release, _, tag = chosen["torch"].partition("+")
+    rest = ", ".join(f"{name} {version}" for name, version in chosen.items() if name != "torch")
+    told = (
+        f"torch {release}+{tag}, a build for another CUDA that the default index does not hold, with {rest}:"
+    )
+    return [f"{told}\n      uv pip install --torch-backend {tag} torch=={release}"]
+
+
+def _wanted(
+    place: Place, choice: Mapping[str, str], build: tuple[str, ...], told: Sequence[Objection]
+) -> engines.Wanted:
+    """What an engine is asked for: the choice, wishes the tables know nothing of, bounds on the rest."""
+    from envcheck import engines
+
+    outside = [wish for wish in place.wishes if wish.package not in choice]
+    return engines.Wanted(
+        pins=choice,
+        also=(*lock.build_needs(build), *(wish.package for wish in outside if wish.wanted)),
+        python=place.python,
+        platform=place.platform,
+        glibc=place.glibc,
+        build=build,
+        constraints=(
+            *(f"{wish.package}{wish.specifier}" for wish in outside if wish.specifier),
+            *(bound for each in told for bound in each.bounds),
+        ),
+    )
+
+
+def problem_of(place: Place) -> Problem:
+    """What the search is asked: the place, and every release in the tables."""
+    from envcheck import resolve
+
     rows: list[Mapping[str, Any]] = [
-        *({**row, "package": "torch", "requires": {}} for row in place.known.tables.get("torch", [])),
+        *({**row, "package": "torch"} for row in place.known.tables.get("torch", [])),
         *app.source_tree()["tables"].get("release", []),
     ]
-    found = {}
-    for row in rows:
-        if row.get("yanked") or not _for_python(row, place.python):
-            continue
-        needed = row.get("requires", {})
-        found[row["package"], row["version"]] = [f"{name}{bound}" for name, bound in needed.items()]
-    return found
+    releases = tuple(
+        resolve.Release(
+            package=row["package"],
+            version=row["version"],
+            requires=tuple(f"{name}{bound}" for name, bound in row.get("requires", {}).items()),
+            pythons=tuple(row.get("python", ())),
+            requires_python=row.get("requires_python", ""),
+            date=str(row.get("date", "")),
+            yanked=bool(row.get("yanked")),
+            sdist=row.get("kinds") == ["sdist"],
+        )
+        for row in rows
+    )
+    return resolve.Problem(
+        known=place.known,
+        target=place.target,
+        machine=place.machine,
+        python=place.python,
+        releases=releases,
+        wishes=place.wishes,
+        until=place.until,
+        until_by=place.until_by,
+    )
 
 
-def _for_python(row: Mapping[str, Any], python: str) -> bool:
-    listed = row.get("python")
-    if isinstance(listed, list):
-        return python in listed
-    try:
-        bounds = versions.parse_specifier(row.get("requires_python", ""))
-    except ValueError:
-        return True
-    return versions.satisfies(f"{python}.99", bounds) is not Tri.NO
-
-
-def _locked(place: Place, pins: Sequence[lock.Pin]) -> lock.Lock:
+def _locked(
+    place: Place, pins: Sequence[lock.Pin], build: tuple[str, ...], changed: Mapping[str, Value]
+) -> lock.Lock:
     import datetime as dt
 
-    facts = _pkg_facts({each.name: each.version for each in pins}, {})
+    facts = _pkg_facts({each.name: each.version for each in pins})
     settled = derive.derive(place.machine.with_facts(facts), place.known)
     needs = []
-    floor = settled.known("cuda.minimum_driver")
-    if isinstance(floor, str):
-        needs.append(("driver.version", ">=", floor))
-    built = settled.known("build.torch.architectures")
-    if isinstance(built, tuple) and built:
+    notes = [
+        f"{key} = {_word(value)} was chosen with these versions: train with it, or make another lock"
+        for key, value in changed.items()
+    ]
+    floor, built = settled.known("cuda.minimum_driver"), settled.known("build.torch.architectures")
+    if isinstance(floor, str) and not place.no_gpu:
+        needed, more = (floor, []) if place.driver_known else _driver_window(place, floor)
+        needs.append(("driver.version", ">=", needed))
+        notes += more
+    if isinstance(built, tuple) and built and not place.no_gpu:
         needs.append(("gpu.architectures", "=", ",".join(built)))
     return lock.Lock(
         target=place.target.name,
@@ -324,9 +442,14 @@ def _locked(place: Place, pins: Sequence[lock.Pin]) -> lock.Lock:
         pins=tuple(pins),
         glibc=place.glibc,
         needs=tuple(needs),
-        train=tuple((key, str(value).lower()) for key, value in place.target.train.items()),
-        build=place.target.build,
+        train=tuple((key, _word(value)) for key, value in {**place.target.train, **changed}.items()),
+        build=build,
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
         maker=__version__,
         matrix=place.known.digest,
+        notes=tuple(notes),
     )
+
+
+def _word(value: Value) -> str:
+    return str(value).lower()
