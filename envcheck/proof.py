@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from envcheck.model import InputError
@@ -21,6 +22,9 @@ PASS, FAIL, SKIP, UNKNOWN = "pass", "fail", "skip", "unknown"
 MANY_RANKS = 1024
 
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+_SIGALRM = 14
+"""How the stage ends a process whose imports take longer than they may."""
 
 _AFTERMATH_S = 5.0
 """A rank that dies takes its peers' connections along: errors this soon before are its echo."""
@@ -235,9 +239,12 @@ def _unfinished(claim: Claim, variant: Variant, open_: Sequence[_Rank], ranks: S
         # Its own last words are about the environment; that it was killed at the deadline is about time.
         said = (silent.ended.said.strip().splitlines() or ["said nothing"])[-1][:300]
         died = -code if code is not None and code < 0 else None
+        call = f"import {_importing(silent) or ', '.join(claim.imports)}"
+        if died == _SIGALRM:
+            return Outcome(claim, variant, FAIL, "no end within its deadline", silent.rank, call)
         if died is not None:
             why = f"the process was killed by {_SIGNALS.get(died, f'signal {died}')} before the test began"
-            return Outcome(claim, variant, FAIL, why, silent.rank, f"import {', '.join(claim.imports)}")
+            return Outcome(claim, variant, FAIL, why, silent.rank, call)
         why = "no word within its deadline" if code is None else f"ended with exit status {code}: {said}"
         result = FAIL if code is None and claim.imports else UNKNOWN
         return Outcome(claim, variant, result, f"the test did not begin: {why}", silent.rank)
@@ -255,6 +262,16 @@ def _unfinished(claim: Claim, variant: Variant, open_: Sequence[_Rank], ranks: S
         elif not elsewhere:
             what = f"all ranks wait in a collective: no end within {claim.seconds:g} s"
     return Outcome(claim, variant, FAIL, what, guilty.rank, call, innermost, seconds=claim.seconds)
+
+
+def _importing(rank: _Rank) -> str:
+    """What was being imported for all tests when the process ended; empty if that was over."""
+    last = (rank.ended.journal.splitlines() or [""])[-1]
+    try:
+        event = json.loads(last)
+    except ValueError:
+        return ""
+    return str(event.get("name", "")) if event.get("event") == "importing" else ""
 
 
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]*)", line (?P<line>\d+)(?: in (?P<name>.*))?$', re.MULTILINE)
@@ -329,12 +346,17 @@ def _lines(proof: Proof) -> Iterator[str]:
     yield f"tested  {proof.subject}"
     yield f"device  {proof.device}"
     yield ""
-    last = ""
-    for each in proof.outcomes:
-        if each.claim.name != last:
-            yield f"{each.claim.name}: {each.claim.title}"
-            last = each.claim.name
-        yield from _outcome_lines(each)
+    shown: dict[tuple[str, ...], str] = {}
+    for claim, outcomes in groupby(proof.outcomes, key=lambda each: each.claim):
+        yield f"{claim.name}: {claim.title}"
+        skipped: dict[str, list[str]] = {}
+        for each in outcomes:
+            if each.result == SKIP:
+                skipped.setdefault(each.why, []).append(_own_name(each))
+            else:
+                yield from _outcome_lines(each, shown)
+        for why, names in skipped.items():
+            yield f"  [{_MARKS[SKIP]}] {why}{': ' if any(names) else ''}{', '.join(names)}"
     yield ""
     counts = tally(proof.outcomes)
     words = {PASS: "passed", FAIL: "failed", SKIP: "skipped", UNKNOWN: "not decided"}
@@ -343,12 +365,22 @@ def _lines(proof: Proof) -> Iterator[str]:
     )
 
 
-def _outcome_lines(each: Outcome) -> Iterator[str]:
+def _own_name(each: Outcome) -> str:
+    """The name of a variant; empty if it is all there is of its test."""
+    return "" if each.variant.name == each.claim.name else each.variant.name
+
+
+def _outcome_lines(each: Outcome, shown: dict[tuple[str, ...], str]) -> Iterator[str]:
+    """How a variant ended; what went wrong in the same words before is told once. `shown` keeps that."""
     ranks = f", {each.ranks} ranks" if each.ranks > 1 else ""
-    took = f"  {each.seconds:.1f} s{ranks}" if each.result != SKIP else ""
-    skipped = f"  {each.why}" if each.result == SKIP else ""
-    yield f"  [{_MARKS[each.result]}] {each.variant.name}{took}{skipped}"
-    if each.result in (PASS, SKIP):
+    name = _own_name(each)
+    yield f"  [{_MARKS[each.result]}] {name}{'  ' if name else ''}{each.seconds:.1f} s{ranks}"
+    if each.result == PASS:
+        return
+    full = f"{each.claim.name} {name}".rstrip()
+    first = shown.setdefault((each.result, each.why, each.call, each.place, each.rule), full)
+    if first != full:
+        yield f"      the same as {first}"
         return
     who = f"rank {each.rank}, " if each.ranks > 1 and each.rank is not None else ""
     where = f"in {each.call}" if each.call else ""

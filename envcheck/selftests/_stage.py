@@ -81,6 +81,19 @@ class Stage:
         yield
         self.calls.pop()
 
+    @contextlib.contextmanager
+    def must(self, name):
+        """As `call`, for what the claim itself is about: a RuntimeError or OSError in it is a failure.
+
+        Compiled code raises into the line of the test that called it, without a frame of its own, and
+        would else be taken for a misuse of ours.
+        """
+        with self.call(name):
+            try:
+                yield
+            except (RuntimeError, OSError) as error:
+                raise Failed(signature(error)) from error
+
     def wrong(self):
         """Tell the other ranks of this machine that they wait in vain."""
         with contextlib.suppress(OSError):
@@ -133,6 +146,27 @@ class Stage:
         if self.device_type == "cpu":
             return torch.device("cpu")
         return torch.device(self.device_type, self.local_rank % max(1, torch.cuda.device_count()))
+
+    def torch(self):
+        """The module torch, imported under its own name in the journal."""
+        with self.call("import torch"):
+            import torch
+        return torch
+
+    def devices(self):
+        """Every torch.device to be tested: all GPUs that are visible, or the CPU."""
+        import torch
+
+        if self.device_type == "cpu":
+            return [torch.device("cpu")]
+        return [torch.device(self.device_type, each) for each in range(torch.cuda.device_count())]
+
+    def settle(self, device):
+        """Wait until a device has done all it was given: its errors come up here and not later."""
+        import torch
+
+        if device.type != "cpu":
+            torch.cuda.synchronize(device)
 
     def join(self):
         """Join the ranks' process group: gloo on the CPU, NCCL on CUDA; also with a single rank."""
@@ -399,7 +433,10 @@ def forked(order, claim, variant):
         time.sleep(0.01)
     else:
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        until = time.monotonic() + ECHO_S
+        # What is stuck in a driver is not even killed; the next test must not wait for it.
+        while not os.waitpid(child, os.WNOHANG)[0] and time.monotonic() < until:
+            time.sleep(0.01)
         stage.note("stopped" if peer_wrong else "late")
         stage.wrong()
         return
@@ -436,15 +473,37 @@ def die_with(parent):
             os._exit(1)
 
 
+def preloaded(order, claim):
+    """Whether what the claim imports is loaded now, and in a state that forks can use."""
+    import importlib
+
+    stage = Stage(order, claim, None)
+    # SIGALRM ends us without the interpreter's lock, which a hanging import may hold.
+    signal.alarm(math.ceil(order["imports_s"]))
+    try:
+        for name in claim["imports"]:
+            stage.note("importing", name=name)
+            importlib.import_module(name)
+    except BaseException:  # noqa: BLE001 - an import may raise anything
+        return False
+    finally:
+        signal.alarm(0)
+        os.close(stage.journal)
+    return (
+        order["device"] == "cpu"
+        or "torch" not in sys.modules
+        or not sys.modules["torch"].cuda.is_initialized()
+    )
+
+
 def main():
     """Run what the order says, variant after variant.
 
     The order: `claims`, each with `name`, `test` (path), `variants`, `imports` (modules to load before
     forking) and `seconds` (deadline of one variant); `device` ("cpu" or "cuda"), `rank`, `world`,
-    `local_rank`, `parent` (process id), `scratch`, `journal` (paths), `rendezvous` ("file" or "env").
+    `local_rank`, `parent` (process id), `scratch`, `journal` (paths), `rendezvous` ("file" or "env");
+    `imports_s` (seconds that loading them may take); `gpus` (how many the driver shows, null if unknown).
     """
-    import importlib
-
     order = json.loads(sys.argv[1])
     die_with(order["parent"])
     own = os.path.dirname(os.path.realpath(__file__))
@@ -452,10 +511,7 @@ def main():
     sys.path[:] = [each for each in sys.path if os.path.realpath(each or ".") != own]
     while order["claims"]:
         claim = order["claims"][0]
-        try:
-            for name in claim["imports"]:
-                importlib.import_module(name)
-        except BaseException:  # noqa: BLE001 - an import may raise anything
+        if not preloaded(order, claim):
             # A second import of a half-imported package fails otherwise than the first. So begin anew, and
             # let each test import for itself and be blamed for it.
             for each in order["claims"]:
