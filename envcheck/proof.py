@@ -23,9 +23,6 @@ MANY_RANKS = 1024
 
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
-_SIGALRM = 14
-"""How the stage ends a process whose imports take longer than they may."""
-
 _AFTERMATH_S = 5.0
 """A rank that dies takes its peers' connections along: errors this soon before are its echo."""
 
@@ -239,12 +236,9 @@ def _unfinished(claim: Claim, variant: Variant, open_: Sequence[_Rank], ranks: S
         # Its own last words are about the environment; that it was killed at the deadline is about time.
         said = (silent.ended.said.strip().splitlines() or ["said nothing"])[-1][:300]
         died = -code if code is not None and code < 0 else None
-        call = f"import {_importing(silent) or ', '.join(claim.imports)}"
-        if died == _SIGALRM:
-            return Outcome(claim, variant, FAIL, "no end within its deadline", silent.rank, call)
         if died is not None:
             why = f"the process was killed by {_SIGNALS.get(died, f'signal {died}')} before the test began"
-            return Outcome(claim, variant, FAIL, why, silent.rank, call)
+            return Outcome(claim, variant, FAIL, why, silent.rank, f"import {', '.join(claim.imports)}")
         why = "no word within its deadline" if code is None else f"ended with exit status {code}: {said}"
         result = FAIL if code is None and claim.imports else UNKNOWN
         return Outcome(claim, variant, result, f"the test did not begin: {why}", silent.rank)
@@ -262,16 +256,6 @@ def _unfinished(claim: Claim, variant: Variant, open_: Sequence[_Rank], ranks: S
         elif not elsewhere:
             what = f"all ranks wait in a collective: no end within {claim.seconds:g} s"
     return Outcome(claim, variant, FAIL, what, guilty.rank, call, innermost, seconds=claim.seconds)
-
-
-def _importing(rank: _Rank) -> str:
-    """What was being imported for all tests when the process ended; empty if that was over."""
-    last = (rank.ended.journal.splitlines() or [""])[-1]
-    try:
-        event = json.loads(last)
-    except ValueError:
-        return ""
-    return str(event.get("name", "")) if event.get("event") == "importing" else ""
 
 
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]*)", line (?P<line>\d+)(?: in (?P<name>.*))?$', re.MULTILINE)

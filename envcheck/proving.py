@@ -388,7 +388,6 @@ class _Children:
             "scratch": str(folder),
             "journal": str(folder / f"rank-{rank}.jsonl"),
             "rendezvous": "env" if started else "file",
-            "imports_s": IMPORTS_S,
             "gpus": _gpus(self._prepared.inventory),
         }
 

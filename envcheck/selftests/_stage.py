@@ -433,10 +433,7 @@ def forked(order, claim, variant):
         time.sleep(0.01)
     else:
         os.kill(child, signal.SIGKILL)
-        until = time.monotonic() + ECHO_S
-        # What is stuck in a driver is not even killed; the next test must not wait for it.
-        while not os.waitpid(child, os.WNOHANG)[0] and time.monotonic() < until:
-            time.sleep(0.01)
+        os.waitpid(child, 0)
         stage.note("stopped" if peer_wrong else "late")
         stage.wrong()
         return
@@ -473,37 +470,15 @@ def die_with(parent):
             os._exit(1)
 
 
-def preloaded(order, claim):
-    """Whether what the claim imports is loaded now, and in a state that forks can use."""
-    import importlib
-
-    stage = Stage(order, claim, None)
-    # SIGALRM ends us without the interpreter's lock, which a hanging import may hold.
-    signal.alarm(math.ceil(order["imports_s"]))
-    try:
-        for name in claim["imports"]:
-            stage.note("importing", name=name)
-            importlib.import_module(name)
-    except BaseException:  # noqa: BLE001 - an import may raise anything
-        return False
-    finally:
-        signal.alarm(0)
-        os.close(stage.journal)
-    return (
-        order["device"] == "cpu"
-        or "torch" not in sys.modules
-        or not sys.modules["torch"].cuda.is_initialized()
-    )
-
-
 def main():
     """Run what the order says, variant after variant.
 
     The order: `claims`, each with `name`, `test` (path), `variants`, `imports` (modules to load before
     forking) and `seconds` (deadline of one variant); `device` ("cpu" or "cuda"), `rank`, `world`,
-    `local_rank`, `parent` (process id), `scratch`, `journal` (paths), `rendezvous` ("file" or "env");
-    `imports_s` (seconds that loading them may take); `gpus` (how many the driver shows, null if unknown).
+    `local_rank`, `parent` (process id), `scratch`, `journal` (paths), `rendezvous` ("file" or "env").
     """
+    import importlib
+
     order = json.loads(sys.argv[1])
     die_with(order["parent"])
     own = os.path.dirname(os.path.realpath(__file__))
@@ -511,7 +486,10 @@ def main():
     sys.path[:] = [each for each in sys.path if os.path.realpath(each or ".") != own]
     while order["claims"]:
         claim = order["claims"][0]
-        if not preloaded(order, claim):
+        try:
+            for name in claim["imports"]:
+                importlib.import_module(name)
+        except BaseException:  # noqa: BLE001 - an import may raise anything
             # A second import of a half-imported package fails otherwise than the first. So begin anew, and
             # let each test import for itself and be blamed for it.
             for each in order["claims"]:

@@ -52,9 +52,7 @@ def taken(stage, torch, device, free, wanted):
             if now + ours < free - PIECE:
                 stage.skip(f"another process took memory of {device} meanwhile")
             said = str(error).splitlines()[0]
-            stage.fail(
-                f"{device} calls {free / GIB:.1f} GiB free; it gave {ours / GIB:.1f} GiB: {said}"
-            )
+            stage.fail(f"{device} calls {free / GIB:.1f} GiB free; it gave {ours / GIB:.1f} GiB: {said}")
         left -= size
     return pieces
 
