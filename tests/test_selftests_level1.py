@@ -161,6 +161,8 @@ def well(stack: str, bitsandbytes: str, tmp_path_factory: pytest.TempPathFactory
         {"torchvision/__init__.py": "", "torchvision/ops.py": _NMS.format(threshold="threshold")},
     )
     env.put("flash-attn", "2.8.3", {"flash_attn/__init__.py": _ATTENTION})
+    no_driver = "raise ImportError('libcuda.so.1: cannot open shared object file')\n"
+    env.put("causal-conv1d", "1.5.0", {"causal_conv1d/__init__.py": no_driver})
     env.put("apex", "0.9.10", {"apex/__init__.py": ""})
     return selftest(env.python, sabotaged(folder / "none", ()), *LEVEL_1)
 
@@ -179,6 +181,7 @@ def test_what_is_well_passes(well: Any, variant: str) -> None:
         ("free_memory", "needs a GPU"),
         ("pinned_copies", "needs a GPU"),
         ("flash-attn", "loads; its kernels need a GPU"),
+        ("causal-conv1d", "cannot be loaded without a GPU: libcuda.so.1: cannot open shared object file"),
         ("xformers", "not installed"),
         ("deepspeed-ops", "none was built when DeepSpeed was installed"),
         ("apex", "no compiled extensions, or is another package of that name"),
