@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from envcheck.model import InputError
@@ -329,12 +330,17 @@ def _lines(proof: Proof) -> Iterator[str]:
     yield f"tested  {proof.subject}"
     yield f"device  {proof.device}"
     yield ""
-    last = ""
-    for each in proof.outcomes:
-        if each.claim.name != last:
-            yield f"{each.claim.name}: {each.claim.title}"
-            last = each.claim.name
-        yield from _outcome_lines(each)
+    shown: dict[tuple[str, ...], str] = {}
+    for claim, outcomes in groupby(proof.outcomes, key=lambda each: each.claim):
+        yield f"{claim.name}: {claim.title}"
+        skipped: dict[str, list[str]] = {}
+        for each in outcomes:
+            if each.result == SKIP:
+                skipped.setdefault(each.why, []).append(_own_name(each))
+            else:
+                yield from _outcome_lines(each, shown)
+        for why, names in skipped.items():
+            yield f"  [{_MARKS[SKIP]}] {why}{': ' if any(names) else ''}{', '.join(names)}"
     yield ""
     counts = tally(proof.outcomes)
     words = {PASS: "passed", FAIL: "failed", SKIP: "skipped", UNKNOWN: "not decided"}
@@ -343,12 +349,22 @@ def _lines(proof: Proof) -> Iterator[str]:
     )
 
 
-def _outcome_lines(each: Outcome) -> Iterator[str]:
+def _own_name(each: Outcome) -> str:
+    """The name of a variant; empty if it is all there is of its test."""
+    return "" if each.variant.name == each.claim.name else each.variant.name
+
+
+def _outcome_lines(each: Outcome, shown: dict[tuple[str, ...], str]) -> Iterator[str]:
+    """How a variant ended; what went wrong in the same words before is told once. `shown` keeps that."""
     ranks = f", {each.ranks} ranks" if each.ranks > 1 else ""
-    took = f"  {each.seconds:.1f} s{ranks}" if each.result != SKIP else ""
-    skipped = f"  {each.why}" if each.result == SKIP else ""
-    yield f"  [{_MARKS[each.result]}] {each.variant.name}{took}{skipped}"
-    if each.result in (PASS, SKIP):
+    name = _own_name(each)
+    yield f"  [{_MARKS[each.result]}] {name}{'  ' if name else ''}{each.seconds:.1f} s{ranks}"
+    if each.result == PASS:
+        return
+    full = f"{each.claim.name} {name}".rstrip()
+    first = shown.setdefault((each.result, each.why, each.call, each.place, each.rule), full)
+    if first != full:
+        yield f"      the same as {first}"
         return
     who = f"rank {each.rank}, " if each.ranks > 1 and each.rank is not None else ""
     where = f"in {each.call}" if each.call else ""

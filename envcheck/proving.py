@@ -177,9 +177,18 @@ def _settled(target: Target) -> Mapping[str, Any]:
 
 def _missing(claim: proof.Claim, variant: proof.Variant, prepared: Prepared, device: str) -> str:
     """What the environment lacks for this variant; empty if nothing."""
+    needs = {**claim.needs, **variant.needs}
+    gone = [
+        key.removeprefix("pkg.")
+        for key, bound in needs.items()
+        if key.startswith("pkg.") and bound == "present" and prepared.inventory.known(key) is None
+    ]
+    if gone:
+        # An extension's variant bears the name of its package: those are told in one line.
+        return "not installed" if gone == [variant.name] else f"needs {', '.join(gone)}, not installed"
     if device not in variant.devices:
-        return f"is for {' and '.join(variant.devices)}, this is {device}"
-    for key, bound in {**claim.needs, **variant.needs}.items():
+        return "needs a GPU" if device == "cpu" else "is for a CPU"
+    for key, bound in needs.items():
         declared = prepared.words.get(key)
         if declared is None:
             raise InputError(f"selftests/{claim.name}.py", f"needs {key}, which is no fact")
@@ -268,12 +277,27 @@ def run(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> tuple
 
 
 def _batches(chosen: Sequence[_Chosen], device: str) -> Iterator[list[_Chosen]]:
-    """What runs in one set of processes: on a CPU all of one number of ranks, on CUDA one variant."""
-    if device != "cpu":
-        yield from ([each] for each in chosen)
-        return
+    """What runs in one set of processes: what can be forked off one import, else each variant alone."""
     for ranks in sorted({each.ranks for each in chosen}):
-        yield [each for each in chosen if each.ranks == ranks]
+        forked = [each for each in chosen if each.ranks == ranks and _forks(each.claim, device)]
+        if forked:
+            yield forked
+    yield from ([each] for each in chosen if not _forks(each.claim, device))
+
+
+def _forks(claim: proof.Claim, device: str) -> bool:
+    """Whether a fork can use what was imported: a CUDA context it cannot, and importing torch makes none."""
+    return device == "cpu" or claim.imports == ("torch",)
+
+
+def _gpus(inventory: Inventory) -> int | None:
+    """How many GPUs a program sees, where that is known of each of them: of MIG devices it is not."""
+    each = range(len(inventory.devices))
+    sure = all(
+        inventory.known("gpu.visible", index) is not None and inventory.known("gpu.mig", index) is False
+        for index in each
+    )
+    return len(inventory.visible_devices()) if sure and inventory.devices else None
 
 
 class _Children:
@@ -348,7 +372,7 @@ class _Children:
                     "name": each.claim.name,
                     "test": str(tests / f"{each.claim.name}.py"),
                     "variants": [],
-                    "imports": each.claim.imports if self._device == "cpu" else (),
+                    "imports": each.claim.imports if _forks(each.claim, self._device) else (),
                     "seconds": each.claim.seconds,
                 },
             )
@@ -364,6 +388,7 @@ class _Children:
             "scratch": str(folder),
             "journal": str(folder / f"rank-{rank}.jsonl"),
             "rendezvous": "env" if started else "file",
+            "gpus": _gpus(self._prepared.inventory),
         }
 
     def _environ(self, order: Mapping[str, Any], folder: Path) -> dict[str, str]:

@@ -81,6 +81,19 @@ class Stage:
         yield
         self.calls.pop()
 
+    @contextlib.contextmanager
+    def must(self, name):
+        """As `call`, for what the claim itself is about: a RuntimeError or OSError in it is a failure.
+
+        Compiled code raises into the line of the test that called it, without a frame of its own, and
+        would else be taken for a misuse of ours.
+        """
+        with self.call(name):
+            try:
+                yield
+            except (RuntimeError, OSError) as error:
+                raise Failed(signature(error)) from error
+
     def wrong(self):
         """Tell the other ranks of this machine that they wait in vain."""
         with contextlib.suppress(OSError):
@@ -133,6 +146,27 @@ class Stage:
         if self.device_type == "cpu":
             return torch.device("cpu")
         return torch.device(self.device_type, self.local_rank % max(1, torch.cuda.device_count()))
+
+    def torch(self):
+        """The module torch, imported under its own name in the journal."""
+        with self.call("import torch"):
+            import torch
+        return torch
+
+    def devices(self):
+        """Every torch.device to be tested: all GPUs that are visible, or the CPU."""
+        import torch
+
+        if self.device_type == "cpu":
+            return [torch.device("cpu")]
+        return [torch.device(self.device_type, each) for each in range(torch.cuda.device_count())]
+
+    def settle(self, device):
+        """Wait until a device has done all it was given: its errors come up here and not later."""
+        import torch
+
+        if device.type != "cpu":
+            torch.cuda.synchronize(device)
 
     def join(self):
         """Join the ranks' process group: gloo on the CPU, NCCL on CUDA; also with a single rank."""

@@ -11,7 +11,7 @@ recommended somewhere, and no metadata says that they exclude one another.
 import importlib
 import os
 
-LEVEL = 1
+LEVEL = 2
 NEEDS = {"pkg.torch": "present"}
 IMPORTS = ("torch",)
 SECONDS = 60

@@ -1,0 +1,107 @@
+"""Self-tests against what they cannot do without: `python benchmarks/selftest.py PYTHON [RUNS]`.
+
+PYTHON is an interpreter with torch. Each self-test runs in turn with its floor, everything as whole processes
+with their children: wall seconds, and CPU seconds from the kernel's accounting. The ratio is taken run by
+run, the median of all. Budgets are printed beside the figures; nothing here fails, because a shared machine
+is no judge.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess  # noqa: TID251 - a benchmark starts what it measures
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+IMPORT = ("-c", "import torch")
+
+GATHER = """
+import os
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+found = [None] * dist.get_world_size()
+dist.all_gather_object(found, {"rank": dist.get_rank()})
+assert [each["rank"] for each in found] == list(range(dist.get_world_size()))
+dist.destroy_process_group()
+"""
+
+
+class Pair(NamedTuple):
+    """A self-test, the floor it is measured against, and the ratio of wall time it should keep."""
+
+    name: str
+    options: tuple[str, ...]
+    floor: tuple[str, ...]
+    budget: str
+
+
+class Cost(NamedTuple):
+    """What a process and its children took, in seconds."""
+
+    wall: float
+    cpu: float
+
+
+def main(python: str, runs: int) -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "gather.py")
+        script.write_text(GATHER)
+        torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script))
+        bare = tuple(
+            word
+            for name in ("driver_agreement", "kernel_results", "extension_results")
+            for word in ("--only", name)
+        )
+        pairs = [
+            Pair("level 1, torch alone", bare, IMPORT, "<= 1.5"),
+            Pair(
+                "2 ranks of ZeRO-3",
+                ("--only", "zero3-lora-reentrant", "--ranks", "2"),
+                torchrun,
+                "<= 1.3, but it imports more",
+            ),
+            Pair("level 1, all of it", ("--level", "1"), IMPORT, ""),
+        ]
+        print(
+            f"{'against its floor':<22} {'wall s':>14} {'ratio':>6} {'CPU s':>14} {'ratio':>6}  budget (wall)"
+        )
+        for pair in pairs:
+            _report(pair, python, runs)
+
+
+def _report(pair: Pair, python: str, runs: int) -> None:
+    command = [sys.executable, "-m", "envcheck", "selftest", "--python", python, *pair.options]
+    taken = [(_cost([python, *pair.floor]), _cost(command)) for _ in range(runs + 1)][
+        1:
+    ]  # one warms the cache
+    figures = []
+    for each in ("wall", "cpu"):
+        floors, ours = ([getattr(cost, each) for cost in side] for side in zip(*taken, strict=True))
+        ratio = statistics.median(one / floor for floor, one in zip(floors, ours, strict=True))
+        figures.append(f"{statistics.median(floors):6.2f} {statistics.median(ours):7.2f} {ratio:6.2f}")
+    print(f"{pair.name:<22} {figures[0]} {figures[1]}  {pair.budget}")
+
+
+def _cost(command: list[str]) -> Cost:
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}  # noqa: TID251
+    begun = time.monotonic()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said, cwd="/", env=environ)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.monotonic() - begun
+        if status:
+            said.seek(0)
+            sys.exit(f"{' '.join(command)}: status {status}\n{said.read().decode(errors='replace')[-2000:]}")
+    return Cost(wall, usage.ru_utime + usage.ru_stime)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]) if sys.argv[2:] else 5)

@@ -1,0 +1,105 @@
+"""The report of self-tests, and what of level 1 needs no torch."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from envcheck import host, proof, proving
+
+EXTENSIONS = proof.Claim("extension_results", "Extensions compute", 1, {}, ("torch",), 90, (1, 1), (), "")
+MEMORY = proof.Claim("free_memory", "Memory can be had", 1, {}, ("torch",), 60, (1, 1), (), "")
+
+
+def outcome(claim: proof.Claim, name: str, result: str, why: str = "", **more: Any) -> proof.Outcome:
+    return proof.Outcome(claim, proof.Variant(name, {}, {}, ("cpu",)), result, why, seconds=0.5, **more)
+
+
+def shown(*outcomes: proof.Outcome) -> list[str]:
+    return proof.render(proof.Proof("1", "here", "cpu", outcomes)).splitlines()[4:]
+
+
+def test_what_is_skipped_for_one_reason_is_one_line() -> None:
+    lines = shown(
+        outcome(EXTENSIONS, "flash-attn", proof.SKIP, "not installed"),
+        outcome(EXTENSIONS, "bitsandbytes", proof.PASS),
+        outcome(EXTENSIONS, "xformers", proof.SKIP, "not installed"),
+        outcome(EXTENSIONS, "triton", proof.SKIP, "loads; its kernels need a GPU"),
+        outcome(MEMORY, "free_memory", proof.SKIP, "needs a GPU"),
+    )
+    assert lines == [
+        "extension_results: Extensions compute",
+        "  [✓] bitsandbytes  0.5 s",
+        "  [-] not installed: flash-attn, xformers",
+        "  [-] loads; its kernels need a GPU: triton",
+        "free_memory: Memory can be had",
+        "  [-] needs a GPU",
+        "",
+        "1 passed · 0 failed · 4 skipped",
+    ]
+
+
+def test_one_failure_of_many_tests_is_told_once() -> None:
+    same: dict[str, Any] = {
+        "why": "OSError: no libcudart",
+        "call": "import torch",
+        "place": "torch/__init__.py:1 in f",
+    }
+    lines = shown(
+        outcome(EXTENSIONS, "triton", proof.FAIL, **same),
+        outcome(EXTENSIONS, "apex", proof.FAIL, **same),
+        outcome(MEMORY, "free_memory", proof.FAIL, **{**same, "call": "import mpi"}),
+    )
+    assert lines[1:6] == [
+        "  [✗] triton  0.5 s",
+        "      OSError: no libcudart",
+        "      in import torch (torch/__init__.py:1 in f)",
+        "  [✗] apex  0.5 s",
+        "      the same as extension_results triton",
+    ]
+    assert lines[7:10] == [
+        "  [✗] 0.5 s",
+        "      OSError: no libcudart",
+        "      in import mpi (torch/__init__.py:1 in f)",
+    ]
+    assert lines[-1] == "0 passed · 3 failed"
+
+
+def test_failures_of_different_rules_are_each_told() -> None:
+    lines = shown(
+        outcome(EXTENSIONS, "triton", proof.FAIL, "broken", rule="one", ways_out=("up",)),
+        outcome(EXTENSIONS, "apex", proof.FAIL, "broken", rule="other", ways_out=("down",)),
+    )
+    assert [each for each in lines if "known:" in each] == [
+        "      known: one (envcheck rule one)",
+        "      known: other (envcheck rule other)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "numbers"),
+    [
+        ("2.13.0+cu130", (2, 13, 0)),
+        ("2.13.0", (2, 13, 0)),
+        ("2.6.0a0+ecf3bae40a.nv25.1", (2, 6, 0)),
+        ("2.5.1.post303", (2, 5, 1)),
+        ("2.7", (2, 7, 0)),
+    ],
+)
+def test_a_release_is_read_off_what_torch_calls_itself(version: str, numbers: tuple[int, ...]) -> None:
+    path = host.package_folder("selftests") / "driver_agreement.py"
+    spec = importlib.util.spec_from_file_location("driver_agreement", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.numbers(version) == numbers
+
+
+def test_level_1_is_forked_off_one_import_of_torch() -> None:
+    """What is asked by default imports nothing for all but torch, so that it can be forked on CUDA too."""
+    ours = [claim for claim in proving.claims() if claim.level == 1]
+    assert {claim.name for claim in ours} >= {"driver_agreement", "kernel_results", "extension_results"}
+    assert all(claim.imports == ("torch",) and claim.ranks == (1, 1) for claim in ours)
