@@ -201,6 +201,30 @@ def facts(
     return 0
 
 
+class PinFormat(Enum):
+    """What a lock is written as."""
+
+    REQUIREMENTS = "requirements"
+    PYLOCK = "pylock"
+    CONSTRAINTS = "constraints"
+    UV = "uv"
+
+
+class Prefer(Enum):
+    """Which versions the search tries first."""
+
+    MEASURED = "measured"
+    NEWEST = "newest"
+
+
+class EngineName(Enum):
+    """What completes the lock."""
+
+    UV = "uv"
+    PIP_TOOLS = "pip-tools"
+    BOTH = "both"
+
+
 def pin(
     target: Annotated[str, typer.Option("--target", metavar="NAME", help="The recipe to lock for.")],
     driver: DriverOption = None,
@@ -217,10 +241,57 @@ def pin(
     offline: Annotated[
         bool, typer.Option("--offline", help="Serve shipped locks only; never use the network.")
     ] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write the lock there, whole or not at all ('>' empties the file first).",
+        ),
+    ] = None,
+    written: Annotated[
+        PinFormat,
+        typer.Option(
+            "--format",
+            help="requirements: with hashes. pylock: PEP 751. constraints: versions alone. "
+            "uv: [tool.uv] of pyproject.toml.",
+        ),
+    ] = PinFormat.REQUIREMENTS,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("-r", "--requirement", metavar="FILE", help="Your own requirements too. Repeatable."),
+    ] = None,
+    besides: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="REQ", help="One more, such as 'trl>=0.20'. Repeatable."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", metavar="NAME", help="Keep the examined one's version of it. Repeatable."),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model", metavar="TYPE", help="A transformers that knows this model_type. Repeatable."
+        ),
+    ] = None,
+    until: Annotated[
+        str, typer.Option("--exclude-newer", metavar="DATE", help="Nothing uploaded after that day.")
+    ] = "",
+    prefer: Annotated[
+        Prefer, typer.Option("--prefer", help="Combinations that were run, or the newest releases.")
+    ] = Prefer.MEASURED,
+    engine: Annotated[
+        EngineName | None, typer.Option("--engine", help="What resolves; both: show where they differ.")
+    ] = None,
+    own_index: Annotated[
+        bool, typer.Option("--show-index", help="pylock: addresses on your own index may be written.")
+    ] = False,
     timeout: DeadlineOption = 10.0,
     overlay: OverlayOption = None,
 ) -> int:
-    """Print a requirements.txt with hashes that fits this machine (or the one declared).
+    """Print a lock that fits this machine (or the one declared): requirements.txt with hashes.
 
     Exit codes: 0 a lock was printed, 2 wrong use, 3 an engine failed, 4 no versions fit.
     """
@@ -235,10 +306,27 @@ def pin(
         deadline_s=timeout,
         overlays=tuple(overlay or ()),
     )
-    text, remarks = pinning.pin(question, host.Host(), python_version, resolve=resolve, offline=offline)
+    order = pinning.Order(
+        tuple(files or ()),
+        tuple(besides or ()),
+        tuple(keep or ()),
+        tuple(model or ()),
+        until,
+        prefer is Prefer.NEWEST,
+        engine.value if engine else "",
+        written.value,
+        output or "",
+        own_index,
+    )
+    text, remarks = pinning.pin(
+        question, host.Host(), python_version, resolve=resolve, offline=offline, order=order
+    )
     for remark in remarks:
         _remark(remark)
-    _emit(text)
+    if output:
+        _save(text, output)
+    else:
+        _emit(text)
     return 0
 
 
@@ -407,6 +495,14 @@ def _emit(text: str, *, coloured: bool = False) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # python would flush it once more
         why = (error.strerror or "it cannot be written").lower()
         raise ExamineError(f"standard output: {why}") from None
+
+
+def _save(text: str, file: str) -> None:
+    """Put data into a file, whole or not at all."""
+    from pathlib import Path
+
+    host.replace_file(Path(file), _redacted(clean(text)))
+    _remark(f"written to {file}")
 
 
 def _remark(message: str) -> None:

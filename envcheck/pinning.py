@@ -5,9 +5,11 @@ Nothing is printed that the judge objects to, wherever it came from.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envcheck import __version__, app, derive, host, judge, lock, matrix, probes, versions
 from envcheck.host import Host
@@ -23,7 +25,11 @@ from envcheck.model import (
     Target,
     Tri,
     Verdict,
+    normalised,
 )
+
+if TYPE_CHECKING:
+    from envcheck.wishes import Asked
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 """Families that say where a lock will run; what is installed there now does not matter to it."""
@@ -35,8 +41,15 @@ GLIBC = "2.28"
 """The C library a lock serves where the machine's is not known: the floor of torch's wheels since 2.7."""
 
 
+ADDRESSES_S = 120.0
+"""Seconds to read the pages of all pinned packages, for a format that names addresses."""
+
+
 class Place(NamedTuple):
-    """Where the lock will run and for what: the machine's facts, Python `3.11`, platform, glibc."""
+    """Where the lock will run and for what: the machine's facts, Python `3.11`, platform, glibc.
+
+    `asked` are the user's own requirements.
+    """
 
     machine: Inventory
     python: str
@@ -44,6 +57,7 @@ class Place(NamedTuple):
     glibc: str
     target: Target
     known: Matrix
+    asked: tuple[Asked, ...] = ()
 
     @property
     def driver_known(self) -> bool:
@@ -51,8 +65,39 @@ class Place(NamedTuple):
         return self.machine.known("driver.version") is not None
 
 
+class Order(NamedTuple):
+    """What the user asks of a lock besides a machine and a target.
+
+    `files` are requirement files, `besides` requirements; `keep` names installed packages that stay and
+    `models` model types that must be known. `until` is an ISO date; `newest` prefers new releases to
+    measured ones. `engine` is an engine's name, `both` to compare them, or empty. `written` names the
+    format, `output` the file it is for (empty: standard output); `own_index` lets addresses on the
+    user's own index be written.
+    """
+
+    files: tuple[str, ...] = ()
+    besides: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    until: str = ""
+    newest: bool = False
+    engine: str = ""
+    written: str = "requirements"
+    output: str = ""
+    own_index: bool = False
+
+
+PLAIN = Order()
+
+
 def pin(
-    question: app.Question, machine: Host, python_version: str | None, *, resolve: bool, offline: bool
+    question: app.Question,
+    machine: Host,
+    python_version: str | None,
+    *,
+    resolve: bool,
+    offline: bool,
+    order: Order = PLAIN,
 ) -> tuple[str, list[str]]:
     """The lock's text, and remarks for the user.
 
@@ -61,29 +106,80 @@ def pin(
         NoSolutionError: nothing shipped fits and resolving is forbidden or finds nothing.
         ExamineError: the engine failed.
     """
-    place = _place(question, machine, python_version)
+    if order != PLAIN or (resolve and offline):
+        _refuse_nonsense(order, resolve=resolve, offline=offline)
+    place = _place(question, machine, python_version, order)
     refused: list[str] = []
     if not resolve:
-        fitting = _shipped(place, refused)
+        fitting = _shipped(place, refused, order)
         if fitting is not None:
             name, text, chosen = fitting
-            return text, [_served(name, chosen, place)]
+            remarks = [_served(name, chosen, place)]
+            return text if order.written == "requirements" else _written(chosen, machine, order), remarks
     if offline:
         why = (
             "; ".join(refused)
             or f"none is shipped for {place.target.name} on Python {place.python}, {place.platform}"
         )
         raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
-    resolved = resolved_lock(place, machine)
-    return lock.render_requirements(resolved), [*refused, f"resolved for {_where(place)}"]
+    remarks = [*refused, f"resolved for {_where(place)}"]
+    with host.ended_in_order():
+        resolved = resolved_lock(place, machine, order, remarks)
+        return _written(resolved, machine, order), remarks
 
 
-def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
+def _refuse_nonsense(order: Order, *, resolve: bool, offline: bool) -> None:
+    """What is wrong with the options whatever the machine is, before anything is read. Raises InputError."""
+    from envcheck import formats
+
+    if offline and (resolve or order.engine or order.newest):
+        other = "--resolve" if resolve else "--engine" if order.engine else "--prefer newest"
+        raise InputError("--offline", f"{other} needs a package index: name one of the two")
+    chosen = formats.named(order.written)
+    if order.own_index and not chosen.WANTS_ADDRESSES:
+        raise InputError("--show-index", f"--format {order.written} holds no address; pylock does")
+    if offline and chosen.WANTS_ADDRESSES:
+        raise InputError("--offline", f"--format {order.written} holds addresses, which only an index knows")
+    if order.until:
+        from envcheck import wishes
+
+        wishes.day(order.until)
+    if order.output:
+        _refuse_output(order)
+
+
+def _refuse_output(order: Order) -> None:
+    import re
+
+    from envcheck import formats
+
+    path, chosen = Path(order.output), formats.named(order.written)
+    if not re.fullmatch(chosen.FILES, path.name):
+        raise InputError(f"-o {order.output}", chosen.WHY_FILES)
+    if any(path.resolve() == Path(file).resolve() for file in order.files):
+        raise InputError(f"-o {order.output}", "is read with -r: the lock would take its place")
+    host.replaceable(path)
+
+
+def _written(made: lock.Lock, machine: Host, order: Order) -> str:
+    """The lock in the format asked for; one that holds addresses reads them from the index."""
+    from envcheck import formats
+
+    chosen = formats.named(order.written)
+    if not chosen.WANTS_ADDRESSES:
+        return chosen.render(made, formats.NONE)
+    from envcheck.engines import index
+
+    hashes = {each.name: [file.sha256 for file in each.artifacts] for each in made.pins}
+    return chosen.render(made, index.file_addresses(machine, hashes, ADDRESSES_S, own=order.own_index))
+
+
+def _place(question: app.Question, machine: Host, python_version: str | None, order: Order) -> Place:
     found = probes.every_probe()
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays, errors_only=True)
     target = app.find_target(question.target, known)
-    if python_version is not None:
+    if python_version is not None and not order.keep:
         # What is installed does not matter to a lock; only its Python does, and that was given.
         found = tuple(probe for probe in found if probe.name != "python_env")
     if target is None:
@@ -99,7 +195,7 @@ def _place(question: app.Question, machine: Host, python_version: str | None) ->
     }
     kept["python.version"] = Fact("python.version", Known(f"{python}.0"), "the lock's Python")
     system, arch = read.known("host.os") or "linux", read.known("host.arch") or "x86_64"
-    return Place(
+    place = Place(
         machine=replace(read, facts=kept, complete=read.complete & MACHINE, unread={}),
         python=python,
         platform=f"{system}-{arch}",
@@ -107,6 +203,28 @@ def _place(question: app.Question, machine: Host, python_version: str | None) ->
         target=target,
         known=known,
     )
+    if order == PLAIN:
+        return place
+    return place._replace(asked=_asked(order, read, place))
+
+
+def _asked(order: Order, read: Inventory, place: Place) -> tuple[Asked, ...]:
+    """All requirements of the user's own. Raises InputError with file and line, or the option."""
+    from envcheck import wishes
+
+    where = place.python, place.platform
+    found = [each for file in order.files for each in wishes.read(file, _text_of, *where)]
+    found += [each for text in order.besides if (each := wishes.read_one(text, f"--with {text}", *where))]
+    found += [wishes.kept(name, read.fact(f"pkg.{normalised(name)}").reading) for name in order.keep]
+    models = place.known.tables.get("model", [])
+    found += [each for name in order.models if (each := wishes.for_model(name, models))]
+    return tuple(found)
+
+
+def _text_of(file: str, named_in: str) -> tuple[str, str]:
+    """A requirement file's name and text; it lies beside the one that names it. Raises InputError."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(named_in), file))
+    return path, host.read_file(Path(path)).decode("utf-8", "replace")
 
 
 def _where(place: Place) -> str:
@@ -168,7 +286,7 @@ def _pkg_facts(choice: Mapping[str, str], requires: Mapping[tuple[str, str], Seq
 # --- shipped locks ----------------------------------------------------------------------------------
 
 
-def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | None:
+def _shipped(place: Place, refused: list[str], order: Order) -> tuple[str, str, lock.Lock] | None:
     """The shipped lock that suits the machine best: its name, its text, what it pins.
 
     The newest torch where the driver is known, the lowest driver floor where it is not. Why others
@@ -179,17 +297,25 @@ def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | N
     # Named by their driver floor, and a newer torch never has a lower one: this order is by both.
     for name in sorted(texts, reverse=place.driver_known):
         shipped = lock.parse_requirements(texts[name], name, verify=False)
-        reasons = _unfit(shipped, place)
+        reasons = _unfit(shipped, place, order)
         if not reasons:
             return name, texts[name], shipped
         refused.append(f"{name}: {', '.join(reasons)}")
     return None
 
 
-def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
+def _unfit(shipped: lock.Lock, place: Place, order: Order) -> list[str]:
     if (shipped.python, shipped.platform) != (place.python, place.platform):
         return [f"is for Python {shipped.python} on {shipped.platform}"]
     reasons = []
+    if order.until and shipped.date > order.until:
+        reasons.append(f"was locked on {shipped.date}, --exclude-newer is {order.until}")
+    if order.newest:
+        reasons.append("--prefer newest asks for a search")
+    if place.asked:
+        from envcheck import wishes
+
+        reasons += wishes.unmet(place.asked, shipped.pins)
     glibc = str(place.machine.known("host.glibc") or "")
     if glibc and shipped.glibc and versions.compare(glibc, "<", shipped.glibc) is Tri.YES:
         reasons.append(f"needs glibc {shipped.glibc}, here {glibc}")
@@ -215,8 +341,15 @@ def _served(name: str, chosen: lock.Lock, place: Place) -> str:
 # --- resolving --------------------------------------------------------------------------------------
 
 
-def resolved_lock(place: Place, machine: Host) -> lock.Lock:
+def resolved_lock(
+    place: Place,
+    machine: Host,
+    order: Order = PLAIN,
+    remarks: list[str] | None = None,
+) -> lock.Lock:
     """A lock made now: the search, an engine, and the judge's word on the whole.
+
+    Where two engines are asked, what they differ in is added to `remarks`.
 
     Raises:
         NoSolutionError: no versions fit, or every completed lock was objected to.
@@ -226,29 +359,40 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
 
     requires = _requirements_of_releases(place)
     banned: list[dict[str, str]] = []
+    remarks = [] if remarks is None else remarks
 
     def propose(name: str) -> list[str]:
-        return _candidates(name, place, requires)
+        mine = [each for each in place.asked if each.wish.package == name]
+        return [
+            version
+            for version in _candidates(name, place, requires)
+            if not any(each._replace(extras=()).unmet(version) for each in mine)
+        ]
 
     def object_to(choice: Mapping[str, str]) -> list[str]:
         if dict(choice) in banned:
             return ["objected to when completed"]
         return objections(place, _pkg_facts(choice, requires), complete=False)
 
-    engine = engines.choose(machine, engines.every_engine())
-    measured = [cell.pkg for cell in _measured_good(place)]
+    asking = engines.asking(machine, engines.every_engine(), order.engine)
+    measured = [] if order.newest else [cell.pkg for cell in _measured_good(place)]
     last: list[str] = []
     for _ in range(ROUNDS):
         choice = resolve.search(place.target.packages, propose, object_to, measured)
         wanted = engines.Wanted(
             pins=choice,
-            also=lock.build_needs(place.target.build),
+            also=(
+                *lock.build_needs(place.target.build),
+                *(each.requirement for each in place.asked if each.wish.wanted),
+            ),
+            limits=tuple(each.requirement for each in place.asked if not each.wish.wanted),
+            until=order.until,
             python=place.python,
             platform=place.platform,
             glibc=place.glibc,
             build=place.target.build,
         )
-        pins = engine.complete(machine, wanted)
+        pins = asking.complete(machine, wanted, remarks)
         last = objections(
             place, _pkg_facts({each.name: each.version for each in pins}, requires), complete=True
         )

@@ -252,9 +252,7 @@ def test_best_engine_is_chosen_unless_one_is_named() -> None:
 def test_both_kinds_of_index_page_are_read(as_json: bool, index: LocalIndex) -> None:
     index.as_json = as_json
     files = release_files(Host(environ={}), Index(index.url), ["beta"], PYTHON, 10.0)["beta"]
-    assert {file.filename for file in files} == {
-        f"beta-{one}-py3-none-any.whl" for one in ("0.5", "1.0", "1.1")
-    }
+    assert {file.name for file in files} == {f"beta-{one}-py3-none-any.whl" for one in ("0.5", "1.0", "1.1")}
 
 
 def test_files_without_a_sha256_cannot_be_locked(index: LocalIndex, tmp_path: Path) -> None:
