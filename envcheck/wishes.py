@@ -31,21 +31,21 @@ class Asked(NamedTuple):
         extras = f"[{','.join(self.extras)}]" if self.extras else ""
         return f"{self.wish.package}{extras}{self.wish.specifier}"
 
-    def unmet(self, version: str | None) -> str:
-        """What is wrong with a lock that pins this version, or does not pin the package; empty if nothing."""
-        package, specifier, origin, wanted = self.wish
-        if version is None:
-            return f"lacks {package} ({origin})" if wanted else ""
-        # A pre-release counts: somebody chose it.
-        if not _specifier(specifier).contains(version, prereleases=True):
-            return f"has {package} {version}, {origin} asks for {specifier}"
-        return f"was not made for {self.requirement} ({origin})" if self.extras else ""
 
-
-def unmet(asked: Iterable[Asked], pins: Iterable[Pin]) -> list[str]:
-    """What a lock's pins do not fulfil; none if nothing."""
+def unmet(wishes: Iterable[Wish], extras: Iterable[str], pins: Iterable[Pin]) -> list[str]:
+    """What a lock's pins do not fulfil; none if nothing. Which extras it was made for, no lock says."""
     versions = {pin.name: pin.version for pin in pins}
-    return [reason for each in asked if (reason := each.unmet(versions.get(each.wish.package)))]
+    reasons = [reason for each in wishes if (reason := _unmet(each, versions.get(each.package)))]
+    return [*reasons, *(f"was not made for {each}" for each in extras)]
+
+
+def _unmet(wish: Wish, version: str | None) -> str:
+    package, specifier, origin, wanted = wish
+    if version is None:
+        return f"lacks {package} ({origin})" if wanted else ""
+    # A pre-release counts: somebody chose it.
+    fits = _specifier(specifier).contains(version, prereleases=True)
+    return "" if fits else f"has {package} {version}, {origin} asks for {specifier}"
 
 
 @lru_cache(maxsize=256)

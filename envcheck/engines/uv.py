@@ -30,14 +30,13 @@ def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
         # Not on the command line, where every user of the machine sees it.
         extra["UV_DEFAULT_INDEX"] = index.url
     with scratch() as folder:
-        asked, answer = folder / "wanted.in", folder / "pylock.toml"
+        asked, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "pylock.toml"
         asked.write_text(wanted.requirements(), encoding="utf-8")
-        limits = folder / "limits.txt"
-        limits.write_text("\n".join(wanted.limits), encoding="utf-8")
+        bounds.write_text(wanted.bounds(), encoding="utf-8")
         ran = host.run(
             [
-                *(program, *_options(wanted), "--constraint", str(limits)),
-                *("--output-file", str(answer), str(asked)),
+                *(program, *_options(wanted)),
+                *("--constraint", str(bounds), "--output-file", str(answer), str(asked)),
             ],
             wanted.deadline_s,
             engine_environment(host, index, extra),
