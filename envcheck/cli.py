@@ -201,93 +201,87 @@ def facts(
     return 0
 
 
-class PinFormat(Enum):
-    """What a lock is written as."""
-
-    REQUIREMENTS = "requirements"
-    PYLOCK = "pylock"
-    CONSTRAINTS = "constraints"
-    UV = "uv"
-
-
-class Prefer(Enum):
-    """Which versions the search tries first."""
-
-    MEASURED = "measured"
-    NEWEST = "newest"
-
-
-class EngineName(Enum):
-    """What completes the lock."""
-
-    UV = "uv"
-    PIP_TOOLS = "pip-tools"
-    BOTH = "both"
+# Named, not written out in the signature of pin: typer evaluates that four times, and a name costs nothing.
+PinTargetOption = Annotated[str, typer.Option("--target", metavar="NAME", help="The recipe to lock for.")]
+PythonVersionOption = Annotated[
+    str | None,
+    typer.Option("--python-version", metavar="X.Y", help="Python of the lock; the examined one's."),
+]
+ResolveOption = Annotated[
+    bool, typer.Option("--resolve", help="Resolve anew, even where a shipped lock fits.")
+]
+OfflineOption = Annotated[
+    bool, typer.Option("--offline", help="Serve shipped locks only; never use the network.")
+]
+OutputOption = Annotated[
+    str,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write it there, whole or not at all; '> FILE' empties the file before anything runs.",
+    ),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="requirements (with hashes), pylock (PEP 751), constraints (versions alone) or "
+        "uv ([tool.uv] for pyproject.toml).",
+    ),
+]
+RequirementOption = Annotated[
+    list[str] | None,
+    typer.Option("-r", "--requirement", metavar="FILE", help="Your own requirements too. Repeatable."),
+]
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="REQ", help="One more requirement, such as 'trl>=0.20'. Repeatable."),
+]
+KeepOption = Annotated[
+    list[str] | None,
+    typer.Option("--keep", metavar="NAME", help="Keep the version that is installed. Repeatable."),
+]
+ModelOption = Annotated[
+    list[str] | None,
+    typer.Option("--model", metavar="TYPE", help="A transformers that knows this model_type. Repeatable."),
+]
+ExcludeNewerOption = Annotated[
+    str, typer.Option("--exclude-newer", metavar="DATE", help="Nothing uploaded after that day (UTC).")
+]
+PreferOption = Annotated[
+    str,
+    typer.Option("--prefer", metavar="WHAT", help="measured (combinations that were run) or newest."),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option("--engine", metavar="NAME", help="uv, pip-tools, or both to see where they differ."),
+]
+ShowIndexOption = Annotated[
+    bool, typer.Option("--show-index", help="pylock: addresses on your own index may be written.")
+]
 
 
 def pin(
-    target: Annotated[str, typer.Option("--target", metavar="NAME", help="The recipe to lock for.")],
+    target: PinTargetOption,
     driver: DriverOption = None,
     gpu: GpuOption = None,
-    python_version: Annotated[
-        str | None,
-        typer.Option("--python-version", metavar="X.Y", help="Python of the lock; the examined one's."),
-    ] = None,
+    python_version: PythonVersionOption = None,
     python: PythonOption = None,
     static: StaticOption = False,
-    resolve: Annotated[
-        bool, typer.Option("--resolve", help="Resolve anew, even where a shipped lock fits.")
-    ] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Serve shipped locks only; never use the network.")
-    ] = False,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Write the lock there, whole or not at all ('>' empties the file first).",
-        ),
-    ] = None,
-    written: Annotated[
-        PinFormat,
-        typer.Option(
-            "--format",
-            help="requirements: with hashes. pylock: PEP 751. constraints: versions alone. "
-            "uv: [tool.uv] of pyproject.toml.",
-        ),
-    ] = PinFormat.REQUIREMENTS,
-    files: Annotated[
-        list[str] | None,
-        typer.Option("-r", "--requirement", metavar="FILE", help="Your own requirements too. Repeatable."),
-    ] = None,
-    besides: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="REQ", help="One more, such as 'trl>=0.20'. Repeatable."),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option("--keep", metavar="NAME", help="Keep the examined one's version of it. Repeatable."),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model", metavar="TYPE", help="A transformers that knows this model_type. Repeatable."
-        ),
-    ] = None,
-    until: Annotated[
-        str, typer.Option("--exclude-newer", metavar="DATE", help="Nothing uploaded after that day.")
-    ] = "",
-    prefer: Annotated[
-        Prefer, typer.Option("--prefer", help="Combinations that were run, or the newest releases.")
-    ] = Prefer.MEASURED,
-    engine: Annotated[
-        EngineName | None, typer.Option("--engine", help="What resolves; both: show where they differ.")
-    ] = None,
-    own_index: Annotated[
-        bool, typer.Option("--show-index", help="pylock: addresses on your own index may be written.")
-    ] = False,
+    resolve: ResolveOption = False,
+    offline: OfflineOption = False,
+    output: OutputOption = "",
+    written: FormatOption = "requirements",
+    files: RequirementOption = None,
+    besides: WithOption = None,
+    keep: KeepOption = None,
+    model: ModelOption = None,
+    until: ExcludeNewerOption = "",
+    prefer: PreferOption = "measured",
+    engine: EngineOption = "",
+    own_index: ShowIndexOption = False,
     timeout: DeadlineOption = 10.0,
     overlay: OverlayOption = None,
 ) -> int:
@@ -312,10 +306,10 @@ def pin(
         tuple(keep or ()),
         tuple(model or ()),
         until,
-        prefer is Prefer.NEWEST,
-        engine.value if engine else "",
-        written.value,
-        output or "",
+        prefer,
+        engine,
+        written,
+        output,
         own_index,
     )
     text, remarks = pinning.pin(

@@ -77,8 +77,8 @@ class Order(NamedTuple):
     """What the user asks of a lock besides a machine and a target.
 
     `files` are requirement files, `besides` requirements; `keep` names installed packages that stay and
-    `models` model types that must be known. `until` is an ISO date; `newest` prefers new releases to
-    measured ones. `engine` is an engine's name, `both` to compare them, or empty. `written` names the
+    `models` model types that must be known. `until` is an ISO date; `prefer` is `measured` or
+    `newest`. `engine` is an engine's name, `both` to compare them, or empty. `written` names the
     format, `output` the file it is for (empty: standard output); `own_index` lets addresses on the
     user's own index be written.
     """
@@ -88,7 +88,7 @@ class Order(NamedTuple):
     keep: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     until: str = ""
-    newest: bool = False
+    prefer: str = "measured"
     engine: str = ""
     written: str = "requirements"
     output: str = ""
@@ -141,9 +141,16 @@ def _refuse_nonsense(order: Order, *, resolve: bool, offline: bool) -> None:
     """What is wrong with the options whatever the machine is, before anything is read. Raises InputError."""
     from envcheck import formats
 
-    if offline and (resolve or order.engine or order.newest):
+    if order.prefer not in ("measured", "newest"):
+        raise InputError("--prefer", f"expected one of measured, newest, found {order.prefer!r}")
+    newest = order.prefer == "newest"
+    if offline and (resolve or order.engine or newest):
         other = "--resolve" if resolve else "--engine" if order.engine else "--prefer newest"
         raise InputError("--offline", f"{other} needs a package index: name one of the two")
+    if order.engine:
+        from envcheck import engines
+
+        engines.choose_named(engines.every_engine(), order.engine)
     chosen = formats.named(order.written)
     if order.own_index and not chosen.WANTS_ADDRESSES:
         raise InputError("--show-index", f"--format {order.written} holds no address; pylock does")
@@ -193,7 +200,7 @@ def _place(question: app.Question, machine: Host, python_version: str | None, or
         found = tuple(probe for probe in found if probe.name != "python_env")
     if target is None:
         raise InputError("--target", f"pin needs a target; known are {', '.join(known.targets)}")
-    _, read = app.take_inventory(question, machine, found, known, words)
+    subject, read = app.take_inventory(question, machine, found, known, words)
     python = python_version or ".".join(str(read.known("python.version")).split(".")[:2])
     if versions.parse(python) is None or python.count(".") != 1:
         raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
@@ -214,24 +221,24 @@ def _place(question: app.Question, machine: Host, python_version: str | None, or
     )
     if order == PLAIN:
         return place
-    asked = _asked(order, read, place)
+    asked = _asked(order, read, subject, place)
     return place._replace(
         wishes=tuple(each.wish for each in asked),
         extras=tuple(each.requirement for each in asked if each.extras),
         until=order.until,
         until_by=f"--exclude-newer {order.until}",
-        newest=order.newest,
+        newest=order.prefer == "newest",
     )
 
 
-def _asked(order: Order, read: Inventory, place: Place) -> tuple[Asked, ...]:
+def _asked(order: Order, read: Inventory, subject: str, place: Place) -> tuple[Asked, ...]:
     """All requirements of the user's own. Raises InputError with file and line, or the option."""
     from envcheck import wishes
 
     where = place.python, place.platform
     found = [each for file in order.files for each in wishes.read(file, _text_of, *where)]
     found += [each for text in order.besides if (each := wishes.read_one(text, f"--with {text}", *where))]
-    found += [wishes.kept(name, read.fact(f"pkg.{normalised(name)}").reading) for name in order.keep]
+    found += [wishes.kept(name, read.fact(f"pkg.{normalised(name)}").reading, subject) for name in order.keep]
     models = place.known.tables.get("model", [])
     found += [each for name in order.models if (each := wishes.for_model(name, models))]
     return tuple(found)

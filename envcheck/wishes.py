@@ -186,15 +186,17 @@ def day(text: str) -> dt.date:
 # --- wishes that stand for a requirement ------------------------------------------------------------
 
 
-def kept(name: str, installed: Reading) -> Asked:
-    """`--keep NAME`: the version that is installed. A local label is the machine's own, and left out.
+def kept(name: str, installed: Reading, subject: str) -> Asked:
+    """`--keep NAME`: the version installed in the environment that `subject` names.
+
+    A local label (`+cu128`) is left out: an index has the release, and what is installed satisfies it.
 
     Raises:
         InputError: it is not installed, or that cannot be told.
     """
     if not isinstance(installed, Known):
         why = f": {installed.why}" if isinstance(installed, Unknown) and installed.asked else ""
-        raise InputError(f"--keep {name}", f"not found in the environment that was examined{why}")
+        raise InputError(f"--keep {name}", f"not found in {subject}{why}")
     return Asked(Wish(normalised(name), f"=={Version(str(installed.value)).public}", f"--keep {name}"))
 
 

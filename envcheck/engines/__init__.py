@@ -105,7 +105,7 @@ def choose_named(engines: Iterable[Engine], name: str) -> tuple[Engine, ...]:
         InputError: no engine has this name.
     """
     engines = tuple(engines)
-    found = tuple(engine for engine in engines if name in ("", engine.name))
+    found = tuple(engine for engine in engines if name in ("", BOTH, engine.name))
     if not found:
         known = ", ".join((*(one.name for one in engines), BOTH))
         raise InputError("--engine", f"expected one of {known}, found {name!r}")
