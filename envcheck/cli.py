@@ -53,7 +53,7 @@ DriverOption = Annotated[
 ]
 GpuOption = Annotated[
     list[str] | None,
-    typer.Option("--gpu", metavar="NAME", help="Declare a GPU where it will run. Repeatable."),
+    typer.Option("--gpu", metavar="NAME", help="Declare a GPU where it will run, or none. Repeatable."),
 ]
 OverlayOption = Annotated[
     list[str] | None,
@@ -207,6 +207,13 @@ PythonVersionOption = Annotated[
     str | None,
     typer.Option("--python-version", metavar="X.Y", help="Python of the lock; the examined one's."),
 ]
+PlatformOption = Annotated[
+    str | None,
+    typer.Option("--platform", metavar="OS-ARCH", help="Declare linux-x86_64 or linux-aarch64."),
+]
+GlibcOption = Annotated[
+    str | None, typer.Option("--glibc", metavar="2.N", help="Declare the C library where it will run.")
+]
 ResolveOption = Annotated[
     bool, typer.Option("--resolve", help="Resolve anew, even where a shipped lock fits.")
 ]
@@ -268,6 +275,8 @@ def pin(
     driver: DriverOption = None,
     gpu: GpuOption = None,
     python_version: PythonVersionOption = None,
+    platform: PlatformOption = None,
+    glibc: GlibcOption = None,
     python: PythonOption = None,
     static: StaticOption = False,
     resolve: ResolveOption = False,
@@ -299,6 +308,8 @@ def pin(
         gpus=tuple(gpu or ()),
         deadline_s=timeout,
         overlays=tuple(overlay or ()),
+        platform=platform,
+        glibc=glibc,
     )
     order = pinning.Order(
         tuple(files or ()),

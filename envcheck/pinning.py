@@ -31,7 +31,7 @@ from envcheck.model import (
 
 if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import engines
-    from envcheck.resolve import Objection, Problem
+    from envcheck.resolve import Objection, Problem, Release
     from envcheck.wishes import Asked
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
@@ -191,6 +191,10 @@ def _written(made: lock.Lock, machine: Host, order: Order) -> str:
 
 
 def _place(question: app.Question, machine: Host, python_version: str | None, order: Order) -> Place:
+    if question.platform is not None or question.glibc is not None:
+        from envcheck import wheels  # to look at what was typed: not needed where nothing was
+
+        wheels.platform_tags(question.platform or "linux-x86_64", question.glibc or GLIBC)
     found = probes.every_probe()
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays, errors_only=True)
@@ -376,6 +380,7 @@ def resolved_lock(
     """
     from envcheck import engines, resolve  # a shipped lock needs neither
 
+    remarks = [] if remarks is None else remarks
     problem = problem_of(place)
     asking = engines.asking(machine, engines.every_engine(), engine)
     told: list[resolve.Objection] = []  # what an engine was asked to mend with bounds of its own
@@ -391,14 +396,18 @@ def resolved_lock(
             continue
         choice = dict(answer.versions)
         try:
-            pins = asking.complete(machine, _wanted(place, choice, told), [] if remarks is None else remarks)
-        except engines.YankedError as error:
-            last = str(error)
-            place = place._replace(wishes=(*place.wishes, _without(error)))
-            problem = problem._replace(wishes=place.wishes)
-            continue
+            pins = asking.complete(machine, _wanted(place, choice, told), remarks)
         except NoSolutionError as error:
             last = str(error)
+            offered, lacking = _offered(problem, _wanted(place, choice, told), machine)
+            if lacking:
+                problem, last = problem._replace(releases=offered), "; ".join(lacking)
+                remarks += lacking
+                continue
+            if isinstance(error, engines.YankedError):
+                # No package of the search, so the engine has to choose another one of it.
+                place = place._replace(wishes=(*place.wishes, _without(error)))
+                continue
             refused = told or [resolve.Objection("", tuple(choice.items()), words=last)]
             problem, told = problem._replace(objections=(*problem.objections, *refused)), []
             continue
@@ -413,6 +422,33 @@ def resolved_lock(
         told = [*told, *mended]
         problem = problem._replace(objections=(*problem.objections, *refused))
     raise NoSolutionError(f"no lock after {ROUNDS} rounds; {last}")
+
+
+def _offered(
+    problem: Problem, wanted: engines.Wanted, machine: Host
+) -> tuple[tuple[Release, ...], list[str]]:
+    """The releases of the tables less those of pinned packages that the index lacks or withdrew.
+
+    And, in words, which of the pins are among them.
+    """
+    from envcheck.engines import offers
+
+    found = offers.offers(machine, wanted)
+    kept: list[Release] = []
+    for release in problem.releases:
+        offer, version = found.get(release.package), versions.parse(release.version)
+        if offer is None or version in offer.usable - offer.yanked:
+            kept.append(release)
+        elif version in offer.yanked:
+            kept.append(release._replace(yanked=True))
+    lacking = []
+    for name, version_wanted in wanted.pins.items():
+        version = versions.parse(version_wanted)
+        if version not in found[name].usable:
+            lacking.append(f"your index has no usable {name} {version}, {offers.shown(found[name].usable)}")
+        elif version in found[name].yanked:
+            lacking.append(f"your index has withdrawn {name} {version}")
+    return tuple(kept), lacking
 
 
 def _without(yanked: engines.YankedError) -> Wish:
