@@ -66,12 +66,13 @@ def read_one(text: str, origin: str, python: str, platform: str, *, wanted: bool
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
-    if "://" in text or "@" in text or re.match(r"(?:\.{0,2}/|\.+$|~|[A-Za-z]:\\)", text):
-        raise InputError(
-            origin, "a lock pins releases of an index; expected name>=version, found a direct reference"
-        )
     if found := re.search(r"(?:^|\s)(--?[A-Za-z][A-Za-z-]*)", text):
-        raise InputError(origin, f"expected name>=version alone, found the option {found[1]}")
+        hint = "; the index is that of your pip or uv settings" if "index" in found[1] else ""
+        raise InputError(origin, f"expected name>=version alone, found the option {found[1]}{hint}")
+    if "://" in text or "@" in text or re.match(r"\.{0,2}/|\.+$|~|[A-Za-z]:\\", text):
+        raise InputError(
+            origin, "expected name>=version, found a direct reference: only releases of an index are locked"
+        )
     try:
         parsed = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
