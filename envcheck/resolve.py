@@ -36,7 +36,6 @@ from envcheck.model import (
     Tri,
     Unknown,
     Value,
-    Verdict,
     When,
     Wish,
     family,
@@ -50,7 +49,8 @@ class Release(NamedTuple):
     """A release of a package, as far as choosing it goes.
 
     `requires` are lines such as `torch>=2.4`. `pythons` lists the Pythons it has wheels for where that is
-    known, else `requires_python` is what its metadata admits. `date` is ISO.
+    known, else `requires_python` is what its metadata admits. `date` is ISO. `sdist` says that there are no
+    wheels, so that it is built on installation.
     """
 
     package: str
@@ -60,6 +60,7 @@ class Release(NamedTuple):
     requires_python: str = ""
     date: str = ""
     yanked: bool = False
+    sdist: bool = False
 
 
 class Objection(NamedTuple):
@@ -81,8 +82,7 @@ class Objection(NamedTuple):
 class Problem(NamedTuple):
     """What to choose for: the knowledge, the target, the machine's facts, and whatever else binds.
 
-    `until` is an ISO date after which no release is taken, as `until_by` asks. `strict` means that every
-    visible GPU must be served, not just one of them.
+    `until` is an ISO date after which no release is taken, as `until_by` asks.
     """
 
     known: Matrix
@@ -94,7 +94,6 @@ class Problem(NamedTuple):
     until: str = ""
     until_by: str = ""
     objections: tuple[Objection, ...] = ()
-    strict: bool = True
 
 
 Reason = tuple[str, ...]
@@ -126,6 +125,16 @@ def wanted_packages(problem: Problem, without: Container[Reason] = ()) -> tuple[
     asked = [wish.package for wish in problem.wishes if wish.wanted and wish.package in listed]
     names = dict.fromkeys((*problem.target.packages, *asked))
     return tuple(name for name in names if ("wants", name) not in without)
+
+
+def built(problem: Problem, versions_of: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of a choice that are built on installation: the target says so, or there are no wheels."""
+    sdists = {(each.package, each.version) for each in problem.releases if each.sdist}
+    return tuple(
+        name
+        for name, version in versions_of.items()
+        if name in problem.target.build or (name, version) in sdists
+    )
 
 
 def candidates(
@@ -167,7 +176,11 @@ def _kept_out(problem: Problem, release: Release) -> Iterator[Reason]:
 
 def _names_pre(wish: Wish) -> bool:
     """Whether a wish names a pre-release itself: nobody gets one unasked."""
-    for bound in versions.parse_specifier(wish.specifier):
+    try:
+        bounds = versions.parse_specifier(wish.specifier)
+    except ValueError:
+        return False
+    for bound in bounds:
         named = versions.parse(str(bound.operand).removesuffix(".*"))
         if named is not None and named.is_prerelease:
             return True
@@ -201,6 +214,25 @@ def admits(release: Release, python: str) -> bool:
         return True
     # `>=3.11.4` admits 3.11: a lock is for the minor version, and the installer asks again.
     return any(versions.satisfies(f"{python}.{patch}", bounds) is not Tri.NO for patch in (0, 99))
+
+
+def with_variants(problem: Problem) -> Problem:
+    """The same with torch's builds for other CUDA versions in place of those that a plain install brings.
+
+    They are `2.7.1+cu118` and the like, and each CUDA has an index of its own. Only those for x86_64 are
+    in the tables, so there are none elsewhere.
+    """
+    plain = {each.version: each for each in problem.releases if each.package == "torch"}
+    rows = problem.known.tables.get("variant", [])
+    if problem.machine.known("host.arch") not in (None, "x86_64"):
+        rows = []
+    variants = [
+        plain[row["torch"]]._replace(version=f"{row['torch']}+{row['tag']}")
+        for row in rows
+        if row["torch"] in plain and row.get("role") != "default"
+    ]
+    others = [each for each in problem.releases if each.package != "torch"]
+    return problem._replace(releases=(*others, *variants))
 
 
 # --- the rules that may speak -----------------------------------------------------------------------
@@ -267,17 +299,6 @@ def depends(key: str, known: Matrix, seen: frozenset[str] = frozenset()) -> set[
                     found |= depends(clause.key, known, seen | {key})
         return found
     return {"torch"} if key in derive.KEYS or head == "build" else set()
-
-
-def objects(finding: Finding, *, strict: bool = True) -> bool:
-    """Whether a finding speaks against a lock: broken at error level, or against a package's own metadata.
-
-    A rule that only some GPUs break is softened to a warning by the judge; `strict` hears it all the same.
-    """
-    if finding.verdict is not Verdict.BROKEN:
-        return False
-    severity = finding.rule.severity if strict and finding.devices else finding.severity
-    return severity is Severity.ERROR or finding.rule.group == "requires-dist"
 
 
 def reason_of(rule: Rule) -> Reason:
@@ -366,7 +387,7 @@ class _Bench:
         bare = self._settled({})
         asked = [rule for rule in asked_rules(self.problem) if ("rule", rule.id) not in self.without]
         found = judge.judge(bare, asked).findings
-        self.broken = next((each.rule for each in found if objects(each, strict=self.problem.strict)), None)
+        self.broken = next((each.rule for each in found if judge.forbids_lock(each)), None)
         asked = [rule for rule in asked if any(self._may_hold(table, bare) for table in rule.when)]
         needed = {"torch"}.union(*(derived_from(rule, known) for rule in asked))
         self.deriving = tuple(name for name in self.order if name in needed or family(name) == "train")
@@ -460,7 +481,7 @@ class _Bench:
     ) -> _Refusal | None:
         inventory = self.inventory(grown)
         for finding in judge.judge(inventory, [rule]).findings:
-            if objects(finding, strict=self.problem.strict):
+            if judge.forbids_lock(finding):
                 concerned = frozenset(each for each in ordered if each in grown)
                 return _Refusal(reason_of(rule), concerned, tuple(_ways(finding, inventory, self.order)))
         return None
@@ -499,7 +520,7 @@ class _Bench:
                 continue
             added = (_fact_of(*pair) for pair in each.added)
             judgement = judge.judge(self.inventory(grown).with_facts(added), [rule])
-            if any(objects(finding, strict=self.problem.strict) for finding in judgement.findings):
+            if any(judge.forbids_lock(finding) for finding in judgement.findings):
                 concerned = scope(rule, self.problem.known) & grown.keys()
                 yield _Refusal(reason, concerned | {name})
 
@@ -685,8 +706,7 @@ def objections(
     return [
         _objection(problem, finding, inventory, pins, stack)
         for finding in judgement.findings
-        if objects(finding, strict=problem.strict)
-        and not (finding.rule.group == "target" and finding.rule.severity is not Severity.ERROR)
+        if judge.forbids_lock(finding)
     ]
 
 

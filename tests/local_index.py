@@ -50,14 +50,12 @@ def sdist(
 ) -> tuple[str, bytes]:
     """File name and bytes of a source distribution, with a setup.py that must not be run."""
     stem = f"{name}-{version}"
+    said = f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"
+    said += "".join(f"Requires-Dist: {one}\n" for one in requires)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for file, text in (
-            (
-                "PKG-INFO",
-                f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"
-                + "".join(f"Requires-Dist: {one}\n" for one in requires),
-            ),
+            ("PKG-INFO", said),
             ("setup.py", setup),
         ):
             info = tarfile.TarInfo(f"{stem}/{file}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 
 import pytest
@@ -10,51 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck import derive, judge, matrix, resolve
-from envcheck.model import Fact, Inventory, Known, NoSolutionError, Value, Wish
+from envcheck.model import Fact, Known, NoSolutionError, Value, Wish
 from envcheck.resolve import Problem, Release
-from tests.worlds import known, rule
-
-World = Mapping[str, Sequence[str | Release]]
-
-
-def problem(
-    world: World,
-    rules: str = "",
-    *,
-    train: str = "{}",
-    free: Sequence[str] = (),
-    head: str = "",
-    python: str = "3.11",
-    machine: Mapping[str, Value] | None = None,
-    wishes: Sequence[Wish] = (),
-    tables: str = "",
-) -> Problem:
-    """What to search: package → releases (a version, or one that says more), rules in TOML, free facts."""
-    names = list(world)
-    target = f'[target.t]\ntitle = "t"\npackages = {names}\ntrain = {train}\nfree = {list(free)}\n'
-    matrix_ = known(rules, tables, f"{target}{head}".replace("'", '"'))
-    releases = [
-        each if isinstance(each, Release) else Release(name, each)
-        for name, releases in world.items()
-        for each in releases
-    ]
-    said: dict[str, Value] = {"python.version": f"{python}.0", **(machine or {})}
-    facts = {key: Fact(key, Known(value), "declared") for key, value in said.items()}
-    return Problem(
-        matrix_, matrix_.targets["t"], Inventory(facts), python, tuple(releases), wishes=tuple(wishes)
-    )
+from tests.package_worlds import forbids, problem
+from tests.worlds import rule
 
 
 def found(*arguments: object, **more: object) -> dict[str, str] | None:
     """The versions the search chooses for such a problem, or None."""
     answer = resolve.solve(problem(*arguments, **more))  # type: ignore[arg-type]
     return dict(answer.versions) if answer.versions is not None else None
-
-
-def forbids(when: Mapping[str, str], rule_id: str, fix: str = "") -> str:
-    """A rule against packages together: `{"a": ">=2", "b": "<9"}`."""
-    table = ", ".join(f'"pkg.{name}" = "{bound}"' for name, bound in when.items())
-    return rule(f"{{ {table} }}", rule_id, more=f"[[rule.fix]]\nset = {fix}" if fix else "")
 
 
 CELL = 'target = "t"\noutcome = "ok"\ndevice = "cpu"\ndate = 2026-11-20\ntest = "x"\n'
