@@ -254,7 +254,7 @@ def _asked(order: Order, read: Inventory, subject: str, place: Place) -> tuple[A
 
     where = place.python, place.platform
     found = [each for file in order.files for each in wishes.read(file, _text_of, *where)]
-    found += [each for text in order.besides if (each := wishes.read_one(text, f"--with {text}", *where))]
+    found += [each for text in order.besides if (each := wishes.on_the_command_line(text, *where))]
     found += [wishes.kept(name, read.fact(f"pkg.{normalised(name)}").reading, subject) for name in order.keep]
     models = place.known.tables.get("model", [])
     found += [each for name in order.models if (each := wishes.for_model(name, models))]

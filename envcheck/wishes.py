@@ -86,6 +86,12 @@ def read_one(text: str, origin: str, python: str, platform: str, *, wanted: bool
     return Asked(Wish(normalised(parsed.name), bounds, origin, wanted), extras)
 
 
+def on_the_command_line(text: str, python: str, platform: str) -> Asked | None:
+    """A requirement given with `--with`, as `read_one`; one that is refused is not repeated either."""
+    asked = read_one(text, "--with", python, platform)
+    return asked and asked._replace(wish=asked.wish._replace(origin=f"--with {asked.requirement}"))
+
+
 def _environment(python: str, platform: str) -> dict[str, str]:
     system, _, architecture = platform.partition("-")
     return {

@@ -137,7 +137,9 @@ def test_nothing_uploaded_later_is_locked(index: LocalIndex, cache: Path, tmp_pa
     )
     # The releases of the stack itself are newer in the tables, so nothing fits before that day.
     assert (dated.code, dated.out) in ((4, ""), (3, "")) or versions(dated.out)["rich"] == "13.0"
-    same_day = run(environment, *PIN, "--with", "rich", "--exclude-newer", "2026-11-21", cwd=tmp_path)
+    same_day = run(
+        environment, *PIN, "--with", "rich", "--exclude-newer", "2026-11-21", "--resolve", cwd=tmp_path
+    )
     assert same_day.code == 0, same_day.err
     assert versions(same_day.out)["rich"] == "14.0"
 

@@ -51,7 +51,7 @@ def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
 
 
 # Told as a warning and nowhere else.
-_YANKED = re.compile(r"(?m)^warning: `([^`=]+)==[^`]+` is yanked(?: \(reason: \"?(.*?)\"?\))?$")
+_YANKED = re.compile(r"(?m)^warning: `([^`=]+)==[^`]+` is yanked(?: \(reason: \"?(.*?)\"?\)$)?")
 
 
 def _options(wanted: Wanted) -> list[str]:
