@@ -163,13 +163,10 @@ def test_the_installed_version_stays(index: LocalIndex, cache: Path, tmp_path: P
 
 
 def test_a_withdrawn_release_is_not_locked(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
-    for engine in ("uv", "pip-tools"):
-        code, out, err = run(
-            environ(index.url, cache), *PIN, "--with", "withdrawn==1.0", "--engine", engine, cwd=tmp_path
-        )
-        assert (code, out) == (4, ""), engine
-        assert "withdrawn" in err
-        assert "\x1b" not in err
+    code, out, err = run(environ(index.url, cache), *PIN, "--with", "withdrawn==1.0", cwd=tmp_path)
+    assert (code, out) == (4, "")
+    assert "withdrawn" in err
+    assert "\x1b" not in err
 
 
 def test_what_the_index_lacks_is_replaced_by_what_it_has(cache: Path, tmp_path: Path) -> None:
@@ -282,14 +279,19 @@ def test_a_hash_the_index_does_not_have_is_said(cache: Path, tmp_path: Path) -> 
 SECRETS = ("canary-user", "canary-pass", "canary%2Fpath", "canary")
 
 
-@pytest.mark.parametrize("engine", ["uv", "pip-tools"])
-@pytest.mark.parametrize("way", ["variable", "pip.conf", "uv.toml"])
-@pytest.mark.parametrize("wish", ["mine<2", "mine>=2", "nosuch"])
+@pytest.mark.parametrize(
+    ("engine", "way", "wish"),
+    [
+        ("uv", "variable", "mine<2"),
+        ("uv", "pip.conf", "mine>=2"),
+        ("uv", "uv.toml", "nosuch"),
+        ("pip-tools", "uv.toml", "mine<2"),
+        ("pip-tools", "variable", "mine>=2"),
+    ],
+)
 def test_an_index_with_a_login_is_used_and_shown_nowhere(
     engine: str, way: str, wish: str, index: LocalIndex, tmp_path: Path
 ) -> None:
-    if engine == "pip-tools" and way == "uv.toml" and wish != "mine<2":
-        pytest.skip("the same as with pip.conf, and slow")
     with serving(LocalIndex(index.files, login="canary-user:canary-pass", as_json=True)) as private:
         environment = environ("", tmp_path / "uv", HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path / "cfg"))
         del environment["PIP_INDEX_URL"], environment["PIP_CONFIG_FILE"]
@@ -360,7 +362,7 @@ def test_an_interruption_leaves_the_old_file_or_the_whole_new_one(
     whole, took = (folder / "lock.txt").read_text(), time.monotonic() - began
     moments = random.Random(number)  # noqa: S311 - moments to strike at
     codes = set()
-    for _ in range(6):
+    for _ in range(4):
         (folder / "lock.txt").write_text("old\n")
         process = subprocess.Popen(command, env=environment, cwd=folder, stderr=subprocess.PIPE, text=True)
         time.sleep(moments.uniform(0.3, 1.1) * took)
