@@ -182,6 +182,8 @@ def _refuse_output(order: Order) -> None:
 
     from envcheck import formats
 
+    if order.output.endswith("/"):
+        raise InputError(f"-o {order.output}", "expected a file, found a folder")
     path, chosen = Path(order.output), formats.named(order.written)
     if not re.fullmatch(chosen.FILES, path.name):
         raise InputError(f"-o {order.output}", chosen.WHY_FILES)
@@ -254,7 +256,7 @@ def _asked(order: Order, read: Inventory, subject: str, place: Place) -> tuple[A
 
     where = place.python, place.platform
     found = [each for file in order.files for each in wishes.read(file, _text_of, *where)]
-    found += [each for text in order.besides if (each := wishes.on_the_command_line(text, *where))]
+    found += [each for text in order.besides if (each := wishes.read_one(text, "--with", *where))]
     found += [wishes.kept(name, read.fact(f"pkg.{normalised(name)}").reading, subject) for name in order.keep]
     models = place.known.tables.get("model", [])
     found += [each for name in order.models if (each := wishes.for_model(name, models))]
@@ -457,7 +459,7 @@ def resolved_lock(
             pins = asking.complete(machine, wanted, remarks)
         except NoSolutionError as error:
             last = str(error)
-            offered, lacking = _offered(problem, wanted, machine)
+            offered, lacking = _offered(problem, place, wanted, machine)
             if lacking:
                 problem, last = problem._replace(releases=offered), "; ".join(lacking)
                 remarks += lacking
@@ -483,15 +485,27 @@ def resolved_lock(
 
 
 def _offered(
-    problem: Problem, wanted: engines.Wanted, machine: Host
+    problem: Problem, place: Place, wanted: engines.Wanted, machine: Host
 ) -> tuple[tuple[Release, ...], list[str]]:
     """The releases of the tables less those of pinned packages that the index lacks or withdrew.
 
     And, in words, which of the pins are among them.
+
+    Raises:
+        NoSolutionError: nothing on the index is what the user asks for by name.
     """
+    from envcheck import wishes
     from envcheck.engines import offers
 
-    found = offers.offers(machine, wanted)
+    outside = [each for each in place.wishes if each.wanted and each.package not in wanted.pins]
+    found = offers.offers(machine, wanted, [each.package for each in outside])
+    for each in outside:
+        there = found[each.package]
+        if not any(wishes.admits(each, str(version)) for version in there.usable - there.yanked):
+            raise NoSolutionError(
+                f"{each.origin} asks for {each.package}{each.specifier}, and your index has none for Python "
+                f"{place.python} on {place.platform}: {offers.shown(there)}"
+            )
     kept: list[Release] = []
     for release in problem.releases:
         offer, version = found.get(release.package), versions.parse(release.version)
@@ -503,7 +517,7 @@ def _offered(
     for name, version_wanted in wanted.pins.items():
         version = versions.parse(version_wanted)
         if version not in found[name].usable:
-            lacking.append(f"your index has no usable {name} {version}, {offers.shown(found[name].usable)}")
+            lacking.append(f"your index has no usable {name} {version}: {offers.shown(found[name])}")
         elif version in found[name].yanked:
             lacking.append(f"your index has withdrawn {name} {version}")
     return tuple(kept), lacking

@@ -43,9 +43,12 @@ def _unmet(wish: Wish, version: str | None) -> str:
     package, specifier, origin, wanted = wish
     if version is None:
         return f"lacks {package} ({origin})" if wanted else ""
-    # A pre-release counts: somebody chose it.
-    fits = _specifier(specifier).contains(version, prereleases=True)
-    return "" if fits else f"has {package} {version}, {origin} asks for {specifier}"
+    return "" if admits(wish, version) else f"has {package} {version}, {origin} asks for {package}{specifier}"
+
+
+def admits(wish: Wish, version: str) -> bool:
+    """Whether a version is one that is asked for; pre-releases are, for somebody chose this one."""
+    return bool(_specifier(wish.specifier).contains(version, prereleases=True))
 
 
 @lru_cache(maxsize=256)
@@ -84,12 +87,6 @@ def read_one(text: str, origin: str, python: str, platform: str, *, wanted: bool
     # In one order: the same wish spelt otherwise is the same request to an engine.
     bounds = ",".join(sorted(map(str, parsed.specifier)))
     return Asked(Wish(normalised(parsed.name), bounds, origin, wanted), extras)
-
-
-def on_the_command_line(text: str, python: str, platform: str) -> Asked | None:
-    """A requirement given with `--with`, as `read_one`; one that is refused is not repeated either."""
-    asked = read_one(text, "--with", python, platform)
-    return asked and asked._replace(wish=asked.wish._replace(origin=f"--with {asked.requirement}"))
 
 
 def _environment(python: str, platform: str) -> dict[str, str]:

@@ -123,8 +123,8 @@ def test_a_shipped_lock_is_served_where_it_fulfils_the_wishes_and_only_there(tmp
     assert served.code == 0, served.err
     refused = run(nowhere, *SHIPPED, "--offline", "--with", "transformers<5", "--with", "mine", cwd=tmp_path)
     assert refused.code == 4
-    assert re.search(r"has transformers 5\S+, --with transformers<5 asks for <5", refused.err)
-    assert "lacks mine (--with mine)" in refused.err
+    assert re.search(r"has transformers 5\S+, --with asks for transformers<5", refused.err)
+    assert "lacks mine (--with)" in refused.err
     older = run(nowhere, *SHIPPED, "--offline", "--exclude-newer", "2024-01-01", cwd=tmp_path)
     assert older.code == 4
     assert "--exclude-newer 2024-01-01" in older.err
@@ -165,7 +165,8 @@ def test_the_installed_version_stays(index: LocalIndex, cache: Path, tmp_path: P
 def test_a_withdrawn_release_is_not_locked(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
     code, out, err = run(environ(index.url, cache), *PIN, "--with", "withdrawn==1.0", cwd=tmp_path)
     assert (code, out) == (4, "")
-    assert "withdrawn" in err
+    assert "your index has none" in err
+    assert "all of it was withdrawn" in err
     assert "\x1b" not in err
 
 
@@ -174,7 +175,7 @@ def test_what_the_index_lacks_is_replaced_by_what_it_has(cache: Path, tmp_path: 
         code, out, err = run(environ(older.url, cache / "older"), *PIN, "--resolve", cwd=tmp_path)
     assert code == 0, err
     assert versions(out)["peft"] == "0.21.1"
-    assert "your index has no usable peft 0.21.2, none newer than 0.21.1" in err
+    assert "your index has no usable peft 0.21.2: the newest there is 0.21.1" in err
 
 
 def test_engines_are_compared(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
@@ -205,6 +206,7 @@ def test_engines_are_compared(index: LocalIndex, cache: Path, tmp_path: Path) ->
         (("--with", "x @ https://u:canary@h/x"), 2, "found a direct reference"),
         (("-o", "gone/lock.txt"), 2, "the folder it would lie in is not there"),
         (("-o", "."), 2, "found a directory"),
+        (("-o", "lock/"), 2, "found a folder"),
         (("-o", "link.txt"), 2, "is a symbolic link"),
         (("-o", "bad.in", "-r", "bad.in"), 2, "is read with -r"),
         (("-o", "/dev/null"), 2, "not a regular file"),

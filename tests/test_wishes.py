@@ -114,7 +114,7 @@ def test_a_file_that_ends_in_a_backslash_was_cut_short() -> None:
     ("wish", "version", "unmet"),
     [
         (Wish("torch", ">=2.5", "--with"), "2.6.0", ""),
-        (Wish("torch", ">=2.7", "--with"), "2.6.0", "has torch 2.6.0, --with asks for >=2.7"),
+        (Wish("torch", ">=2.7", "--with"), "2.6.0", "has torch 2.6.0, --with asks for torch>=2.7"),
         (Wish("torch", "", "--with"), "2.6.0", ""),
         (Wish("torch", ">=2.7", "--with"), None, "lacks torch (--with)"),
         (Wish("torch", ">=2.7", "b.in:1", wanted=False), None, ""),

@@ -24,14 +24,14 @@ class Offer(NamedTuple):
     yanked: frozenset[Version]
 
 
-def offers(host: Host, wanted: Wanted) -> dict[str, Offer]:
-    """What the index offers of every pinned package, for the Python, platform and day wanted.
+def offers(host: Host, wanted: Wanted, also: Iterable[str] = ()) -> dict[str, Offer]:
+    """What the index offers of the pinned packages and of others, for the Python, platform and day wanted.
 
     Raises:
         ExamineError: the index cannot be read.
     """
     reader = Reader(host, PAGES_S)
-    return {name: _offer(reader, wanted, name) for name in sorted(wanted.pins)}
+    return {name: _offer(reader, wanted, name) for name in sorted({*wanted.pins, *also})}
 
 
 def _offer(reader: Reader, wanted: Wanted, name: str) -> Offer:
@@ -55,7 +55,9 @@ def _offer(reader: Reader, wanted: Wanted, name: str) -> Offer:
     return Offer(frozenset(usable), frozenset(usable - kept))
 
 
-def shown(versions: Iterable[Version]) -> str:
-    """The newest of them, for a remark."""
-    newest = max(versions, default=None)
-    return "none" if newest is None else f"none newer than {newest}"
+def shown(offer: Offer) -> str:
+    """What of it may be had, for a remark."""
+    newest = max(offer.usable - offer.yanked, default=None)
+    if newest is None:
+        return "all of it was withdrawn" if offer.yanked else "nothing of it can be used"
+    return f"the newest there is {newest}"
