@@ -111,11 +111,13 @@ class _Teller:
 
     def clash(self) -> Iterator[str]:
         """Each reason as a sentence: the wants, what limits them from outside, then the rules."""
-        needed = [name for name in self.packages if ("wants", name) in self.least]
+        target = self.problem.target
+        needed = [name for name in self.packages if name in target.packages and ("wants", name) in self.least]
         if needed:
-            yield f"{self.problem.target.name} needs {_listed(needed)}"
+            yield f"{target.name} needs {_listed(needed)}"
         tell: Mapping[str, Callable[..., str]] = {
             "wish": self._wish,
+            "wants": self._wants,
             "python": self._python,
             "until": self._until,
             "through": self._through,
@@ -126,8 +128,8 @@ class _Teller:
             "rule": self._rule_in_words,
         }
         for reason in self._sorted():
-            if reason[0] in tell:
-                yield tell[reason[0]](*reason[1:])
+            if told := tell[reason[0]](*reason[1:]):
+                yield told
 
     def _sorted(self) -> list[Reason]:
         return sorted(self.least, key=lambda each: (-_ORDER.index(each[0]), each))
@@ -136,6 +138,15 @@ class _Teller:
         wish = self.problem.wishes[int(number)]
         left = self._leaves(("wish", number), wish.package)
         return f"{wish.origin} asks for {wish.package}{wish.specifier}: {left}"
+
+    def _wants(self, name: str) -> str:
+        asked = [wish.origin for wish in self.problem.wishes if wish.package == name and wish.wanted]
+        told = [number for kind, *number in self.least if kind == "wish"]
+        if name in self.problem.target.packages or any(
+            self.problem.wishes[int(number)].package == name for (number,) in told
+        ):
+            return ""  # said already
+        return f"{_listed(asked)} asks for {name}"
 
     def _python(self) -> str:
         return f"Python {self.problem.python}: {self._leaves_each(('python',))}"
@@ -296,10 +307,7 @@ class _Teller:
         """Changes that let the search find something, and what it finds; each is one change."""
         for reason in self._sorted():
             if reason[0] == "wish":
-                wish = self.problem.wishes[int(reason[1])]
-                rest = tuple(each for each in self.problem.wishes if each is not wish)
-                label = f"without {wish.package}{wish.specifier} ({wish.origin})"
-                yield from self._tried(label, self.problem._replace(wishes=rest))
+                yield from self._without_wish(int(reason[1]))
             elif reason[0] == "until":
                 yield from self._tried(f"without {self.problem.until_by}", self.problem._replace(until=""))
             elif reason[0] == "python":
@@ -316,6 +324,14 @@ class _Teller:
             found = ", ".join(f"{name} {version}" for name, version in answer.versions.items())
             said = "".join(f", {key} = {clauses.shown(value)}" for key, value in answer.changed.items())
             yield f"{label}: {found}{said}"
+
+    def _without_wish(self, number: int) -> Iterator[str]:
+        """Without its bound: whoever asks for a package still gets it."""
+        wish = self.problem.wishes[number]
+        freed = wish._replace(specifier="")
+        wishes = (*self.problem.wishes[:number], freed, *self.problem.wishes[number + 1 :])
+        label = f"without the bound {wish.package}{wish.specifier} ({wish.origin})"
+        yield from self._tried(label, self.problem._replace(wishes=wishes))
 
     def _other_pythons(self) -> Iterator[str]:
         minor = int(self.problem.python.partition(".")[2])

@@ -85,6 +85,15 @@ def test_an_unsatisfiable_machine_gets_no_lock_and_the_rule_that_forbids_it() ->
     assert "driver-below-cuda-family-floor" in err
 
 
+def test_a_shipped_lock_is_served_without_loading_the_search_or_an_engine() -> None:
+    ran = envcheck(*PIN, "--driver", "550.54.15", environ={"PYTHONPROFILEIMPORTTIME": "1"})
+    loaded = {
+        line.rpartition("|")[2].strip() for line in ran.err.splitlines() if line.startswith("import time")
+    }
+    assert "envcheck.pinning" in loaded
+    assert not {"envcheck.resolve", "envcheck.proof", "envcheck.engines", "envcheck.wheels"} & loaded
+
+
 @pytest.mark.network
 def test_resolving_anew_gives_the_measured_combination_with_hashes() -> None:
     if shutil.which("uv") is None:

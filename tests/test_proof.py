@@ -35,7 +35,7 @@ def test_a_wish_against_a_rule_names_both_and_helps_either_way() -> None:
     assert holds(found.clash, "--with a<2 asks for a<2", "that leaves a 1 (1 of 2 releases)")
     assert holds(found.clash, "train.zero_stage 3 (target t)", "it breaks (a-rule)", "that leaves a 2")
     assert list(found.ways) == [
-        "without a<2 (--with a<2): a 2, b 5",
+        "without the bound a<2 (--with a<2): a 2, b 5",
         "with train.zero_stage = 2 instead of 3: a 1, b 5",
     ]
 
@@ -90,7 +90,21 @@ def test_metadata_against_a_wish() -> None:
     found = proven(problem({"a": [Release("a", "2", ("b<9",))], "b": ["9", "8"]}, wishes=[wish]))
     assert holds(found.clash, "a 2 asks for b<9")
     assert holds(found.clash, "requirements.txt line 3 asks for b>=9", "that leaves b 9")
-    assert list(found.ways) == ["without b>=9 (requirements.txt line 3): a 2, b 8"]
+    assert list(found.ways) == ["without the bound b>=9 (requirements.txt line 3): a 2, b 8"]
+
+
+def test_a_package_that_was_asked_for_is_not_called_the_targets_own() -> None:
+    asked = problem({"a": ["2"]}, forbids({"a": "present", "x": "<5"}, "old-x"))
+    wishes = (Wish("x", "<5", "--with x<5"),)
+    asked = asked._replace(releases=(*asked.releases, Release("x", "5"), Release("x", "4")), wishes=wishes)
+    found = proven(asked)
+    assert holds(found.clash, "t needs a")
+    assert not holds(found.clash, "t needs", "x")
+    assert list(found.ways) == ["without the bound x<5 (--with x<5): a 2, x 5"]
+    plain = asked._replace(
+        releases=(*asked.releases[:-2], Release("x", "4")), wishes=(Wish("x", "", "--with x"),)
+    )
+    assert holds(proven(plain).clash, "--with x asks for x")
 
 
 def test_the_machine_alone_may_be_what_clashes() -> None:
@@ -126,4 +140,4 @@ def test_nothing_in_a_proof_can_be_dropped_and_every_way_out_helps() -> None:
     assert ("rule", "of-no-matter") not in found.reasons
     for reason in found.reasons:
         assert resolve.solve(asked, {reason}).versions is not None, reason
-    assert list(found.ways) == ["without c>=2 (--with c>=2): a 2, b 1, c 1, d 1"]
+    assert list(found.ways) == ["without the bound c>=2 (--with c>=2): a 2, b 1, c 1, d 1"]

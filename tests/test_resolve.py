@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import pytest
@@ -169,6 +169,17 @@ def test_a_free_fact_is_changed_where_no_earlier_way_out_is_left() -> None:
     assert (answer.versions, answer.changed) == ({"a": "2"}, {"train.use_reentrant": True})
 
 
+def test_a_free_fact_is_changed_where_the_earlier_way_out_is_shut_by_another_rule() -> None:
+    asked = problem(
+        {"a": ["2", "1"]},
+        REENTRANT + forbids({"a": "<2"}, "old"),
+        train="{ use_reentrant = false }",
+        free=["use_reentrant"],
+    )
+    answer = resolve.solve(asked)
+    assert (answer.versions, answer.changed) == ({"a": "2"}, {"train.use_reentrant": True})
+
+
 def test_a_fact_that_is_not_free_is_never_changed() -> None:
     assert found({"a": ["2"]}, REENTRANT, train="{ use_reentrant = false }") is None
 
@@ -298,22 +309,54 @@ def passes(asked: Problem, versions: Mapping[str, str], changed: Mapping[str, Va
     return not any(finding.verdict.value == "broken" for finding in judge.judge(inventory, rules).findings)
 
 
-@settings(max_examples=150, deadline=None)
-@given(worlds)
-def test_the_search_finds_what_brute_force_finds_and_the_judge_passes_it(world: Mapping[str, object]) -> None:
-    asked = random_problem(world)
-    answer = resolve.solve(asked)
+def chosen_by_brute_force(asked: Problem) -> bool:
+    """Whether any whole choice of versions and free facts passes the judge."""
     ways = resolve.free_values(asked, reluctant=False)
-    offered = [[each.version for each in asked.releases if each.package == name] for name in NAMES]
-    exists = any(
+    names = asked.target.packages
+    offered = [[each.version for each in asked.releases if each.package == name] for name in names]
+    return any(
         passes(
             asked,
-            dict(zip(NAMES, versions, strict=True)),
+            dict(zip(names, versions, strict=True)),
             {key: value for key, value in zip(ways, values, strict=True) if value is not None},
         )
         for versions in product(*offered)
         for values in product(*((None, *each) for each in ways.values()))
     )
-    assert (answer.versions is not None) == exists
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds)
+def test_the_search_finds_what_brute_force_finds_and_the_judge_passes_it(world: Mapping[str, object]) -> None:
+    asked = random_problem(world)
+    answer = resolve.solve(asked)
+    assert (answer.versions is not None) == chosen_by_brute_force(asked)
     if answer.versions is not None:
         assert passes(asked, answer.versions, answer.changed)
+
+
+PAIRS = [
+    (one, this, other, that)
+    for number, one in enumerate(NAMES)
+    for other in NAMES[number + 1 :]
+    for this in VERSIONS
+    for that in VERSIONS
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.booleans(), min_size=len(PAIRS), max_size=len(PAIRS)))
+def test_where_half_of_all_pairs_are_forbidden_dead_ends_are_left_rightly(forbidden: Sequence[bool]) -> None:
+    pairs = [pair for pair, bad in zip(PAIRS, forbidden, strict=True) if bad]
+    rules = "".join(
+        forbids({one: f"=={this}", other: f"=={that}"}, f"r-{one}{this}-{other}{that}")
+        for one, this, other, that in pairs
+    )
+    asked = problem(dict.fromkeys(NAMES, VERSIONS), rules)
+    bad = {((one, this), (other, that)) for one, this, other, that in pairs}
+    whole = [
+        dict(zip(NAMES, versions, strict=True)) for versions in product(reversed(VERSIONS), repeat=len(NAMES))
+    ]
+    fine = [each for each in whole if not any(dict(pair).items() <= each.items() for pair in bad)]
+    answer = resolve.solve(asked)
+    assert answer.versions == (fine[0] if fine else None), "the newest, package by package"
