@@ -73,16 +73,27 @@ def main(runs: int, runs_of_piptools: int) -> None:
 def _pairs(
     name: str, ours: Sequence[str], alone: Sequence[str], floor: Sequence[str], runs: int, budget: str
 ) -> None:
-    environ = {**os.environ, "DS_BUILD_OPS": "0"}  # noqa: TID251 - the user's own index
+    environ = _as_envcheck_starts_it()
     rows = []
     for each in range(runs + 1):
-        row = _cpu(floor, environ), _cpu(alone, environ), _cpu(ours, environ)
+        row = _cpu(floor, environ), _cpu(alone, environ), _cpu(ours, os.environ)  # noqa: TID251
         rows += [row] if each else []
     if rows:
         bare, through = (statistics.median(row[which] for row in rows) for which in (1, 2))
         ratio = statistics.median(own / base for _, base, own in rows)
         less = statistics.median((own - START_F * start) / base for start, base, own in rows)
         print(f"{name:<10} {bare:8.2f} {through:16.2f} {ratio:6.2f} {less:10.2f}  {budget}", flush=True)
+
+
+def _as_envcheck_starts_it() -> dict[str, str]:
+    """What envcheck starts an engine with: one index, no wheel folders; so both do the same work."""
+    sys.path.insert(0, str(ROOT))
+    from envcheck.engines.index import engine_environment, user_index
+    from envcheck.host import Host
+
+    index = user_index(Host())
+    named = {"PIP_INDEX_URL": index.url, "UV_DEFAULT_INDEX": index.url} if index.url else {}
+    return engine_environment(Host(), index, {"PIP_CONFIG_FILE": os.devnull, **named})
 
 
 def _cpu(command: Sequence[str], environ: Mapping[str, str]) -> float:

@@ -465,6 +465,7 @@ class _Links(HTMLParser):
         )
 
 
+@lru_cache(maxsize=1024)
 def _admits(requires_python: str, python: str) -> bool:
     """Whether some patch release of this Python may install the file; an unreadable bound excludes none."""
     if not requires_python or not python:
