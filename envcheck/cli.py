@@ -201,33 +201,100 @@ def facts(
     return 0
 
 
+# Named, not written out in the signature of pin: typer evaluates that four times, and a name costs nothing.
+PinTargetOption = Annotated[str, typer.Option("--target", metavar="NAME", help="The recipe to lock for.")]
+PythonVersionOption = Annotated[
+    str | None,
+    typer.Option("--python-version", metavar="X.Y", help="Python of the lock; the examined one's."),
+]
+PlatformOption = Annotated[
+    str | None,
+    typer.Option("--platform", metavar="OS-ARCH", help="Declare linux-x86_64 or linux-aarch64."),
+]
+GlibcOption = Annotated[
+    str | None, typer.Option("--glibc", metavar="2.N", help="Declare the C library where it will run.")
+]
+ResolveOption = Annotated[
+    bool, typer.Option("--resolve", help="Resolve anew, even where a shipped lock fits.")
+]
+OfflineOption = Annotated[
+    bool, typer.Option("--offline", help="Serve shipped locks only; never use the network.")
+]
+OutputOption = Annotated[
+    str,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write it there, whole or not at all; '> FILE' empties the file before anything runs.",
+    ),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="requirements (with hashes), pylock (PEP 751), constraints (versions alone) or "
+        "uv ([tool.uv] for pyproject.toml).",
+    ),
+]
+RequirementOption = Annotated[
+    list[str] | None,
+    typer.Option("-r", "--requirement", metavar="FILE", help="Your own requirements too. Repeatable."),
+]
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="REQ", help="One more requirement, such as 'trl>=0.20'. Repeatable."),
+]
+KeepOption = Annotated[
+    list[str] | None,
+    typer.Option("--keep", metavar="NAME", help="Keep the version that is installed. Repeatable."),
+]
+ModelOption = Annotated[
+    list[str] | None,
+    typer.Option("--model", metavar="TYPE", help="A transformers that knows this model_type. Repeatable."),
+]
+ExcludeNewerOption = Annotated[
+    str, typer.Option("--exclude-newer", metavar="DATE", help="Nothing uploaded after that day (UTC).")
+]
+PreferOption = Annotated[
+    str,
+    typer.Option("--prefer", metavar="WHAT", help="measured (combinations that were run) or newest."),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option("--engine", metavar="NAME", help="uv, pip-tools, or both to see where they differ."),
+]
+ShowIndexOption = Annotated[
+    bool, typer.Option("--show-index", help="pylock: addresses on your own index may be written.")
+]
+
+
 def pin(
-    target: Annotated[str, typer.Option("--target", metavar="NAME", help="The recipe to lock for.")],
+    target: PinTargetOption,
     driver: DriverOption = None,
     gpu: GpuOption = None,
-    python_version: Annotated[
-        str | None,
-        typer.Option("--python-version", metavar="X.Y", help="Python of the lock; the examined one's."),
-    ] = None,
-    platform: Annotated[
-        str | None,
-        typer.Option("--platform", metavar="OS-ARCH", help="Declare linux-x86_64 or linux-aarch64."),
-    ] = None,
-    glibc: Annotated[
-        str | None, typer.Option("--glibc", metavar="2.N", help="Declare the C library where it will run.")
-    ] = None,
+    python_version: PythonVersionOption = None,
+    platform: PlatformOption = None,
+    glibc: GlibcOption = None,
     python: PythonOption = None,
     static: StaticOption = False,
-    resolve: Annotated[
-        bool, typer.Option("--resolve", help="Resolve anew, even where a shipped lock fits.")
-    ] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Serve shipped locks only; never use the network.")
-    ] = False,
+    resolve: ResolveOption = False,
+    offline: OfflineOption = False,
+    output: OutputOption = "",
+    written: FormatOption = "requirements",
+    files: RequirementOption = None,
+    besides: WithOption = None,
+    keep: KeepOption = None,
+    model: ModelOption = None,
+    until: ExcludeNewerOption = "",
+    prefer: PreferOption = "measured",
+    engine: EngineOption = "",
+    own_index: ShowIndexOption = False,
     timeout: DeadlineOption = 10.0,
     overlay: OverlayOption = None,
 ) -> int:
-    """Print a requirements.txt with hashes that fits this machine (or the one declared).
+    """Print a lock that fits this machine (or the one declared): requirements.txt with hashes.
 
     Exit codes: 0 a lock was printed, 2 wrong use, 3 an engine failed, 4 no versions fit.
     """
@@ -244,10 +311,27 @@ def pin(
         platform=platform,
         glibc=glibc,
     )
-    text, remarks = pinning.pin(question, host.Host(), python_version, resolve=resolve, offline=offline)
+    order = pinning.Order(
+        tuple(files or ()),
+        tuple(besides or ()),
+        tuple(keep or ()),
+        tuple(model or ()),
+        until,
+        prefer,
+        engine,
+        written,
+        output,
+        own_index,
+    )
+    text, remarks = pinning.pin(
+        question, host.Host(), python_version, resolve=resolve, offline=offline, order=order
+    )
     for remark in remarks:
         _remark(remark)
-    _emit(text)
+    if output:
+        _save(text, output)
+    else:
+        _emit(text)
     return 0
 
 
@@ -522,6 +606,14 @@ def _emit(text: str, *, coloured: bool = False) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # python would flush it once more
         why = (error.strerror or "it cannot be written").lower()
         raise ExamineError(f"standard output: {why}") from None
+
+
+def _save(text: str, file: str) -> None:
+    """Put data into a file, whole or not at all."""
+    from pathlib import Path
+
+    host.replace_file(Path(file), _redacted(clean(text)))
+    _remark(f"written to {file}")
 
 
 def _remark(message: str) -> None:

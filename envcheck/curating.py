@@ -77,7 +77,7 @@ def _newer(known_through: dict[str, str], machine: Host) -> dict[str, list[str]]
     """Releases on the user's index beyond what is known, by package."""
     files = index.release_files(machine, index.user_index(machine), known_through, "", ONLINE_DEADLINE_S)
     published = {
-        name: {version for each in found if (version := _version_of(name, each.filename))}
+        name: {version for each in found if (version := _version_of(name, each.name))}
         for name, found in files.items()
     }
     return linting.beyond(known_through, published)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from envcheck.model import InputError
+from envcheck.model import ExamineError, InputError
 
 if TYPE_CHECKING:
     import subprocess  # noqa: TID251 - this module is the door
@@ -47,7 +47,11 @@ class Running(NamedTuple):
         still tells what it had found.
         """
         out, err = bytearray(), bytearray()
-        ended = self._drain(out, err, deadline_s) and self._wait(deadline_s)
+        try:
+            ended = self._drain(out, err, deadline_s) and self._wait(deadline_s)
+        except BaseException:  # Ctrl-C: the child has a session of its own, so nobody else ends it
+            self.kill()
+            raise
         if not ended:
             self.kill()
             # A short grace: a child in uninterruptible sleep never dies, and must not hold us.
@@ -344,6 +348,84 @@ def append_file(path: Path, text: str) -> None:
             stream.write(text)
     except OSError as error:
         raise InputError(str(path), (error.strerror or "cannot be written").lower()) from None
+
+
+def replaceable(path: Path) -> None:
+    """Say before the work begins that a file cannot be written there.
+
+    Raises:
+        InputError: the folder is missing or closed, or what stands there is no regular file.
+    """
+    try:
+        status = os.lstat(path)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            raise InputError(str(path), (error.strerror or "cannot be written").lower()) from None
+    else:
+        if stat.S_ISLNK(status.st_mode):
+            raise InputError(str(path), "is a symbolic link; name the file it points to")
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise InputError(str(path), f"expected a file, found {kind}")
+    if not path.name or not path.parent.is_dir():
+        raise InputError(str(path), "the folder it would lie in is not there")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(str(path), "the folder it would lie in cannot be written")
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Put a text in the place of a file, whole or not at all, whenever this process ends.
+
+    The old file's permissions stay; a new one has those of any file of this user.
+
+    Raises:
+        InputError: as `replaceable`.
+        ExamineError: it could not be written (a full disk); the old file is untouched.
+    """
+    replaceable(path)
+    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
+    with ended_in_order():
+        _swap(path, draft, text)
+
+
+def _swap(path: Path, draft: Path, text: str) -> None:
+    try:
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            with open(os.open(draft, flags, 0o666), "wb") as file:  # noqa: PTH123 - a descriptor
+                if path.exists():
+                    os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())  # or a crash could leave the new name with nothing in it
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        why = (error.strerror or "cannot be written").lower()
+        raise ExamineError(f"{path}: {why}; what was there before is untouched") from None
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Within the block SIGTERM and SIGHUP unwind the stack as Ctrl-C does.
+
+    So children are killed and folders of our own removed; the exit code is the shell's, 128 + signal.
+    """
+    import signal
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    kept = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    for each, handler in kept.items():
+        if handler is not signal.SIG_IGN:  # nohup
+            signal.signal(each, end)
+    try:
+        yield
+    finally:
+        for each, handler in kept.items():
+            signal.signal(each, handler)
 
 
 def shipped_text(name: str) -> str | None:

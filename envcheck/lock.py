@@ -181,12 +181,23 @@ def render_requirements(lock: Lock) -> str:
     Raises:
         ExamineError: something that belongs to the machine it was made on got in (see `refuse_leaks`).
     """
-    text = "".join(f"# {line}".rstrip() + "\n" for line in _header(lock)) + _body(lock.pins)
-    refuse_leaks(text, asked=[label for pin in lock.pins if (label := Version(pin.version).local)])
+    text = comments(_header(lock)) + _body(lock.pins)
+    refuse_leaks(text, labels(lock))
     return text
 
 
-def _header(lock: Lock) -> Iterator[str]:
+def comments(lines: Iterable[str]) -> str:
+    """The lines as comments, of a requirements file and of TOML alike."""
+    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+def labels(lock: Lock) -> list[str]:
+    """The local version labels of its pins; an engine has already refused those nobody asked for."""
+    return [label for pin in lock.pins if (label := Version(pin.version).local)]
+
+
+def introduction(lock: Lock) -> Iterator[str]:
+    """What every format says first: by whom, when and for what it was locked, and what that relies on."""
     by = f"envcheck {lock.maker}".strip()
     when = f" on {lock.date}" if lock.date else ""
     yield f"Locked by {by}{when} for {f'the target {lock.target}' if lock.target else 'no target'}."
@@ -200,6 +211,10 @@ def _header(lock: Lock) -> Iterator[str]:
         yield f"Training   {key} = {value}"
     for note in lock.notes:
         yield f"Note       {note}"
+
+
+def _header(lock: Lock) -> Iterator[str]:
+    yield from introduction(lock)
     yield ""
     yield "Install into an empty environment, with this file as requirements.txt:"
     yield from (f"  {command}" for command in install_commands(lock.build))

@@ -5,8 +5,10 @@ Nothing is printed that the judge objects to, wherever it came from.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envcheck import __version__, app, derive, host, judge, lock, matrix, probes, versions
@@ -24,11 +26,13 @@ from envcheck.model import (
     Value,
     Verdict,
     Wish,
+    normalised,
 )
 
-if TYPE_CHECKING:  # a shipped lock needs neither
+if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import engines
-    from envcheck.resolve import Objection, Problem, Reason
+    from envcheck.resolve import Objection, Problem, Reason, Release
+    from envcheck.wishes import Asked
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 """Families that say where a lock will run; what is installed there now does not matter to it."""
@@ -40,8 +44,16 @@ GLIBC = "2.28"
 """The C library a lock serves where the machine's is not known: the floor of torch's wheels since 2.7."""
 
 
+ADDRESSES_S = 120.0
+"""Seconds to read the pages of all pinned packages, for a format that names addresses."""
+
+
 class Place(NamedTuple):
-    """Where the lock will run and for what: the machine's facts, Python `3.11`, platform, glibc."""
+    """Where the lock will run and for what: the machine's facts, Python `3.11`, platform, glibc.
+
+    `wishes` are the user's own requirements, `extras` those that name extras (`trl[peft]`), which only an
+    engine completes. `newest` tries new releases before measured ones.
+    """
 
     machine: Inventory
     python: str
@@ -52,6 +64,8 @@ class Place(NamedTuple):
     wishes: tuple[Wish, ...] = ()
     until: str = ""  # an ISO date: nothing published later is taken, as `until_by` asks
     until_by: str = ""
+    extras: tuple[str, ...] = ()
+    newest: bool = False
 
     @property
     def driver_known(self) -> bool:
@@ -65,8 +79,39 @@ class Place(NamedTuple):
         return count.value == 0 and count.source.startswith("declared")
 
 
+class Order(NamedTuple):
+    """What the user asks of a lock besides a machine and a target.
+
+    `files` are requirement files, `besides` requirements; `keep` names installed packages that stay and
+    `models` model types that must be known. `until` is an ISO date; `prefer` is `measured` or
+    `newest`. `engine` is an engine's name, `both` to compare them, or empty. `written` names the
+    format, `output` the file it is for (empty: standard output); `own_index` lets addresses on the
+    user's own index be written.
+    """
+
+    files: tuple[str, ...] = ()
+    besides: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    until: str = ""
+    prefer: str = "measured"
+    engine: str = ""
+    written: str = "requirements"
+    output: str = ""
+    own_index: bool = False
+
+
+PLAIN = Order()
+
+
 def pin(
-    question: app.Question, machine: Host, python_version: str | None, *, resolve: bool, offline: bool
+    question: app.Question,
+    machine: Host,
+    python_version: str | None,
+    *,
+    resolve: bool,
+    offline: bool,
+    order: Order = PLAIN,
 ) -> tuple[str, list[str]]:
     """The lock's text, and remarks for the user.
 
@@ -75,29 +120,92 @@ def pin(
         NoSolutionError: nothing shipped fits and resolving is forbidden or finds nothing.
         ExamineError: the engine failed.
     """
-    place = _place(question, machine, python_version)
+    if order != PLAIN or (resolve and offline):
+        _refuse_nonsense(order, resolve=resolve, offline=offline)
+    place = _place(question, machine, python_version, order)
     refused: list[str] = []
     if not resolve:
         fitting = _shipped(place, refused)
         if fitting is not None:
-            return _served(*fitting, place)
+            text, remarks = _served(*fitting, place)
+            if order.written != "requirements":
+                text = _written(lock.parse_requirements(text, fitting[0], verify=False), machine, order)
+            return text, remarks
     if offline:
         why = (
             "; ".join(refused)
             or f"none is shipped for {place.target.name} on Python {place.python}, {place.platform}"
         )
         raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
-    resolved = resolved_lock(place, machine)
-    remarks = [*refused, *resolved.notes, f"resolved for {_where(place)}"]
+    found: list[str] = []
+    with host.ended_in_order():
+        resolved = resolved_lock(place, machine, order.engine, found)
+        text = _written(resolved, machine, order)
+    remarks = [*refused, *found, *resolved.notes, f"resolved for {_where(place)}"]
     floor = _needed(resolved, "driver.version")
     if place.no_gpu:
         remarks.append(_on_cpu(resolved.pins))
     elif floor and not place.driver_known:
         remarks.append(f"no driver is known: the lock needs {floor} or newer")
-    return lock.render_requirements(resolved), remarks
+    return text, remarks
 
 
-def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
+def _refuse_nonsense(order: Order, *, resolve: bool, offline: bool) -> None:
+    """What is wrong with the options whatever the machine is, before anything is read. Raises InputError."""
+    from envcheck import formats
+
+    if order.prefer not in ("measured", "newest"):
+        raise InputError("--prefer", f"expected one of measured, newest, found {order.prefer!r}")
+    newest = order.prefer == "newest"
+    if offline and (resolve or order.engine or newest):
+        other = "--resolve" if resolve else "--engine" if order.engine else "--prefer newest"
+        raise InputError("--offline", f"{other} needs a package index: name one of the two")
+    if order.engine:
+        from envcheck import engines
+
+        engines.choose_named(engines.every_engine(), order.engine)
+    chosen = formats.named(order.written)
+    if order.own_index and not chosen.WANTS_ADDRESSES:
+        raise InputError("--show-index", f"--format {order.written} holds no address; pylock does")
+    if offline and chosen.WANTS_ADDRESSES:
+        raise InputError("--offline", f"--format {order.written} holds addresses, which only an index knows")
+    if order.until:
+        from envcheck import wishes
+
+        wishes.day(order.until)
+    if order.output:
+        _refuse_output(order)
+
+
+def _refuse_output(order: Order) -> None:
+    import re
+
+    from envcheck import formats
+
+    if order.output.endswith("/"):
+        raise InputError(f"-o {order.output}", "expected a file, found a folder")
+    path, chosen = Path(order.output), formats.named(order.written)
+    if not re.fullmatch(chosen.FILES, path.name):
+        raise InputError(f"-o {order.output}", chosen.WHY_FILES)
+    if any(path.resolve() == Path(file).resolve() for file in order.files):
+        raise InputError(f"-o {order.output}", "is read with -r: the lock would take its place")
+    host.replaceable(path)
+
+
+def _written(made: lock.Lock, machine: Host, order: Order) -> str:
+    """The lock in the format asked for; one that holds addresses reads them from the index."""
+    from envcheck import formats
+
+    chosen = formats.named(order.written)
+    if not chosen.WANTS_ADDRESSES:
+        return chosen.render(made, formats.NONE)
+    from envcheck.engines import index
+
+    hashes = {each.name: [file.sha256 for file in each.artifacts] for each in made.pins}
+    return chosen.render(made, index.file_addresses(machine, hashes, ADDRESSES_S, own=order.own_index))
+
+
+def _place(question: app.Question, machine: Host, python_version: str | None, order: Order) -> Place:
     if question.platform is not None or question.glibc is not None:
         from envcheck import wheels  # to look at what was typed: not needed where nothing was
 
@@ -106,12 +214,12 @@ def _place(question: app.Question, machine: Host, python_version: str | None) ->
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays, errors_only=True)
     target = app.find_target(question.target, known)
-    if python_version is not None:
+    if python_version is not None and not order.keep:
         # What is installed does not matter to a lock; only its Python does, and that was given.
         found = tuple(probe for probe in found if probe.name != "python_env")
     if target is None:
         raise InputError("--target", f"pin needs a target; known are {', '.join(known.targets)}")
-    _, read = app.take_inventory(question, machine, found, known, words)
+    subject, read = app.take_inventory(question, machine, found, known, words)
     python = python_version or ".".join(str(read.known("python.version")).split(".")[:2])
     if versions.parse(python) is None or python.count(".") != 1:
         raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
@@ -122,7 +230,7 @@ def _place(question: app.Question, machine: Host, python_version: str | None) ->
     }
     kept["python.version"] = Fact("python.version", Known(f"{python}.0"), "the lock's Python")
     system, arch = read.known("host.os") or "linux", read.known("host.arch") or "x86_64"
-    return Place(
+    place = Place(
         machine=replace(read, facts=kept, complete=read.complete & MACHINE, unread={}),
         python=python,
         platform=f"{system}-{arch}",
@@ -130,6 +238,35 @@ def _place(question: app.Question, machine: Host, python_version: str | None) ->
         target=target,
         known=known,
     )
+    if order == PLAIN:
+        return place
+    asked = _asked(order, read, subject, place)
+    return place._replace(
+        wishes=tuple(each.wish for each in asked),
+        extras=tuple(each.requirement for each in asked if each.extras),
+        until=order.until,
+        until_by=f"--exclude-newer {order.until}",
+        newest=order.prefer == "newest",
+    )
+
+
+def _asked(order: Order, read: Inventory, subject: str, place: Place) -> tuple[Asked, ...]:
+    """All requirements of the user's own. Raises InputError with file and line, or the option."""
+    from envcheck import wishes
+
+    where = place.python, place.platform
+    found = [each for file in order.files for each in wishes.read(file, _text_of, *where)]
+    found += [each for text in order.besides if (each := wishes.read_one(text, "--with", *where))]
+    found += [wishes.kept(name, read.fact(f"pkg.{normalised(name)}").reading, subject) for name in order.keep]
+    models = place.known.tables.get("model", [])
+    found += [each for name in order.models if (each := wishes.for_model(name, models))]
+    return tuple(found)
+
+
+def _text_of(file: str, named_in: str) -> tuple[str, str]:
+    """A requirement file's name and text; it lies beside the one that names it. Raises InputError."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(named_in), file))
+    return path, host.read_file(Path(path)).decode("utf-8", "replace")
 
 
 def _where(place: Place) -> str:
@@ -202,6 +339,14 @@ def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
     if (shipped.python, shipped.platform) != (place.python, place.platform):
         return [f"is for Python {shipped.python} on {shipped.platform}"]
     reasons = []
+    if place.until and shipped.date > place.until:
+        reasons.append(f"was locked on {shipped.date}, {place.until_by}")
+    if place.newest:
+        reasons.append("--prefer newest asks for a search")
+    if place.wishes:
+        from envcheck import wishes
+
+        reasons += wishes.unmet(place.wishes, place.extras, shipped.pins)
     glibc = str(place.machine.known("host.glibc") or "")
     if glibc and shipped.glibc and versions.compare(glibc, "<", shipped.glibc) is Tri.YES:
         reasons.append(f"needs glibc {shipped.glibc}, here {glibc}")
@@ -276,11 +421,17 @@ def _on_cpu(pins: Iterable[lock.Pin]) -> str:
 # --- resolving --------------------------------------------------------------------------------------
 
 
-def resolved_lock(place: Place, machine: Host) -> lock.Lock:
+def resolved_lock(
+    place: Place,
+    machine: Host,
+    engine: str = "",
+    remarks: list[str] | None = None,
+) -> lock.Lock:
     """A lock made now: the search, an engine, and the judge's word on the whole.
 
     An objection to a completed lock binds what is tried next: an engine is told the rule's own bound on
     a package of its choosing, and where that cannot be met, the search refuses the stacks that break it.
+    Where two engines are asked, what they differ in is added to `remarks`.
 
     Raises:
         NoSolutionError: no versions fit, or every completed lock was objected to.
@@ -288,8 +439,9 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
     """
     from envcheck import engines, resolve  # a shipped lock needs neither
 
+    remarks = [] if remarks is None else remarks
     problem = problem_of(place)
-    engine = engines.choose(machine, engines.every_engine())
+    asking = engines.asking(machine, engines.every_engine(), engine)
     told: list[resolve.Objection] = []  # what an engine was asked to mend with bounds of its own
     last, dead = "", None
     for _ in range(ROUNDS):
@@ -303,18 +455,27 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
             problem = problem._replace(objections=narrow)
             continue
         choice = dict(answer.versions)
+        wanted = _wanted(place, choice, resolve.built(problem, choice), told)
         try:
-            build = resolve.built(problem, choice)
-            pins = engine.complete(machine, _wanted(place, choice, build, told))
+            pins = asking.complete(machine, wanted, remarks)
         except NoSolutionError as error:
             last = str(error)
+            offered, lacking = _offered(problem, place, wanted, machine)
+            if lacking:
+                problem, last = problem._replace(releases=offered), "; ".join(lacking)
+                remarks += lacking
+                continue
+            if isinstance(error, engines.YankedError):
+                # No package of the search, so the engine has to choose another one of it.
+                place = place._replace(wishes=(*place.wishes, _without(error)))
+                continue
             refused = told or [resolve.Objection("", tuple(choice.items()), words=last)]
             problem, told = problem._replace(objections=(*problem.objections, *refused)), []
             continue
         closure = {each.name: each.version for each in pins}
         found = resolve.objections(problem, closure, answer.changed, choice)
         if not found:
-            return _locked(place, pins, build, answer.changed)
+            return _locked(place, pins, wanted.build, answer.changed)
         last = f"the completed lock was objected to: {found[0].words} ({found[0].rule})"
         asked = {each.rule for each in told}
         mended = [each for each in found if each.bounds and each.rule not in asked]
@@ -324,6 +485,49 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
     if dead is not None:
         raise NoSolutionError(_no_lock(place, *dead, last))
     raise NoSolutionError(f"no lock after {ROUNDS} rounds; {last}")
+
+
+def _offered(
+    problem: Problem, place: Place, wanted: engines.Wanted, machine: Host
+) -> tuple[tuple[Release, ...], list[str]]:
+    """The releases of the tables less those of pinned packages that the index lacks or withdrew.
+
+    And, in words, which of the pins are among them.
+
+    Raises:
+        NoSolutionError: nothing on the index is what the user asks for by name.
+    """
+    from envcheck import wishes
+    from envcheck.engines import offers
+
+    outside = [each for each in place.wishes if each.wanted and each.package not in wanted.pins]
+    found = offers.offers(machine, wanted, [each.package for each in outside])
+    for each in outside:
+        there = found[each.package]
+        if not any(wishes.admits(each, str(version)) for version in there.usable - there.yanked):
+            raise NoSolutionError(
+                f"{each.origin} asks for {each.package}{each.specifier}, and your index has none for Python "
+                f"{place.python} on {place.platform}: {offers.shown(there)}"
+            )
+    kept: list[Release] = []
+    for release in problem.releases:
+        offer, version = found.get(release.package), versions.parse(release.version)
+        if offer is None or version in offer.usable - offer.yanked:
+            kept.append(release)
+        elif version in offer.yanked:
+            kept.append(release._replace(yanked=True))
+    lacking = []
+    for name, version_wanted in wanted.pins.items():
+        version = versions.parse(version_wanted)
+        if version not in found[name].usable:
+            lacking.append(f"your index has no usable {name} {version}: {offers.shown(found[name])}")
+        elif version in found[name].yanked:
+            lacking.append(f"your index has withdrawn {name} {version}")
+    return tuple(kept), lacking
+
+
+def _without(yanked: engines.YankedError) -> Wish:
+    return Wish(yanked.name, f"!={yanked.version}", str(yanked), wanted=False)
 
 
 def _no_lock(place: Place, problem: Problem, reasons: frozenset[Reason], last: str) -> str:
@@ -371,7 +575,11 @@ def _wanted(
     outside = [wish for wish in place.wishes if wish.package not in choice]
     return engines.Wanted(
         pins=choice,
-        also=(*lock.build_needs(build), *(wish.package for wish in outside if wish.wanted)),
+        also=(
+            *lock.build_needs(build),
+            *(wish.package for wish in outside if wish.wanted),
+            *place.extras,
+        ),
         python=place.python,
         platform=place.platform,
         glibc=place.glibc,
@@ -380,6 +588,8 @@ def _wanted(
             *(f"{wish.package}{wish.specifier}" for wish in outside if wish.specifier),
             *(bound for each in told for bound in each.bounds),
         ),
+        local=tuple(label for wish in place.wishes if (label := versions.local_label(wish.specifier[2:]))),
+        until=place.until,
     )
 
 
@@ -405,7 +615,8 @@ def problem_of(place: Place) -> Problem:
         for row in rows
     )
     return resolve.Problem(
-        known=place.known,
+        # The cells say what was measured, and are all that puts it before what is new.
+        known=place.known._replace(cells=()) if place.newest else place.known,
         target=place.target,
         machine=place.machine,
         python=place.python,
@@ -428,6 +639,9 @@ def _locked(
         f"{key} = {_word(value)} was chosen with these versions: train with it, or make another lock"
         for key, value in changed.items()
     ]
+    asked = [f"{each.package}{each.specifier}" for each in place.wishes if each.wanted]
+    notes += [f"asked for besides the target: {', '.join(sorted({*asked, *place.extras}))}"] if asked else []
+    notes += [f"nothing uploaded after {place.until}"] if place.until else []
     floor, built = settled.known("cuda.minimum_driver"), settled.known("build.torch.architectures")
     if isinstance(floor, str) and not place.no_gpu:
         needed, more = (floor, []) if place.driver_known else _driver_window(place, floor)

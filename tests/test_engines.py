@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import sys
 import time
 from collections.abc import Iterator
@@ -9,11 +11,29 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
-from envcheck.engines import Engine, Wanted, choose, every_engine
-from envcheck.engines.index import Index, engine_environment, redact, release_files, user_index
+from envcheck.engines import (
+    BOTH,
+    Engine,
+    Wanted,
+    YankedError,
+    asking,
+    choose,
+    differences,
+    every_engine,
+)
+from envcheck.engines.index import (
+    Index,
+    engine_environment,
+    file_addresses,
+    redact,
+    release_files,
+    user_index,
+)
+from envcheck.engines.offers import Offer, offers
 from envcheck.host import Host, own_python
-from envcheck.lock import Lock, Pin, build_needs, render_requirements
+from envcheck.lock import Artifact, Lock, Pin, build_needs, render_requirements
 from envcheck.model import EnvcheckError, ExamineError, InputError, NoSolutionError
 from tests.local_index import LocalIndex, sdist, serving, wheel
 
@@ -245,6 +265,99 @@ def test_best_engine_is_chosen_unless_one_is_named() -> None:
         choose(Host(), ENGINES.values(), "poetry")
 
 
+@both
+def test_constraints_bind_what_comes_and_bring_nothing(
+    engine: Engine, index: LocalIndex, tmp_path: Path
+) -> None:
+    ask = replace(wanted(alpha="1.0"), constraints=("beta<1.1", "delta==1.0"))
+    pins = engine.complete(host_for(index, tmp_path), ask)
+    assert {pin.name: pin.version for pin in pins} == {"alpha": "1.0", "beta": "1.0", "gamma": "3.0"}
+
+
+@both
+def test_a_yanked_release_is_refused_with_its_reason_on_one_line(
+    engine: Engine, index: LocalIndex, tmp_path: Path
+) -> None:
+    index.as_json = True
+    index.said["beta-1.0-py3-none-any.whl"] = {"yanked": "it\n\x1b[31m ate data"}
+    with pytest.raises(YankedError, match=r"beta 1\.0 was yanked") as caught:
+        engine.complete(host_for(index, tmp_path), wanted(beta="1.0"))
+    assert (caught.value.name, caught.value.version) == ("beta", "1.0")
+    assert str(caught.value).isprintable()
+
+
+def test_uv_leaves_out_what_was_uploaded_later(index: LocalIndex, tmp_path: Path) -> None:
+    index.as_json = True
+    for file in index.files:
+        index.said[file] = {"upload-time": "2026-10-31T23:59:59Z"}
+    index.said["beta-1.1-py3-none-any.whl"] = {"upload-time": "2026-11-01T00:00:00Z"}
+    pins = ENGINES["uv"].complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), until="2026-10-31"))
+    assert {pin.name: pin.version for pin in pins}["beta"] == "1.0"
+    pins = ENGINES["uv"].complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), until="2026-11-01"))
+    assert {pin.name: pin.version for pin in pins}["beta"] == "1.1"
+
+
+def test_piptools_with_a_pip_that_knows_no_dates_says_so(index: LocalIndex, tmp_path: Path) -> None:
+    pip = Version(importlib.metadata.version("pip"))
+    ask = replace(wanted(beta="1.0"), until="2026-10-31")
+    if pip.major >= 26:
+        pytest.skip("this pip knows dates")
+    with pytest.raises(ExamineError, match=r"pip \S+ cannot leave out newer releases, pip 26\.0 can"):
+        ENGINES["pip-tools"].complete(host_for(index, tmp_path), ask)
+
+
+def test_both_engines_are_asked_and_what_differs_is_told(index: LocalIndex, tmp_path: Path) -> None:
+    remarks: list[str] = []
+    host = host_for(index, tmp_path)
+    asking(host, ENGINES.values(), BOTH).complete(host, wanted(alpha="1.0"), remarks)
+    assert remarks == ["uv and pip-tools agree on all 3 packages"]
+
+
+def test_differences_name_the_package_and_both_versions() -> None:
+    def pins(**versions: tuple[str, str]) -> list[Pin]:
+        return [
+            Pin(name, version, (Artifact("", digest * 64),)) for name, (version, digest) in versions.items()
+        ]
+
+    one = pins(same=("1", "a"), other=("1", "a"), files=("1", "a"), only=("1", "a"))
+    two = pins(same=("1", "a"), other=("2", "a"), files=("1", "b"))
+    assert differences(("uv", one), ("pip-tools", two)) == [
+        "files 1: not the same files: uv 1, pip-tools 1",
+        "only: uv chooses 1, pip-tools nothing",
+        "other: uv chooses 1, pip-tools 2",
+    ]
+
+
+@pytest.mark.parametrize("name", ["PIP_NO_INDEX", "UV_NO_INDEX"])
+def test_settings_that_forbid_an_index_are_obeyed(name: str) -> None:
+    with pytest.raises(ExamineError, match=f"{name} forbids the use of an index"):
+        user_index(Host(environ={name: "true"}))
+    assert (
+        user_index(Host(environ={name: "0", "PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "p"})).url == "p"
+    )
+
+
+def test_what_an_index_offers_leaves_out_what_cannot_be_used(index: LocalIndex, tmp_path: Path) -> None:
+    index.as_json = True
+    index.said["beta-1.0-py3-none-any.whl"] = {"yanked": True}
+    index.files.update([wheel("beta", "3.0", tag="cp36-cp36m-manylinux_2_17_x86_64")])
+    found = offers(host_for(index, tmp_path), wanted(beta="1.0", source="1.0", nosuch="1"))
+    assert found["beta"] == Offer(frozenset(map(Version, ("0.5", "1.0", "1.1"))), frozenset([Version("1.0")]))
+    assert found["source"] == found["nosuch"] == Offer(frozenset(), frozenset())
+
+
+def test_addresses_of_an_own_index_are_given_on_demand_and_without_login(tmp_path: Path) -> None:
+    with serving(LocalIndex(world(), login="canary-user:canary-pass", as_json=True)) as index:
+        host = host_for(index, tmp_path)
+        sha256 = hashlib.sha256(index.files["beta-1.0-py3-none-any.whl"]).hexdigest()
+        with pytest.raises(InputError, match="your index is your own"):
+            file_addresses(host, {"beta": [sha256]}, 30.0, own=False)
+        found = file_addresses(host, {"beta": [sha256]}, 30.0, own=True)
+        assert found == {sha256: f"http://127.0.0.1:{index.port}/files/beta-1.0-py3-none-any.whl"}
+        with pytest.raises(ExamineError, match="the index has no file of beta with the sha256 000000000000…"):
+            file_addresses(host, {"beta": ["0" * 64]}, 30.0, own=True)
+
+
 # --- the index --------------------------------------------------------------------------------------
 
 
@@ -252,9 +365,7 @@ def test_best_engine_is_chosen_unless_one_is_named() -> None:
 def test_both_kinds_of_index_page_are_read(as_json: bool, index: LocalIndex) -> None:
     index.as_json = as_json
     files = release_files(Host(environ={}), Index(index.url), ["beta"], PYTHON, 10.0)["beta"]
-    assert {file.filename for file in files} == {
-        f"beta-{one}-py3-none-any.whl" for one in ("0.5", "1.0", "1.1")
-    }
+    assert {file.name for file in files} == {f"beta-{one}-py3-none-any.whl" for one in ("0.5", "1.0", "1.1")}
 
 
 def test_files_without_a_sha256_cannot_be_locked(index: LocalIndex, tmp_path: Path) -> None:

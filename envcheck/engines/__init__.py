@@ -6,6 +6,7 @@ runs under a deadline, and what it says when it fails is reduced to one line wit
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +16,7 @@ from packaging.version import Version
 
 from envcheck.host import Host
 from envcheck.lock import Artifact, Pin
-from envcheck.model import ExamineError, InputError
+from envcheck.model import ExamineError, InputError, NoSolutionError
 from envcheck.wheels import usable_files, usable_tags
 
 INSTALL_HINT = "pip install 'envcheck[resolve]'"
@@ -25,7 +26,8 @@ INSTALL_HINT = "pip install 'envcheck[resolve]'"
 class Wanted:
     """What to complete: exact `pins`, `also` further requirements (`setuptools`, `rich>=13`), and for where.
 
-    `constraints` (`numpy<2`) bind a package only if something else brings it.
+    `constraints` (`numpy<2`) bind a package only if something else brings it. `until` (an ISO date) leaves
+    out what was uploaded after that day, in UTC.
 
     `python` is `3.11`, `platform` `linux-x86_64`, `glibc` the oldest C library to serve. `build` names the
     packages that exist as source only: no other package's code is run. `local` are the local version
@@ -40,6 +42,7 @@ class Wanted:
     build: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
+    until: str = ""
     deadline_s: float = 300.0
 
     def requirements(self) -> str:
@@ -50,6 +53,24 @@ class Wanted:
     def bounds(self) -> str:
         """The constraints as text, one a line, in an order that does not depend on the caller."""
         return "".join(f"{line}\n" for line in sorted(self.constraints))
+
+    @property
+    def before(self) -> str:
+        """The first moment whose uploads are left out, as engines and PEP 700 write it; empty for none."""
+        if not self.until:
+            return ""
+        next_day = dt.date.fromisoformat(self.until) + dt.timedelta(days=1)
+        return f"{next_day.isoformat()}T00:00:00Z"
+
+
+class YankedError(NoSolutionError):
+    """The index has withdrawn a release that would have been pinned; another one may do."""
+
+    def __init__(self, name: str, version: str, reason: str) -> None:
+        """Say which, and the reason its maintainers gave."""
+        why = f" ({reason})" if reason else ""
+        super().__init__(f"{name} {version} was yanked from the index{why}")
+        self.name, self.version = name, version
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +98,20 @@ def every_engine() -> tuple[Engine, ...]:
     return tuple(sorted(found, key=lambda engine: engine.rank))
 
 
+def choose_named(engines: Iterable[Engine], name: str) -> tuple[Engine, ...]:
+    """The engines of that name, all of them if it is empty.
+
+    Raises:
+        InputError: no engine has this name.
+    """
+    engines = tuple(engines)
+    found = tuple(engine for engine in engines if name in ("", BOTH, engine.name))
+    if not found:
+        known = ", ".join((*(one.name for one in engines), BOTH))
+        raise InputError("--engine", f"expected one of {known}, found {name!r}")
+    return found
+
+
 def choose(host: Host, engines: Iterable[Engine], name: str = "") -> Engine:
     """The engine of that name, or the best that is installed.
 
@@ -84,12 +119,7 @@ def choose(host: Host, engines: Iterable[Engine], name: str = "") -> Engine:
         InputError: no engine has this name.
         ExamineError: it is, or they all are, not installed.
     """
-    engines = tuple(engines)
-    named = [engine for engine in engines if name in ("", engine.name)]
-    if not named:
-        raise InputError(
-            "engine", f"expected one of {', '.join(one.name for one in engines)}, found {name!r}"
-        )
+    named = choose_named(engines, name)
     for engine in named:
         if engine.available(host):
             return engine
@@ -97,15 +127,78 @@ def choose(host: Host, engines: Iterable[Engine], name: str = "") -> Engine:
     raise ExamineError(f"{missing} is not installed; {INSTALL_HINT}")
 
 
-def checked_pins(wanted: Wanted, found: Mapping[str, tuple[str, tuple[Artifact, ...]]]) -> tuple[Pin, ...]:
+BOTH = "both"
+"""The name that asks every engine, to compare them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The engine whose answer counts, and others whose answers are held against it."""
+
+    engine: Engine
+    others: tuple[Engine, ...] = ()
+
+    def complete(self, host: Host, wanted: Wanted, remarks: list[str]) -> tuple[Pin, ...]:
+        """As `Engine.complete`; what the others answer differently is added to `remarks`."""
+        pins = self.engine.complete(host, wanted)
+        for other in self.others:
+            try:
+                found = other.complete(host, wanted)
+            except (ExamineError, NoSolutionError) as error:
+                remarks.append(f"{other.name} gives no answer: {error}")
+                continue
+            told = differences((self.engine.name, pins), (other.name, found))
+            remarks += told or [f"{self.engine.name} and {other.name} agree on all {len(pins)} packages"]
+        return pins
+
+
+def asking(host: Host, engines: Iterable[Engine], name: str = "") -> Asking:
+    """The engine of that name, the best that is installed, or all of them for `both`.
+
+    Raises:
+        InputError, ExamineError: as `choose`; for `both`, one that is not installed.
+    """
+    engines = tuple(engines)
+    if name != BOTH:
+        return Asking(choose(host, engines, name))
+    first, *others = (choose(host, engines, each.name) for each in engines)
+    return Asking(first, tuple(others))
+
+
+def differences(one: tuple[str, Iterable[Pin]], other: tuple[str, Iterable[Pin]]) -> list[str]:
+    """Where two engines' answers differ, a line for each package; none if nowhere."""
+    (one_name, one_pins), (other_name, other_pins) = one, other
+    here, there = ({pin.name: pin for pin in pins} for pins in (one_pins, other_pins))
+    told = []
+    for name in sorted(here.keys() | there.keys()):
+        mine, theirs = here.get(name), there.get(name)
+        if mine == theirs:
+            continue
+        if mine and theirs and mine.version == theirs.version:
+            counts = len(mine.artifacts), len(theirs.artifacts)
+            told.append(
+                f"{name} {mine.version}: not the same files: {one_name} {counts[0]}, {other_name} {counts[1]}"
+            )
+        else:
+            chosen = [each.version if each else "nothing" for each in (mine, theirs)]
+            told.append(f"{name}: {one_name} chooses {chosen[0]}, {other_name} {chosen[1]}")
+    return told
+
+
+def checked_pins(
+    wanted: Wanted,
+    found: Mapping[str, tuple[str, tuple[Artifact, ...]]],
+    yanked: Mapping[str, str],
+) -> tuple[Pin, ...]:
     """An engine's answer, held against what was asked: versions as pinned, and files that can be used.
 
-    `found` is name → (version, files of that release). Every engine ends here, so that the same
-    versions give the same lock whoever chose them.
+    `found` is name → (version, files of that release), `yanked` name → why it was withdrawn. Every engine
+    ends here, so that the same versions give the same lock whoever chose them.
 
     Raises:
         ExamineError: another version than the pinned one, a local version nobody asked for, or a package
             without a usable file; says which.
+        YankedError: a release that its maintainers have withdrawn.
     """
     tags = usable_tags(wanted.python, wanted.platform, wanted.glibc)
     pins = []
@@ -114,6 +207,8 @@ def checked_pins(wanted: Wanted, found: Mapping[str, tuple[str, tuple[Artifact, 
         asked = wanted.pins.get(name)
         if asked is not None and parsed != Version(asked):
             raise ExamineError(f"{name}: asked for {asked}, the engine chose {version}")
+        if name in yanked:
+            raise YankedError(name, version, yanked[name])
         if parsed.local and parsed.local not in wanted.local:
             raise ExamineError(f"{name} {version}: its local version +{parsed.local} was not asked for")
         usable = usable_files(name, version, files, tags, wanted.build)

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from html.parser import HTMLParser
 from http import HTTPStatus
 from pathlib import Path
@@ -29,8 +30,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envcheck.clean import clean
 from envcheck.host import Host, own_python
-from envcheck.lock import Artifact
-from envcheck.model import ExamineError
+from envcheck.model import ExamineError, InputError
 
 PAGE_LIMIT = 64 * 1024 * 1024
 """Bytes of one index page: the largest projects have pages of a few MiB."""
@@ -60,9 +60,21 @@ class Index:
 
 
 def user_index(host: Host) -> Index:
-    """The one index the user has set: for uv or pip, in the environment or a configuration file."""
+    """The one index the user has set: for uv or pip, in the environment or a configuration file.
+
+    Raises:
+        ExamineError: the settings forbid the use of any index.
+    """
     environ = host.environ
     pip = _pip_settings(host)
+    forbidding = {
+        "PIP_NO_INDEX": environ.get("PIP_NO_INDEX"),
+        "UV_NO_INDEX": environ.get("UV_NO_INDEX"),
+        "no-index in pip's configuration": pip.get("no-index"),
+    }
+    for name, said in forbidding.items():
+        if (said or "").strip().lower() in ("1", "true", "yes", "on", "y", "t"):
+            raise ExamineError(f"{name} forbids the use of an index, and a lock is made from one")
     named = (
         environ.get("UV_DEFAULT_INDEX"),
         environ.get("UV_INDEX_URL"),
@@ -202,10 +214,11 @@ def default_index(host: Host, deadline_s: float) -> str:
 
 def release_files(
     host: Host, index: Index, names: Iterable[str], python: str, deadline_s: float
-) -> dict[str, tuple[Artifact, ...]]:
-    """All files of projects with their sha256, as the index's own pages give them (PEP 503 or PEP 691).
+) -> dict[str, tuple[Listed, ...]]:
+    """All files of projects that have a sha256, as the index's own pages give them (PEP 503 or PEP 691).
 
-    Files that exclude this Python (none of them if it is empty) are left out. Pages are read side by side.
+    Addresses are full ones. Files that exclude this Python (none of them if it is empty) are left
+    out. Pages are read side by side.
 
     Raises:
         ExamineError: the index cannot be reached, is too slow, or has a page that cannot be read.
@@ -217,6 +230,37 @@ def release_files(
     with ThreadPoolExecutor(max_workers=8) as pool:
         names = sorted(names)
         return dict(zip(names, pool.map(reader.project, names), strict=True))
+
+
+def file_addresses(
+    host: Host, wanted: Mapping[str, Iterable[str]], deadline_s: float, *, own: bool
+) -> dict[str, str]:
+    """Where files lie: sha256 → address, of the sha256s `wanted` of each project.
+
+    They are without login, query and fragment. Addresses on an index of the user's own are given only if
+    `own` says so: they name a private host.
+
+    Raises:
+        InputError: the index is the user's own, and nobody said that its addresses may be shown.
+        ExamineError: it cannot be read, or does not have such a file.
+    """
+    index = user_index(host)
+    if index.url and not own and index.url.rstrip("/") != default_index(host, 30.0).rstrip("/"):
+        raise InputError(
+            "--format pylock",
+            "holds the address of every file, and your index is your own, which is never shown unasked; "
+            "--show-index allows it (without the login)",
+        )
+    pages = release_files(host, index, wanted, "", deadline_s)
+    found: dict[str, str] = {}
+    for name, sha256s in wanted.items():
+        places = {each.sha256: each.url for each in pages[name]}
+        for sha256 in sha256s:
+            if sha256 not in places:
+                raise ExamineError(f"the index has no file of {name} with the sha256 {sha256[:12]}…")
+            parts = urlsplit(places[sha256])
+            found[sha256] = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return found
 
 
 class Listed(NamedTuple):
@@ -233,6 +277,7 @@ class Listed(NamedTuple):
     yanked: bool = False
     uploaded: str = ""
     metadata: bool = False
+    reason: str = ""  # why it was yanked, if somebody said
 
 
 class Reader:
@@ -273,10 +318,11 @@ class _Reader:
     python: str
     end: float
 
-    def project(self, name: str) -> tuple[Artifact, ...]:
+    def project(self, name: str) -> tuple[Listed, ...]:
         """The files of one project that carry a sha256. Raises ExamineError."""
+        page = self.page_address(name)
         return tuple(
-            Artifact(each.name, each.sha256)
+            each._replace(url=urljoin(page, each.url))
             for each in self.listed(name)
             if each.sha256 and _admits(each.requires_python, self.python)
         )
@@ -310,7 +356,7 @@ class _Reader:
     @contextmanager
     def _answer(self, request: urllib.request.Request, name: str) -> Iterator[Any]:
         try:
-            with self._opener().open(request, timeout=self._left(name)) as response:
+            with _opener(self.index.cert).open(request, timeout=self._left(name)) as response:
                 yield response
         except urllib.error.HTTPError as error:
             kind = NoProjectError if error.code == HTTPStatus.NOT_FOUND else ExamineError
@@ -341,11 +387,6 @@ class _Reader:
             request.add_unredirected_header("Authorization", f"Basic {token}")
         return request
 
-    def _opener(self) -> urllib.request.OpenerDirector:
-        cert = Path(self.index.cert) if self.index.cert else None
-        context = ssl.create_default_context(cafile=str(cert) if cert and cert.is_file() else None)
-        return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
-
     def _left(self, name: str) -> float:
         left = self.end - time.monotonic()
         if left <= 0:
@@ -365,6 +406,14 @@ class _Reader:
         return b"".join(chunks)
 
 
+@lru_cache(maxsize=1)
+def _opener(cert: str) -> urllib.request.OpenerDirector:
+    """One for all pages: certificates take longer to load than a page."""
+    path = Path(cert) if cert else None
+    context = ssl.create_default_context(cafile=str(path) if path and path.is_file() else None)
+    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+
+
 def _json_files(text: str) -> list[Listed]:
     return [
         Listed(
@@ -375,6 +424,7 @@ def _json_files(text: str) -> list[Listed]:
             bool(file.get("yanked")),
             file.get("upload-time") or "",
             bool(file.get("core-metadata") or file.get("dist-info-metadata")),
+            file["yanked"] if isinstance(file.get("yanked"), str) else "",
         )
         for file in json.loads(text)["files"]
     ]
@@ -410,10 +460,12 @@ class _Links(HTMLParser):
                 "data-yanked" in said,
                 said.get("data-upload-time") or "",
                 "data-core-metadata" in said or "data-dist-info-metadata" in said,
+                said.get("data-yanked") or "",
             )
         )
 
 
+@lru_cache(maxsize=1024)
 def _admits(requires_python: str, python: str) -> bool:
     """Whether some patch release of this Python may install the file; an unreadable bound excludes none."""
     if not requires_python or not python:

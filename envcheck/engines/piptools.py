@@ -15,6 +15,7 @@ import time
 from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins
 from envcheck.engines.index import (
@@ -27,7 +28,7 @@ from envcheck.engines.index import (
     user_index,
 )
 from envcheck.host import Host, own_python, scratch
-from envcheck.lock import Pin
+from envcheck.lock import Artifact, Pin
 from envcheck.model import ExamineError, NoSolutionError
 from envcheck.wheels import release_of, usable_tags
 
@@ -43,12 +44,22 @@ def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
         raise ExamineError(f"pip-tools is not installed; {INSTALL_HINT}")
     usable_tags(wanted.python, wanted.platform, wanted.glibc)
     _refuse_foreign(wanted)
+    _refuse_date(wanted)
     began = time.monotonic()
     index = user_index(host)
     versions = _resolve(host, wanted, index)
     left = wanted.deadline_s - (time.monotonic() - began)
-    files = release_files(host, index, versions, wanted.python, left)
-    return checked_pins(wanted, {name: (version, files[name]) for name, version in versions.items()})
+    pages = release_files(host, index, versions, wanted.python, left)
+    found: dict[str, tuple[str, tuple[Artifact, ...]]] = {}
+    yanked: dict[str, str] = {}
+    for name, version in versions.items():
+        # What has no upload time is left out as uv does: nobody knows that it was there.
+        listed = [each for each in pages[name] if not wanted.before or "" < each.uploaded < wanted.before]
+        found[name] = version, tuple(Artifact(each.name, each.sha256) for each in listed)
+        own = [each for each in listed if (release := release_of(each.name)) and str(release[1]) == version]
+        if own and all(each.yanked for each in own):
+            yanked[name] = one_line(redact(own[0].reason, index))
+    return checked_pins(wanted, found, yanked)
 
 
 def _refuse_foreign(wanted: Wanted) -> None:
@@ -59,6 +70,22 @@ def _refuse_foreign(wanted: Wanted) -> None:
         raise ExamineError(
             f"pip-tools locks only for the Python that runs it ({own} on {here}), not for {wanted.python} on "
             f"{wanted.platform}; use uv: {INSTALL_HINT}"
+        )
+
+
+_DATES = (26, 0)
+"""The pip that learnt `--uploaded-prior-to`."""
+
+
+def _refuse_date(wanted: Wanted) -> None:
+    """Raises ExamineError if releases up to a day are wanted and this pip cannot tell their days."""
+    import importlib.metadata
+
+    pip = Version(importlib.metadata.version("pip"))
+    if wanted.before and pip.release < _DATES:
+        raise ExamineError(
+            f"pip {pip} cannot leave out newer releases, pip {'.'.join(map(str, _DATES))} can: "
+            f"update pip beside envcheck, or use uv: {INSTALL_HINT}"
         )
 
 
@@ -98,6 +125,8 @@ def _options(wanted: Wanted) -> list[str]:
     pip_args = ["--use-feature=fast-deps", "--only-binary=:all:"]
     if wanted.build:
         pip_args.append(f"--no-binary={','.join(sorted(wanted.build))}")
+    if wanted.before:
+        pip_args.append(f"--uploaded-prior-to={wanted.before}")
     return [
         *("--no-config", "--no-header", "--no-annotate", "--strip-extras", "--allow-unsafe"),
         *("--no-emit-options", "--no-emit-index-url", "--no-emit-trusted-host", "--no-emit-find-links"),

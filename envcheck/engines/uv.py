@@ -27,9 +27,8 @@ def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
     index = user_index(host)
     extra = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
     if index.url:
-        extra["UV_DEFAULT_INDEX"] = (
-            index.url
-        )  # not on the command line, where every user of the machine sees it
+        # Not on the command line, where every user of the machine sees it.
+        extra["UV_DEFAULT_INDEX"] = index.url
     with scratch() as folder:
         asked, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "pylock.toml"
         asked.write_text(wanted.requirements(), encoding="utf-8")
@@ -47,18 +46,25 @@ def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
         if ran.code != 0 or not answer.is_file():
             raise _failure(redact(ran.err, index, [str(folder)]))
         text = answer.read_text(encoding="utf-8")
-    return checked_pins(wanted, _packages(text))
+    yanked = {found[1]: one_line(redact(found[2] or "", index)) for found in _YANKED.finditer(ran.err)}
+    return checked_pins(wanted, _packages(text), yanked)
+
+
+# Told as a warning and nowhere else.
+_YANKED = re.compile(r"(?m)^warning: `([^`=]+)==[^`]+` is yanked(?: \(reason: \"?(.*?)\"?\)$)?")
 
 
 def _options(wanted: Wanted) -> list[str]:
     minor = max((one for one in _GLIBC_MINORS if one <= int(wanted.glibc[2:])), default=_GLIBC_MINORS[0])
     architecture = wanted.platform.partition("-")[2]
-    options = ["pip", "compile", "--no-config", "--no-header", "--quiet", "--format", "pylock.toml"]
+    options = ["pip", "compile", "--no-config", "--no-header", "--format", "pylock.toml"]
     options += ["--python", own_python(), "--python-version", wanted.python]
     options += ["--python-platform", f"{architecture}-manylinux_2_{minor}"]
     options += ["--only-binary", ":all:"]
     for name in sorted(wanted.build):
         options += ["--no-binary", name]
+    if wanted.before:
+        options += ["--exclude-newer", wanted.before]
     return options
 
 

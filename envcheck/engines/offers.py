@@ -1,0 +1,63 @@
+"""Which releases an index really offers: the tables know what was published, a mirror may lack it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from packaging.version import Version
+
+from envcheck.engines import Wanted
+from envcheck.engines.index import NoProjectError, Reader
+from envcheck.host import Host
+from envcheck.lock import Artifact
+from envcheck.wheels import release_of, usable_files, usable_tags
+
+PAGES_S = 60.0
+"""Seconds for the pages of a handful of packages."""
+
+
+class Offer(NamedTuple):
+    """The releases of a package with a usable file on the index, and those of them that were withdrawn."""
+
+    usable: frozenset[Version]
+    yanked: frozenset[Version]
+
+
+def offers(host: Host, wanted: Wanted, also: Iterable[str] = ()) -> dict[str, Offer]:
+    """What the index offers of the pinned packages and of others, for the Python, platform and day wanted.
+
+    Raises:
+        ExamineError: the index cannot be read.
+    """
+    reader = Reader(host, PAGES_S)
+    return {name: _offer(reader, wanted, name) for name in sorted({*wanted.pins, *also})}
+
+
+def _offer(reader: Reader, wanted: Wanted, name: str) -> Offer:
+    tags = usable_tags(wanted.python, wanted.platform, wanted.glibc)
+    usable: set[Version] = set()
+    kept: set[Version] = set()
+    try:
+        listed = reader.files(name)
+    except NoProjectError:
+        listed = ()
+    for file in listed:
+        release = release_of(file.name)
+        late = wanted.before and not "" < file.uploaded < wanted.before
+        if release is None or late or not file.sha256:
+            continue
+        artifact = Artifact(file.name, file.sha256)
+        if usable_files(name, str(release[1]), [artifact], tags, wanted.build):
+            usable.add(release[1])
+            if not file.yanked:
+                kept.add(release[1])
+    return Offer(frozenset(usable), frozenset(usable - kept))
+
+
+def shown(offer: Offer) -> str:
+    """What of it may be had, for a remark."""
+    newest = max(offer.usable - offer.yanked, default=None)
+    if newest is None:
+        return "all of it was withdrawn" if offer.yanked else "nothing of it can be used"
+    return f"the newest there is {newest}"

@@ -1,0 +1,111 @@
+"""pylock.toml (PEP 751): what uv and other installers read, with the address of every file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from envcheck.formats import marker
+from envcheck.lock import BUILDS, Artifact, Lock, Pin, comments, introduction, labels, refuse_leaks
+from envcheck.model import ExamineError
+
+WANTS_ADDRESSES = True
+FILES = r"pylock(?:\.[^.]+)?\.toml"
+WHY_FILES = "PEP 751 wants the name pylock.toml or pylock.NAME.toml"
+
+_PLAIN = re.compile(r"https?://[A-Za-z0-9.-]+(?::\d+)?/[A-Za-z0-9._~!/%+-]+")
+
+
+def render(lock: Lock, addresses: Mapping[str, str]) -> str:
+    """The lock as pylock.toml, passed through packaging's own reader.
+
+    Raises:
+        ExamineError: a file has no address, or one that holds more than a host and a path.
+    """
+    from packaging.pylock import Pylock, PylockValidationError
+
+    said = _said(lock, addresses)
+    try:
+        Pylock.from_dict(said)
+    except PylockValidationError as error:
+        raise ExamineError(f"this lock cannot be written as pylock.toml: {error}") from None
+    body = "".join(f"{line}\n" for line in _toml(said))
+    # Addresses were looked at one by one; all the rest must hold none.
+    blank = re.sub(r'url = "[^"]*"', 'url = ""', body)
+    header = comments(_header(lock))
+    refuse_leaks(header + blank, labels(lock))
+    return header + body
+
+
+def _header(lock: Lock) -> Iterator[str]:
+    yield from introduction(lock)
+    yield ""
+    yield "A lock for installers that read PEP 751. Into an empty environment, with this file as pylock.toml:"
+    apart = "".join(f" --no-build-isolation-package {name}" for name in lock.build)
+    settings = "".join(f"{BUILDS[name].settings} " for name in lock.build if name in BUILDS)
+    yield f"  {settings}uv pip install{apart} -r pylock.toml"
+    yield ""
+
+
+def _said(lock: Lock, addresses: Mapping[str, str]) -> dict[str, Any]:
+    packages = []
+    for pin in lock.pins:
+        files = [_file(pin, file, addresses) for file in pin.artifacts]
+        wheels = [file for file in files if file["url"].endswith(".whl")]
+        sources = [file for file in files if file not in wheels]
+        package: dict[str, Any] = {"name": pin.name, "version": pin.version}
+        if sources:
+            package["sdist"] = sources[0]
+        if wheels:
+            package["wheels"] = wheels
+        packages.append(package)
+    about = {
+        key: value
+        for key in ("maker", "date", "target", "platform", "glibc", "matrix")
+        if (value := getattr(lock, key))
+    }
+    return {
+        "lock-version": "1.0",
+        "environments": [marker(lock)],
+        "requires-python": f"=={lock.python}.*",
+        "created-by": "envcheck",
+        "packages": packages,
+        "tool": {"envcheck": {**about, "digest": lock.digest()}},
+    }
+
+
+def _file(pin: Pin, file: Artifact, addresses: Mapping[str, str]) -> dict[str, Any]:
+    address = addresses.get(file.sha256, "")
+    if not _PLAIN.fullmatch(address):
+        what = file.filename or f"a file of {pin.name} {pin.version}"
+        raise ExamineError(
+            f"the index gives no address of {what} that could be printed: it must be a host and a path"
+        )
+    return {"url": address, "hashes": {"sha256": file.sha256}}
+
+
+def _toml(said: Mapping[str, Any]) -> Iterator[str]:
+    """TOML of just this shape; every word in it is of letters, digits and harmless signs."""
+    for key in ("lock-version", "created-by", "requires-python"):
+        yield f'{key} = "{said[key]}"'
+    yield f'environments = ["{said["environments"][0]}"]'
+    for package in said["packages"]:
+        yield ""
+        yield "[[packages]]"
+        yield f'name = "{package["name"]}"'
+        yield f'version = "{package["version"]}"'
+        if "sdist" in package:
+            yield f"sdist = {_inline(package['sdist'])}"
+        if "wheels" in package:
+            yield "wheels = ["
+            yield from (f"    {_inline(file)}," for file in package["wheels"])
+            yield "]"
+    yield ""
+    yield "[tool.envcheck]"
+    for key, value in said["tool"]["envcheck"].items():
+        yield f'{key} = "{value}"'
+
+
+def _inline(file: Mapping[str, Any]) -> str:
+    return f'{{ url = "{file["url"]}", hashes = {{ sha256 = "{file["hashes"]["sha256"]}" }} }}'

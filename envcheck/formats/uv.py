@@ -1,0 +1,54 @@
+"""`[tool.uv]` for pyproject.toml: uv's own resolution held to the versions of the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from envcheck.formats import marker
+from envcheck.lock import BUILDS, Lock, build_needs, comments, introduction, labels, refuse_leaks
+
+WANTS_ADDRESSES = False
+FILES = r"(?!pyproject\.toml$).*"
+WHY_FILES = "is a whole project's file, and this is a part of it: write another and paste it"
+
+
+def render(lock: Lock, addresses: Mapping[str, str]) -> str:
+    """Constraints on every package of the closure, and how the ones published as source are built."""
+    del addresses
+    text = comments(_header(lock)) + "".join(f"{line}\n" for line in _table(lock))
+    refuse_leaks(text, labels(lock))
+    return text
+
+
+def _header(lock: Lock) -> Iterator[str]:
+    yield from introduction(lock)
+    yield ""
+    yield "Paste this into pyproject.toml, beside what is there of [tool.uv]. The constraints add no package;"
+    yield "with them `uv add`, `uv lock` and `uv sync` choose these versions, and uv.lock gets the hashes."
+    if lock.build:
+        needed = " ".join((*lock.build, *build_needs(lock.build)))
+        yield f"Published as source, built without isolation, so add together with torch: {needed}"
+    yield ""
+
+
+def _table(lock: Lock) -> Iterator[str]:
+    python, _, minor = lock.python.partition(".")
+    bounds = f"python_full_version >= '{lock.python}' and python_full_version < '{python}.{int(minor) + 1}'"
+    yield "[tool.uv]"
+    yield f'environments = ["{bounds} and {marker(lock)}"]'
+    yield from _list("constraint-dependencies", (f"{pin.name}=={pin.version}" for pin in lock.pins))
+    if lock.build:
+        yield from _list("no-build-isolation-package", lock.build)
+    settings = [(name, BUILDS[name].settings) for name in lock.build if name in BUILDS]
+    if settings:
+        yield ""
+        yield "[tool.uv.extra-build-variables]"
+        for name, setting in settings:
+            variable, _, value = setting.partition("=")
+            yield f'{name} = {{ {variable} = "{value}" }}'
+
+
+def _list(key: str, items: Iterable[str]) -> Iterator[str]:
+    yield f"{key} = ["
+    yield from (f'    "{item}",' for item in items)
+    yield "]"

@@ -1,0 +1,169 @@
+"""Requirement files and options that ask for packages: read as pip reads them, refused with their line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envcheck import wishes
+from envcheck.lock import Artifact, Pin
+from envcheck.model import Absent, InputError, Known, Unknown, Wish
+
+HERE = ("3.11", "linux-x86_64")
+
+
+def read(text: str, **others: str) -> tuple[wishes.Asked, ...]:
+    files: Mapping[str, str] = {"my.in": text, **{f"{name}.in": other for name, other in others.items()}}
+
+    def text_of(file: str, named_in: str) -> tuple[str, str]:
+        del named_in
+        if file not in files:
+            raise InputError(file, "no such file or directory")
+        return file, files[file]
+
+    return wishes.read("my.in", text_of, *HERE)
+
+
+def test_a_file_is_read_as_pip_reads_it() -> None:
+    text = (
+        "\ufeff# a comment\r\n"
+        "Trl>=0.20  # why\r\n"
+        "\r\n"
+        "numpy \\\r\n"
+        "  <2.1,>=1.26\r\n"
+        "flash_attn[x,A] ; python_version >= '3.11'\r\n"
+        "pywin32; sys_platform == 'win32'\r\n"
+        "-r more.in\r\n"
+        "-cbounds.in\r\n"
+    )
+    found = read(text, more="--constraint=bounds.in\nrich", bounds="pydantic<2.12\n")
+    assert [(each.requirement, each.wish.origin, each.wish.wanted) for each in found] == [
+        ("trl>=0.20", "my.in:2", True),
+        ("numpy<2.1,>=1.26", "my.in:4", True),
+        ("flash-attn[a,x]", "my.in:6", True),
+        ("pydantic<2.12", "bounds.in:1", False),
+        ("rich", "more.in:2", True),
+        ("pydantic<2.12", "bounds.in:1", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("torch>=", "expected name>=version"),
+        ("torch>=2 <3 >", "expected name>=version"),
+        ("torch=2", "expected name>=version"),
+        ("!!", "expected name>=version"),
+        ("-e .", "option -e"),
+        ("--editable ./here", "option --editable"),
+        ("-e git+https://user:canary@host.example/x", "option -e"),
+        ("https://user:canary@host.example/x-1-py3-none-any.whl", "direct reference"),
+        ("x @ https://user:canary@host.example/x.whl", "direct reference"),
+        ("./wheels/x.whl", "direct reference"),
+        ("../x", "direct reference"),
+        (".", "direct reference"),
+        ("~/x", "direct reference"),
+        ("/srv/x.whl", "direct reference"),
+        ("--index-url https://user:canary@host.example/simple", "option --index-url; the index is"),
+        ("--extra-index-url=https://user:canary@host.example/simple", "option --extra-index-url"),
+        ("-f /srv/wheels", "the option -f"),
+        ("--pre", "the option --pre"),
+        ("torch==2 --hash=sha256:00", "the option --hash"),
+        ("-r https://user:canary@host.example/r.txt", "found a URL"),
+        ("-r gone.in", "gone.in: no such file"),
+        ("-r my.in", "my.in names this file again"),
+        ("-r other.in", "my.in names this file again"),
+        ("torch>=${VERSION}", "expected name>=version"),
+        ("a\0b", "not a text file"),
+        ("caf\ufffd", "not a text file"),
+    ],
+)
+def test_a_line_that_cannot_be_locked_is_named_and_not_repeated(line: str, why: str) -> None:
+    with pytest.raises(InputError, match=why) as caught:
+        read(f"rich\n\n{line}\n", other="-r my.in\n")
+    said = str(caught.value)
+    assert said.startswith(("my.in:3: ", "other.in:1: ", "my.in: not a text"))
+    assert "canary" not in said
+    assert "\n" not in said
+
+
+def test_files_that_go_on_for_ever_are_cut() -> None:
+    def endless(file: str, named_in: str) -> tuple[str, str]:
+        return f"{named_in}x{file}", "-r a"
+
+    with pytest.raises(InputError, match="more than 20 deep"):
+        wishes.read("a", endless, *HERE)
+
+
+@given(st.text(max_size=60))
+def test_no_text_is_a_traceback_or_shows_a_login(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(f"{text}\nx @ https://u:canary@h/x")
+    assert "canary" not in str(caught.value)
+
+
+def test_a_file_that_ends_in_a_backslash_was_cut_short() -> None:
+    with pytest.raises(InputError, match=r"my\.in:2: the file ends in the middle"):
+        read("rich\ntorch \\")
+
+
+@pytest.mark.parametrize(
+    ("wish", "version", "unmet"),
+    [
+        (Wish("torch", ">=2.5", "--with"), "2.6.0", ""),
+        (Wish("torch", ">=2.7", "--with"), "2.6.0", "has torch 2.6.0, --with asks for torch>=2.7"),
+        (Wish("torch", "", "--with"), "2.6.0", ""),
+        (Wish("torch", ">=2.7", "--with"), None, "lacks torch (--with)"),
+        (Wish("torch", ">=2.7", "b.in:1", wanted=False), None, ""),
+    ],
+)
+def test_what_a_lock_does_not_fulfil_is_said(wish: Wish, version: str | None, unmet: str) -> None:
+    pins = [Pin("torch", version, (Artifact("", "a" * 64),))] if version else []
+    assert wishes.unmet([wish], [], pins) == ([unmet] if unmet else [])
+
+
+def test_no_lock_is_known_to_have_been_made_for_extras() -> None:
+    pins = [Pin("trl", "1.0", (Artifact("", "a" * 64),))]
+    assert wishes.unmet([Wish("trl", "", "--with")], ["trl[vllm]"], pins) == ["was not made for trl[vllm]"]
+
+
+def test_keeping_asks_for_the_release_without_this_machine_s_label() -> None:
+    assert wishes.kept("Torch", Known("2.10.0+cu128"), "env").wish == Wish(
+        "torch", "==2.10.0", "--keep Torch"
+    )
+    with pytest.raises(InputError, match="--keep torch: not found in the env"):
+        wishes.kept("torch", Absent(), "the env")
+    with pytest.raises(InputError, match="metadata unreadable"):
+        wishes.kept("torch", Unknown("metadata unreadable"), "the env")
+
+
+MODELS: list[dict[str, object]] = [
+    {"model_type": "qwen3", "transformers": "4.51.0"},
+    {"model_type": "glm", "transformers": "4.46.0", "install": "4.46.1"},
+    {"model_type": "bert", "transformers": "4.34.0", "before": True},
+    {"model_type": "deta", "transformers": "4.34.0", "before": True, "gone": "5.0.0"},
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "bounds"), [("qwen3", ">=4.51.0"), ("glm", ">=4.46.1"), ("bert", None), ("deta", "<5.0.0")]
+)
+def test_a_model_asks_for_the_transformers_that_know_it(model: str, bounds: str | None) -> None:
+    found = wishes.for_model(model, MODELS)
+    assert (found.wish.specifier if found else None) == bounds
+
+
+def test_a_model_nobody_knows_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"--model qwen33: no such model type; did you mean 'qwen3'\?"):
+        wishes.for_model("qwen33", MODELS)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2026", "2026-13-01", "20261101", "2026-W01-1", "tomorrow", "9999-12-31"]
+)
+def test_a_day_is_an_iso_date(text: str) -> None:
+    with pytest.raises(InputError, match="--exclude-newer: expected a date"):
+        wishes.day(text)
