@@ -68,6 +68,12 @@ DeadlineOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline of each probe.")
 ]
 
+FixOption = Annotated[
+    bool,
+    typer.Option(
+        "--fix", help="Print the smallest change after which nothing at --fail-on is broken. Changes nothing."
+    ),
+]
 LangOption = Annotated[
     str | None,
     typer.Option("--lang", metavar="LANG", help="Language of the report, such as zh. Default: the locale's."),
@@ -109,6 +115,7 @@ def doctor(
     as_json: JsonOption = False,
     fail_on: FailOnOption = FailOn.ERROR,
     timeout: DeadlineOption = 10.0,
+    fix: FixOption = False,
     overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
@@ -133,6 +140,7 @@ def doctor(
             tuple(overlay or ()),
         ),
         host.Host(),
+        Severity(fail_on.value) if fix else None,
     )
     _show(report._replace(language=spoken.without(report.matrix.overlaid())), as_json)
     return gate.decide(report, gate.Policy(Severity(fail_on.value))).code

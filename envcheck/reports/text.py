@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from envcheck.clean import inline
-from envcheck.language import Language, padded
+from envcheck.language import Language, padded, width
 from envcheck.model import (
     Absent,
     Because,
@@ -18,6 +18,8 @@ from envcheck.model import (
     Finding,
     Inventory,
     Known,
+    Move,
+    Plan,
     Report,
     Rule,
     Severity,
@@ -26,7 +28,18 @@ from envcheck.model import (
     Waiting,
     When,
 )
-from envcheck.reports import fix_commands, fix_text, moved_with, reading, shown
+from envcheck.reports import (
+    configuration_changes,
+    fix_commands,
+    fix_text,
+    move_name,
+    move_then,
+    moved_with,
+    plan_commands,
+    plan_notes,
+    reading,
+    shown,
+)
 from envcheck.training import KEYS as TRAINING
 
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗", "note": "·", "unknown": "?", "none": "-"}
@@ -62,6 +75,9 @@ def lines(report: Report) -> Iterator[Line]:
     yield ()
     yield from _waiting(report.judgement.waiting, report.language)
     yield (Span(_count(report), "title"),)
+    if report.plan is not None and not report.nothing_to_judge:
+        yield ()
+        yield from _plan(report.plan, report)
 
 
 def _head(report: Report) -> Iterator[Line]:
@@ -342,3 +358,71 @@ def _count(report: Report) -> str:
         parts.append(lang.say("{} need a GPU", count) if reason == "GPU" else waits)
     parts.append(lang.say("{} rules held", judgement.held))
     return " · ".join(parts)
+
+
+# --- the smallest change ----------------------------------------------------------------------------
+
+_MOST_RULES = 2  # named in a row of the table; JSON has all
+
+
+def _plan(plan: Plan, report: Report) -> Iterator[Line]:
+    lang = report.language
+    yield (Span(_plan_title(plan, lang), "title"),)
+    heads = lang.say("what"), lang.say("now"), lang.say("then"), lang.say("asked for by"), lang.say("costs")
+    rows = [heads, *(_row(move, lang) for move in plan.moves)] if plan.moves else []
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)][:-1]
+    for row in rows:
+        cells = [padded(cell, columns) for cell, columns in zip(row[:-1], widths, strict=True)]
+        yield (Span(f"    {'  '.join((*cells, row[-1]))}", "dim" if row is heads else ""),)
+    for command in plan_commands(plan, report):
+        yield _detail("", f"$ {command}")
+    for line, source, argument in configuration_changes(plan, report):
+        now = lang.say(" (now from {})", lang.told(source)) if source else ""
+        as_argument = lang.say(", as an argument: {}", argument) if argument else ""
+        yield _detail(lang.say("set"), f"{line}{now}{as_argument}")
+    for note in plan_notes(plan, report):
+        yield _detail(lang.say("note"), lang.told(note))
+    for rule in plan.brings:
+        title = f"{lang.word(rule.severity.value)}: {lang.title(rule.id, rule.title)} [{rule.id}]"
+        yield _detail(lang.say("brings"), title)
+    for each in plan.unmended:
+        yield _detail(lang.say("left"), f"{lang.title(each.rule.id, each.rule.title)} [{each.rule.id}]")
+        yield _detail("", lang.told(each.why))
+
+
+def _plan_title(plan: Plan, lang: Language) -> str:
+    level = lang.word(plan.level.value)
+    if not plan.moves:
+        if plan.unmended:
+            return lang.say("No change mends what is broken here (asked from {} up)", level)
+        return lang.say("Nothing needs to change: nothing is broken here (asked from {} up)", level)
+    if not plan.proved:
+        return lang.say(
+            "A change that mends what it can (asked from {} up); a smaller one may exist. Nothing was changed",
+            level,
+        )
+    if plan.unmended:
+        return lang.say(
+            "The smallest change, of what can be mended (asked from {} up). Nothing was changed", level
+        )
+    return lang.say("The smallest change (asked from {} up). Nothing was changed", level)
+
+
+def _row(move: Move, lang: Language) -> tuple[str, str, str, str, str]:
+    now = lang.say("not installed") if move.before is None and move.install else ""
+    asked = ", ".join(rule.id for rule in move.rules[:_MOST_RULES])
+    if len(move.rules) > _MOST_RULES:
+        asked = lang.say("{} and {} more", asked, len(move.rules) - _MOST_RULES)
+    cost = move.cost
+    if move.proposed_by is not None:
+        costs = [fix.cost for fix in move.proposed_by.fixes]
+        cost = lang.cost(move.proposed_by.id, costs, move.cost)
+    if move.administrator:
+        cost = ", ".join(filter(None, (lang.say("only an administrator can"), cost)))
+    return (
+        move_name(move),
+        now or (lang.say("not set") if move.before is None else shown(move.before)),
+        move_then(move),
+        lang.say("moves with {}", move.leader) if move.leader else asked,
+        cost,
+    )
