@@ -394,18 +394,18 @@ def _plan_title(plan: Plan, lang: Language) -> str:
     level = lang.word(plan.level.value)
     if not plan.moves:
         if plan.unmended:
-            return lang.say("No change mends what is broken here (asked from {} up)", level)
-        return lang.say("Nothing needs to change: nothing is broken here (asked from {} up)", level)
+            return lang.say("No change is known to mend what is broken at level {} or above", level)
+        return lang.say("Nothing needs to change: nothing is broken at level {} or above", level)
     if not plan.proved:
         return lang.say(
-            "A change that mends what it can (asked from {} up); a smaller one may exist. Nothing was changed",
+            "A change for level {} and above, perhaps not the smallest. Nothing was changed",
             level,
         )
     if plan.unmended:
         return lang.say(
-            "The smallest change, of what can be mended (asked from {} up). Nothing was changed", level
+            "The smallest change for what can be mended at level {} and above. Nothing was changed", level
         )
-    return lang.say("The smallest change (asked from {} up). Nothing was changed", level)
+    return lang.say("The smallest change for level {} and above. Nothing was changed", level)
 
 
 def _row(move: Move, lang: Language) -> tuple[str, str, str, str, str]:
