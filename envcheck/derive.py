@@ -138,7 +138,9 @@ def _torch_build(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]
     runtime = _runtime(inventory, torch, row)
     source = f"derived from torch {torch}"
     facts = [Fact("cuda.runtime", runtime, source)]
-    facts.append(Fact("build.torch.architectures", _architectures(torch, runtime, row, tables), source))
+    built = _arm_unread(inventory) if isinstance(runtime, Known) else None
+    built_for = built or _architectures(torch, runtime, row, tables)
+    facts.append(Fact("build.torch.architectures", built_for, source))
     facts += [Fact(f"build.torch.{name}", _partner(torch, row, name), source) for name in names]
     return _add(inventory, facts)
 
@@ -164,12 +166,24 @@ def _runtime(inventory: Inventory, torch: str, row: Mapping[str, Any] | None) ->
         return _runtime_of_label(torch, label)
     if row is None:
         return _outside(torch)
-    if inventory.known("host.arch") not in (None, "x86_64") or inventory.known("host.os") not in (
-        None,
-        "linux",
-    ):
-        return Unknown("only the default builds for Linux on x86_64 are known")
-    return Known(str(row["cuda"])) if row.get("cuda") else _outside(torch)
+    return _default_runtime(inventory, row)
+
+
+def _default_runtime(inventory: Inventory, row: Mapping[str, Any]) -> Reading:
+    """The CUDA of the build that a plain `pip install` of this torch brings on this platform."""
+    system, arch = (inventory.known(key) for key in ("host.os", "host.arch"))
+    if system in (None, "linux") and arch in (None, "x86_64") and row.get("cuda"):
+        return Known(str(row["cuda"]))
+    if system in (None, "linux") and arch == "aarch64" and row.get("aarch64"):
+        return _runtime_of_label(str(row["version"]), str(row["aarch64"]))
+    return Unknown("only the default builds for Linux on x86_64 and aarch64 are known")
+
+
+def _arm_unread(inventory: Inventory) -> Unknown | None:
+    """Why the machine code of a build is not known here: only the wheels for x86_64 were opened."""
+    if inventory.known("host.arch") in (None, "x86_64"):
+        return None
+    return Unknown("only the wheels for x86_64 were opened to see which GPUs they serve")
 
 
 def _runtime_of_label(torch: str, label: str) -> Reading:
@@ -268,7 +282,8 @@ def _torch_of_driver(inventory: Inventory, tables: Mapping[str, list[dict[str, A
     driver = _text(inventory, "driver.version")
 
     def runs(row: Mapping[str, Any]) -> bool:
-        floor = _floor(tables, str(row["cuda"]))
+        runtime = _default_runtime(inventory, row)
+        floor = _floor(tables, str(runtime.value)) if isinstance(runtime, Known) else runtime
         return isinstance(floor, Known) and versions.compare(driver, ">=", str(floor.value)) is Tri.YES
 
     fitting = [str(row["version"]) for row in tables.get("torch", []) if runs(row)]
@@ -334,12 +349,13 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
         capability = _text(inventory, "gpu.compute_capability", number)
         if missing is None and not is_capability(capability):
             missing = Unknown(f"gpu.compute_capability: {capability!r} is not two numbers such as 9.0")
-        serving = [] if missing else [v for v, built in default_builds if has_code(built, capability)]
+        untold = missing or _arm_unread(inventory)
+        serving = [] if untold else [v for v, built in default_builds if has_code(built, capability)]
         source = "derived from gpu.compute_capability"
         for key, pick in (("gpu.torch_first", min), ("gpu.torch_last", max)):
-            found: Reading = missing or (Known(pick(serving, key=versions.order)) if serving else Absent())
+            found: Reading = untold or (Known(pick(serving, key=versions.order)) if serving else Absent())
             yield Fact(key, found, source)
-        yield Fact("gpu.torch_nearest", missing or _nearest(serving, default_builds, inventory), source)
+        yield Fact("gpu.torch_nearest", untold or _nearest(serving, default_builds, inventory), source)
         built_for = inventory.fact("build.torch.architectures").reading
         if missing or not isinstance(built_for, Known):
             inside = missing or _missing(inventory, "build.torch.architectures")

@@ -344,6 +344,19 @@ class Requirement(NamedTuple):
     source: str
 
 
+class Wish(NamedTuple):
+    """A bound that somebody puts on a lock: package, PEP 440 specifier (empty: any version), and who asks.
+
+    `origin` is what a person would look up: `--with trl`, `requirements.txt line 3`. One that is not
+    `wanted` binds the package only if something else brings it.
+    """
+
+    package: str
+    specifier: str
+    origin: str
+    wanted: bool = True
+
+
 class Target(NamedTuple):
     """A recipe: packages wanted, the training facts it implies, and which of them pin may change."""
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envcheck import __version__, app, derive, host, judge, lock, matrix, probes, versions
 from envcheck.host import Host
 from envcheck.model import (
-    Cell,
     Fact,
     InputError,
     Inventory,
@@ -22,8 +21,14 @@ from envcheck.model import (
     Severity,
     Target,
     Tri,
+    Value,
     Verdict,
+    Wish,
 )
+
+if TYPE_CHECKING:  # a shipped lock needs neither
+    from envcheck import engines
+    from envcheck.resolve import Objection, Problem
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 """Families that say where a lock will run; what is installed there now does not matter to it."""
@@ -44,6 +49,9 @@ class Place(NamedTuple):
     glibc: str
     target: Target
     known: Matrix
+    wishes: tuple[Wish, ...] = ()
+    until: str = ""  # an ISO date: nothing published later is taken, as `until_by` asks
+    until_by: str = ""
 
     @property
     def driver_known(self) -> bool:
@@ -75,7 +83,7 @@ def pin(
         )
         raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
     resolved = resolved_lock(place, machine)
-    return lock.render_requirements(resolved), [*refused, f"resolved for {_where(place)}"]
+    return lock.render_requirements(resolved), [*refused, *resolved.notes, f"resolved for {_where(place)}"]
 
 
 def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
@@ -155,14 +163,8 @@ def objections(place: Place, pkg: Iterable[Fact], *, complete: bool) -> list[str
     ]
 
 
-def _pkg_facts(choice: Mapping[str, str], requires: Mapping[tuple[str, str], Sequence[str]]) -> list[Fact]:
-    facts = []
-    for name, version in choice.items():
-        facts.append(Fact(f"pkg.{name}", Known(version), "the lock"))
-        lines = requires.get((name, version))
-        if lines:
-            facts.append(Fact(f"pkg.{name}.requires", Known(tuple(lines)), f"metadata of {name} {version}"))
-    return facts
+def _pkg_facts(choice: Mapping[str, str]) -> list[Fact]:
+    return [Fact(f"pkg.{name}", Known(version), "the lock") for name, version in choice.items()]
 
 
 # --- shipped locks ----------------------------------------------------------------------------------
@@ -197,7 +199,7 @@ def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
     if driver and floor and versions.compare(str(driver), "<", floor) is Tri.YES:
         return [*reasons, f"needs driver {floor}, here {driver}"]
     choice = {each.name: each.version for each in shipped.pins}
-    return reasons + objections(place, _pkg_facts(choice, {}), complete=True)
+    return reasons + objections(place, _pkg_facts(choice), complete=True)
 
 
 def _needed(of: lock.Lock, key: str) -> str:
@@ -218,97 +220,104 @@ def _served(name: str, chosen: lock.Lock, place: Place) -> str:
 def resolved_lock(place: Place, machine: Host) -> lock.Lock:
     """A lock made now: the search, an engine, and the judge's word on the whole.
 
+    An objection to a completed lock binds what is tried next: an engine is told the rule's own bound on
+    a package of its choosing, and where that cannot be met, the search refuses the stacks that break it.
+
     Raises:
         NoSolutionError: no versions fit, or every completed lock was objected to.
         ExamineError: no engine is installed, or it failed.
     """
     from envcheck import engines, resolve  # a shipped lock needs neither
 
-    requires = _requirements_of_releases(place)
-    banned: list[dict[str, str]] = []
-
-    def propose(name: str) -> list[str]:
-        return _candidates(name, place, requires)
-
-    def object_to(choice: Mapping[str, str]) -> list[str]:
-        if dict(choice) in banned:
-            return ["objected to when completed"]
-        return objections(place, _pkg_facts(choice, requires), complete=False)
-
+    problem = problem_of(place)
     engine = engines.choose(machine, engines.every_engine())
-    measured = [cell.pkg for cell in _measured_good(place)]
-    last: list[str] = []
+    told: list[resolve.Objection] = []  # what an engine was asked to mend with bounds of its own
+    last = ""
     for _ in range(ROUNDS):
-        choice = resolve.search(place.target.packages, propose, object_to, measured)
-        wanted = engines.Wanted(
-            pins=choice,
-            also=lock.build_needs(place.target.build),
-            python=place.python,
-            platform=place.platform,
-            glibc=place.glibc,
-            build=place.target.build,
-        )
-        pins = engine.complete(machine, wanted)
-        last = objections(
-            place, _pkg_facts({each.name: each.version for each in pins}, requires), complete=True
-        )
-        if not last:
-            return _locked(place, pins)
-        banned.append(choice)
-    raise NoSolutionError(f"every completed lock was objected to, the last by {', '.join(last)}")
+        answer = resolve.solve(problem)
+        if answer.versions is None:
+            if not any(each.wide for each in problem.objections):
+                raise NoSolutionError(last or f"no versions fit: {sorted(answer.reasons)}")
+            # Another stack may bring other packages along: only what was seen to break stays refused.
+            narrow = tuple(each._replace(wide=False) for each in problem.objections)
+            problem = problem._replace(objections=narrow)
+            continue
+        choice = dict(answer.versions)
+        try:
+            pins = engine.complete(machine, _wanted(place, choice, told))
+        except NoSolutionError as error:
+            last = str(error)
+            refused = told or [resolve.Objection("", tuple(choice.items()), words=last)]
+            problem, told = problem._replace(objections=(*problem.objections, *refused)), []
+            continue
+        closure = {each.name: each.version for each in pins}
+        found = resolve.objections(problem, closure, answer.changed, choice)
+        if not found:
+            return _locked(place, pins, answer.changed)
+        last = f"the completed lock was objected to: {found[0].words} ({found[0].rule})"
+        asked = {each.rule for each in told}
+        mended = [each for each in found if each.bounds and each.rule not in asked]
+        refused = [each for each in found if each not in mended]
+        told = [*told, *mended]
+        problem = problem._replace(objections=(*problem.objections, *refused))
+    raise NoSolutionError(f"no lock after {ROUNDS} rounds; {last}")
 
 
-def _measured_good(place: Place) -> list[Cell]:
-    """Combinations of the target that trained, newest first: by torch, then the target's other packages."""
-    good = [cell for cell in place.known.cells if cell.target == place.target.name and cell.outcome == "ok"]
+def _wanted(place: Place, choice: Mapping[str, str], told: Sequence[Objection]) -> engines.Wanted:
+    """What an engine is asked for: the choice, wishes the tables know nothing of, bounds on the rest."""
+    from envcheck import engines
 
-    def newness(cell: Cell) -> list[Any]:
-        return [versions.order(cell.pkg.get(name, "")) for name in place.target.packages]
-
-    return sorted(good, key=newness, reverse=True)
-
-
-def _candidates(name: str, place: Place, requires: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
-    """Releases of a package that this Python may install, newest first, none beyond what is known."""
-    through = place.known.known_through.get(name)
-    found = [
-        version
-        for package, version in requires
-        if package == name and (through is None or versions.compare(version, "<=", through) is Tri.YES)
-    ]
-    return sorted(found, key=versions.order, reverse=True)
+    outside = [wish for wish in place.wishes if wish.package not in choice]
+    return engines.Wanted(
+        pins=choice,
+        also=(*lock.build_needs(place.target.build), *(wish.package for wish in outside if wish.wanted)),
+        python=place.python,
+        platform=place.platform,
+        glibc=place.glibc,
+        build=tuple(name for name in place.target.build if name in choice),
+        constraints=(
+            *(f"{wish.package}{wish.specifier}" for wish in outside if wish.specifier),
+            *(bound for each in told for bound in each.bounds),
+        ),
+    )
 
 
-def _requirements_of_releases(place: Place) -> dict[tuple[str, str], list[str]]:
-    """What every installable release of every package in the tables requires: (name, version) → lines."""
+def problem_of(place: Place) -> Problem:
+    """What the search is asked: the place, and every release in the tables."""
+    from envcheck import resolve
+
     rows: list[Mapping[str, Any]] = [
-        *({**row, "package": "torch", "requires": {}} for row in place.known.tables.get("torch", [])),
+        *({**row, "package": "torch"} for row in place.known.tables.get("torch", [])),
         *app.source_tree()["tables"].get("release", []),
     ]
-    found = {}
-    for row in rows:
-        if row.get("yanked") or not _for_python(row, place.python):
-            continue
-        needed = row.get("requires", {})
-        found[row["package"], row["version"]] = [f"{name}{bound}" for name, bound in needed.items()]
-    return found
+    releases = tuple(
+        resolve.Release(
+            package=row["package"],
+            version=row["version"],
+            requires=tuple(f"{name}{bound}" for name, bound in row.get("requires", {}).items()),
+            pythons=tuple(row.get("python", ())),
+            requires_python=row.get("requires_python", ""),
+            date=str(row.get("date", "")),
+            yanked=bool(row.get("yanked")),
+        )
+        for row in rows
+    )
+    return resolve.Problem(
+        known=place.known,
+        target=place.target,
+        machine=place.machine,
+        python=place.python,
+        releases=releases,
+        wishes=place.wishes,
+        until=place.until,
+        until_by=place.until_by,
+    )
 
 
-def _for_python(row: Mapping[str, Any], python: str) -> bool:
-    listed = row.get("python")
-    if isinstance(listed, list):
-        return python in listed
-    try:
-        bounds = versions.parse_specifier(row.get("requires_python", ""))
-    except ValueError:
-        return True
-    return versions.satisfies(f"{python}.99", bounds) is not Tri.NO
-
-
-def _locked(place: Place, pins: Sequence[lock.Pin]) -> lock.Lock:
+def _locked(place: Place, pins: Sequence[lock.Pin], changed: Mapping[str, Value]) -> lock.Lock:
     import datetime as dt
 
-    facts = _pkg_facts({each.name: each.version for each in pins}, {})
+    facts = _pkg_facts({each.name: each.version for each in pins})
     settled = derive.derive(place.machine.with_facts(facts), place.known)
     needs = []
     floor = settled.known("cuda.minimum_driver")
@@ -324,9 +333,17 @@ def _locked(place: Place, pins: Sequence[lock.Pin]) -> lock.Lock:
         pins=tuple(pins),
         glibc=place.glibc,
         needs=tuple(needs),
-        train=tuple((key, str(value).lower()) for key, value in place.target.train.items()),
+        train=tuple((key, _word(value)) for key, value in {**place.target.train, **changed}.items()),
         build=place.target.build,
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
         maker=__version__,
         matrix=place.known.digest,
+        notes=tuple(
+            f"{key} = {_word(value)} was chosen with these versions: train with it, or another lock is needed"
+            for key, value in changed.items()
+        ),
     )
+
+
+def _word(value: Value) -> str:
+    return str(value).lower()

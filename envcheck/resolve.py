@@ -1,82 +1,640 @@
-"""The one search: versions of the stack's packages that the judge does not object to. Pure.
+"""The one search: versions of the stack's packages, and free training facts, that nothing objects to. Pure.
 
-Depth first over the packages in the target's order, each package's candidates in the order they are
-proposed; a partial choice with an objection is not extended. Only *broken* objects: what nobody knows
-does not stop a pin.
+Depth first over the packages in the target's order, what was measured good first, then the newest. A
+choice is judged as it grows: three-valued logic makes a verdict on a part hold for every whole that
+contains it. A refusal jumps where the broken rule's own way out points, and a dead end returns to the
+choice that caused it (conflict-directed backjumping), with the reasons kept: they are the proof where
+nothing fits. Only *broken* objects; what nobody knows stops no pin.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from envcheck.model import NoSolutionError
+from envcheck import clauses, derive, judge, matrix, versions
+from envcheck.model import (
+    ABSENT,
+    Absent,
+    Basis,
+    Clause,
+    Comparison,
+    Fact,
+    Finding,
+    Fix,
+    Inventory,
+    Kind,
+    Known,
+    Matrix,
+    NoSolutionError,
+    Rule,
+    Severity,
+    Source,
+    Target,
+    Tri,
+    Unknown,
+    Value,
+    Verdict,
+    Wish,
+    family,
+)
 
-Choice = Mapping[str, str]
-"""Package → version."""
+NODES = 20_000
+"""Choices judged before the search gives up: at 0.2 ms each, a few seconds. The tables need some hundreds."""
 
-Propose = Callable[[str], Sequence[str]]
-"""Candidate versions of a package, best first."""
 
-Object = Callable[[Choice], Sequence[str]]
-"""What speaks against a (partial) choice: ids of the rules it breaks; none if nothing does."""
+class Release(NamedTuple):
+    """A release of a package, as far as choosing it goes.
 
-TRIES = 4000
-"""Choices judged before the search gives up: at a few milliseconds each, well under a minute."""
+    `requires` are lines such as `torch>=2.4`. `pythons` lists the Pythons it has wheels for where that is
+    known, else `requires_python` is what its metadata admits. `date` is ISO.
+    """
+
+    package: str
+    version: str
+    requires: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    requires_python: str = ""
+    date: str = ""
+    yanked: bool = False
+
+
+class Objection(NamedTuple):
+    """What a completed lock broke: a rule, by these versions of the stack and of what an engine added.
+
+    A *wide* one asks the rule with the added packages assumed (an empty version: not there), so that every
+    stack it would break is refused; else only stacks that hold these very versions are. `words` say it to
+    a person, and `bounds` are what the rule's own way out asks of the added packages (`numpy==1.26.4`).
+    """
+
+    rule: str
+    stack: tuple[tuple[str, str], ...]
+    added: tuple[tuple[str, str], ...] = ()
+    wide: bool = False
+    words: str = ""
+    bounds: tuple[str, ...] = ()
+
+
+class Problem(NamedTuple):
+    """What to choose for: the knowledge, the target, the machine's facts, and whatever else binds.
+
+    `until` is an ISO date after which no release is taken, as `until_by` asks. `strict` means that every
+    visible GPU must be served, not just one of them.
+    """
+
+    known: Matrix
+    target: Target
+    machine: Inventory
+    python: str
+    releases: tuple[Release, ...]
+    wishes: tuple[Wish, ...] = ()
+    until: str = ""
+    until_by: str = ""
+    objections: tuple[Objection, ...] = ()
+    strict: bool = True
+
+
+Reason = tuple[str, ...]
+"""What refuses: `("rule", id)`, `("metadata", package, required)`, `("wish", number)`, `("python",)`,
+`("wants", package)`, `("through", package)`, `("yanked", package)`, `("pre-release", package)`, `("until",)`
+or `("objection", number)`."""
+
+
+class Answer(NamedTuple):
+    """What the search found: versions by package, and the training facts it changed; or why there is none.
+
+    `reasons` hold everything that refused something where nothing fits (enough to refuse everything, not
+    the least). `measured` says that the combination was run and trained.
+    """
+
+    versions: Mapping[str, str] | None
+    changed: Mapping[str, Value]
+    reasons: frozenset[Reason]
+    nodes: int
+    measured: bool = False
+
+
+# --- what may be chosen -----------------------------------------------------------------------------
+
+
+def wanted_packages(problem: Problem, without: Collection[Reason] = ()) -> tuple[str, ...]:
+    """The packages whose version is searched: the target's, then those of wishes that the tables know."""
+    listed = {release.package for release in problem.releases}
+    asked = [wish.package for wish in problem.wishes if wish.wanted and wish.package in listed]
+    names = dict.fromkeys((*problem.target.packages, *asked))
+    return tuple(name for name in names if ("wants", name) not in without)
+
+
+def candidates(
+    problem: Problem, package: str, without: Collection[Reason] = ()
+) -> tuple[list[Release], frozenset[Reason]]:
+    """Releases of a package that may be chosen, newest first, and what kept the others out."""
+    kept, refused = [], set()
+    for release in problem.releases:
+        if release.package != package:
+            continue
+        reason = next((each for each in _kept_out(problem, release) if each not in without), None)
+        if reason is None:
+            kept.append(release)
+        else:
+            refused.add(reason)
+    kept.sort(key=lambda release: versions.order(release.version), reverse=True)
+    return kept, frozenset(refused)
+
+
+def _kept_out(problem: Problem, release: Release) -> Iterator[Reason]:
+    """All that speaks against a release before anything is judged."""
+    through = problem.known.known_through.get(release.package)
+    if release.yanked:
+        yield "yanked", release.package
+    if through is not None and versions.compare(release.version, "<=", through) is not Tri.YES:
+        yield "through", release.package
+    wishes = [(number, wish) for number, wish in enumerate(problem.wishes) if wish.package == release.package]
+    version = versions.parse(release.version)
+    if (version is None or version.is_prerelease) and not any(_names_pre(wish) for _, wish in wishes):
+        yield "pre-release", release.package
+    for number, wish in wishes:
+        if not _meets(release.version, wish.specifier):
+            yield "wish", str(number)
+    if not admits(release, problem.python):
+        yield ("python",)
+    if problem.until and release.date > problem.until:
+        yield ("until",)
+
+
+def _names_pre(wish: Wish) -> bool:
+    """Whether a wish names a pre-release itself: nobody gets one unasked."""
+    for bound in versions.parse_specifier(wish.specifier):
+        named = versions.parse(str(bound.operand).removesuffix(".*"))
+        if named is not None and named.is_prerelease:
+            return True
+    return False
+
+
+def _meets(version: str, specifier: str) -> bool:
+    """Whether a wish takes this version. What the comparator calls a maybe is packaging's to decide."""
+    answer = versions.satisfies(version, versions.parse_specifier(specifier))
+    if answer is not Tri.MAYBE:
+        return answer is Tri.YES
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(specifier).contains(version, prereleases=True)
+
+
+def admits(release: Release, python: str) -> bool:
+    """Whether a release may be installed on this Python (`3.11`)."""
+    if release.pythons:
+        return python in release.pythons
+    try:
+        bounds = versions.parse_specifier(release.requires_python)
+    except ValueError:
+        return True
+    # `>=3.11.4` admits 3.11: a lock is for the minor version, and the installer asks again.
+    return any(versions.satisfies(f"{python}.{patch}", bounds) is not Tri.NO for patch in (0, 99))
+
+
+# --- the rules that may speak -----------------------------------------------------------------------
+
+CUDA_FOR_GPU = "pin:cuda-build-for-a-gpu"
+
+
+def _cuda_for_gpu() -> Rule:
+    """A lock for a machine with a GPU holds a torch that uses it; doctor only warns of one that does not."""
+    return Rule(
+        id=CUDA_FOR_GPU,
+        severity=Severity.ERROR,
+        basis=Basis.METADATA,
+        title="this torch is built without CUDA on that platform, and the machine has a GPU",
+        when=(
+            (
+                Clause("gpus.count", Kind.NUMBER, ((Comparison(">=", 1),),), ">=1"),
+                Clause("cuda.runtime", Kind.VERSION, ((ABSENT,),), "absent"),
+            ),
+        ),
+        sources=(Source("envcheck pin", "target", ""),),
+        group="pin",
+    )
+
+
+def asked_rules(problem: Problem) -> list[Rule]:
+    """The rules that may refuse a choice: those of error level, and that a GPU gets a CUDA build."""
+    errors = [rule for rule in problem.known.rules if rule.severity is Severity.ERROR]
+    return [*errors, _cuda_for_gpu()]
+
+
+def scope(rule: Rule, known: Matrix) -> frozenset[str]:
+    """Packages and training facts that may decide a rule: too many cost time, too few would be wrong."""
+    found: set[str] = set()
+    for table in (*rule.when, rule.require):
+        for clause in table:
+            for key in (clause.key, *clauses.refs(clause)):
+                found |= depends(key, known)
+    return frozenset(found)
+
+
+def depends(key: str, known: Matrix, seen: frozenset[str] = frozenset()) -> set[str]:
+    """The packages and training facts that a fact may follow from, through defaults and builds."""
+    head, _, rest = key.partition(".")
+    if head == "pkg":
+        return {rest.partition(".")[0]}
+    if head == "train":
+        found = {key}
+        for default in known.defaults:
+            if default.key == key and key not in seen:
+                for clause in default.when:
+                    found |= depends(clause.key, known, seen | {key})
+        return found
+    return {"torch"} if key in derive.KEYS or head == "build" else set()
+
+
+def objects(finding: Finding, *, strict: bool = True) -> bool:
+    """Whether a finding speaks against a lock: broken at error level, or against a package's own metadata.
+
+    A rule that only some GPUs break is softened to a warning by the judge; `strict` hears it all the same.
+    """
+    if finding.verdict is not Verdict.BROKEN:
+        return False
+    severity = finding.rule.severity if strict and finding.devices else finding.severity
+    return severity is Severity.ERROR or finding.rule.group == "requires-dist"
+
+
+def reason_of(rule: Rule) -> Reason:
+    """What a rule is called among the reasons; a requirement's rule by the two packages."""
+    if rule.group == "requires-dist":
+        return ("metadata", *rule.id.split(":")[1:])
+    return "rule", rule.id
+
+
+# --- ways out ---------------------------------------------------------------------------------------
+
+
+def free_values(
+    problem: Problem, *, reluctant: bool, without: Collection[Reason] = ()
+) -> dict[str, tuple[Value, ...]]:
+    """What the free training facts may become: what the rules' own ways out set them to, in their order.
+
+    A reluctant search takes such a way out only where the rule names none before it that some release
+    could meet.
+    """
+    domains = {
+        name: [release.version for release in candidates(problem, name, without)[0]]
+        for name in wanted_packages(problem, without)
+    }
+    found: dict[str, dict[Value, None]] = {key: {} for key in problem.target.free}
+    for rule in asked_rules(problem):
+        for fix in rule.fixes:
+            changes = [(key, value) for key, value in fix.set if key in found]
+            for key, value in changes:
+                found[key][value] = None
+            if reluctant and not changes and _reachable(fix, domains):
+                break
+    return {key: tuple(values) for key, values in found.items() if values}
+
+
+def _reachable(fix: Fix, domains: Mapping[str, Sequence[str]]) -> bool:
+    """Whether some release that may be chosen meets each bound of a way out that sets packages only."""
+    for key, value in fix.set:
+        offered = domains.get(key.removeprefix("pkg."), ())
+        if not key.startswith("pkg.") or not any(_within(each, value) for each in offered):
+            return False
+    return True
+
+
+def _within(version: str, bound: Value) -> bool:
+    try:
+        return versions.satisfies(version, versions.parse_specifier(str(bound))) is Tri.YES
+    except ValueError:
+        return False  # `=={gpu.torch_last}`: known once it is bound
+
+
+# --- the search -------------------------------------------------------------------------------------
+
+
+class _Refusal(NamedTuple):
+    """Why a value cannot join a choice: what refuses it, the variables concerned, ways out by variable."""
+
+    reason: Reason
+    concerns: frozenset[str]
+    ways: tuple[tuple[str, Value], ...] = ()
 
 
 @dataclass(slots=True)
 class _Search:
-    propose: Propose
-    objections: Object
-    tries: int = 0
-    refused: dict[str, Counter[str]] = field(default_factory=dict)
+    """One run over given domains; variables are packages and the keys of free facts."""
 
-    def extend(self, chosen: dict[str, str], wanted: Sequence[str]) -> dict[str, str] | None:
-        if not wanted:
-            return chosen
-        name, rest = wanted[0], wanted[1:]
-        for version in self.propose(name):
-            self.tries += 1
-            if self.tries > TRIES:
-                raise NoSolutionError(f"no answer after {TRIES} combinations; {self.explained()}")
-            candidate = {**chosen, name: version}
-            objections = self.objections(candidate)
-            if objections:
-                self.refused.setdefault(name, Counter()).update(objections)
-                continue
-            found = self.extend(candidate, rest)
-            if found is not None:
-                return found
+    problem: Problem
+    without: frozenset[Reason]
+    order: tuple[str, ...]
+    domains: Mapping[str, Sequence[Value | None]]
+    requires: Mapping[tuple[str, str], tuple[str, ...]]
+    rules: dict[str, list[Rule]] = field(default_factory=dict)
+    scopes: dict[str, frozenset[str]] = field(default_factory=dict)
+    derived: dict[tuple[Any, ...], Inventory] = field(default_factory=dict)
+    deriving: tuple[str, ...] = ()
+    learnt: dict[str, list[tuple[dict[str, Value | None], frozenset[str]]]] = field(default_factory=dict)
+    hints: dict[str, list[Value]] = field(default_factory=dict)
+    reasons: set[Reason] = field(default_factory=set)
+    nodes: int = 0
+
+    def prepare(self) -> frozenset[str] | None:
+        """Sort the rules by the variables they concern; the machine alone may break one already.
+
+        Gives no variables (an empty set) where nothing can be chosen, None where the search may begin.
+        """
+        bare = self.inventory({})
+        asked = [rule for rule in asked_rules(self.problem) if ("rule", rule.id) not in self.without]
+        judgement = judge.judge(bare, asked)
+        open_ids = {finding.rule.id for finding in judgement.findings}
+        open_ids |= {waiting.rule.id for waiting in judgement.waiting}
+        broken = [each for each in judgement.findings if objects(each, strict=self.problem.strict)]
+        if broken:
+            self.reasons.add(reason_of(broken[0].rule))
+            return frozenset()
+        # A rule that is decided without any package stays decided with them.
+        for rule in asked:
+            if rule.id in open_ids:
+                self.scopes[rule.id] = scope(rule, self.problem.known) & frozenset(self.order)
+                for name in self.scopes[rule.id]:
+                    self.rules.setdefault(name, []).append(rule)
+        needed = {"torch"}
+        for default in self.problem.known.defaults:
+            needed |= depends(default.key, self.problem.known)
+        self.deriving = tuple(name for name in self.order if name in needed or family(name) == "train")
+        self.derived.clear()
         return None
 
-    def explained(self) -> str:
-        """For each package that was refused, the rules that refused it most often."""
-        return "; ".join(self._reasons()) or "the tables list no release of a package that is wanted"
+    def inventory(self, chosen: Mapping[str, Value | None]) -> Inventory:
+        """What the judge sees of a partial choice; a free fact not chosen yet is unknown, not its default."""
+        key = tuple(chosen.get(name, ...) for name in self.deriving)
+        base = self.derived.get(key)
+        if base is None:
+            shown = {name: chosen[name] for name in self.deriving if name in chosen}
+            base = derive.derive(self.problem.machine.with_facts(self._facts(shown)), self.problem.known)
+            self.derived[key] = base
+        return base.with_facts(
+            _fact_of(name, str(version)) for name, version in chosen.items() if name not in self.deriving
+        )
 
-    def _reasons(self) -> Iterator[str]:
-        for name, rules in self.refused.items():
-            ids = ", ".join(rule for rule, _ in rules.most_common(2))
-            yield f"{name} was refused {sum(rules.values())} times, most often by {ids}"
+    def _facts(self, chosen: Mapping[str, Value | None]) -> Iterator[Fact]:
+        said = f"target {self.problem.target.name}"
+        for key, implied in self.problem.target.train.items():
+            yield Fact(key, Known(implied), said)
+        for name, value in chosen.items():
+            if family(name) != "train":
+                yield _fact_of(name, str(value))
+            elif value is not None:
+                yield Fact(name, Known(value), "chosen by the search")
+        for name in self.order:
+            if family(name) == "train" and name not in chosen:
+                yield Fact(name, Unknown("not chosen yet"), "")
+
+    # --- one value --------------------------------------------------------------------------------
+
+    def refusal(self, name: str, value: Value | None, chosen: Mapping[str, Value | None]) -> _Refusal | None:
+        """What speaks against adding this value, the one that concerns fewest variables; None if nothing."""
+        grown = {**chosen, name: value}
+        for stored, concerns in self.learnt.get(name, ()):
+            if all(grown[each] == there for each, there in stored.items()):
+                return _Refusal((), concerns)
+        found = [*self._judged(name, grown), *self._objected(name, grown)]
+        return min(found, key=lambda each: len(each.concerns), default=None)
+
+    def _judged(self, name: str, grown: Mapping[str, Value | None]) -> Iterator[_Refusal]:
+        inventory = self.inventory(grown)
+        judgement = judge.judge(inventory, self.rules.get(name, ()))
+        for finding in judgement.findings:
+            if objects(finding, strict=self.problem.strict):
+                concerns = self.scopes[finding.rule.id] & grown.keys()
+                yield _Refusal(
+                    reason_of(finding.rule), frozenset(concerns), tuple(_ways(finding, inventory, grown))
+                )
+        if family(name) == "train":
+            return
+        # Metadata binds pairs of chosen packages; the judge holds it as it does an installed one's.
+        lines = [
+            Fact(f"pkg.{each}.requires", Known(self.requires[each, str(version)]), "metadata")
+            for each, version in grown.items()
+            if self.requires.get((each, str(version)))
+        ]
+        with_lines = inventory.with_facts(lines)
+        concerned = [
+            each
+            for each in derive.unmet(with_lines)[0]
+            if name in (each.package, each.requires)
+            and each.requires in grown
+            and ("metadata", each.package, each.requires) not in self.without
+        ]
+        for finding in judge.judge(with_lines, matrix.requirement_rules(concerned)).findings:
+            if objects(finding):
+                reason = reason_of(finding.rule)
+                bound = finding.rule.require[0].raw
+                yield _Refusal(reason, frozenset(reason[1:]), ((reason[2], bound),))
+
+    def _objected(self, name: str, grown: Mapping[str, Value | None]) -> Iterator[_Refusal]:
+        for number, each in enumerate(self.problem.objections):
+            if ("objection", str(number)) in self.without:
+                continue
+            stack = dict(each.stack)
+            if not each.wide:
+                if name in stack and stack.items() <= grown.items():
+                    yield _Refusal(("objection", str(number)), frozenset(stack))
+                continue
+            rule = self.problem.known.rule(each.rule)
+            if rule is None or name not in stack or not stack.keys() <= grown.keys():
+                continue
+            added = (_fact_of(*pair) for pair in each.added)
+            judgement = judge.judge(self.inventory(grown).with_facts(added), [rule])
+            if any(objects(finding, strict=self.problem.strict) for finding in judgement.findings):
+                concerns = scope(rule, self.problem.known) & grown.keys()
+                yield _Refusal(("objection", str(number)), frozenset(concerns | {name}))
+
+    # --- all of them ------------------------------------------------------------------------------
+
+    def extend(self, chosen: dict[str, Value | None]) -> dict[str, Value | None] | frozenset[str]:
+        """A whole choice that extends this one, or the variables whose values make that impossible."""
+        if len(chosen) == len(self.order):
+            return chosen
+        name = self.order[len(chosen)]
+        left = list(self.domains[name])
+        blame: set[str] = set()
+        while left:
+            value = left.pop(0)
+            self.nodes += 1
+            if self.nodes > NODES:
+                raise NoSolutionError(f"no answer after {NODES} combinations; ask for fewer packages")
+            refused = self.refusal(name, value, chosen)
+            if refused is None:
+                found = self.extend({**chosen, name: value})
+                if isinstance(found, dict) or name not in found:
+                    return found
+                blame |= found
+                left = _jumped(left, self.hints.pop(name, []))
+                continue
+            blame |= refused.concerns
+            left = self._after(refused, name, left, best=value == self.domains[name][0])
+        blame.discard(name)
+        if blame:  # the values to blame are refused together from now on, wherever they meet again
+            last = max(blame, key=self.order.index)
+            self.learnt.setdefault(last, []).append(
+                ({each: chosen[each] for each in blame}, frozenset(blame))
+            )
+        return frozenset(blame)
+
+    def _after(
+        self, refused: _Refusal, name: str, left: list[Value | None], *, best: bool
+    ) -> list[Value | None]:
+        """What is left to try after a refusal, in which order; kept in mind for a return, if of the best."""
+        if refused.reason:
+            self.reasons.add(refused.reason)
+        ways = dict(reversed(refused.ways))  # the first way out for a package is the one that counts
+        if best and name not in ways:
+            for other, bound in ways.items():
+                self.hints.setdefault(other, []).append(bound)
+        return _jumped(left, [ways[name]]) if name in ways else left
 
 
-def search(
-    wanted: Sequence[str], propose: Propose, objections: Object, first: Sequence[Choice] = ()
-) -> dict[str, str]:
-    """The first choice of one version for each wanted package that nothing speaks against.
+def _jumped(left: list[Value | None], bounds: Sequence[Value]) -> list[Value | None]:
+    """What is left to try, what the ways out name first; nothing is lost, so nothing is missed."""
+    named = [each for each in left if each is not None and any(_within(str(each), bound) for bound in bounds)]
+    return [*named, *(each for each in left if each not in named)] if named else left
 
-    `first` are whole choices tried before the search: combinations that were measured good.
+
+def _ways(
+    finding: Finding, inventory: Inventory, grown: Mapping[str, Value | None]
+) -> Iterator[tuple[str, Value]]:
+    """The rule's ways out that name one chosen package, in the rule's order, with facts filled in."""
+    for fix in finding.rule.fixes:
+        bound = judge.bind(fix, inventory, judge.device_of(finding))
+        if bound is not None and len(bound.set) == 1:
+            key, value = bound.set[0]
+            if key.removeprefix("pkg.") in grown:
+                yield key.removeprefix("pkg."), value
+
+
+def _fact_of(name: str, version: str) -> Fact:
+    return Fact(f"pkg.{name}", Known(version) if version else Absent(), "the lock")
+
+
+def solve(problem: Problem, without: Iterable[Reason] = ()) -> Answer:
+    """The first choice that nothing speaks against, as if the reasons in `without` did not exist.
 
     Raises:
-        NoSolutionError: there is none; names the rules that stood in the way.
+        NoSolutionError: it gave up, which says nothing of whether there is one.
     """
-    for whole in first:
-        candidate = {name: whole[name] for name in wanted if name in whole}
-        if len(candidate) == len(wanted) and not objections(candidate):
-            return candidate
-    attempt = _Search(propose, objections)
-    found = attempt.extend({}, wanted)
-    if found is None:
-        raise NoSolutionError(f"no versions of {', '.join(wanted)} fit together here: {attempt.explained()}")
-    return found
+    dropped = frozenset(without)
+    wanted = wanted_packages(problem, dropped)
+    offered: dict[str, list[str]] = {}
+    kept_out: set[Reason] = set()
+    requires: dict[tuple[str, str], tuple[str, ...]] = {}
+    for name in wanted:
+        releases, refused = candidates(problem, name, dropped)
+        offered[name] = [release.version for release in releases]
+        requires.update({(name, release.version): release.requires for release in releases})
+        kept_out |= refused
+        if not offered[name]:
+            return Answer(None, {}, frozenset({*refused, ("wants", name)}), 0)
+    nodes, reasons = 0, {*kept_out, *(("wants", name) for name in wanted)}
+    measured = [pkg for pkg in _measured_good(problem) if _offered(pkg, problem.target, offered)]
+    for reluctant in (True, False):
+        free = free_values(problem, reluctant=reluctant, without=dropped)
+        if not reluctant and free == free_values(problem, reluctant=True, without=dropped):
+            break
+        order = (*wanted, *free)
+        for pkg in (*measured, {}):
+            domains: dict[str, Sequence[Value | None]] = {
+                name: [pkg[name]] if name in pkg and name in problem.target.packages else offered[name]
+                for name in wanted
+            }
+            domains.update({key: (None, *values) for key, values in free.items()})
+            attempt = _Search(problem, dropped, order, domains, requires)
+            nothing = attempt.prepare()
+            found = attempt.extend({}) if nothing is None else nothing
+            nodes += attempt.nodes
+            if isinstance(found, dict):
+                changed = {key: value for key in free if (value := found[key]) is not None}
+                chosen = {name: str(found[name]) for name in wanted}
+                return Answer(chosen, changed, frozenset(), nodes, measured=bool(pkg))
+            if not pkg:
+                reasons |= attempt.reasons
+    return Answer(None, {}, frozenset(reasons), nodes)
+
+
+def _offered(pkg: Mapping[str, str], target: Target, offered: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a measured combination may be chosen: it names every package, each at a release on offer."""
+    return all(pkg.get(name) in offered.get(name, ()) for name in target.packages if name in offered)
+
+
+def _measured_good(problem: Problem) -> list[Mapping[str, str]]:
+    """Combinations that trained the way the target says, newest first by the target's packages in turn."""
+    target = problem.target
+    found = [
+        cell.pkg
+        for cell in problem.known.cells
+        if cell.target == target.name
+        and cell.outcome == "ok"
+        and all(
+            target.train.get(key, value) == value or key in target.free for key, value in cell.train.items()
+        )
+    ]
+    found.sort(key=lambda pkg: [versions.order(pkg.get(name, "")) for name in target.packages], reverse=True)
+    distinct: list[Mapping[str, str]] = []
+    for pkg in found:
+        if pkg not in distinct:
+            distinct.append(pkg)
+    return distinct
+
+
+# --- the word on a whole lock -----------------------------------------------------------------------
+
+
+def objections(
+    problem: Problem, pins: Mapping[str, str], changed: Mapping[str, Value], stack: Collection[str]
+) -> list[Objection]:
+    """What a completed lock breaks, as bounds of the search; none if nothing.
+
+    `pins` is the whole closure, `stack` the packages among it that were searched.
+    """
+    facts = [Fact(key, Known(value), "") for key, value in {**problem.target.train, **changed}.items()]
+    lines = {
+        release.package: release.requires
+        for release in problem.releases
+        if pins.get(release.package) == release.version and release.requires
+    }
+    facts += [_fact_of(name, version) for name, version in pins.items()]
+    facts += [Fact(f"pkg.{name}.requires", Known(each), "metadata") for name, each in lines.items()]
+    whole = problem.machine.with_facts(facts)
+    inventory = derive.derive(replace(whole, complete=whole.complete | {"pkg"}), problem.known)
+    rules = [*asked_rules(problem), *matrix.target_rules(problem.target)]
+    judgement = judge.judge(inventory, [*rules, *matrix.requirement_rules(derive.unmet(inventory)[0])])
+    return [
+        _objection(problem, finding, inventory, pins, stack)
+        for finding in judgement.findings
+        if objects(finding, strict=problem.strict)
+        and not (finding.rule.group == "target" and finding.rule.severity is not Severity.ERROR)
+    ]
+
+
+def _objection(
+    problem: Problem, finding: Finding, inventory: Inventory, pins: Mapping[str, str], stack: Collection[str]
+) -> Objection:
+    names = {each for each in scope(finding.rule, problem.known) if family(each) != "train"}
+    concerned = sorted(names & set(stack)) or sorted(stack)
+    added = tuple((name, pins.get(name, "")) for name in sorted(names - set(stack)))
+    return Objection(
+        rule=finding.rule.id,
+        stack=tuple((name, pins[name]) for name in concerned),
+        added=added,
+        wide=bool(added) and bool(names & set(stack)) and problem.known.rule(finding.rule.id) is not None,
+        words=finding.rule.title,
+        bounds=_bounds(finding, inventory, {name for name, version in added if version}),
+    )
+
+
+def _bounds(finding: Finding, inventory: Inventory, added: Collection[str]) -> tuple[str, ...]:
+    """The rule's first way out that sets nothing but packages an engine chose, as constraints for it."""
+    for fix in finding.rule.fixes:
+        bound = judge.bind(fix, inventory, judge.device_of(finding))
+        if bound is not None and all(key.removeprefix("pkg.") in added for key, _ in bound.set):
+            return tuple(f"{key.removeprefix('pkg.')}{value}" for key, value in bound.set)
+    return ()

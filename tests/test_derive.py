@@ -55,11 +55,25 @@ def test_a_build_outside_the_table_is_unknown_not_guessed(torch: str) -> None:
     assert isinstance(reading(f'pkg = {{ torch = "{torch}" }}', "cuda.runtime"), Unknown)
 
 
-@pytest.mark.parametrize("host", ['os = "win32"', 'os = "darwin"', 'arch = "aarch64"'])
+@pytest.mark.parametrize("host", ['os = "win32"', 'os = "darwin"', 'arch = "ppc64le"'])
 def test_the_default_build_of_another_platform_is_unknown_not_that_of_linux(host: str) -> None:
     # On Windows the torch of the public index is a CPU build.
     facts = f'[host]\n{host}\n[pkg]\ntorch = "2.5.1"\n'
     assert isinstance(reading(facts, "cuda.runtime"), Unknown)
+
+
+@pytest.mark.parametrize(("torch", "cuda"), [("2.10.0", None), ("2.11.0", "13.0"), ("2.15.0", "13.2")])
+def test_the_default_build_for_arm_has_no_cuda_before_211(torch: str, cuda: str | None) -> None:
+    facts = f'[host]\nos = "linux"\narch = "aarch64"\n[pkg]\ntorch = "{torch}"\n'
+    assert reading(facts, "cuda.runtime") == (Known(cuda) if cuda else Absent())
+    # Its machine code was never looked at, so nothing is said of it.
+    assert isinstance(reading(facts, "build.torch.architectures"), Unknown if cuda else Absent)
+
+
+def test_the_newest_torch_for_a_driver_on_arm_is_one_with_cuda() -> None:
+    facts = '[driver]\nversion = "550.54.15"\n[host]\nos = "linux"\narch = '
+    assert reading(facts + '"x86_64"\n', "driver.torch_last") == Known("2.10.0")
+    assert reading(facts + '"aarch64"\n', "driver.torch_last") == Absent()
 
 
 def test_ignorance_is_carried_along_with_its_reason() -> None:

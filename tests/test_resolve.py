@@ -1,74 +1,353 @@
-"""The search over tiny package worlds: backtracking, no solution, rules against rules."""
+"""The search over tiny package worlds, with the real judge and rules from TOML; and against brute force."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from envcheck import resolve
-from envcheck.model import NoSolutionError
+from envcheck import derive, judge, matrix, resolve
+from envcheck.model import Fact, Inventory, Known, NoSolutionError, Value, Wish
+from envcheck.resolve import Problem, Release
+from tests.worlds import known, rule
 
-World = Mapping[str, Sequence[str]]
-
-
-def found(
-    world: World, forbidden: Sequence[Mapping[str, str]], first: Sequence[Mapping[str, str]] = ()
-) -> dict[str, str]:
-    """Search a world (package → versions, best first) where these combinations are forbidden."""
-
-    def objections(choice: Mapping[str, str]) -> list[str]:
-        return [
-            " + ".join(f"{k} {v}" for k, v in bad.items())
-            for bad in forbidden
-            if bad.items() <= choice.items()
-        ]
-
-    return resolve.search(list(world), lambda name: world[name], objections, first)
+World = Mapping[str, Sequence[str | Release]]
 
 
-def test_the_best_of_each_is_taken_where_nothing_objects() -> None:
-    assert found({"a": ["2", "1"], "b": ["9", "8"]}, []) == {"a": "2", "b": "9"}
+def problem(
+    world: World,
+    rules: str = "",
+    *,
+    train: str = "{}",
+    free: Sequence[str] = (),
+    head: str = "",
+    python: str = "3.11",
+    machine: Mapping[str, Value] | None = None,
+    wishes: Sequence[Wish] = (),
+    tables: str = "",
+) -> Problem:
+    """What to search: package → releases (a version, or one that says more), rules in TOML, free facts."""
+    names = list(world)
+    target = f'[target.t]\ntitle = "t"\npackages = {names}\ntrain = {train}\nfree = {list(free)}\n'
+    matrix_ = known(rules, tables, f"{target}{head}".replace("'", '"'))
+    releases = [
+        each if isinstance(each, Release) else Release(name, each)
+        for name, releases in world.items()
+        for each in releases
+    ]
+    said: dict[str, Value] = {"python.version": f"{python}.0", **(machine or {})}
+    facts = {key: Fact(key, Known(value), "declared") for key, value in said.items()}
+    return Problem(
+        matrix_, matrix_.targets["t"], Inventory(facts), python, tuple(releases), wishes=tuple(wishes)
+    )
+
+
+def found(*arguments: object, **more: object) -> dict[str, str] | None:
+    """The versions the search chooses for such a problem, or None."""
+    answer = resolve.solve(problem(*arguments, **more))  # type: ignore[arg-type]
+    return dict(answer.versions) if answer.versions is not None else None
+
+
+def forbids(when: Mapping[str, str], rule_id: str, fix: str = "") -> str:
+    """A rule against packages together: `{"a": ">=2", "b": "<9"}`."""
+    table = ", ".join(f'"pkg.{name}" = "{bound}"' for name, bound in when.items())
+    return rule(f"{{ {table} }}", rule_id, more=f"[[rule.fix]]\nset = {fix}" if fix else "")
+
+
+CELL = 'target = "t"\noutcome = "ok"\ndevice = "cpu"\ndate = 2026-11-20\ntest = "x"\n'
+
+
+# --- the search -------------------------------------------------------------------------------------
+
+
+def test_the_newest_of_each_is_taken_where_nothing_objects() -> None:
+    assert found({"a": ["1", "2", "10"], "b": ["8", "9"]}) == {"a": "10", "b": "9"}
 
 
 def test_a_conflict_moves_the_later_package_first() -> None:
-    assert found({"a": ["2", "1"], "b": ["9", "8"]}, [{"a": "2", "b": "9"}]) == {"a": "2", "b": "8"}
+    clash = forbids({"a": "==2", "b": "==9"}, "a-rule")
+    assert found({"a": ["2", "1"], "b": ["9", "8"]}, clash) == {"a": "2", "b": "8"}
 
 
 def test_a_dead_end_is_backed_out_of() -> None:
-    bad = [{"a": "2", "b": "9"}, {"a": "2", "b": "8"}]
-    assert found({"a": ["2", "1"], "b": ["9", "8"]}, bad) == {"a": "1", "b": "9"}
+    clash = forbids({"a": "==2", "b": ">=8"}, "a-rule")
+    assert found({"a": ["2", "1"], "b": ["9", "8"]}, clash) == {"a": "1", "b": "9"}
 
 
-def test_a_dead_end_three_packages_deep_is_backed_out_of() -> None:
-    bad = [{"a": "2", "c": each} for each in ("5", "4")]
-    assert found({"a": ["2", "1"], "b": ["9"], "c": ["5", "4"]}, bad) == {"a": "1", "b": "9", "c": "5"}
+def test_a_dead_end_returns_to_its_cause_and_not_to_the_package_before() -> None:
+    world = {"a": ["2", "1"], "b": [str(n) for n in range(200)], "c": ["5", "4"]}
+    answer = resolve.solve(problem(world, forbids({"a": "==2", "c": ">=4"}, "a-rule")))
+    assert answer.versions == {"a": "1", "b": "199", "c": "5"}
+    assert answer.nodes < 20
 
 
-def test_no_solution_names_the_rules_that_stood_in_the_way() -> None:
-    with pytest.raises(NoSolutionError) as caught:
-        found({"a": ["1"], "b": ["9", "8"]}, [{"a": "1", "b": "9"}, {"a": "1", "b": "8"}])
-    assert "b was refused 2 times" in str(caught.value)
-    assert "a 1 + b 9" in str(caught.value)
+def test_a_way_out_that_names_a_release_is_jumped_to() -> None:
+    world = {"a": [f"{n}.0" for n in range(300)], "b": ["9", "8"]}
+    clash = forbids({"a": ">=3.0", "b": "present"}, "a-rule", '{ "pkg.a" = "==2.0" }')
+    answer = resolve.solve(problem(world, clash))
+    assert answer.versions == {"a": "2.0", "b": "9"}
+    assert answer.nodes < 20
 
 
-def test_a_package_without_releases_is_no_solution() -> None:
-    with pytest.raises(NoSolutionError, match="no release"):
-        found({"a": []}, [])
+def test_rules_against_rules_leave_what_neither_forbids() -> None:
+    clash = forbids({"a": ">=2", "b": "<9"}, "new-a-old-b") + forbids({"a": "<3", "b": ">=9"}, "old-a-new-b")
+    assert found({"a": ["2"], "b": ["9", "8"]}, clash) is None
+    assert found({"a": ["2", "1"], "b": ["9", "8"]}, clash) == {"a": "1", "b": "8"}
+
+
+def test_no_solution_keeps_what_stood_in_the_way() -> None:
+    clash = forbids({"a": "present", "b": "==9"}, "nine") + forbids({"a": "present", "b": "==8"}, "eight")
+    answer = resolve.solve(problem({"a": ["1"], "b": ["9", "8"]}, clash))
+    assert answer.versions is None
+    assert {("rule", "nine"), ("rule", "eight")} <= answer.reasons
+
+
+def test_a_conditional_rule_binds_only_where_its_condition_holds() -> None:
+    clash = rule('{ "pkg.a" = ">=2", "train.zero_stage" = 3 }')
+    assert found({"a": ["2", "1"]}, clash, train="{ zero_stage = 3 }") == {"a": "1"}
+    assert found({"a": ["2", "1"]}, clash, train="{ zero_stage = 2 }") == {"a": "2"}
+    assert found({"a": ["2", "1"]}, clash) == {"a": "2"}, "unknown is no objection"
+
+
+def test_a_default_that_a_version_brings_binds_that_version() -> None:
+    brought = '[[default]]\nkey = "train.dora"\nvalue = true\nwhen = { "pkg.b" = ">=9" }\nsource = "s"'
+    clash = rule('{ "pkg.a" = ">=2", "train.dora" = true }')
+    world = {"a": ["2"], "b": ["9", "8"]}
+    assert found(world, clash, tables=brought, train="{ zero_stage = 3 }") == {"a": "2", "b": "8"}
+
+
+def test_metadata_binds_the_stack_both_ways() -> None:
+    world = {"a": [Release("a", "2", ("b<9",)), "1"], "b": ["9", "8"]}
+    assert found(world) == {"a": "2", "b": "8"}
+    assert found({"b": ["9"], "a": world["a"]}) == {"b": "9", "a": "1"}
+
+
+def test_a_pre_release_is_taken_only_by_whom_names_one() -> None:
+    world = {"a": ["2.0rc1", "1.0"]}
+    assert found(world) == {"a": "1.0"}
+    assert found({"a": ["2.0rc1"]}) is None
+    assert found(world, wishes=[Wish("a", ">=2.0rc1", "--with")]) == {"a": "2.0rc1"}
+    assert found(world, wishes=[Wish("a", ">=2.0", "--with")]) is None
+
+
+def test_a_local_label_is_compared_by_its_release() -> None:
+    world = {"a": ["2.0+cu126", "1.0"]}
+    assert found(world, forbids({"a": ">=2.0"}, "a-rule")) == {"a": "1.0"}
+    assert found(world, wishes=[Wish("a", "==2.0", "--with")]) == {"a": "2.0+cu126"}
+
+
+def test_a_yanked_release_is_never_taken() -> None:
+    world = {"a": [Release("a", "2", yanked=True), "1"]}
+    assert found(world) == {"a": "1"}
+    assert found(world, wishes=[Wish("a", "==2", "--with")]) is None
+
+
+def test_python_decides_by_wheels_where_they_are_known_and_by_metadata_where_not() -> None:
+    world = {"a": [Release("a", "2", pythons=("3.12",)), Release("a", "1", requires_python=">=3.9")]}
+    assert found(world, python="3.12") == {"a": "2"}
+    assert found(world, python="3.11") == {"a": "1"}
+    assert found(world, python="3.8") is None
+    assert found({"a": [Release("a", "1", requires_python=">=3.11.4")]}) == {"a": "1"}
+
+
+def test_nothing_beyond_what_is_known_is_taken() -> None:
+    assert found({"a": ["3", "2"]}, head='[known_through]\na = "2"') == {"a": "2"}
+
+
+def test_nothing_published_after_the_day_asked_for_is_taken() -> None:
+    asked = problem({"a": [Release("a", "2", date="2026-02-01"), Release("a", "1", date="2026-01-01")]})
+    assert resolve.solve(asked._replace(until="2026-01-31")).versions == {"a": "1"}
+
+
+def test_a_wish_for_a_package_of_the_tables_adds_it() -> None:
+    asked = problem({"a": ["1"]})
+    asked = asked._replace(releases=(*asked.releases, Release("x", "5"), Release("x", "4", ("a<1",))))
+    assert resolve.solve(asked).versions == {"a": "1"}
+    wished = asked._replace(wishes=(Wish("x", "", "--with x"),))
+    assert resolve.solve(wished).versions == {"a": "1", "x": "5"}
+    assert resolve.solve(asked._replace(wishes=(Wish("x", "<5", "--with x<5"),))).versions is None
+
+
+# --- measured first ---------------------------------------------------------------------------------
 
 
 def test_what_was_measured_good_comes_before_what_is_new() -> None:
+    head = f'[[cell]]\n{CELL}pkg = {{ a = "1", b = "8", unrelated = "0" }}\n'
     world = {"a": ["3", "2", "1"], "b": ["9", "8"]}
-    assert found(world, [], first=[{"a": "1", "b": "8", "unrelated": "0"}]) == {"a": "1", "b": "8"}
+    answer = resolve.solve(problem(world, head=head))
+    assert (answer.versions, answer.measured) == ({"a": "1", "b": "8"}, True)
+    assert found(world, forbids({"a": "==1"}, "a-rule"), head=head) == {"a": "3", "b": "9"}
+    assert found(world, head=head, wishes=[Wish("a", ">=2", "--with")]) == {"a": "3", "b": "9"}
 
 
-def test_a_measured_combination_that_is_objected_to_is_passed_over() -> None:
-    world = {"a": ["3", "2"], "b": ["9", "8"]}
-    assert found(world, [{"a": "2", "b": "8"}], first=[{"a": "2", "b": "8"}]) == {"a": "3", "b": "9"}
+def test_the_newest_of_the_measured_comes_first_and_one_of_another_training_not_at_all() -> None:
+    head = f'[[cell]]\n{CELL}pkg = {{ a = "1" }}\n[[cell]]\n{CELL}pkg = {{ a = "2" }}\n'
+    head += f'[[cell]]\n{CELL}pkg = {{ a = "3" }}\ntrain = {{ zero_stage = 2 }}\n'
+    assert found({"a": ["4", "3", "2", "1"]}, head=head, train="{ zero_stage = 3 }") == {"a": "2"}
 
 
-def test_a_hopeless_search_ends() -> None:
-    world = {name: [str(n) for n in range(20)] for name in "abcd"}
-    hopeless = [{"d": str(n)} for n in range(20)]
-    with pytest.raises(NoSolutionError, match="combinations"):
-        found(world, hopeless)
+# --- free training facts ----------------------------------------------------------------------------
+
+REENTRANT = rule(
+    '{ "pkg.a" = ">=2", "train.use_reentrant" = false }',
+    more='[[rule.fix]]\nset = { "pkg.a" = "==1" }\n[[rule.fix]]\nset = { "train.use_reentrant" = true }',
+)
+
+
+def test_a_free_fact_is_changed_where_no_earlier_way_out_is_left() -> None:
+    asked = {"train": "{ use_reentrant = false }", "free": ["use_reentrant"]}
+    assert resolve.solve(problem({"a": ["2", "1"]}, REENTRANT, **asked)).changed == {}  # type: ignore[arg-type]
+    answer = resolve.solve(problem({"a": ["2"]}, REENTRANT, **asked))  # type: ignore[arg-type]
+    assert (answer.versions, answer.changed) == ({"a": "2"}, {"train.use_reentrant": True})
+
+
+def test_a_fact_that_is_not_free_is_never_changed() -> None:
+    assert found({"a": ["2"]}, REENTRANT, train="{ use_reentrant = false }") is None
+
+
+# --- what a completed lock teaches ------------------------------------------------------------------
+
+
+def test_an_objection_to_a_whole_lock_names_the_rule_its_stack_and_the_engines_bound() -> None:
+    clash = forbids({"a": "<2", "numpy": ">=2.0"}, "old-a-new-numpy", '{ "pkg.numpy" = "==1.26.4" }')
+    asked = problem({"a": ["1.5", "1.4"]}, clash)
+    told = resolve.objections(asked, {"a": "1.5", "numpy": "2.1.0"}, {}, ["a"])
+    assert [(each.rule, each.stack, each.bounds) for each in told] == [
+        ("old-a-new-numpy", (("a", "1.5"),), ("numpy==1.26.4",))
+    ]
+    assert resolve.objections(asked, {"a": "1.5", "numpy": "1.26.4"}, {}, ["a"]) == []
+    refused = asked._replace(objections=tuple(told))
+    assert resolve.solve(refused).versions is None, "1.4 would meet the same numpy"
+    narrow = asked._replace(objections=tuple(each._replace(wide=False) for each in told))
+    assert resolve.solve(narrow).versions == {"a": "1.4"}
+
+
+def test_a_package_that_a_lock_lacks_can_be_objected_to() -> None:
+    clash = rule('{ "pkg.a" = ">=2", "pkg.helper" = "absent" }')
+    asked = problem({"a": ["3", "2", "1"]}, clash)
+    told = resolve.objections(asked, {"a": "3"}, {}, ["a"])
+    assert resolve.solve(asked._replace(objections=tuple(told))).versions == {"a": "1"}
+
+
+def test_a_search_that_never_ends_is_given_up() -> None:
+    names = [f"p{n}" for n in range(9)]
+    odd = "".join(
+        forbids({one: f"=={v}", other: f"=={v}"}, f"r-{one}-{other}-{v}")
+        for k, one in enumerate(names)
+        for other in names[k + 1 :]
+        for v in range(8)
+    )
+    with pytest.raises(NoSolutionError, match="no answer after"):
+        resolve.solve(problem({name: [str(v) for v in range(8)] for name in names}, odd))
+
+
+# --- against brute force ----------------------------------------------------------------------------
+
+NAMES = ("a", "b", "c", "d")
+VERSIONS = ("1", "2", "3")
+FLAGS = ("train.use_reentrant", "train.dora")
+
+bounds = st.sampled_from([">=2", "<2", "==1", "==2", "==3", "!=2", ">=3", "present"])
+clauses_of_packages = st.dictionaries(
+    st.sampled_from([f"pkg.{name}" for name in NAMES]), bounds, min_size=1, max_size=3
+)
+clauses_of_training = st.dictionaries(st.sampled_from(FLAGS), st.booleans(), max_size=2)
+fixes = st.lists(
+    st.one_of(
+        st.tuples(
+            st.sampled_from([f"pkg.{name}" for name in NAMES]), st.sampled_from(["==1", "==2", ">=3", ">=2"])
+        ),
+        st.tuples(st.sampled_from(FLAGS), st.booleans()),
+    ),
+    max_size=3,
+)
+worlds = st.fixed_dictionaries(
+    {
+        "rules": st.lists(st.tuples(clauses_of_packages, clauses_of_training, fixes), max_size=9),
+        "versions": st.fixed_dictionaries(
+            {name: st.lists(st.sampled_from(VERSIONS), min_size=1, max_size=3, unique=True) for name in NAMES}
+        ),
+        "requires": st.dictionaries(
+            st.tuples(st.sampled_from(NAMES), st.sampled_from(VERSIONS)),
+            st.tuples(st.sampled_from(NAMES), st.sampled_from([">=2", "<3", "!=2"])),
+            max_size=4,
+        ),
+        "default": st.sampled_from(["", ">=2", "<3"]),
+        "free": st.lists(st.sampled_from(FLAGS), max_size=2, unique=True),
+    }
+)
+
+
+def toml(value: object) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else f'"{value}"'
+
+
+def random_problem(world: Mapping[str, object]) -> Problem:
+    text = ""
+    for number, (packages, training, ways) in enumerate(world["rules"]):  # type: ignore[arg-type, var-annotated]
+        table = ", ".join(f'"{key}" = {toml(value)}' for key, value in {**packages, **training}.items())
+        more = "".join(f'[[rule.fix]]\nset = {{ "{key}" = {toml(value)} }}\n' for key, value in ways)
+        text += rule(f"{{ {table} }}", f"rule-{number}", more=more)
+    brought = ""
+    if world["default"]:
+        brought = (
+            f'[[default]]\nkey = "train.dora"\nvalue = true\nwhen = {{ "pkg.b" = "{world["default"]}" }}\n'
+        )
+        brought += 'source = "s"\n'
+    requires = world["requires"]
+    releases = {
+        name: [
+            Release(
+                name,
+                version,
+                tuple("".join(bound) for key, bound in requires.items() if key == (name, version)),  # type: ignore[attr-defined]
+            )
+            for version in found_versions
+        ]
+        for name, found_versions in world["versions"].items()  # type: ignore[attr-defined]
+    }
+    return problem(
+        releases,
+        text,
+        train="{ zero_stage = 3, use_reentrant = false }",
+        free=[key.removeprefix("train.") for key in world["free"]],  # type: ignore[attr-defined]
+        tables=brought,
+    )
+
+
+def passes(asked: Problem, versions: Mapping[str, str], changed: Mapping[str, Value]) -> bool:
+    """The judge's word on a whole choice, with nothing of the search in it."""
+    facts = [Fact(key, Known(value), "") for key, value in {**asked.target.train, **changed}.items()]
+    facts += [Fact(f"pkg.{name}", Known(version), "") for name, version in versions.items()]
+    facts += [
+        Fact(f"pkg.{each.package}.requires", Known(each.requires), "")
+        for each in asked.releases
+        if each.requires and versions.get(each.package) == each.version
+    ]
+    inventory = derive.derive(asked.machine.with_facts(facts), asked.known)
+    rules = [*asked.known.rules, *matrix.requirement_rules(derive.unmet(inventory)[0])]
+    return not any(finding.verdict.value == "broken" for finding in judge.judge(inventory, rules).findings)
+
+
+@settings(max_examples=150, deadline=None)
+@given(worlds)
+def test_the_search_finds_what_brute_force_finds_and_the_judge_passes_it(world: Mapping[str, object]) -> None:
+    asked = random_problem(world)
+    answer = resolve.solve(asked)
+    ways = resolve.free_values(asked, reluctant=False)
+    offered = [[each.version for each in asked.releases if each.package == name] for name in NAMES]
+    exists = any(
+        passes(
+            asked,
+            dict(zip(NAMES, versions, strict=True)),
+            {key: value for key, value in zip(ways, values, strict=True) if value is not None},
+        )
+        for versions in product(*offered)
+        for values in product(*((None, *each) for each in ways.values()))
+    )
+    assert (answer.versions is not None) == exists
+    if answer.versions is not None:
+        assert passes(asked, answer.versions, answer.changed)

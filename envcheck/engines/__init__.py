@@ -25,6 +25,8 @@ INSTALL_HINT = "pip install 'envcheck[resolve]'"
 class Wanted:
     """What to complete: exact `pins`, `also` further requirements (`setuptools`, `rich>=13`), and for where.
 
+    `constraints` (`numpy<2`) bind a package only if something else brings it.
+
     `python` is `3.11`, `platform` `linux-x86_64`, `glibc` the oldest C library to serve. `build` names the
     packages that exist as source only: no other package's code is run. `local` are the local version
     labels that may be in the result.
@@ -37,12 +39,17 @@ class Wanted:
     glibc: str = "2.28"
     build: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
     deadline_s: float = 300.0
 
     def requirements(self) -> str:
         """The requirements as text, one a line, in an order that does not depend on the caller."""
         exact = sorted(f"{name}=={version}" for name, version in self.pins.items())
         return "".join(f"{line}\n" for line in (*exact, *sorted(self.also)))
+
+    def bounds(self) -> str:
+        """The constraints as text, one a line, in an order that does not depend on the caller."""
+        return "".join(f"{line}\n" for line in sorted(self.constraints))
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,9 @@ def _resolve(host: Host, wanted: Wanted, index: Index) -> dict[str, str]:
     if index.url:
         extra["PIP_INDEX_URL"] = index.url
     with scratch() as folder:
-        asked, answer = folder / "wanted.in", folder / "answer.txt"
+        asked, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "answer.txt"
         asked.write_text(wanted.requirements(), encoding="utf-8")
+        bounds.write_text(wanted.bounds(), encoding="utf-8")
         ran = host.run(
             [
                 own_python(),
@@ -79,9 +80,7 @@ def _resolve(host: Host, wanted: Wanted, index: Index) -> dict[str, str]:
                 "piptools",
                 "compile",
                 *_options(wanted),
-                "--output-file",
-                str(answer),
-                str(asked),
+                *("--constraint", str(bounds), "--output-file", str(answer), str(asked)),
             ],
             wanted.deadline_s,
             engine_environment(host, index, extra),

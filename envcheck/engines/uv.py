@@ -31,10 +31,14 @@ def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
             index.url
         )  # not on the command line, where every user of the machine sees it
     with scratch() as folder:
-        asked, answer = folder / "wanted.in", folder / "pylock.toml"
+        asked, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "pylock.toml"
         asked.write_text(wanted.requirements(), encoding="utf-8")
+        bounds.write_text(wanted.bounds(), encoding="utf-8")
         ran = host.run(
-            [program, *_options(wanted), "--output-file", str(answer), str(asked)],
+            [
+                *(program, *_options(wanted)),
+                *("--constraint", str(bounds), "--output-file", str(answer), str(asked)),
+            ],
             wanted.deadline_s,
             engine_environment(host, index, extra),
         )
