@@ -63,6 +63,8 @@ class Question(NamedTuple):
     gpus: tuple[str, ...] = ()
     deadline_s: float = 10.0
     overlays: tuple[str, ...] = ()
+    platform: str | None = None
+    glibc: str | None = None
 
 
 # --- knowledge --------------------------------------------------------------------------------------
@@ -282,11 +284,19 @@ def _referred(text: str, where: str, folder: Path, known: Matrix) -> list[Fact]:
 
 
 def declare_machine(inventory: Inventory, question: Question, known: Matrix) -> Inventory:
-    """The inventory with the declared driver and GPUs in place of the probed ones.
+    """The inventory with the declared platform, driver and GPUs in place of the probed ones.
+
+    Another architecture is another machine: nothing that was probed here says anything of it.
 
     Raises:
         InputError: the driver is not a version, or no GPU of that name is known.
     """
+    inventory = _declare_platform(inventory, question)
+    if question.gpus == (NO_GPU,):
+        said = f"declared by --gpu {NO_GPU}"
+        none = [Fact("gpus.count", Known(0), said), Fact("driver.version", Absent(), said)]
+        probed = inventory.without("cuda.driver", "driver.library", "driver.error", "gpus.models")
+        inventory = replace(probed.with_facts(none), devices=())
     if question.driver is not None:
         if versions.parse(question.driver) is None:
             raise InputError("--driver", f"expected a version such as 550.54.15, found {question.driver!r}")
@@ -294,11 +304,30 @@ def declare_machine(inventory: Inventory, question: Question, known: Matrix) -> 
         inventory = inventory.without(*stale).with_facts(
             [Fact("driver.version", Known(question.driver), "declared by --driver")]
         )
-    if question.gpus:
+    if question.gpus and question.gpus != (NO_GPU,):
         declared = [gpu_declared(query, known) for query in question.gpus]
         devices = tuple({key: Fact(key, Known(value), "declared by --gpu")} for key, value in declared)
         counted = Fact("gpus.count", Known(len(devices)), "declared by --gpu")
         inventory = replace(inventory.without("gpus.models").with_facts([counted]), devices=devices)
+    return inventory
+
+
+NO_GPU = "none"
+"""What `--gpu` takes to declare that there is none."""
+
+
+def _declare_platform(inventory: Inventory, question: Question) -> Inventory:
+    if question.platform is not None:
+        system, _, arch = question.platform.partition("-")
+        if inventory.known("host.arch") != arch:
+            of_python = {key: fact for key, fact in inventory.facts.items() if key.startswith("python.")}
+            inventory = Inventory(facts=of_python)
+        said = "declared by --platform"
+        inventory = inventory.with_facts(
+            [Fact("host.os", Known(system), said), Fact("host.arch", Known(arch), said)]
+        )
+    if question.glibc is not None:
+        inventory = inventory.with_facts([Fact("host.glibc", Known(question.glibc), "declared by --glibc")])
     return inventory
 
 
@@ -310,6 +339,8 @@ def gpu_declared(query: str, known: Matrix) -> tuple[str, str]:
     Raises:
         InputError: no GPU of that name is known, or several of different compute capability are.
     """
+    if query == NO_GPU:
+        raise InputError("--gpu", f"{NO_GPU} declares a machine without GPUs; name it alone")
     digits = query.removeprefix("sm_")
     capability = query if digits == query else f"{digits[:-1]}.{digits[-1:]}"
     if derive.is_capability(capability):

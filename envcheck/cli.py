@@ -53,7 +53,7 @@ DriverOption = Annotated[
 ]
 GpuOption = Annotated[
     list[str] | None,
-    typer.Option("--gpu", metavar="NAME", help="Declare a GPU where it will run. Repeatable."),
+    typer.Option("--gpu", metavar="NAME", help="Declare a GPU where it will run, or none. Repeatable."),
 ]
 OverlayOption = Annotated[
     list[str] | None,
@@ -217,6 +217,13 @@ def pin(
         str | None,
         typer.Option("--python-version", metavar="X.Y", help="Python of the lock; the examined one's."),
     ] = None,
+    platform: Annotated[
+        str | None,
+        typer.Option("--platform", metavar="OS-ARCH", help="Declare linux-x86_64 or linux-aarch64."),
+    ] = None,
+    glibc: Annotated[
+        str | None, typer.Option("--glibc", metavar="2.N", help="Declare the C library where it will run.")
+    ] = None,
     python: PythonOption = None,
     static: StaticOption = False,
     resolve: Annotated[
@@ -242,6 +249,8 @@ def pin(
         gpus=tuple(gpu or ()),
         deadline_s=timeout,
         overlays=tuple(overlay or ()),
+        platform=platform,
+        glibc=glibc,
     )
     text, remarks = pinning.pin(question, host.Host(), python_version, resolve=resolve, offline=offline)
     for remark in remarks:

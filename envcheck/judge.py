@@ -232,6 +232,17 @@ def errors(judgement: Judgement) -> frozenset[str]:
     )
 
 
+def forbids_lock(finding: Finding) -> bool:
+    """Whether a finding speaks against a lock: broken at error level, or against its own packages' metadata.
+
+    A lock serves every GPU of the machine, so a rule that only some of them break counts in full.
+    """
+    severity = finding.rule.severity if finding.devices else finding.severity
+    return finding.verdict is Verdict.BROKEN and (
+        severity is Severity.ERROR or finding.rule.group == "requires-dist"
+    )
+
+
 def device_of(finding: Finding) -> int | None:
     """The GPU a finding is about, or None if it is about the machine."""
     return next((each.device for each in finding.because if each.device is not None), None)

@@ -28,7 +28,7 @@ from envcheck.model import (
 
 if TYPE_CHECKING:  # a shipped lock needs neither
     from envcheck import engines
-    from envcheck.resolve import Objection, Problem
+    from envcheck.resolve import Objection, Problem, Reason
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 """Families that say where a lock will run; what is installed there now does not matter to it."""
@@ -58,6 +58,12 @@ class Place(NamedTuple):
         """Whether a driver was probed or declared."""
         return self.machine.known("driver.version") is not None
 
+    @property
+    def no_gpu(self) -> bool:
+        """Whether there is none where it will run, because that was said: not having found one is no word."""
+        count = self.machine.fact("gpus.count")
+        return count.value == 0 and count.source.startswith("declared")
+
 
 def pin(
     question: app.Question, machine: Host, python_version: str | None, *, resolve: bool, offline: bool
@@ -74,8 +80,7 @@ def pin(
     if not resolve:
         fitting = _shipped(place, refused)
         if fitting is not None:
-            name, text, chosen = fitting
-            return text, [_served(name, chosen, place)]
+            return _served(*fitting, place)
     if offline:
         why = (
             "; ".join(refused)
@@ -83,10 +88,20 @@ def pin(
         )
         raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
     resolved = resolved_lock(place, machine)
-    return lock.render_requirements(resolved), [*refused, *resolved.notes, f"resolved for {_where(place)}"]
+    remarks = [*refused, *resolved.notes, f"resolved for {_where(place)}"]
+    floor = _needed(resolved, "driver.version")
+    if place.no_gpu:
+        remarks.append(_on_cpu(resolved.pins))
+    elif floor and not place.driver_known:
+        remarks.append(f"no driver is known: the lock needs {floor} or newer")
+    return lock.render_requirements(resolved), remarks
 
 
 def _place(question: app.Question, machine: Host, python_version: str | None) -> Place:
+    if question.platform is not None or question.glibc is not None:
+        from envcheck import wheels  # to look at what was typed: not needed where nothing was
+
+        wheels.platform_tags(question.platform or "linux-x86_64", question.glibc or GLIBC)
     found = probes.every_probe()
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays, errors_only=True)
@@ -128,7 +143,7 @@ def _where(place: Place) -> str:
     ]
     parts = [f"Python {place.python}", place.platform]
     parts += [f"driver {driver}"] if driver else []
-    parts += sorted(set(names))
+    parts += sorted(set(names)) or (["no GPU"] if place.no_gpu else [])
     return ", ".join(parts)
 
 
@@ -155,12 +170,7 @@ def objections(place: Place, pkg: Iterable[Fact], *, complete: bool) -> list[str
         if rule.severity is Severity.ERROR
     ]
     judgement = judge.judge(settled, [*errors, *matrix.requirement_rules(derive.unmet(settled)[0])])
-    return [
-        finding.rule.id
-        for finding in judgement.findings
-        if finding.verdict is Verdict.BROKEN
-        and (finding.severity is Severity.ERROR or finding.rule.group == "requires-dist")
-    ]
+    return [finding.rule.id for finding in judgement.findings if judge.forbids_lock(finding)]
 
 
 def _pkg_facts(choice: Mapping[str, str]) -> list[Fact]:
@@ -179,7 +189,7 @@ def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | N
     stem = f"{place.target.name}-py{place.python.replace('.', '')}-driver"
     texts = host.source_texts("lockfiles", ".txt", stem)
     # Named by their driver floor, and a newer torch never has a lower one: this order is by both.
-    for name in sorted(texts, reverse=place.driver_known):
+    for name in sorted(texts, reverse=place.driver_known or place.no_gpu):
         shipped = lock.parse_requirements(texts[name], name, verify=False)
         reasons = _unfit(shipped, place)
         if not reasons:
@@ -202,16 +212,65 @@ def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
     return reasons + objections(place, _pkg_facts(choice), complete=True)
 
 
+def _driver_window(place: Place, floor: str) -> tuple[str, list[str]]:
+    """The oldest driver for a lock on these GPUs, and a note where newer branches no longer drive them.
+
+    A GPU may need a newer driver than the build for it does: the rules are asked with each branch.
+    """
+    if not place.machine.devices:
+        return floor, []
+    branches = sorted(
+        (str(row["branch"]) for row in place.known.tables.get("branch", [])), key=versions.order
+    )
+    tried = [floor, *(each for each in branches if versions.compare(each, ">", floor) is Tri.YES)]
+    concerned = [
+        rule
+        for rule in place.known.rules
+        if rule.severity is Severity.ERROR
+        and any(clause.key == "driver.version" for table in rule.when for clause in table)
+    ]
+
+    def driven(branch: str) -> bool:
+        fact = Fact("driver.version", Known(branch), "asked")
+        settled = derive.derive(place.machine.with_facts([fact]), place.known)
+        found = judge.judge(settled, concerned).findings
+        return not any(finding.verdict is Verdict.BROKEN for finding in found)
+
+    fitting = [each for each in tried if driven(each)]
+    if not fitting:
+        return floor, []
+    later = tried[tried.index(fitting[-1]) + 1 :]
+    notes = [f"drivers from branch {later[0]} on no longer drive a GPU of this machine"] if later else []
+    return fitting[0], notes
+
+
 def _needed(of: lock.Lock, key: str) -> str:
     return next((value for name, _, value in of.needs if name == key), "")
 
 
-def _served(name: str, chosen: lock.Lock, place: Place) -> str:
+def _served(name: str, text: str, chosen: lock.Lock, place: Place) -> tuple[str, list[str]]:
+    """A shipped lock's text as this machine needs it, and remarks."""
     floor = _needed(chosen, "driver.version")
     told = f"{name}, locked on {chosen.date}, judged by matrix {place.known.updated}"
+    if place.no_gpu:
+        return text, [f"{told}; for {_where(place)}", _on_cpu(chosen.pins)]
     if place.driver_known:
-        return f"{told}; fits {_where(place)}"
-    return f"{told}; for {_where(place)}; no driver is known, so this is the lowest floor: {floor} or newer"
+        return text, [f"{told}; fits {_where(place)}"]
+    needed, notes = _driver_window(place, floor)
+    if needed != floor or notes:  # the same lock for other GPUs is not told what these need
+        rest = tuple(each for each in chosen.needs if each[0] != "driver.version")
+        needs = (*rest, ("driver.version", ">=", needed))
+        text = lock.render_requirements(replace(chosen, needs=needs, notes=(*chosen.notes, *notes)))
+    why = "no driver is known, so this is the lowest floor"
+    return text, [f"{told}; for {_where(place)}; {why}: {needed} or newer", *notes]
+
+
+def _on_cpu(pins: Iterable[lock.Pin]) -> str:
+    torch = next((each.version for each in pins if each.name == "torch"), "")
+    return (
+        "no GPU is declared: the driver a lock names does not matter there, and torch's CUDA build runs on "
+        f"the CPU; a smaller one: uv pip install --torch-backend cpu torch=={torch}"
+    )
 
 
 # --- resolving --------------------------------------------------------------------------------------
@@ -237,7 +296,7 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
         answer = resolve.solve(problem)
         if answer.versions is None:
             if not any(each.wide for each in problem.objections):
-                raise NoSolutionError(last or f"no versions fit: {sorted(answer.reasons)}")
+                raise NoSolutionError(_no_lock(place, problem, answer.reasons, last))
             # Another stack may bring other packages along: only what was seen to break stays refused.
             narrow = tuple(each._replace(wide=False) for each in problem.objections)
             problem = problem._replace(objections=narrow)
@@ -261,6 +320,39 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
         told = [*told, *mended]
         problem = problem._replace(objections=(*problem.objections, *refused))
     raise NoSolutionError(f"no lock after {ROUNDS} rounds; {last}")
+
+
+def _no_lock(place: Place, problem: Problem, reasons: frozenset[Reason], last: str) -> str:
+    """What clashes and what would help, for people; `last` is what became of the last completed lock."""
+    from envcheck import proof
+
+    found = proof.prove(problem, reasons)
+    other_build = _other_build(problem)
+    lines = [f"no versions for {place.target.name} fit {_where(place)}; these clash:"]
+    lines += [f"  - {reason}" for reason in found.clash]
+    lines += [f"  the last one tried: {last}"] if last else []
+    ways = [*other_build, *found.ways]
+    lines += ["ways out, each tried:" if ways else "no single change that was tried helps"]
+    lines += [f"  - {way}" for way in ways]
+    return "\n".join(lines)
+
+
+def _other_build(problem: Problem) -> list[str]:
+    """The torch for another CUDA that would fit where no plain one does, and how to install it.
+
+    It lies on an index of its own, whose address nobody gave, so no lock of it can be made.
+    """
+    from envcheck import resolve
+
+    chosen = resolve.solve(resolve.with_variants(problem)).versions
+    if chosen is None:
+        return []
+    release, _, tag = chosen["torch"].partition("+")
+    rest = ", ".join(f"{name} {version}" for name, version in chosen.items() if name != "torch")
+    told = (
+        f"torch {release}+{tag}, a build for another CUDA that the default index does not hold, with {rest}:"
+    )
+    return [f"{told}\n      uv pip install --torch-backend {tag} torch=={release}"]
 
 
 def _wanted(place: Place, choice: Mapping[str, str], told: Sequence[Objection]) -> engines.Wanted:
@@ -320,11 +412,16 @@ def _locked(place: Place, pins: Sequence[lock.Pin], changed: Mapping[str, Value]
     facts = _pkg_facts({each.name: each.version for each in pins})
     settled = derive.derive(place.machine.with_facts(facts), place.known)
     needs = []
-    floor = settled.known("cuda.minimum_driver")
-    if isinstance(floor, str):
-        needs.append(("driver.version", ">=", floor))
-    built = settled.known("build.torch.architectures")
-    if isinstance(built, tuple) and built:
+    notes = [
+        f"{key} = {_word(value)} was chosen with these versions: train with it, or make another lock"
+        for key, value in changed.items()
+    ]
+    floor, built = settled.known("cuda.minimum_driver"), settled.known("build.torch.architectures")
+    if isinstance(floor, str) and not place.no_gpu:
+        needed, more = (floor, []) if place.driver_known else _driver_window(place, floor)
+        needs.append(("driver.version", ">=", needed))
+        notes += more
+    if isinstance(built, tuple) and built and not place.no_gpu:
         needs.append(("gpu.architectures", "=", ",".join(built)))
     return lock.Lock(
         target=place.target.name,
@@ -338,10 +435,7 @@ def _locked(place: Place, pins: Sequence[lock.Pin], changed: Mapping[str, Value]
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
         maker=__version__,
         matrix=place.known.digest,
-        notes=tuple(
-            f"{key} = {_word(value)} was chosen with these versions: train with it, or another lock is needed"
-            for key, value in changed.items()
-        ),
+        notes=tuple(notes),
     )
 
 

@@ -9,7 +9,7 @@ nothing fits. Only *broken* objects; what nobody knows stops no pin.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from envcheck.model import (
     Known,
     Matrix,
     NoSolutionError,
+    Requirement,
     Rule,
     Severity,
     Source,
@@ -35,7 +36,7 @@ from envcheck.model import (
     Tri,
     Unknown,
     Value,
-    Verdict,
+    When,
     Wish,
     family,
 )
@@ -79,8 +80,7 @@ class Objection(NamedTuple):
 class Problem(NamedTuple):
     """What to choose for: the knowledge, the target, the machine's facts, and whatever else binds.
 
-    `until` is an ISO date after which no release is taken, as `until_by` asks. `strict` means that every
-    visible GPU must be served, not just one of them.
+    `until` is an ISO date after which no release is taken, as `until_by` asks.
     """
 
     known: Matrix
@@ -92,7 +92,6 @@ class Problem(NamedTuple):
     until: str = ""
     until_by: str = ""
     objections: tuple[Objection, ...] = ()
-    strict: bool = True
 
 
 Reason = tuple[str, ...]
@@ -118,7 +117,7 @@ class Answer(NamedTuple):
 # --- what may be chosen -----------------------------------------------------------------------------
 
 
-def wanted_packages(problem: Problem, without: Collection[Reason] = ()) -> tuple[str, ...]:
+def wanted_packages(problem: Problem, without: Container[Reason] = ()) -> tuple[str, ...]:
     """The packages whose version is searched: the target's, then those of wishes that the tables know."""
     listed = {release.package for release in problem.releases}
     asked = [wish.package for wish in problem.wishes if wish.wanted and wish.package in listed]
@@ -127,7 +126,7 @@ def wanted_packages(problem: Problem, without: Collection[Reason] = ()) -> tuple
 
 
 def candidates(
-    problem: Problem, package: str, without: Collection[Reason] = ()
+    problem: Problem, package: str, without: Container[Reason] = ()
 ) -> tuple[list[Release], frozenset[Reason]]:
     """Releases of a package that may be chosen, newest first, and what kept the others out."""
     kept, refused = [], set()
@@ -155,7 +154,7 @@ def _kept_out(problem: Problem, release: Release) -> Iterator[Reason]:
     if (version is None or version.is_prerelease) and not any(_names_pre(wish) for _, wish in wishes):
         yield "pre-release", release.package
     for number, wish in wishes:
-        if not _meets(release.version, wish.specifier):
+        if not _takes(wish, release.version):
             yield "wish", str(number)
     if not admits(release, problem.python):
         yield ("python",)
@@ -172,14 +171,21 @@ def _names_pre(wish: Wish) -> bool:
     return False
 
 
-def _meets(version: str, specifier: str) -> bool:
+def _takes(wish: Wish, version: str) -> bool:
     """Whether a wish takes this version. What the comparator calls a maybe is packaging's to decide."""
-    answer = versions.satisfies(version, versions.parse_specifier(specifier))
+    answer = _meets(version, wish.specifier)
     if answer is not Tri.MAYBE:
         return answer is Tri.YES
     from packaging.specifiers import SpecifierSet
 
-    return SpecifierSet(specifier).contains(version, prereleases=True)
+    return SpecifierSet(wish.specifier).contains(version, prereleases=True)
+
+
+def _meets(version: str, specifier: str) -> Tri:
+    try:
+        return versions.satisfies(version, versions.parse_specifier(specifier))
+    except ValueError:
+        return Tri.YES  # nothing binds that cannot be read
 
 
 def admits(release: Release, python: str) -> bool:
@@ -192,6 +198,25 @@ def admits(release: Release, python: str) -> bool:
         return True
     # `>=3.11.4` admits 3.11: a lock is for the minor version, and the installer asks again.
     return any(versions.satisfies(f"{python}.{patch}", bounds) is not Tri.NO for patch in (0, 99))
+
+
+def with_variants(problem: Problem) -> Problem:
+    """The same with torch's builds for other CUDA versions in place of those that a plain install brings.
+
+    They are `2.7.1+cu118` and the like, and each CUDA has an index of its own. Only those for x86_64 are
+    in the tables, so there are none elsewhere.
+    """
+    plain = {each.version: each for each in problem.releases if each.package == "torch"}
+    rows = problem.known.tables.get("variant", [])
+    if problem.machine.known("host.arch") not in (None, "x86_64"):
+        rows = []
+    variants = [
+        plain[row["torch"]]._replace(version=f"{row['torch']}+{row['tag']}")
+        for row in rows
+        if row["torch"] in plain and row.get("role") != "default"
+    ]
+    others = [each for each in problem.releases if each.package != "torch"]
+    return problem._replace(releases=(*others, *variants))
 
 
 # --- the rules that may speak -----------------------------------------------------------------------
@@ -233,6 +258,18 @@ def scope(rule: Rule, known: Matrix) -> frozenset[str]:
     return frozenset(found)
 
 
+def derived_from(rule: Rule, known: Matrix) -> frozenset[str]:
+    """Packages whose versions decide the rule through a fact that is derived, such as a trainer's default."""
+    keys = {
+        key
+        for table in (*rule.when, rule.require)
+        for clause in table
+        for key in (clause.key, *clauses.refs(clause))
+        if family(key) != "pkg"
+    }
+    return frozenset(name for key in keys for name in depends(key, known))
+
+
 def depends(key: str, known: Matrix, seen: frozenset[str] = frozenset()) -> set[str]:
     """The packages and training facts that a fact may follow from, through defaults and builds."""
     head, _, rest = key.partition(".")
@@ -248,17 +285,6 @@ def depends(key: str, known: Matrix, seen: frozenset[str] = frozenset()) -> set[
     return {"torch"} if key in derive.KEYS or head == "build" else set()
 
 
-def objects(finding: Finding, *, strict: bool = True) -> bool:
-    """Whether a finding speaks against a lock: broken at error level, or against a package's own metadata.
-
-    A rule that only some GPUs break is softened to a warning by the judge; `strict` hears it all the same.
-    """
-    if finding.verdict is not Verdict.BROKEN:
-        return False
-    severity = finding.rule.severity if strict and finding.devices else finding.severity
-    return severity is Severity.ERROR or finding.rule.group == "requires-dist"
-
-
 def reason_of(rule: Rule) -> Reason:
     """What a rule is called among the reasons; a requirement's rule by the two packages."""
     if rule.group == "requires-dist":
@@ -270,7 +296,7 @@ def reason_of(rule: Rule) -> Reason:
 
 
 def free_values(
-    problem: Problem, *, reluctant: bool, without: Collection[Reason] = ()
+    problem: Problem, *, reluctant: bool, without: Container[Reason] = ()
 ) -> dict[str, tuple[Value, ...]]:
     """What the free training facts may become: what the rules' own ways out set them to, in their order.
 
@@ -320,142 +346,195 @@ class _Refusal(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Search:
-    """One run over given domains; variables are packages and the keys of free facts."""
+class _Bench:
+    """The judge's word on parts of a choice, asked once for all versions that its rules cannot tell apart.
+
+    Variables are packages and the keys of free facts, in `order`; a part holds the first few of them.
+    """
 
     problem: Problem
-    without: frozenset[Reason]
+    without: Container[Reason]
     order: tuple[str, ...]
-    domains: Mapping[str, Sequence[Value | None]]
     requires: Mapping[tuple[str, str], tuple[str, ...]]
-    rules: dict[str, list[Rule]] = field(default_factory=dict)
-    scopes: dict[str, frozenset[str]] = field(default_factory=dict)
-    derived: dict[tuple[Any, ...], Inventory] = field(default_factory=dict)
+    broken: Rule | None = None  # by the machine alone, whatever is chosen
+    rules: dict[str, list[tuple[Rule, tuple[str, ...]]]] = field(default_factory=dict)
     deriving: tuple[str, ...] = ()
+    tests: dict[str, tuple[Clause, ...] | None] = field(default_factory=dict)
+    kinds: dict[tuple[str, Value | None], Any] = field(default_factory=dict)
+    derived: dict[tuple[Any, ...], Inventory] = field(default_factory=dict)
+    said: dict[tuple[Any, ...], _Refusal | None] = field(default_factory=dict)
+    bounds: dict[tuple[str, str], list[Requirement]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Sort the rules by the variables they concern; the machine alone may break one already."""
+        known = self.problem.known
+        bare = self._settled({})
+        asked = [rule for rule in asked_rules(self.problem) if ("rule", rule.id) not in self.without]
+        found = judge.judge(bare, asked).findings
+        self.broken = next((each.rule for each in found if judge.forbids_lock(each)), None)
+        asked = [rule for rule in asked if any(self._may_hold(table, bare) for table in rule.when)]
+        needed = {"torch"}.union(*(derived_from(rule, known) for rule in asked))
+        self.deriving = tuple(name for name in self.order if name in needed or family(name) == "train")
+        for rule in asked:
+            concerned = scope(rule, known)
+            ordered = tuple(name for name in self.order if name in concerned)
+            for name in ordered:
+                self.rules.setdefault(name, []).append((rule, ordered))
+        self._collect_tests(asked)
+
+    def _may_hold(self, table: When, bare: Inventory) -> bool:
+        """Whether some choice of versions could make a table hold: the rest of it has to hold already."""
+        devices: tuple[int | None, ...] = bare.visible_devices() or (None,)
+
+        def chosen(key: str) -> bool:
+            return not depends(key, self.problem.known).isdisjoint(self.order)
+
+        def known(key: str) -> bool:
+            return any(bare.known(key, each) is not None for each in devices)
+
+        for clause in table:
+            keys = (clause.key, *clauses.refs(clause))
+            if not any(map(chosen, keys)):
+                if not any(clauses.ask(clause, bare, each) is Tri.YES for each in devices):
+                    return False
+            elif not all(chosen(key) or known(key) for key in keys):
+                return False  # compared with a fact that no choice of versions will tell
+        return True
+
+    def _collect_tests(self, asked: Sequence[Rule]) -> None:
+        """By package, all clauses that ask for its version; None where versions are compared with facts."""
+        tables = [table for rule in asked for table in (*rule.when, rule.require)]
+        tables += [default.when for default in self.problem.known.defaults]
+        found: dict[str, list[Clause]] = {}
+        whole = {"torch"}  # builds are looked up by the very release
+        for clause in (clause for table in tables for clause in table):
+            keys = (clause.key, *clauses.refs(clause))
+            names = [key.split(".")[1] for key in keys if family(key) == "pkg"]
+            whole.update(names if len(keys) > 1 else ())
+            for name in names:
+                found.setdefault(name, []).append(clause)
+        self.tests = {name: None if name in whole else tuple(found.get(name, ())) for name in self.order}
+
+    def kind(self, name: str, value: Value | None) -> Any:
+        """What all versions share that no clause tells apart; the value itself where that is not known."""
+        tests = self.tests.get(name)
+        if tests is None or family(name) == "train":
+            return value
+        if (name, value) not in self.kinds:
+            alone = Inventory({f"pkg.{name}": _fact_of(name, str(value))})
+            self.kinds[name, value] = tuple(clauses.ask(test, alone) for test in tests)
+        return self.kinds[name, value]
+
+    def inventory(self, chosen: Mapping[str, Value | None]) -> Inventory:
+        """What the judge sees of a partial choice; a free fact not chosen yet is unknown, not its default."""
+        shown = {name: chosen[name] for name in self.deriving if name in chosen}
+        key = tuple(self.kind(name, value) for name, value in shown.items())
+        base = self.derived.get(key)
+        if base is None:
+            base = self.derived[key] = self._settled(shown)
+        return base.with_facts(
+            _fact_of(name, str(version)) for name, version in chosen.items() if family(name) != "train"
+        )
+
+    def _settled(self, shown: Mapping[str, Value | None]) -> Inventory:
+        said = f"target {self.problem.target.name}"
+        facts = [Fact(key, Known(value), said) for key, value in self.problem.target.train.items()]
+        waiting = (name for name in self.order if family(name) == "train" and name not in shown)
+        facts += [Fact(name, Unknown("not chosen yet")) for name in waiting]
+        for name, value in shown.items():
+            if family(name) != "train":
+                facts.append(_fact_of(name, str(value)))
+            elif value is not None:
+                facts.append(Fact(name, Known(value), "chosen by the search"))
+        return derive.derive(self.problem.machine.with_facts(facts), self.problem.known)
+
+    def refusals(self, name: str, grown: Mapping[str, Value | None]) -> Iterator[_Refusal]:
+        """What speaks against a part because of the variable that was added last."""
+        for rule, ordered in self.rules.get(name, ()):
+            key = (rule.id, *(self.kind(each, grown[each]) for each in ordered if each in grown))
+            if key not in self.said:
+                self.said[key] = self._refusal(rule, ordered, grown)
+            refused = self.said[key]
+            if refused is not None:
+                yield refused
+        yield from self._unmet(name, grown)
+        yield from self._objected(name, grown)
+
+    def _refusal(
+        self, rule: Rule, ordered: Sequence[str], grown: Mapping[str, Value | None]
+    ) -> _Refusal | None:
+        inventory = self.inventory(grown)
+        for finding in judge.judge(inventory, [rule]).findings:
+            if judge.forbids_lock(finding):
+                concerned = frozenset(each for each in ordered if each in grown)
+                return _Refusal(reason_of(rule), concerned, tuple(_ways(finding, inventory, self.order)))
+        return None
+
+    def _unmet(self, name: str, grown: Mapping[str, Value | None]) -> Iterator[_Refusal]:
+        """Metadata binds pairs of chosen packages, as it binds installed ones."""
+        for package, version in grown.items():
+            for each in self._required(package, str(version)):
+                if name not in (package, each.requires) or each.requires not in grown:
+                    continue
+                reason = ("metadata", package, each.requires)
+                there = str(grown[each.requires])
+                if _meets(there, each.specifier) is Tri.NO and reason not in self.without:
+                    yield _Refusal(reason, frozenset(reason[1:]), ((each.requires, each.specifier),))
+
+    def _required(self, package: str, version: str) -> list[Requirement]:
+        if (package, version) not in self.bounds:
+            lines = self.requires.get((package, version), ())
+            alone = Fact(f"pkg.{package}.requires", Known(lines), "metadata")
+            self.bounds[package, version] = [
+                each
+                for each in derive.requirements(self.problem.machine.with_facts([alone]))
+                if each.requires in self.order and each.package == package
+            ]
+        return self.bounds[package, version]
+
+    def _objected(self, name: str, grown: Mapping[str, Value | None]) -> Iterator[_Refusal]:
+        for number, each in enumerate(self.problem.objections):
+            stack, reason = dict(each.stack), ("objection", str(number))
+            if reason in self.without or name not in stack or not stack.keys() <= grown.keys():
+                continue
+            rule = self.problem.known.rule(each.rule)
+            if not each.wide or rule is None:
+                if stack.items() <= grown.items():
+                    yield _Refusal(reason, frozenset(stack))
+                continue
+            added = (_fact_of(*pair) for pair in each.added)
+            judgement = judge.judge(self.inventory(grown).with_facts(added), [rule])
+            if any(judge.forbids_lock(finding) for finding in judgement.findings):
+                concerned = scope(rule, self.problem.known) & grown.keys()
+                yield _Refusal(reason, concerned | {name})
+
+
+@dataclass(slots=True)
+class _Search:
+    """One run over given domains."""
+
+    bench: _Bench
+    domains: Mapping[str, Sequence[Value | None]]
     learnt: dict[str, list[tuple[dict[str, Value | None], frozenset[str]]]] = field(default_factory=dict)
     hints: dict[str, list[Value]] = field(default_factory=dict)
     reasons: set[Reason] = field(default_factory=set)
     nodes: int = 0
 
-    def prepare(self) -> frozenset[str] | None:
-        """Sort the rules by the variables they concern; the machine alone may break one already.
-
-        Gives no variables (an empty set) where nothing can be chosen, None where the search may begin.
-        """
-        bare = self.inventory({})
-        asked = [rule for rule in asked_rules(self.problem) if ("rule", rule.id) not in self.without]
-        judgement = judge.judge(bare, asked)
-        open_ids = {finding.rule.id for finding in judgement.findings}
-        open_ids |= {waiting.rule.id for waiting in judgement.waiting}
-        broken = [each for each in judgement.findings if objects(each, strict=self.problem.strict)]
-        if broken:
-            self.reasons.add(reason_of(broken[0].rule))
-            return frozenset()
-        # A rule that is decided without any package stays decided with them.
-        for rule in asked:
-            if rule.id in open_ids:
-                self.scopes[rule.id] = scope(rule, self.problem.known) & frozenset(self.order)
-                for name in self.scopes[rule.id]:
-                    self.rules.setdefault(name, []).append(rule)
-        needed = {"torch"}
-        for default in self.problem.known.defaults:
-            needed |= depends(default.key, self.problem.known)
-        self.deriving = tuple(name for name in self.order if name in needed or family(name) == "train")
-        self.derived.clear()
-        return None
-
-    def inventory(self, chosen: Mapping[str, Value | None]) -> Inventory:
-        """What the judge sees of a partial choice; a free fact not chosen yet is unknown, not its default."""
-        key = tuple(chosen.get(name, ...) for name in self.deriving)
-        base = self.derived.get(key)
-        if base is None:
-            shown = {name: chosen[name] for name in self.deriving if name in chosen}
-            base = derive.derive(self.problem.machine.with_facts(self._facts(shown)), self.problem.known)
-            self.derived[key] = base
-        return base.with_facts(
-            _fact_of(name, str(version)) for name, version in chosen.items() if name not in self.deriving
-        )
-
-    def _facts(self, chosen: Mapping[str, Value | None]) -> Iterator[Fact]:
-        said = f"target {self.problem.target.name}"
-        for key, implied in self.problem.target.train.items():
-            yield Fact(key, Known(implied), said)
-        for name, value in chosen.items():
-            if family(name) != "train":
-                yield _fact_of(name, str(value))
-            elif value is not None:
-                yield Fact(name, Known(value), "chosen by the search")
-        for name in self.order:
-            if family(name) == "train" and name not in chosen:
-                yield Fact(name, Unknown("not chosen yet"), "")
-
-    # --- one value --------------------------------------------------------------------------------
-
-    def refusal(self, name: str, value: Value | None, chosen: Mapping[str, Value | None]) -> _Refusal | None:
-        """What speaks against adding this value, the one that concerns fewest variables; None if nothing."""
-        grown = {**chosen, name: value}
+    def refusal(self, name: str, grown: Mapping[str, Value | None]) -> _Refusal | None:
+        """What speaks against the value added last, of several what concerns fewest variables, or None."""
         for stored, concerns in self.learnt.get(name, ()):
             if all(grown[each] == there for each, there in stored.items()):
                 return _Refusal((), concerns)
-        found = [*self._judged(name, grown), *self._objected(name, grown)]
-        return min(found, key=lambda each: len(each.concerns), default=None)
-
-    def _judged(self, name: str, grown: Mapping[str, Value | None]) -> Iterator[_Refusal]:
-        inventory = self.inventory(grown)
-        judgement = judge.judge(inventory, self.rules.get(name, ()))
-        for finding in judgement.findings:
-            if objects(finding, strict=self.problem.strict):
-                concerns = self.scopes[finding.rule.id] & grown.keys()
-                yield _Refusal(
-                    reason_of(finding.rule), frozenset(concerns), tuple(_ways(finding, inventory, grown))
-                )
-        if family(name) == "train":
-            return
-        # Metadata binds pairs of chosen packages; the judge holds it as it does an installed one's.
-        lines = [
-            Fact(f"pkg.{each}.requires", Known(self.requires[each, str(version)]), "metadata")
-            for each, version in grown.items()
-            if self.requires.get((each, str(version)))
-        ]
-        with_lines = inventory.with_facts(lines)
-        concerned = [
-            each
-            for each in derive.unmet(with_lines)[0]
-            if name in (each.package, each.requires)
-            and each.requires in grown
-            and ("metadata", each.package, each.requires) not in self.without
-        ]
-        for finding in judge.judge(with_lines, matrix.requirement_rules(concerned)).findings:
-            if objects(finding):
-                reason = reason_of(finding.rule)
-                bound = finding.rule.require[0].raw
-                yield _Refusal(reason, frozenset(reason[1:]), ((reason[2], bound),))
-
-    def _objected(self, name: str, grown: Mapping[str, Value | None]) -> Iterator[_Refusal]:
-        for number, each in enumerate(self.problem.objections):
-            if ("objection", str(number)) in self.without:
-                continue
-            stack = dict(each.stack)
-            if not each.wide:
-                if name in stack and stack.items() <= grown.items():
-                    yield _Refusal(("objection", str(number)), frozenset(stack))
-                continue
-            rule = self.problem.known.rule(each.rule)
-            if rule is None or name not in stack or not stack.keys() <= grown.keys():
-                continue
-            added = (_fact_of(*pair) for pair in each.added)
-            judgement = judge.judge(self.inventory(grown).with_facts(added), [rule])
-            if any(objects(finding, strict=self.problem.strict) for finding in judgement.findings):
-                concerns = scope(rule, self.problem.known) & grown.keys()
-                yield _Refusal(("objection", str(number)), frozenset(concerns | {name}))
+        return min(self.bench.refusals(name, grown), key=lambda each: len(each.concerns), default=None)
 
     # --- all of them ------------------------------------------------------------------------------
 
     def extend(self, chosen: dict[str, Value | None]) -> dict[str, Value | None] | frozenset[str]:
         """A whole choice that extends this one, or the variables whose values make that impossible."""
-        if len(chosen) == len(self.order):
+        order = self.bench.order
+        if len(chosen) == len(order):
             return chosen
-        name = self.order[len(chosen)]
+        name = order[len(chosen)]
         left = list(self.domains[name])
         blame: set[str] = set()
         while left:
@@ -463,9 +542,10 @@ class _Search:
             self.nodes += 1
             if self.nodes > NODES:
                 raise NoSolutionError(f"no answer after {NODES} combinations; ask for fewer packages")
-            refused = self.refusal(name, value, chosen)
+            grown = {**chosen, name: value}
+            refused = self.refusal(name, grown)
             if refused is None:
-                found = self.extend({**chosen, name: value})
+                found = self.extend(grown)
                 if isinstance(found, dict) or name not in found:
                     return found
                 blame |= found
@@ -475,7 +555,7 @@ class _Search:
             left = self._after(refused, name, left, best=value == self.domains[name][0])
         blame.discard(name)
         if blame:  # the values to blame are refused together from now on, wherever they meet again
-            last = max(blame, key=self.order.index)
+            last = max(blame, key=order.index)
             self.learnt.setdefault(last, []).append(
                 ({each: chosen[each] for each in blame}, frozenset(blame))
             )
@@ -496,19 +576,19 @@ class _Search:
 
 def _jumped(left: list[Value | None], bounds: Sequence[Value]) -> list[Value | None]:
     """What is left to try, what the ways out name first; nothing is lost, so nothing is missed."""
+    if left and left[0] is not None and any(_within(str(left[0]), bound) for bound in bounds):
+        return left
     named = [each for each in left if each is not None and any(_within(str(each), bound) for bound in bounds)]
     return [*named, *(each for each in left if each not in named)] if named else left
 
 
-def _ways(
-    finding: Finding, inventory: Inventory, grown: Mapping[str, Value | None]
-) -> Iterator[tuple[str, Value]]:
-    """The rule's ways out that name one chosen package, in the rule's order, with facts filled in."""
+def _ways(finding: Finding, inventory: Inventory, order: Sequence[str]) -> Iterator[tuple[str, Value]]:
+    """The rule's ways out that name one package of the search, in the rule's order, with facts filled in."""
     for fix in finding.rule.fixes:
         bound = judge.bind(fix, inventory, judge.device_of(finding))
         if bound is not None and len(bound.set) == 1:
             key, value = bound.set[0]
-            if key.removeprefix("pkg.") in grown:
+            if key.removeprefix("pkg.") in order:
                 yield key.removeprefix("pkg."), value
 
 
@@ -516,19 +596,18 @@ def _fact_of(name: str, version: str) -> Fact:
     return Fact(f"pkg.{name}", Known(version) if version else Absent(), "the lock")
 
 
-def solve(problem: Problem, without: Iterable[Reason] = ()) -> Answer:
+def solve(problem: Problem, without: Container[Reason] = ()) -> Answer:
     """The first choice that nothing speaks against, as if the reasons in `without` did not exist.
 
     Raises:
         NoSolutionError: it gave up, which says nothing of whether there is one.
     """
-    dropped = frozenset(without)
-    wanted = wanted_packages(problem, dropped)
+    wanted = wanted_packages(problem, without)
     offered: dict[str, list[str]] = {}
     kept_out: set[Reason] = set()
     requires: dict[tuple[str, str], tuple[str, ...]] = {}
     for name in wanted:
-        releases, refused = candidates(problem, name, dropped)
+        releases, refused = candidates(problem, name, without)
         offered[name] = [release.version for release in releases]
         requires.update({(name, release.version): release.requires for release in releases})
         kept_out |= refused
@@ -537,19 +616,20 @@ def solve(problem: Problem, without: Iterable[Reason] = ()) -> Answer:
     nodes, reasons = 0, {*kept_out, *(("wants", name) for name in wanted)}
     measured = [pkg for pkg in _measured_good(problem) if _offered(pkg, problem.target, offered)]
     for reluctant in (True, False):
-        free = free_values(problem, reluctant=reluctant, without=dropped)
-        if not reluctant and free == free_values(problem, reluctant=True, without=dropped):
+        free = free_values(problem, reluctant=reluctant, without=without)
+        if not reluctant and free == free_values(problem, reluctant=True, without=without):
             break
-        order = (*wanted, *free)
+        bench = _Bench(problem, without, (*wanted, *free), requires)
+        if bench.broken is not None:
+            return Answer(None, {}, frozenset({reason_of(bench.broken)}), nodes)
         for pkg in (*measured, {}):
             domains: dict[str, Sequence[Value | None]] = {
                 name: [pkg[name]] if name in pkg and name in problem.target.packages else offered[name]
                 for name in wanted
             }
             domains.update({key: (None, *values) for key, values in free.items()})
-            attempt = _Search(problem, dropped, order, domains, requires)
-            nothing = attempt.prepare()
-            found = attempt.extend({}) if nothing is None else nothing
+            attempt = _Search(bench, domains)
+            found = attempt.extend({})
             nodes += attempt.nodes
             if isinstance(found, dict):
                 changed = {key: value for key in free if (value := found[key]) is not None}
@@ -610,8 +690,7 @@ def objections(
     return [
         _objection(problem, finding, inventory, pins, stack)
         for finding in judgement.findings
-        if objects(finding, strict=problem.strict)
-        and not (finding.rule.group == "target" and finding.rule.severity is not Severity.ERROR)
+        if judge.forbids_lock(finding)
     ]
 
 

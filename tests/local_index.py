@@ -45,13 +45,17 @@ def wheel(
     return f"{stem}-{tag}.whl", packed.getvalue()
 
 
-def sdist(name: str, version: str, setup: str = "raise SystemExit('ran')") -> tuple[str, bytes]:
+def sdist(
+    name: str, version: str, setup: str = "raise SystemExit('ran')", requires: tuple[str, ...] = ()
+) -> tuple[str, bytes]:
     """File name and bytes of a source distribution, with a setup.py that must not be run."""
     stem = f"{name}-{version}"
+    said = f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"
+    said += "".join(f"Requires-Dist: {one}\n" for one in requires)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for file, text in (
-            ("PKG-INFO", f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"),
+            ("PKG-INFO", said),
             ("setup.py", setup),
         ):
             info = tarfile.TarInfo(f"{stem}/{file}")
