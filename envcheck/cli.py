@@ -68,6 +68,9 @@ DeadlineOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline of each probe.")
 ]
 
+FromCurrentOption = Annotated[
+    bool, typer.Option("--from-current", help="As near as can be to what is installed; what moves is told.")
+]
 FixOption = Annotated[
     bool,
     typer.Option(
@@ -232,6 +235,7 @@ def pin(
     offline: Annotated[
         bool, typer.Option("--offline", help="Serve shipped locks only; never use the network.")
     ] = False,
+    from_current: FromCurrentOption = False,
     timeout: DeadlineOption = 10.0,
     overlay: OverlayOption = None,
 ) -> int:
@@ -252,7 +256,9 @@ def pin(
         platform=platform,
         glibc=glibc,
     )
-    text, remarks = pinning.pin(question, host.Host(), python_version, resolve=resolve, offline=offline)
+    text, remarks = pinning.pin(
+        question, host.Host(), python_version, resolve=resolve, offline=offline, from_current=from_current
+    )
     for remark in remarks:
         _remark(remark)
     _emit(text)

@@ -41,7 +41,7 @@ from envcheck.model import (
     family,
 )
 
-STATES = 160
+STATES = 200
 """States judged in one search: at one to three milliseconds each, a third of a second."""
 
 JUMPS = 3
@@ -167,6 +167,16 @@ def _three(release: tuple[int, ...]) -> tuple[int, ...]:
     return (*release, 0, 0, 0)[:3]
 
 
+def nearest_first(releases: Sequence[str], name: str, here: Value | None) -> tuple[str, ...]:
+    """Other releases than the installed one (oldest first), nearest to it first; newest if there is none."""
+    if here is None:
+        return tuple(reversed(releases))
+    order = versions.order(str(here))
+    up = [each for each in releases if versions.order(each) > order]
+    down = [each for each in reversed(releases) if versions.order(each) < order]
+    return tuple(sorted((*up, *down), key=lambda version: size(f"pkg.{name}", here, version)))
+
+
 # --- states -----------------------------------------------------------------------------------------
 
 
@@ -184,7 +194,14 @@ class World:
     """One inventory, what is known, and what of it is to be mended; remembers every state it judged."""
 
     def __init__(
-        self, read: Inventory, known: Matrix, target: Target | None, listed: Releases, level: Severity
+        self,
+        read: Inventory,
+        known: Matrix,
+        target: Target | None,
+        listed: Releases,
+        level: Severity,
+        *,
+        metadata: bool = False,
     ) -> None:
         """Judge the inventory as it is; `level` is the least severity that is to be mended."""
         self.read, self.known, self.target, self.listed = read, known, target, listed
@@ -199,11 +216,15 @@ class World:
                 self._asked_of.setdefault(key, set()).add(number)
         written = judge.judge(self.start, self.rules).findings
         self._written = {finding.rule.id: finding for finding in written}
-        metadata = matrix.requirement_rules(derive.unmet(self.start)[0])
-        found = (*written, *judge.judge(self.start, metadata).findings)
+        asked = matrix.requirement_rules(derive.unmet(self.start)[0])
+        found = (*written, *judge.judge(self.start, asked).findings)
         broken = [finding for finding in found if finding.verdict is Verdict.BROKEN]
         self.before = {finding.rule.id: finding.severity.rank for finding in broken}
-        self.broken = tuple(finding for finding in broken if finding.severity.rank >= level.rank)
+        self.broken = tuple(
+            finding
+            for finding in broken
+            if finding.severity.rank >= level.rank or (metadata and finding.rule.group == "requires-dist")
+        )
         self.states = 0
         self._judged: dict[tuple[tuple[str, Value], ...], tuple[Inventory, tuple[Finding, ...]]] = {}
         self._fitting: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -345,8 +366,10 @@ class World:
         if name not in self._orders:
             self._orders[name] = [versions.order(each) for each in self.listed.fit[name]]
         orders = self._orders[name]
-        here, there = self.read.known(key), bisect(orders, versions.order(str(proposal.value)))
-        return abs(there - (bisect(orders, versions.order(str(here))) if here is not None else len(orders)))
+        start = self.read.known(key) or next(iter(self._as_measured(name)), self.listed.fit[name][-1])
+        return abs(
+            bisect(orders, versions.order(str(proposal.value))) - bisect(orders, versions.order(str(start)))
+        )
 
     def needed_still(self, state: _State) -> int:
         """How many facts beyond those changed must change at least: open rules that share no fact."""
@@ -402,12 +425,11 @@ class World:
                     yield self.state({**state.changes, key: proposal}, wanted)
 
     def _unlisted(self, finding: Finding, state: _State) -> Iterator[tuple[str, str]]:
-        """The nearest releases, one of each size, that a rule's own clauses do not forbid."""
-        keys = {clause.key for table in (*finding.rule.when, finding.rule.require) for clause in table}
-        for key in sorted(keys):
+        """Of each package a rule asks of, the nearest releases, one of each size, that the rule lets be."""
+        for key in sorted(_keys(finding.rule)):
             name = key.removeprefix("pkg.")
             here = self.read.known(key)
-            if here is None or name not in self.listed.fit or key in state.changes:
+            if here is None or name not in self.listed.fit:
                 continue
             nearest: dict[tuple[int, bool], str] = {}
             for version in self.fitting(name, ">=0"):
@@ -470,8 +492,8 @@ class World:
         for finding in new:
             if finding.rule.group == "requires-dist":
                 _, package, required = finding.rule.id.split(":")
-                here = trial.known(f"pkg.{required}")
-                if package == name and here and not self._accepts(name, str(value), required, str(here)):
+                here, there = trial.known(f"pkg.{package}"), trial.known(f"pkg.{required}")
+                if name not in (package, required) or not self._accepts(package, here, required, there):
                     return True
             elif any(each.verdict is Verdict.BROKEN for each in judge.judge(trial, [finding.rule]).findings):
                 return True
@@ -522,16 +544,7 @@ class World:
         if name not in self.listed.every:
             candidates = sorted(self._tried.get(f"pkg.{name}", ()), key=versions.order)
         found = [each for each in candidates if versions.satisfies(each, limits) is Tri.YES]
-        here = self.read.known(f"pkg.{name}")
-        if here is None:
-            return tuple(reversed(found))
-        up = [each for each in found if versions.order(each) > versions.order(str(here))]
-        down = [each for each in reversed(found) if versions.order(each) < versions.order(str(here))]
-
-        def cost(version: str) -> tuple[int, bool]:
-            return size(f"pkg.{name}", here, version)
-
-        return tuple(sorted((*up, *down), key=cost))
+        return nearest_first(found, name, self.read.known(f"pkg.{name}"))
 
     def _metadata(self, rule: Rule, state: _State) -> Iterator[tuple[str, Sequence[Value], str]]:
         """Another release of what is required, within all that is asked of it; or of what requires it."""
@@ -547,7 +560,7 @@ class World:
         accepting = [
             version
             for version in self.fitting(package, ">=0")
-            if here is not None and self._accepts(package, version, required, str(here))
+            if here is not None and self._accepts(package, version, required, here)
         ]
         nearest: dict[tuple[int, bool], str] = {}
         for version in accepting:
@@ -566,11 +579,15 @@ class World:
         upwards = here is not None and versions.order(first) > versions.order(str(here))
         return (first,) if upwards and versions.satisfies(first, limits) is Tri.YES else ()
 
-    def _accepts(self, package: str, version: str, required: str, here: str) -> bool:
-        for line in self.listed.requires.get((package, version), ()):
-            if line.startswith(required) and line[len(required) :][:1] in ("", *"<>=!~"):
-                return versions.satisfies(here, versions.parse_specifier(line[len(required) :])) is Tri.YES
-        return True
+    def _accepts(self, package: str, version: Value | None, required: str, there: Value | None) -> bool:
+        """Whether a release takes another package as it is; by the tables, or by what is installed."""
+        lines = self.listed.requires.get((package, str(version)))
+        if lines is None:
+            installed = self.read.known(f"pkg.{package}.requires")
+            lines = installed if isinstance(installed, tuple) else ()
+        mini = {f"pkg.{package}.requires": Fact(f"pkg.{package}.requires", Known(lines))}
+        asked = (each.specifier for each in derive.requirements(Inventory(mini)) if each.requires == required)
+        return there is None or all(_within(str(there), specifier) for specifier in asked)
 
     def _target(self, rule: Rule) -> Iterator[tuple[str, Sequence[Value], str]]:
         """What a target wants: a package (as it was measured, newest first; else the newest) or a fact."""
@@ -582,11 +599,29 @@ class World:
                 yield clause.key, (test.operand,), ""
             return
         newest = self.fitting(name, ">=0")
-        ran = {pkg[name] for pkg in self._good if name in pkg} & set(newest)
-        for version in sorted(ran, key=versions.order, reverse=True):
-            yield clause.key, (version,), ""
-        if newest:
-            yield clause.key, newest, ""
+        for values in (self._as_measured(name), newest):
+            if values:
+                yield clause.key, values, ""
+
+    def _as_measured(self, name: str) -> tuple[str, ...]:
+        """The release of a package that was run with most of what is here; none if none was."""
+        ran = [pkg for pkg in self._good if pkg.get(name) in self.listed.fit.get(name, ())]
+
+        def agreement(pkg: Mapping[str, str]) -> tuple[int, Any]:
+            same = sum(
+                versions.base_release(str(self.read.known(f"pkg.{each}"))) == versions.base_release(there)
+                for each, there in pkg.items()
+            )
+            return same, versions.order(pkg[name])
+
+        return (max(ran, key=agreement)[name],) if ran else ()
+
+
+def _within(version: str, bound: str) -> bool:
+    try:
+        return versions.satisfies(version, versions.parse_specifier(bound)) is not Tri.NO
+    except ValueError:
+        return True  # nothing binds that cannot be read
 
 
 def _keys(rule: Rule) -> set[str]:
@@ -667,9 +702,20 @@ NO_WAY = "no change of packages or configuration is known to mend it"
 NOT_TOGETHER = "no combination of the known ways out passes the judge here"
 
 
-def plan(read: Inventory, known: Matrix, target: Target | None, listed: Releases, level: Severity) -> Plan:
-    """The smallest change after which nothing is broken at `level` or above that can be mended."""
-    world = World(read, known, target, listed, level)
+def plan(
+    read: Inventory,
+    known: Matrix,
+    target: Target | None,
+    listed: Releases,
+    level: Severity,
+    *,
+    metadata: bool = False,
+) -> Plan:
+    """The smallest change after which nothing is broken at `level` or above that can be mended.
+
+    With `metadata`, what packages ask of each other too, whatever the level.
+    """
+    world = World(read, known, target, listed, level, metadata=metadata)
     start = world.state({}, frozenset())
     mendable = [each for each in world.broken if any(world.ways_out(each, start))]
     wanted = frozenset(each.rule.id for each in mendable)
@@ -741,7 +787,7 @@ def _moves(world: World, changes: Changes, wanted: frozenset[str]) -> Iterator[M
             before=world.start.known(key),
             after=proposal.value,
             bound=proposal.text,
-            rules=tuple(each.rule for each in world.state(fewer, wanted).open),
+            rules=tuple(each.rule for each in world.state(fewer, wanted).open) or (proposal.rule,),
             cost=proposal.cost,
             proposed_by=proposal.rule,
             install=_install(world, key, proposal),

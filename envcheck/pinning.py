@@ -52,6 +52,7 @@ class Place(NamedTuple):
     wishes: tuple[Wish, ...] = ()
     until: str = ""  # an ISO date: nothing published later is taken, as `until_by` asks
     until_by: str = ""
+    read: Inventory = Inventory()  # all that was read, what is installed too
 
     @property
     def driver_known(self) -> bool:
@@ -66,7 +67,13 @@ class Place(NamedTuple):
 
 
 def pin(
-    question: app.Question, machine: Host, python_version: str | None, *, resolve: bool, offline: bool
+    question: app.Question,
+    machine: Host,
+    python_version: str | None,
+    *,
+    resolve: bool,
+    offline: bool,
+    from_current: bool = False,
 ) -> tuple[str, list[str]]:
     """The lock's text, and remarks for the user.
 
@@ -75,9 +82,12 @@ def pin(
         NoSolutionError: nothing shipped fits and resolving is forbidden or finds nothing.
         ExamineError: the engine failed.
     """
+    if from_current and (offline or python_version is not None):
+        clash = "--offline" if offline else "--python-version"
+        raise InputError(clash, "not with --from-current, which resolves anew for the Python that is here")
     place = _place(question, machine, python_version)
     refused: list[str] = []
-    if not resolve:
+    if not (resolve or from_current):
         fitting = _shipped(place, refused)
         if fitting is not None:
             return _served(*fitting, place)
@@ -87,7 +97,10 @@ def pin(
             or f"none is shipped for {place.target.name} on Python {place.python}, {place.platform}"
         )
         raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
-    resolved = resolved_lock(place, machine)
+    if from_current:
+        resolved, refused = _near_lock(place, machine)
+    else:
+        resolved = resolved_lock(place, machine)
     remarks = [*refused, *resolved.notes, f"resolved for {_where(place)}"]
     floor = _needed(resolved, "driver.version")
     if place.no_gpu:
@@ -129,6 +142,7 @@ def _place(question: app.Question, machine: Host, python_version: str | None) ->
         glibc=str(read.known("host.glibc") or GLIBC),
         target=target,
         known=known,
+        read=read,
     )
 
 
@@ -320,6 +334,32 @@ def resolved_lock(place: Place, machine: Host) -> lock.Lock:
         told = [*told, *mended]
         problem = problem._replace(objections=(*problem.objections, *refused))
     raise NoSolutionError(f"no lock after {ROUNDS} rounds; {last}")
+
+
+def _near_lock(place: Place, machine: Host) -> tuple[lock.Lock, list[str]]:
+    """A lock as near as can be to what is installed, and what moves.
+
+    Raises:
+        NoSolutionError: no change of versions alone makes the environment pass, or no lock is that near.
+    """
+    from envcheck import current, mend
+    from envcheck.reports import text
+
+    rows = app.source_tree()["tables"].get("release", [])
+    listed = mend.releases(place.known, rows, str(place.read.known("python.version")))
+    near = current.near(place.read, place.machine, place.target, place.known, listed)
+    told = text.plan_page(near.plan, place.known, place.target, near.read)
+    stuck = [each.rule.id for each in near.plan.unmended]
+    stuck += [rule.id for move in near.plan.moves if move.administrator for rule in move.rules]
+    if stuck:
+        raise NoSolutionError(
+            f"no lock near what is installed: versions do not mend {', '.join(stuck)}\n{told}"
+        )
+    try:
+        return resolved_lock(place._replace(wishes=near.closure), machine), [told]
+    except NoSolutionError:
+        # What the stack brought along may have to move; the stack itself need not.
+        return resolved_lock(place._replace(wishes=near.stack), machine), [told]
 
 
 def _no_lock(place: Place, problem: Problem, reasons: frozenset[Reason], last: str) -> str:

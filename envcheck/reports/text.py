@@ -17,12 +17,15 @@ from envcheck.model import (
     Fact,
     Finding,
     Inventory,
+    Judgement,
     Known,
+    Matrix,
     Move,
     Plan,
     Report,
     Rule,
     Severity,
+    Target,
     Unknown,
     Verdict,
     Waiting,
@@ -365,7 +368,7 @@ def _count(report: Report) -> str:
 _MOST_RULES = 2  # named in a row of the table; JSON has all
 
 
-def _plan(plan: Plan, report: Report) -> Iterator[Line]:
+def _plan(plan: Plan, report: Report, *, commands: bool = True) -> Iterator[Line]:
     lang = report.language
     yield (Span(_plan_title(plan, lang), "title"),)
     heads = lang.say("what"), lang.say("now"), lang.say("then"), lang.say("asked for by"), lang.say("costs")
@@ -374,7 +377,7 @@ def _plan(plan: Plan, report: Report) -> Iterator[Line]:
     for row in rows:
         cells = [padded(cell, columns) for cell, columns in zip(row[:-1], widths, strict=True)]
         yield (Span(f"    {'  '.join((*cells, row[-1]))}", "dim" if row is heads else ""),)
-    for command in plan_commands(plan, report):
+    for command in plan_commands(plan, report) if commands else ():
         yield _detail("", f"$ {command}")
     for line, source, argument in configuration_changes(plan, report):
         now = lang.say(" (now from {})", lang.told(source)) if source else ""
@@ -388,6 +391,17 @@ def _plan(plan: Plan, report: Report) -> Iterator[Line]:
     for each in plan.unmended:
         yield _detail(lang.say("left"), f"{lang.title(each.rule.id, each.rule.title)} [{each.rule.id}]")
         yield _detail("", lang.told(each.why))
+
+
+def plan_page(plan: Plan, known: Matrix, target: Target, read: Inventory) -> str:
+    """A plan's table alone, without commands: what a lock moves."""
+    nothing = Judgement((), (), 0, 0)
+    report = Report("", "", read, nothing, known, target, plan=plan)
+    page = "".join(
+        "".join(inline(span.text) for span in line).rstrip() + "\n"
+        for line in _plan(plan, report, commands=False)
+    )
+    return page.rstrip("\n")
 
 
 def _plan_title(plan: Plan, lang: Language) -> str:
@@ -418,7 +432,7 @@ def _row(move: Move, lang: Language) -> tuple[str, str, str, str, str]:
         costs = [fix.cost for fix in move.proposed_by.fixes]
         cost = lang.cost(move.proposed_by.id, costs, move.cost)
     if move.administrator:
-        cost = ", ".join(filter(None, (lang.say("only an administrator can"), cost)))
+        cost = cost or lang.say("only an administrator can")
     return (
         move_name(move),
         now or (lang.say("not set") if move.before is None else shown(move.before)),
