@@ -227,6 +227,8 @@ class World:
         )
         self.states = 0
         self._judged: dict[tuple[tuple[str, Value], ...], tuple[Inventory, tuple[Finding, ...]]] = {}
+        self._measured_of: dict[str, tuple[str, ...]] = {}
+        self._accepted: dict[tuple[str, Value | None, str, Value | None], bool] = {}
         self._fitting: dict[tuple[str, str], tuple[str, ...]] = {}
         self._orders: dict[str, list[tuple[bool, Any]]] = {}
         self._scopes: dict[str, frozenset[str]] = {}
@@ -581,13 +583,17 @@ class World:
 
     def _accepts(self, package: str, version: Value | None, required: str, there: Value | None) -> bool:
         """Whether a release takes another package as it is; by the tables, or by what is installed."""
+        if (known := self._accepted.get((package, version, required, there))) is not None:
+            return known
         lines = self.listed.requires.get((package, str(version)))
         if lines is None:
             installed = self.read.known(f"pkg.{package}.requires")
             lines = installed if isinstance(installed, tuple) else ()
         mini = {f"pkg.{package}.requires": Fact(f"pkg.{package}.requires", Known(lines))}
         asked = (each.specifier for each in derive.requirements(Inventory(mini)) if each.requires == required)
-        return there is None or all(_within(str(there), specifier) for specifier in asked)
+        taken = there is None or all(_within(str(there), specifier) for specifier in asked)
+        self._accepted[package, version, required, there] = taken
+        return taken
 
     def _target(self, rule: Rule) -> Iterator[tuple[str, Sequence[Value], str]]:
         """What a target wants: a package (as it was measured, newest first; else the newest) or a fact."""
@@ -605,6 +611,11 @@ class World:
 
     def _as_measured(self, name: str) -> tuple[str, ...]:
         """The release of a package that was run with most of what is here; none if none was."""
+        if name not in self._measured_of:
+            self._measured_of[name] = self._nearest_run(name)
+        return self._measured_of[name]
+
+    def _nearest_run(self, name: str) -> tuple[str, ...]:
         ran = [pkg for pkg in self._good if pkg.get(name) in self.listed.fit.get(name, ())]
 
         def agreement(pkg: Mapping[str, str]) -> tuple[int, Any]:
@@ -634,25 +645,31 @@ def _keys(rule: Rule) -> set[str]:
 
 
 class Found(NamedTuple):
-    """The best changes of a search; whether every state that could be better was looked at."""
+    """The best changes of a search, None if there are none, and how much is proved of them.
 
-    changes: Changes
-    proved: bool
+    `fewest` means that no fewer moves will do (or that none will), `smallest` that no as few are smaller.
+    """
+
+    changes: Changes | None
+    fewest: bool
+    smallest: bool
 
 
 def search(
     world: World,
     wanted: frozenset[str],
-    states: int,
+    states: int = STATES,
     *,
+    more: int = STATES,
     below: tuple[int, int] | None = None,
     any_release: bool = False,
     hurried: bool = False,
-) -> Found | None:
-    """The cheapest changes after which nothing of `wanted` is open and nothing new is broken, if any.
+) -> Found:
+    """The cheapest changes after which nothing of `wanted` is open and nothing new is broken.
 
-    `states` is how many may be judged, `below` asks for fewer moves than so many (an administrator's counted
-    first), and `hurried` takes the first answer, looking first where the least is open.
+    `states` is how many may be judged, and `more` how many once there is an answer, for a smaller one of as
+    many moves. `below` asks for fewer moves than so many (an administrator's counted first), and `hurried`
+    takes the first answer, looking first where the least is open.
     """
     serial = count()
     best: Changes | None = None
@@ -673,16 +690,18 @@ def search(
     while queue and world.states < limit:
         *order, _, state = heapq.heappop(queue)
         if best is not None and tuple(order[:2]) > world.cost(best)[:2]:
-            return Found(best, proved=True)
+            return Found(best, fewest=True, smallest=True)
         if not state.open:
             if hurried:
-                return Found(state.changes, proved=False)
-            if best is None or world.cost(state.changes) < world.cost(best):
-                best = state.changes
+                return Found(state.changes, fewest=False, smallest=False)
+            if best is None:
+                limit = min(limit, world.states + more)
+            best = min((each for each in (best, state.changes) if each is not None), key=world.cost)
             continue
         for after in world.successors(state, wanted, any_release=any_release):
             look_at(after)
-    return Found(best, proved=not queue) if best is not None else None
+    # The queue is by what an answer costs at least: the first one has the fewest moves.
+    return Found(best, fewest=best is not None or not queue, smallest=not queue)
 
 
 def _values(changes: Changes) -> frozenset[tuple[str, Value]]:
@@ -720,9 +739,9 @@ def plan(
     mendable = [each for each in world.broken if any(world.ways_out(each, start))]
     wanted = frozenset(each.rule.id for each in mendable)
     found = smallest(world, wanted)
-    if found is None:
+    if found.changes is None:
         wanted, found = _most(world, mendable)
-    changes = _needed(world, found.changes, wanted)
+    changes = _needed(world, found.changes or {}, wanted)
     after = world.state(changes, frozenset(world.before))
     left = [each for each in world.broken if each.rule.id in after.ids]
     unmended = (Unmended(each.rule, NOT_TOGETHER if each in mendable else NO_WAY) for each in left)
@@ -731,30 +750,38 @@ def plan(
         unmended=tuple(unmended),
         level=level,
         brings=tuple(_brings(world, after)) if changes else (),
-        proved=found.proved,
+        proved="smallest" if found.smallest else "fewest" if found.fewest else "",
         states=world.states,
     )
 
 
-def smallest(world: World, wanted: frozenset[str]) -> Found | None:
+def smallest(world: World, wanted: frozenset[str]) -> Found:
     """The cheapest changes by ways out that rules list; by other releases where those need fewer moves."""
-    listed = search(world, wanted, STATES) or search(world, wanted, STATES // 4, hurried=True)
-    if listed is None:
+    # The more is broken, the longer a state takes to judge, and the less an exhaustive search is worth.
+    states = STATES * 8 // (8 + len(wanted))
+    listed = search(world, wanted, states, more=states // 4)
+    if listed.changes is None:
+        listed = search(world, wanted, STATES // 4, hurried=True)
+    if listed.changes is None:
         return search(world, wanted, STATES // 4, any_release=True, hurried=True)
     listed = listed._replace(changes=_needed(world, listed.changes, wanted))
-    if moves(listed.changes) <= 1:
+    if moves(listed.changes or {}) <= 1:
         return listed
-    below = world.cost(listed.changes)[:2]
-    return search(world, wanted, STATES // 2, below=below, any_release=True) or listed
+    below = world.cost(listed.changes or {})[:2]
+    other = search(world, wanted, states // 2, more=states // 4, below=below, any_release=True)
+    if other.changes is not None:
+        return other
+    fewest = listed.fewest and other.fewest
+    return listed._replace(fewest=fewest, smallest=fewest and listed.smallest)
 
 
 def _most(world: World, findings: Sequence[Finding]) -> tuple[frozenset[str], Found]:
     """As many of the findings as can be mended together, worst first, and how."""
     wanted: frozenset[str] = frozenset()
-    best = Found({}, proved=True)
+    best = Found({}, fewest=True, smallest=True)
     for finding in findings:
         found = search(world, wanted | {finding.rule.id}, STATES // 10, hurried=True)
-        if found is not None:
+        if found.changes is not None:
             wanted, best = wanted | {finding.rule.id}, found
     return wanted, best
 

@@ -519,15 +519,15 @@ class Unmended(NamedTuple):
 class Plan(NamedTuple):
     """The smallest change after which the judge passes, and what no change mends.
 
-    `brings` are rules below `level` that are broken after it and were not before. `proved` says whether every
-    state that could be smaller was looked at.
+    `brings` are rules below `level` that are broken after it and were not before. `proved` says what
+    was shown of it: `smallest`, `fewest` (no fewer moves will do, as few may be smaller), or nothing.
     """
 
     moves: tuple[Move, ...]
     unmended: tuple[Unmended, ...]
     level: Severity
     brings: tuple[Rule, ...] = ()
-    proved: bool = True
+    proved: str = "smallest"
     states: int = 0  # judged
 
 

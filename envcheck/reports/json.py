@@ -54,7 +54,7 @@ def _tree(report: Report) -> dict[str, Any]:
 
 
 def _plan(plan: Plan, report: Report) -> dict[str, Any]:
-    """The smallest change; `proved` is false where the search was cut short and a smaller one may exist."""
+    """The smallest change; `proved` is null or `fewest` where the search was cut short: see `Plan`."""
     return {
         "level": plan.level.value,
         "moves": [
@@ -80,7 +80,7 @@ def _plan(plan: Plan, report: Report) -> dict[str, Any]:
         "notes": list(plan_notes(plan, report)),
         "not_mended": [{"rule": each.rule.id, "why": each.why} for each in plan.unmended],
         "brings": [rule.id for rule in plan.brings],
-        "proved": plan.proved,
+        "proved": plan.proved or None,
     }
 
 

@@ -410,6 +410,10 @@ def _plan_title(plan: Plan, lang: Language) -> str:
         if plan.unmended:
             return lang.say("No change is known to mend what is broken at level {} or above", level)
         return lang.say("Nothing needs to change: nothing is broken at level {} or above", level)
+    if plan.proved == "fewest":
+        return lang.say(
+            "The fewest changes for level {} and above; others may be smaller. Nothing was changed", level
+        )
     if not plan.proved:
         return lang.say(
             "A change for level {} and above, perhaps not the smallest. Nothing was changed",
