@@ -61,7 +61,7 @@ def near(read: Inventory, machine: Inventory, target: Target, known: Matrix, lis
                 )
             )
     lockable = _lockable(read, machine, target, installed)
-    plan = mend.plan(lockable, known, target, listed, Severity.ERROR, metadata=True)
+    plan = mend.plan(lockable, known, target, listed, Severity.ERROR, strict=True)
     moved = {move.key.removeprefix("pkg."): move for move in plan.moves if move.install}
     kept = {**installed, **{name: str(move.after) for name, move in moved.items() if move.after is not None}}
     first = (*target.packages, *(name for name in moved if name not in target.packages))
@@ -82,7 +82,8 @@ def near(read: Inventory, machine: Inventory, target: Target, known: Matrix, lis
         for name, version in installed.items()
         if name not in first and name not in loose
     )
-    moves = (*(move for move in replaced if move.key.removeprefix("pkg.") not in moved), *plan.moves)
+    told = (move._replace(before=read.known(move.key)) for move in plan.moves)
+    moves = (*(move for move in replaced if move.key.removeprefix("pkg.") not in moved), *told)
     return Near(plan._replace(moves=moves), lockable, stack, (*stack, *closure))
 
 

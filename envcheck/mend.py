@@ -201,7 +201,7 @@ class World:
         listed: Releases,
         level: Severity,
         *,
-        metadata: bool = False,
+        strict: bool = False,
     ) -> None:
         """Judge the inventory as it is; `level` is the least severity that is to be mended."""
         self.read, self.known, self.target, self.listed = read, known, target, listed
@@ -223,7 +223,8 @@ class World:
         self.broken = tuple(
             finding
             for finding in broken
-            if finding.severity.rank >= level.rank or (metadata and finding.rule.group == "requires-dist")
+            if finding.severity.rank >= level.rank
+            or (strict and (finding.rule.severity is level or finding.rule.group == "requires-dist"))
         )
         self.states = 0
         self._judged: dict[tuple[tuple[str, Value], ...], tuple[Inventory, tuple[Finding, ...]]] = {}
@@ -728,13 +729,13 @@ def plan(
     listed: Releases,
     level: Severity,
     *,
-    metadata: bool = False,
+    strict: bool = False,
 ) -> Plan:
     """The smallest change after which nothing is broken at `level` or above that can be mended.
 
-    With `metadata`, what packages ask of each other too, whatever the level.
+    `strict` mends as a lock is judged: what packages ask of each other too, and what only some GPUs miss.
     """
-    world = World(read, known, target, listed, level, metadata=metadata)
+    world = World(read, known, target, listed, level, strict=strict)
     start = world.state({}, frozenset())
     mendable = [each for each in world.broken if any(world.ways_out(each, start))]
     wanted = frozenset(each.rule.id for each in mendable)
@@ -807,7 +808,11 @@ def _moves(world: World, changes: Changes, wanted: frozenset[str]) -> Iterator[M
     companions = world.companions(changes)
     # What an installer does first, then the configuration, then what only an administrator can do.
     kinds = {"pkg": 0, "train": 1, "env": 1}
-    for key, proposal in sorted(changes.items(), key=lambda each: kinds.get(family(each[0]), 2)):
+    leads = world.known.moves_with
+    for key in sorted(
+        changes, key=lambda each: (kinds.get(family(each), 2), each.removeprefix("pkg.") not in leads, each)
+    ):
+        proposal = changes[key]
         fewer = {each: other for each, other in changes.items() if each != key}
         yield Move(
             key=key,
