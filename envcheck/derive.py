@@ -64,6 +64,8 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "cuda.full_driver": ("cuda.runtime",),
     "cuda.driver": ("driver.version",),
     "driver.torch_last": ("driver.version",),
+    "driver.library": ("driver.version",),
+    "driver.error": ("driver.version",),
     "build.torch.architectures": ("cuda.runtime",),
     "build.torch.torchvision": ("pkg.torch",),
     "build.torch.torchaudio": ("pkg.torch",),

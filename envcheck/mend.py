@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from envcheck.model import (
     Matrix,
     Move,
     Plan,
+    Requirement,
     Rule,
     Severity,
     Target,
@@ -216,8 +218,12 @@ class World:
                 self._asked_of.setdefault(key, set()).add(number)
         written = judge.judge(self.start, self.rules).findings
         self._written = {finding.rule.id: finding for finding in written}
-        asked = matrix.requirement_rules(derive.unmet(self.start)[0])
-        found = (*written, *judge.judge(self.start, asked).findings)
+        self._unmet = derive.unmet(self.start)[0]
+        self._requirers: dict[str, set[str]] = {}
+        for each in derive.requirements(self.start):
+            self._requirers.setdefault(each.requires, set()).add(each.package)
+        metadata = judge.judge(self.start, matrix.requirement_rules(self._unmet)).findings
+        found = (*written, *metadata)
         broken = [finding for finding in found if finding.verdict is Verdict.BROKEN]
         self.before = {finding.rule.id: finding.severity.rank for finding in broken}
         self.broken = tuple(
@@ -259,9 +265,10 @@ class World:
 
     def _judge(self, changes: Changes) -> tuple[Inventory, tuple[Finding, ...]]:
         settled = self.settled(changes)
+        touched = set(self._touched(settled))
         unmet = (
             each
-            for each in derive.unmet(settled)[0]
+            for each in self._unmet_after(settled, touched)
             # An installer brings what the packages it installs lack.
             if not (
                 f"pkg.{each.package}" in changes
@@ -270,12 +277,24 @@ class World:
         )
         metadata = judge.judge(settled, matrix.requirement_rules(unmet)).findings
         # Only rules about what the change touches are asked again.
-        asked = {number for key in self._touched(settled) for number in self._asked_of.get(key, ())}
+        asked = {number for key in touched for number in self._asked_of.get(key, ())}
         again = [self.rules[number] for number in sorted(asked)]
         kept = dict(self._written)
         for rule in again:
             kept.pop(rule.id, None)
         return settled, (*kept.values(), *judge.judge(settled, again).findings, *metadata)
+
+    def _unmet_after(self, settled: Inventory, touched: Collection[str]) -> Iterator[Requirement]:
+        """The requirements not met after a change; only those that it concerns are looked at again."""
+        names = {key.split(".")[1] for key in touched if key.startswith("pkg.")}
+        again = names.union(*(self._requirers.get(name, ()) for name in names))
+        facts = {
+            key: fact
+            for key, fact in settled.facts.items()
+            if not key.endswith(".requires") or key.split(".")[1] in again
+        }
+        yield from (each for each in self._unmet if each.package not in again)
+        yield from derive.unmet(replace(settled, facts=facts))[0]
 
     def _touched(self, settled: Inventory) -> Iterator[str]:
         """Keys of the facts that are not as they were at the start."""

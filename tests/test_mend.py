@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, derive, mend
+from envcheck import app, derive, judge, mend
 from envcheck.model import (
     Fact,
     Finding,
@@ -357,3 +357,50 @@ def test_of_all_that_ways_out_lead_to_the_cheapest_is_taken(
         assert found.changes is not None
         # The place in a rule's list is that of whoever proposed a value first.
         assert small.cost(found.changes)[:-1] == min(costs)[:-1]
+
+
+# --- what the bound relies on -----------------------------------------------------------------------
+
+
+def test_a_change_reaches_only_facts_that_are_known_to_follow_from_it() -> None:
+    """Else a state could be thought further from an answer than it is, and the fewest moves be missed."""
+    changes = {fix for rule in known().rules for each in rule.fixes for fix in each.set}
+    reached = 0
+    for case in EVERY_CASE[::3]:
+        if "facts" not in case:
+            continue
+        read = facts_of(case)
+        small = mend.World(read, known(), None, listed("3.11.9"), Severity.ERROR)
+        for key, value in sorted(changes, key=str)[::4]:
+            if isinstance(value, str) and "{" in value:
+                continue
+            if key.startswith("train.") and not any(each.startswith("train.") for each in read.facts):
+                continue  # rules about training wait there, so none proposes anything
+            proposal = mend.Proposal(judge.trial(value), "", known().rules[0])
+            for touched in small._touched(small.settled({key: proposal})):
+                assert key in ancestors(small, touched), (case["id"], key, touched)
+                reached += touched != key
+    assert reached > 100
+
+
+def ancestors(small: mend.World, key: str) -> set[str]:
+    found, todo = {key}, [key]
+    while todo:
+        more = set(small._bears_on(todo.pop())) - found
+        found |= more
+        todo += more
+    return found
+
+
+def test_eight_gpus_and_two_hundred_packages_are_planned_in_time() -> None:
+    gpus = ", ".join(['{ name = "NVIDIA A100-SXM4-80GB" }'] * 8)
+    others = "\n".join(f'other{number} = "1.{number}"' for number in range(200))
+    lines = TANGLE.replace(
+        'gpu = [{ name = "NVIDIA A100-SXM4-80GB" }, { name = "NVIDIA A100-SXM4-80GB" }]', f"gpu = [{gpus}]"
+    )
+    read = worlds.inventory(lines.replace('numpy = "2.1.0"', f'numpy = "2.1.0"\n{others}'))
+    requires = tuple(f"other{number}>=1" for number in range(200))
+    read = read.with_facts(Fact(f"pkg.other{number}.requires", Known(requires[:10])) for number in range(200))
+    seconds, plan = _timed(read)
+    assert plan.moves
+    assert seconds < 5, plan.states  # below a second on a machine of our own
