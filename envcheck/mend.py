@@ -206,7 +206,7 @@ class World:
         strict: bool = False,
     ) -> None:
         """Judge the inventory as it is; `level` is the least severity that is to be mended."""
-        self.read, self.known, self.target, self.listed = read, known, target, listed
+        self.read, self.known, self.target, self.listed, self.level = read, known, target, listed, level
         self.rules = [
             *(rule for rule in known.rules if rule.severity.rank >= level.rank),
             *matrix.target_rules(target),
@@ -313,7 +313,7 @@ class World:
         if rule.group == "requires-dist" and f"pkg.{rule.id.split(':')[1]}" in changes:
             return True  # an installer would not leave it so either
         worse = finding.severity.rank > self.before.get(rule.id, -1)
-        return worse and (rule.severity is Severity.ERROR or rule.group in ("requires-dist", "target"))
+        return worse and (rule.severity.rank >= self.level.rank or rule.group in ("requires-dist", "target"))
 
     def settled(self, changes: Changes) -> Inventory:
         """The inventory after these changes, with what follows: requirements, companions, derived facts."""
@@ -770,6 +770,7 @@ def plan(
         unmended=tuple(unmended),
         level=level,
         brings=tuple(_brings(world, after)) if changes else (),
+        added=_added(changes, after.settled),
         proved="smallest" if found.smallest else "fewest" if found.fewest else "",
         states=world.states,
     )
@@ -780,6 +781,10 @@ def smallest(world: World, wanted: frozenset[str]) -> Found:
     # The more is broken, the longer a state takes to judge, and the less an exhaustive search is worth.
     states = STATES * 8 // (8 + len(wanted))
     listed = search(world, wanted, states, more=states // 4)
+    if listed.changes is None and listed.fewest:  # no rule's way out helps: any release then
+        listed = search(world, wanted, states, more=states // 4, any_release=True)
+        if listed.changes is not None:
+            return listed
     if listed.changes is None:
         listed = search(world, wanted, STATES // 4, hurried=True)
     if listed.changes is None:
@@ -871,6 +876,16 @@ def _unchecked(listed: Releases, key: str, version: str) -> str:
     if name == key or version in listed.fit.get(name, ()):
         return "" if name == key or listed.checked else "not checked for your Python"
     return "not checked: no table lists its releases" if name not in listed.every else "not checked"
+
+
+def _added(changes: Changes, settled: Inventory) -> tuple[str, ...]:
+    lacking = (
+        each.requires
+        for each in derive.unmet(settled)[0]
+        if f"pkg.{each.package}" in changes
+        and isinstance(settled.fact(f"pkg.{each.requires}").reading, Absent)
+    )
+    return tuple(sorted(set(lacking)))
 
 
 def _brings(world: World, after: _State) -> Iterator[Rule]:

@@ -527,6 +527,7 @@ class Plan(NamedTuple):
     unmended: tuple[Unmended, ...]
     level: Severity
     brings: tuple[Rule, ...] = ()
+    added: tuple[str, ...] = ()  # packages that are not here and that an installer brings along
     proved: str = "smallest"
     states: int = 0  # judged
 

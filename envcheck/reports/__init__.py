@@ -181,4 +181,6 @@ def plan_notes(plan: Plan, report: Report) -> tuple[str, ...]:
             notes.append(f"{move_name(move)} is installed from a checkout, which this replaces")
         if move.unchecked:
             notes.append(f"{move_name(move)} {move_then(move)} is {move.unchecked}")
+    if plan.added:
+        notes.append(f"an installer adds what these need and is not here: {', '.join(plan.added)}")
     return tuple(notes)

@@ -79,6 +79,7 @@ def _plan(plan: Plan, report: Report) -> dict[str, Any]:
         ],
         "notes": list(plan_notes(plan, report)),
         "not_mended": [{"rule": each.rule.id, "why": each.why} for each in plan.unmended],
+        "adds": list(plan.added),
         "brings": [rule.id for rule in plan.brings],
         "proved": plan.proved or None,
     }
