@@ -35,6 +35,7 @@ from envcheck.model import (
     Known,
     Matrix,
     Measured,
+    Plan,
     Report,
     Severity,
     Target,
@@ -369,8 +370,10 @@ def _words(name: str) -> frozenset[str]:
 # --- judging ----------------------------------------------------------------------------------------
 
 
-def examine(question: Question, machine: Host) -> Report:
+def examine(question: Question, machine: Host, mend_from: Severity | None = None) -> Report:
     """Probe or read, derive, judge, and try the ways out: what doctor and gate show.
+
+    With `mend_from`, the smallest change too after which nothing of that severity or worse is broken.
 
     Raises:
         EnvcheckError: as `take_inventory` and `load_matrix`; ExamineError if not one rule was held.
@@ -393,7 +396,18 @@ def examine(question: Question, machine: Host) -> Report:
         target=target,
         measured=nearest_cell(inventory, known, target),
         nothing_to_judge=_nothing_to_judge(inventory),
+        plan=None if mend_from is None else mended(read, known, target, mend_from),
     )
+
+
+def mended(read: Inventory, known: Matrix, target: Target | None, level: Severity) -> Plan:
+    """The smallest change to an inventory as it was read; loads the table of releases."""
+    from envcheck import mend  # doctor without --fix needs neither
+
+    rows = known.tables.get("release") or source_tree()["tables"].get("release", [])
+    python = read.known("python.version")
+    listed = mend.releases(known, rows, None if python is None else str(python))
+    return mend.plan(read, known, target, listed, level)
 
 
 def _nothing_to_judge(inventory: Inventory) -> str:

@@ -68,6 +68,15 @@ DeadlineOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline of each probe.")
 ]
 
+FromCurrentOption = Annotated[
+    bool, typer.Option("--from-current", help="As near as can be to what is installed; what moves is told.")
+]
+FixOption = Annotated[
+    bool,
+    typer.Option(
+        "--fix", help="Print the smallest change after which nothing at --fail-on is broken. Changes nothing."
+    ),
+]
 LangOption = Annotated[
     str | None,
     typer.Option("--lang", metavar="LANG", help="Language of the report, such as zh. Default: the locale's."),
@@ -109,6 +118,7 @@ def doctor(
     as_json: JsonOption = False,
     fail_on: FailOnOption = FailOn.ERROR,
     timeout: DeadlineOption = 10.0,
+    fix: FixOption = False,
     overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
@@ -133,6 +143,7 @@ def doctor(
             tuple(overlay or ()),
         ),
         host.Host(),
+        Severity(fail_on.value) if fix else None,
     )
     _show(report._replace(language=spoken.without(report.matrix.overlaid())), as_json)
     return gate.decide(report, gate.Policy(Severity(fail_on.value))).code
@@ -290,6 +301,7 @@ def pin(
     until: ExcludeNewerOption = "",
     prefer: PreferOption = "measured",
     engine: EngineOption = "",
+    from_current: FromCurrentOption = False,
     own_index: ShowIndexOption = False,
     timeout: DeadlineOption = 10.0,
     overlay: OverlayOption = None,
@@ -324,7 +336,13 @@ def pin(
         own_index,
     )
     text, remarks = pinning.pin(
-        question, host.Host(), python_version, resolve=resolve, offline=offline, order=order
+        question,
+        host.Host(),
+        python_version,
+        resolve=resolve,
+        offline=offline,
+        order=order,
+        from_current=from_current,
     )
     for remark in remarks:
         _remark(remark)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from envcheck import versions
@@ -56,6 +57,25 @@ KEYS = {
     ),
 }
 """What deriving adds to the vocabulary."""
+
+FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
+    "cuda.runtime": ("pkg.torch", "build.torch.cuda"),
+    "cuda.minimum_driver": ("cuda.runtime", "driver.version"),
+    "cuda.full_driver": ("cuda.runtime",),
+    "cuda.driver": ("driver.version",),
+    "driver.torch_last": ("driver.version",),
+    "driver.library": ("driver.version",),
+    "driver.error": ("driver.version",),
+    "build.torch.architectures": ("cuda.runtime",),
+    "build.torch.torchvision": ("pkg.torch",),
+    "build.torch.torchaudio": ("pkg.torch",),
+    "build.torch.triton": ("pkg.torch",),
+    "gpu.in_torch_build": ("build.torch.architectures",),
+    "gpu.torch_nearest": ("pkg.torch",),
+    "train.minimum_transformers": ("train.model_type",),
+    "train.install_transformers": ("train.model_type",),
+}
+"""What each derived fact follows from, of all that a change may set; defaults say it themselves."""
 
 _CUDA_LABEL = re.compile(r"cu[0-9]{3}")
 
@@ -318,6 +338,7 @@ def _devices_by_name(inventory: Inventory, tables: Mapping[str, list[dict[str, A
     return _each_device(inventory, facts_of)
 
 
+@lru_cache(maxsize=1024)
 def _plain_name(name: str) -> str:
     return " ".join(name.lower().replace("-", " ").split()).removeprefix("nvidia ").removeprefix("geforce ")
 
@@ -565,6 +586,9 @@ def _simple_test(words: Sequence[str], environment: Mapping[str, str]) -> bool |
 _ORDERS = frozenset({"==", "!=", ">=", "<=", "<", ">"})
 
 
+OF_DRIVER = frozenset({"cuda.driver", "driver.library", "driver.error"})
+"""Facts that were read off the driver that is here, and say nothing of another one."""
+
 # --- trying a change --------------------------------------------------------------------------------
 
 
@@ -584,5 +608,7 @@ def changed(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matri
                 if other != name and isinstance(read.fact(f"pkg.{other}").reading, Known):
                     moved = Unknown(f"moves with {name}", asked=False)
                     facts[f"pkg.{other}"] = Fact(f"pkg.{other}", moved)
+        elif key == "driver.version":
+            facts = {k: fact for k, fact in facts.items() if k not in OF_DRIVER}
         facts[key] = Fact(key, Known(value), "proposed")
     return replace(read, facts=facts)

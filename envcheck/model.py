@@ -494,6 +494,48 @@ class Measured(NamedTuple):
     differences: tuple[tuple[str, str, str], ...]
 
 
+class Move(NamedTuple):
+    """One thing to change: a package, a training fact, a setting, or what an administrator must do.
+
+    `before` is None for what is not there or not known, `after` for a companion whose release nobody knows.
+    """
+
+    key: str
+    before: Value | None
+    after: Value | None
+    bound: str  # what was asked for: `>=0.19.3`; `after` is its first release
+    rules: tuple[Rule, ...]  # what would be broken without this move
+    cost: str = ""
+    proposed_by: Rule | None = None  # whose `cost` this is
+    leader: str = ""  # the package it moves with; empty for a move of its own
+    install: str = ""  # what an installer is asked for: `deepspeed==0.19.3`
+    unchecked: str = ""  # what nobody looked up of this release; empty if it is known to install here
+    administrator: bool = False  # neither an installer nor a configuration changes it
+
+
+class Unmended(NamedTuple):
+    """A broken rule that no change of packages or configuration mends, and why."""
+
+    rule: Rule
+    why: str
+
+
+class Plan(NamedTuple):
+    """The smallest change after which the judge passes, and what no change mends.
+
+    `brings` are rules below `level` that are broken after it and were not before. `proved` says what
+    was shown of it: `smallest`, `fewest` (no fewer moves will do, as few may be smaller), or nothing.
+    """
+
+    moves: tuple[Move, ...]
+    unmended: tuple[Unmended, ...]
+    level: Severity
+    brings: tuple[Rule, ...] = ()
+    added: tuple[str, ...] = ()  # packages that are not here and that an installer brings along
+    proved: str = "smallest"
+    states: int = 0  # judged
+
+
 class Report(NamedTuple):
     """What a format renders: what was examined, what is known, what came out."""
 
@@ -505,4 +547,5 @@ class Report(NamedTuple):
     target: Target | None = None
     measured: Measured | None = None
     nothing_to_judge: str = ""
+    plan: Plan | None = None  # only where it was asked for
     language: Language = ENGLISH  # of the formats for people

@@ -66,6 +66,7 @@ class Place(NamedTuple):
     until_by: str = ""
     extras: tuple[str, ...] = ()
     newest: bool = False
+    read: Inventory = Inventory()  # all that was read, what is installed too
 
     @property
     def driver_known(self) -> bool:
@@ -112,6 +113,7 @@ def pin(
     resolve: bool,
     offline: bool,
     order: Order = PLAIN,
+    from_current: bool = False,
 ) -> tuple[str, list[str]]:
     """The lock's text, and remarks for the user.
 
@@ -122,9 +124,12 @@ def pin(
     """
     if order != PLAIN or (resolve and offline):
         _refuse_nonsense(order, resolve=resolve, offline=offline)
+    if from_current and (offline or python_version is not None):
+        clash = "--offline" if offline else "--python-version"
+        raise InputError(clash, "not with --from-current, which resolves anew for the Python that is here")
     place = _place(question, machine, python_version, order)
     refused: list[str] = []
-    if not resolve:
+    if not (resolve or from_current):
         fitting = _shipped(place, refused)
         if fitting is not None:
             text, remarks = _served(*fitting, place)
@@ -139,7 +144,10 @@ def pin(
         raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
     found: list[str] = []
     with host.ended_in_order():
-        resolved = resolved_lock(place, machine, order.engine, found)
+        if from_current:
+            resolved, refused = _near_lock(place, machine, order.engine, found)
+        else:
+            resolved = resolved_lock(place, machine, order.engine, found)
         text = _written(resolved, machine, order)
     remarks = [*refused, *found, *resolved.notes, f"resolved for {_where(place)}"]
     floor = _needed(resolved, "driver.version")
@@ -237,6 +245,7 @@ def _place(question: app.Question, machine: Host, python_version: str | None, or
         glibc=str(read.known("host.glibc") or GLIBC),
         target=target,
         known=known,
+        read=read,
     )
     if order == PLAIN:
         return place
@@ -528,6 +537,34 @@ def _offered(
 
 def _without(yanked: engines.YankedError) -> Wish:
     return Wish(yanked.name, f"!={yanked.version}", str(yanked), wanted=False)
+
+
+def _near_lock(place: Place, machine: Host, engine: str, found: list[str]) -> tuple[lock.Lock, list[str]]:
+    """A lock as near as can be to what is installed, and what moves; the user's own wishes hold as well.
+
+    Raises:
+        NoSolutionError: no change of versions alone makes the environment pass, or no lock is that near.
+    """
+    from envcheck import current, mend
+    from envcheck.reports import text
+
+    rows = app.source_tree()["tables"].get("release", [])
+    listed = mend.releases(place.known, rows, str(place.read.known("python.version")))
+    near = current.near(place.read, place.machine, place.target, place.known, listed)
+    told = text.plan_page(near.plan, place.known, place.target, near.read)
+    stuck = [each.rule.id for each in near.plan.unmended]
+    stuck += [rule.id for move in near.plan.moves if move.administrator for rule in move.rules]
+    if stuck:
+        raise NoSolutionError(
+            f"no lock near what is installed: versions do not mend {', '.join(stuck)}\n{told}"
+        )
+    try:
+        near_all = place._replace(wishes=(*place.wishes, *near.closure))
+        return resolved_lock(near_all, machine, engine, found), [told]
+    except NoSolutionError:
+        # What the stack brought along may have to move; the stack itself need not.
+        near_stack = place._replace(wishes=(*place.wishes, *near.stack))
+        return resolved_lock(near_stack, machine, engine, found), [told]
 
 
 def _no_lock(place: Place, problem: Problem, reasons: frozenset[Reason], last: str) -> str:

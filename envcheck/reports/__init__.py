@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from envcheck import versions
-from envcheck.model import Fix, Inventory, Report, Tri, Value
+from envcheck.model import Absent, Fix, Inventory, Move, Plan, Report, Tri, Value
 
 Render = Callable[[Report], str]
 
@@ -85,3 +85,102 @@ def moved_with(report: Report) -> dict[str, tuple[str, ...]]:
         name: tuple(each for each in others if report.inventory.known(f"pkg.{each}") is not None)
         for name, others in report.matrix.moves_with.items()
     }
+
+
+# --- the smallest change ----------------------------------------------------------------------------
+
+
+def move_name(move: Move) -> str:
+    """What moves, in words: `deepspeed`, `train.use_reentrant`, `driver.version`."""
+    return move.key.removeprefix("pkg.")
+
+
+def move_then(move: Move) -> str:
+    """Where it moves: a release, or the bound where nobody knows which release meets it."""
+    if move.administrator or (move.install and "==" not in move.install):
+        return move.bound or "?"
+    return "?" if move.after is None else shown(move.after)
+
+
+def plan_commands(plan: Plan, report: Report) -> tuple[str, ...]:
+    """Commands that carry out a plan's moves of packages and of environment variables, to paste.
+
+    One line for all packages, so that an installer resolves them together; with uv where that made the
+    environment.
+    """
+    packages = [move for move in plan.moves if move.install]
+    wanted = [f"'{move.install}'" for move in packages]
+    # To pip, 2.10.0+cu130 is 2.10.0 already, and nothing would happen.
+    in_the_way = [
+        move_name(move)
+        for move in packages
+        if move.after is not None
+        and versions.local_label(str(move.before or ""))
+        and versions.compare(str(move.before), "==", str(move.after)) is Tri.YES
+    ]
+    removed, install = _installer(report.inventory)
+    exports = [
+        f"export {move.key.removeprefix('env.')}={move.after}" for move in plan.moves if _exported(move)
+    ]
+    return (
+        *([f"{removed} {' '.join(in_the_way)}"] if in_the_way else []),
+        *([f"{_build_settings(packages, report)}{install} {' '.join(wanted)}"] if wanted else []),
+        *exports,
+    )
+
+
+def _exported(move: Move) -> bool:
+    return move.key.startswith("env.")
+
+
+def _installer(inventory: Inventory) -> tuple[str, str]:
+    """How this environment's packages are taken away and installed; one without pip was made by uv."""
+    made_here = inventory.known("python.manager") == "venv"
+    if made_here and isinstance(inventory.fact("pkg.pip").reading, Absent):
+        import shlex
+
+        path = str(inventory.known("python.origin") or "").rpartition(" (")[0]
+        where = f" --python {shlex.quote(path)}" if path else ""
+        return f"uv pip uninstall{where}", f"uv pip install{where}"
+    return "python -m pip uninstall -y", "python -m pip install"
+
+
+def _build_settings(packages: Sequence[Move], report: Report) -> str:
+    """`DS_BUILD_OPS=0 ` where the target builds one of the packages so."""
+    from envcheck.lock import BUILDS  # few reports have a plan
+
+    built = report.target.build if report.target else ()
+    names = [move_name(move) for move in packages]
+    return "".join(f"{BUILDS[name].settings} " for name in names if name in built and name in BUILDS)
+
+
+def configuration_changes(plan: Plan, report: Report) -> tuple[tuple[str, str, str], ...]:
+    """Training facts to change as (`train.zero_stage = 2`, what says it now, an argument that sets it)."""
+    found = []
+    for move in plan.moves:
+        if not move.key.startswith("train."):
+            continue
+        value = shown(move.after) if move.after is not None else ""
+        rows = report.matrix.tables.get("argument", [])
+        plain = (row for row in rows if row["key"] == move.key and not {"value", "values"} & row.keys())
+        name = next((str(row["names"][0]) for row in plain), "")
+        source = report.inventory.fact(move.key).source
+        found.append((f"{move.key} = {value}", source, f"--{name} {value}" if name else ""))
+    return tuple(found)
+
+
+def plan_notes(plan: Plan, report: Report) -> tuple[str, ...]:
+    """What a person should know before carrying out a plan."""
+    moved = [move for move in plan.moves if move.install]
+    inventory = report.inventory
+    notes = []
+    if moved and inventory.known("python.manager") == "conda":
+        notes.append("a conda environment: what conda installed, change with conda, or the two disagree")
+    for move in moved:
+        if inventory.known(f"{move.key}.editable") is True:
+            notes.append(f"{move_name(move)} is installed from a checkout, which this replaces")
+        if move.unchecked:
+            notes.append(f"{move_name(move)} {move_then(move)} is {move.unchecked}")
+    if plan.added:
+        notes.append(f"an installer adds what these need and is not here: {', '.join(plan.added)}")
+    return tuple(notes)

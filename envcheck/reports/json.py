@@ -6,8 +6,16 @@ import json
 from typing import Any
 
 from envcheck import factsfile
-from envcheck.model import Because, Finding, Known, Report, Severity, Verdict
-from envcheck.reports import fix_commands, fix_text, moved_with
+from envcheck.model import Because, Finding, Known, Plan, Report, Severity, Verdict
+from envcheck.reports import (
+    configuration_changes,
+    fix_commands,
+    fix_text,
+    move_name,
+    moved_with,
+    plan_commands,
+    plan_notes,
+)
 
 SCHEMA_VERSION = 1
 
@@ -41,6 +49,39 @@ def _tree(report: Report) -> dict[str, Any]:
             for each in report.judgement.waiting
         ],
         "summary": _summary(report),
+        **({"fix": _plan(report.plan, report)} if report.plan is not None else {}),
+    }
+
+
+def _plan(plan: Plan, report: Report) -> dict[str, Any]:
+    """The smallest change; `proved` is null or `fewest` where the search was cut short: see `Plan`."""
+    return {
+        "level": plan.level.value,
+        "moves": [
+            {
+                "what": move_name(move),
+                "key": move.key,
+                "now": list(move.before) if isinstance(move.before, tuple) else move.before,
+                "then": list(move.after) if isinstance(move.after, tuple) else move.after,
+                "bound": move.bound,
+                "rules": [rule.id for rule in move.rules],
+                "cost": move.cost,
+                "moves_with": move.leader or None,
+                "unchecked": move.unchecked,
+                "administrator": move.administrator,
+            }
+            for move in plan.moves
+        ],
+        "commands": list(plan_commands(plan, report)),
+        "configuration": [
+            {"set": line, "now_from": source, "argument": argument}
+            for line, source, argument in configuration_changes(plan, report)
+        ],
+        "notes": list(plan_notes(plan, report)),
+        "not_mended": [{"rule": each.rule.id, "why": each.why} for each in plan.unmended],
+        "adds": list(plan.added),
+        "brings": [rule.id for rule in plan.brings],
+        "proved": plan.proved or None,
     }
 
 

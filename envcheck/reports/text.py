@@ -10,23 +10,39 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from envcheck.clean import inline
-from envcheck.language import Language, padded
+from envcheck.language import Language, padded, width
 from envcheck.model import (
     Absent,
     Because,
     Fact,
     Finding,
     Inventory,
+    Judgement,
     Known,
+    Matrix,
+    Move,
+    Plan,
     Report,
     Rule,
     Severity,
+    Target,
     Unknown,
     Verdict,
     Waiting,
     When,
 )
-from envcheck.reports import fix_commands, fix_text, moved_with, reading, shown
+from envcheck.reports import (
+    configuration_changes,
+    fix_commands,
+    fix_text,
+    move_name,
+    move_then,
+    moved_with,
+    plan_commands,
+    plan_notes,
+    reading,
+    shown,
+)
 from envcheck.training import KEYS as TRAINING
 
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗", "note": "·", "unknown": "?", "none": "-"}
@@ -62,6 +78,9 @@ def lines(report: Report) -> Iterator[Line]:
     yield ()
     yield from _waiting(report.judgement.waiting, report.language)
     yield (Span(_count(report), "title"),)
+    if report.plan is not None and not report.nothing_to_judge:
+        yield ()
+        yield from _plan(report.plan, report)
 
 
 def _head(report: Report) -> Iterator[Line]:
@@ -342,3 +361,86 @@ def _count(report: Report) -> str:
         parts.append(lang.say("{} need a GPU", count) if reason == "GPU" else waits)
     parts.append(lang.say("{} rules held", judgement.held))
     return " · ".join(parts)
+
+
+# --- the smallest change ----------------------------------------------------------------------------
+
+_MOST_RULES = 2  # named in a row of the table; JSON has all
+
+
+def _plan(plan: Plan, report: Report, *, commands: bool = True) -> Iterator[Line]:
+    lang = report.language
+    yield (Span(_plan_title(plan, lang), "title"),)
+    heads = lang.say("what"), lang.say("now"), lang.say("then"), lang.say("asked for by"), lang.say("costs")
+    rows = [heads, *(_row(move, lang) for move in plan.moves)] if plan.moves else []
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)][:-1]
+    for row in rows:
+        cells = [padded(cell, columns) for cell, columns in zip(row[:-1], widths, strict=True)]
+        yield (Span(f"    {'  '.join((*cells, row[-1]))}", "dim" if row is heads else ""),)
+    for command in plan_commands(plan, report) if commands else ():
+        yield _detail("", f"$ {command}")
+    for line, source, argument in configuration_changes(plan, report):
+        now = lang.say(" (now from {})", lang.told(source)) if source else ""
+        as_argument = lang.say(", as an argument: {}", argument) if argument else ""
+        yield _detail(lang.say("set"), f"{line}{now}{as_argument}")
+    for note in plan_notes(plan, report):
+        yield _detail(lang.say("note"), lang.told(note))
+    for rule in plan.brings:
+        title = f"{lang.word(rule.severity.value)}: {lang.title(rule.id, rule.title)} [{rule.id}]"
+        yield _detail(lang.say("brings"), title)
+    for each in plan.unmended:
+        yield _detail(lang.say("left"), f"{lang.title(each.rule.id, each.rule.title)} [{each.rule.id}]")
+        yield _detail("", lang.told(each.why))
+
+
+def plan_page(plan: Plan, known: Matrix, target: Target, read: Inventory) -> str:
+    """A plan's table alone, without commands: what a lock moves."""
+    nothing = Judgement((), (), 0, 0)
+    report = Report("", "", read, nothing, known, target, plan=plan)
+    page = "".join(
+        "".join(inline(span.text) for span in line).rstrip() + "\n"
+        for line in _plan(plan, report, commands=False)
+    )
+    return page.rstrip("\n")
+
+
+def _plan_title(plan: Plan, lang: Language) -> str:
+    level = lang.word(plan.level.value)
+    if not plan.moves:
+        if plan.unmended:
+            return lang.say("No change is known to mend what is broken at level {} or above", level)
+        return lang.say("Nothing needs to change: nothing is broken at level {} or above", level)
+    if plan.proved == "fewest":
+        return lang.say(
+            "The fewest changes for level {} and above; others may be smaller. Nothing was changed", level
+        )
+    if not plan.proved:
+        return lang.say(
+            "A change for level {} and above, perhaps not the smallest. Nothing was changed",
+            level,
+        )
+    if plan.unmended:
+        return lang.say(
+            "The smallest change for what can be mended at level {} and above. Nothing was changed", level
+        )
+    return lang.say("The smallest change for level {} and above. Nothing was changed", level)
+
+
+def _row(move: Move, lang: Language) -> tuple[str, str, str, str, str]:
+    now = lang.say("not installed") if move.before is None and move.install else ""
+    asked = ", ".join(rule.id for rule in move.rules[:_MOST_RULES])
+    if len(move.rules) > _MOST_RULES:
+        asked = lang.say("{} and {} more", asked, len(move.rules) - _MOST_RULES)
+    cost = move.cost
+    if move.proposed_by is not None:
+        costs = [fix.cost for fix in move.proposed_by.fixes]
+        cost = lang.cost(move.proposed_by.id, costs, move.cost)
+    if move.administrator:
+        cost = cost or lang.say("only an administrator can")
+    return (
+        move_name(move),
+        now or (lang.say("not set") if move.before is None else shown(move.before)),
+        move_then(move),
+        lang.say("moves with {}", move.leader) if move.leader else asked,
+        cost,
+    )
