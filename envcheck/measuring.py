@@ -322,6 +322,8 @@ _UNSAID = {
     "offload_param": "none",
     "gradient_clipping": True,
     "parallel": "deepspeed",
+    "quantization": "none",
+    "frozen_params": True,
 }
 """Values a cell does not repeat: what a configuration that does not name them has anyhow."""
 
@@ -373,19 +375,20 @@ _ORDER = (
 
 def cell_toml(cell: Mapping[str, Any]) -> str:
     """A `[[cell]]` as compat/matrix.toml writes it."""
-    return "\n[[cell]]\n" + "".join(f"{key} = {_toml(cell[key])}\n" for key in _ORDER if key in cell)
+    return "\n[[cell]]\n" + "".join(f"{key} = {toml_value(cell[key])}\n" for key in _ORDER if key in cell)
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML, on one line."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dt.date | int | float):
         return str(value)
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(key)} = {_toml(each)}" for key, each in value.items())
+        inner = ", ".join(f"{_key(key)} = {toml_value(each)}" for key, each in value.items())
         return f"{{ {inner} }}"
     if isinstance(value, list):
-        return f"[{', '.join(_toml(each) for each in value)}]"
+        return f"[{', '.join(toml_value(each) for each in value)}]"
     return json.dumps(str(value), ensure_ascii=True).replace("\x7f", "\\u007f")
 
 

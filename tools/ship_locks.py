@@ -1,40 +1,110 @@
-"""Write the shipped locks: `python tools/ship_locks.py`.
+"""Write the shipped locks and their manifest: `python tools/ship_locks.py [NAME…]`.
 
-Each is what `pin --resolve` gives for a machine that has nothing but a driver of this family, on the
-oldest C library that torch's wheels ask for.
+Each is what `pin --resolve` gives for a machine that has nothing but a driver of this family, on the oldest C
+library that torch's wheels ask for. A target, Python and driver that have no solution get no lock, and the
+reason is printed. lockfiles/manifest.toml says of each for what it is, the digest of its pins, and what
+`tools/prove_locks.py` saw when it installed and trained them; that stands only while the pins do.
 """
 
 from __future__ import annotations
 
+import hashlib
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from envcheck import app, lock, pinning
 from envcheck.host import Host
-from envcheck.model import Fact, Inventory, Known
+from envcheck.measuring import toml_value
+from envcheck.model import Fact, Inventory, Known, NoSolutionError
 
-TARGETS = ("zero3-lora",)
-PYTHONS = ("3.11", "3.12")
+FOLDER = Path(__file__).resolve().parent.parent / "lockfiles"
+PYTHONS = ("3.10", "3.11", "3.12")
 DRIVERS = {"driver525": "525.60.13", "driver580": "580.65.06"}
 
+_HEAD = """\
+# The shipped locks. Written by tools/ship_locks.py; `proven` by tools/prove_locks.py: installed with hashes
+# into an empty environment, then `envcheck selftest --target … --level 2`. Others were resolved and judged.
+"""
 
-def main(folder: Path) -> None:
-    """Make every lock into `folder`."""
-    known = app.knowledge()
-    for target in TARGETS:
+
+def pins_digest(text: str) -> str:
+    """The sha256 of what a lock installs: its lines without the header."""
+    pins = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return "sha256:" + hashlib.sha256("\n".join(pins).encode()).hexdigest()
+
+
+def read_manifest(folder: Path = FOLDER) -> list[dict[str, Any]]:
+    """The rows of the manifest, none if there is no manifest yet."""
+    path = folder / "manifest.toml"
+    rows: list[dict[str, Any]] = (
+        tomllib.loads(path.read_text(encoding="utf-8"))["lock"] if path.exists() else []
+    )
+    return rows
+
+
+def write_manifest(rows: Iterable[Mapping[str, Any]], folder: Path = FOLDER) -> None:
+    """Write the rows, by name."""
+    text = _HEAD
+    for row in sorted(rows, key=lambda row: str(row["name"])):
+        text += "\n[[lock]]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in row.items())
+    (folder / "manifest.toml").write_text(text, encoding="utf-8")
+
+
+def wanted(targets: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Name, target, Python and driver of every lock that may be shipped."""
+    for target in targets:
         for python in PYTHONS:
             for family, driver in DRIVERS.items():
-                facts = {
-                    "driver.version": Fact("driver.version", Known(driver), "declared"),
-                    "python.version": Fact("python.version", Known(f"{python}.0"), "declared"),
-                }
-                place = pinning.Place(
-                    Inventory(facts), python, "linux-x86_64", pinning.GLIBC, known.targets[target], known
-                )
-                made = pinning.resolved_lock(place, Host())
-                name = f"{target}-py{python.replace('.', '')}-{family}.txt"
-                (folder / name).write_text(lock.render_requirements(made), encoding="utf-8")
-                print(f"{name}: {len(made.pins)} packages")
+                yield f"{target}-py{python.replace('.', '')}-{family}.txt", target, python, driver
+
+
+def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The manifest's row of a lock; what was proven of the same pins before stays."""
+    of = lock.parse_requirements(text, name)
+    pins = {each.name: each.version for each in of.pins}
+    row: dict[str, Any] = {
+        "name": name,
+        "target": of.target,
+        "python": of.python,
+        "platform": of.platform,
+        "driver": next((value for key, _, value in of.needs if key == "driver.version"), ""),
+        "torch": pins["torch"],
+        "resolved": of.date,
+        "pins": pins_digest(text),
+    }
+    same = [each for each in before if each["name"] == name and each["pins"] == row["pins"]]
+    proven = [each["proven"] for each in same if "proven" in each]
+    return {**row, "proven": proven[0]} if proven else row
+
+
+def main(names: list[str]) -> None:
+    """Make every lock, or those that are named, and the manifest of all."""
+    known = app.knowledge()
+    for name, target, python, driver in wanted(known.targets):
+        if names and name not in names:
+            continue
+        facts = {
+            "driver.version": Fact("driver.version", Known(driver), "declared"),
+            "python.version": Fact("python.version", Known(f"{python}.0"), "declared"),
+        }
+        place = pinning.Place(
+            Inventory(facts), python, "linux-x86_64", pinning.GLIBC, known.targets[target], known
+        )
+        try:
+            made = pinning.resolved_lock(place, Host())
+        except NoSolutionError as error:
+            (FOLDER / name).unlink(missing_ok=True)
+            print(f"{name}: none\n{error}", flush=True)
+            continue
+        (FOLDER / name).write_text(lock.render_requirements(made), encoding="utf-8")
+        print(f"{name}: {len(made.pins)} packages", flush=True)
+    before = read_manifest()
+    shipped = sorted(FOLDER.glob("*.txt"))
+    write_manifest(row_of(each.name, each.read_text(encoding="utf-8"), before) for each in shipped)
 
 
 if __name__ == "__main__":
-    main(Path(__file__).parent.parent / "lockfiles")
+    main(sys.argv[1:])
