@@ -316,7 +316,8 @@ def selftest(
         only=tuple(only or ()),
     )
     proved = proving.selftest(question, wanted, host.Host())
-    _emit(json.dumps(proof.tree(proved), indent=2) + "\n" if as_json else proof.render(proved))
+    if proved.rank == 0:
+        _emit(json.dumps(proof.tree(proved), indent=2) + "\n" if as_json else proof.render(proved))
     return proved.code
 
 
@@ -395,6 +396,7 @@ def run(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 2
     except KeyboardInterrupt:
+        _remark("envcheck: interrupted")
         return 130
     except BrokenPipeError:
         # The reader went away (`| head`); python would complain again when it flushes.

@@ -92,6 +92,17 @@ class Running(NamedTuple):
             return False
         return True
 
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
+
+    def end(self, grace_s: float = 2.0) -> None:
+        """Ask the process to end, which lets it end what it started; kill its session if it does not."""
+        if not self.ended():
+            self.process.terminate()
+            if not self._wait(grace_s):
+                self.kill()
+
     def kill(self) -> None:
         """Kill the whole session: a child of a shell script would live on and hold our pipes open."""
         import signal
