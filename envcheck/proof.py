@@ -64,8 +64,9 @@ class Claim(NamedTuple):
 class Outcome(NamedTuple):
     """How one variant of one claim ended, and what was seen.
 
-    `rank` is the one that failed, died or hung; `call` the call it did so in; `place` the innermost line of a
-    library; `rule` the id of a rule that forbids this very combination, when the judge knows one.
+    `rank` is the one that failed, died or hung, None if all did alike; `call` the call it did so in; `place`
+    the innermost line of a library; `rule` the id of a rule that forbids this very combination, when the
+    judge knows one.
     """
 
     claim: Claim
@@ -255,7 +256,7 @@ def _erred(
     claim: Claim, variant: Variant, rank: _Rank, end: Mapping[str, Any], ranks: Sequence[_Rank]
 ) -> Outcome:
     accused = end.get("accused")
-    number = accused if isinstance(accused, int) and 0 <= accused < len(ranks) else rank.rank
+    number = accused if isinstance(accused, int) and -1 <= accused < len(ranks) else rank.rank
     hung = [each for each in ranks if each is not rank and each.last("stopped")]
     if hung and _echoes(rank, end, ranks):
         silent = hung[0]
@@ -267,7 +268,7 @@ def _erred(
         variant,
         str(end["result"]),
         str(end.get("why", "")),
-        number,
+        number if number >= 0 else None,
         str(end.get("call", "")),
         str(end.get("place", "")),
         str(end.get("trace", "")),
@@ -311,16 +312,17 @@ def _unfinished(claim: Claim, variant: Variant, open_: Sequence[_Rank], ranks: S
     # Who waits in a collective waits for somebody else: the one that is elsewhere is the cause, and if
     # there is none, the one that came least far.
     guilty = min(open_, key=lambda rank: (_waiting(rank.stack), len(rank.all("call")), rank.rank))
-    waiting = [str(rank.rank) for rank in open_ if rank is not guilty and _waiting(rank.stack)]
     call = str(guilty.last("call").get("name", ""))
     what = f"no end within {claim.seconds:g} s"
-    if len(ranks) > 1:
+    others = [rank for rank in open_ if rank is not guilty]
+    if len(ranks) > 1 and _waiting(guilty.stack) is _Waiting.SURELY and len(open_) == len(ranks):
+        calls = ", ".join(f"rank {rank.rank} in {rank.last('call').get('name', 'no call')}" for rank in open_)
+        what = f"all ranks wait for one another: {what} ({calls})"
+    elif len(ranks) > 1:
         what = f"rank {guilty.rank} hangs: {what}"
-        if _waiting(guilty.stack) == _Waiting.SURELY and len(open_) == len(ranks):
-            calls = [f"rank {rank.rank} in {rank.last('call').get('name', 'no call')}" for rank in open_]
-            what = f"all ranks wait for one another: no end within {claim.seconds:g} s ({', '.join(calls)})"
-        elif waiting:
-            what += f"; rank {', '.join(waiting)} waits for it"
+        for how, verb in ((_Waiting.SURELY, "waits"), (_Waiting.PERHAPS, "may wait")):
+            waiting = [str(rank.rank) for rank in others if _waiting(rank.stack) is how]
+            what += f"; rank {', '.join(waiting)} {verb} for it" if waiting else ""
     where = _innermost(guilty.stack)
     return Outcome(claim, variant, FAIL, what, guilty.rank, call, where, seconds=claim.seconds)
 
@@ -404,14 +406,22 @@ def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
     return counts
 
 
-def facts(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """`selftest.<name>` → pass or fail: a test passes if a variant did and none failed."""
+def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """A facts file of `selftest.<name>`, pass or fail: a test passes if a variant did and none failed.
+
+    What failed is the source of its fact: the variant, and what was seen.
+    """
     found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for each in outcomes:
-        key = f"selftest.{each.claim.name}"
-        if each.result == FAIL or (each.result == PASS and key not in found):
-            found[key] = each.result
-    return found
+        name = each.claim.name
+        if each.result == FAIL and found.get(name) != FAIL:
+            found[name] = FAIL
+            sources[f"selftest.{name}"] = f"self-test {each.variant.name}: {each.why}"
+        elif each.result == PASS and name not in found:
+            found[name] = PASS
+            sources[f"selftest.{name}"] = f"self-test {name}"
+    return {"schema_version": 1, "selftest": found, "sources": sources}
 
 
 def render(proof: Proof) -> str:

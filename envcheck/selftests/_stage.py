@@ -37,6 +37,9 @@ ECHO_S = 3.0
 GATHER_S = 10.0
 """How much later than ours another machine's ranks may come to the end of a variant."""
 
+EVERYBODY = -1
+"""The rank at fault where all are."""
+
 SAID = 4096
 """Bytes kept of what a rank printed last: a library that aborts says why there."""
 
@@ -67,6 +70,7 @@ class Stage:
         self.calls = []
         self.journal = order["journal"]
         self.store = None
+        self.everybody = EVERYBODY
 
     @property
     def mark(self):
@@ -105,7 +109,10 @@ class Stage:
         self.note("saw", values=values)
 
     def fail(self, why, rank=None):
-        """The claim does not hold; raises Failed. `rank` is the one at fault, if it is known and not this."""
+        """The claim does not hold; raises Failed.
+
+        `rank` is the one at fault if that is not this one, EVERYBODY if it is none in particular.
+        """
         error = Failed(why)
         error.rank = rank
         raise error
@@ -658,6 +665,12 @@ class Board:
             with open(os.path.join(each.scratch, f"{each.mark}.{rank}.stacks"), "w") as stacks:
                 stacks.write(said.get("stack", ""))
 
+    def close(self):
+        """Leave; rank 0 last, for it may host the store."""
+        self.store.set(f"left.{self.own}", "")
+        if self.own == 0:
+            self.wait([f"left.{rank}" for rank in self.others if rank not in self.absent], GATHER_S)
+
     def _stage(self, claim, variant, rank):
         journal = os.path.join(self.order["scratch"], f"rank-{rank}.jsonl")
         return Stage({**self.order, "rank": rank, "local_rank": 0, "journal": journal}, claim, variant)
@@ -825,6 +838,9 @@ def run_claims(order, importing):
                         perform(order, claim, variant, board)
                     board.gather(claim, variant)
         order["claims"] = order["claims"][1:]
+    if board is not None:
+        with contextlib.suppress(Exception):  # all has been said: who is gone by now is no finding
+            board.close()
 
 
 def load_before_forking(order, importing):

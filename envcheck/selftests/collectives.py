@@ -79,20 +79,25 @@ def check(stage, call, found, expected, senders):
     mine = {}
     wrong = [number for number in range(len(senders)) if not bool((found[number] == expected[number]).all())]
     if wrong:
-        first = wrong[0]
-        at = int((found[first] != expected[first]).nonzero()[0])
-        seen, wanted = found[first][at].item(), expected[first][at].item()
-        why = f"the part of rank {senders[first]} is wrong on rank {stage.rank}: element {at} is {seen!r}"
-        mine = {"why": f"{call}: {why}, expected {wanted!r}", "from": [senders[each] for each in wrong]}
+        at = int((found[wrong[0]] != expected[wrong[0]]).nonzero()[0])
+        seen, wanted = found[wrong[0]][at].item(), expected[wrong[0]][at].item()
+        mine = {
+            "seen": f"element {at} is {seen!r}, expected {wanted!r}",
+            "from": [senders[each] for each in wrong],
+        }
     with stage.call(call):
         told = stage.told(mine, call)
         receivers = [rank for rank, each in enumerate(told) if each]
         if not receivers:
             return
-        # What several received wrong from one and the same rank was sent wrong.
+        first = told[receivers[0]]
+        why = f"{call}: on rank {receivers[0]} the part of rank {first['from'][0]} is wrong: {first['seen']}"
         parts = {sender for each in told if each for sender in each["from"]}
-        guilty = next(iter(parts)) if len(receivers) > 1 and len(parts) == 1 else receivers[0]
-        stage.fail(told[receivers[0]]["why"], rank=guilty)
+        if len(receivers) == 1:
+            stage.fail(f"{why}; the other ranks received what was sent", rank=receivers[0])
+        if len(parts) == 1:  # what several received wrong from one and the same was sent wrong
+            stage.fail(f"{why}; so it is on {len(receivers)} ranks", rank=parts.pop())
+        stage.fail(f"{why}; so are parts of {len(parts)} ranks, on {len(receivers)}", rank=stage.everybody)
 
 
 def all_reduce(stage, dist):

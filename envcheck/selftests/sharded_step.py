@@ -179,7 +179,7 @@ def compare(stage, torch, trainer, alone, step):
         off = float(error.max()) if error.numel() else 0.0
         if off <= UPDATE_TOLERANCE * largest[name]:
             return ""
-        return f"{name} differs from one process's by {off / largest[name]:.2g} of its update"
+        return f"{name} differs from one process's by {off / largest[name]:.2g} times its update"
 
     whole = trainer.full()
     own = next(filter(None, (differs(name, *pair) for name, pair in trainer.own(expected).items())), "")
@@ -190,8 +190,10 @@ def compare(stage, torch, trainer, alone, step):
     for which in ("own", "whole"):
         wrong = [rank for rank, each in enumerate(told) if each[which]]
         if wrong:
-            who = "all ranks" if len(wrong) == stage.world else f"rank {wrong[0]}"
-            stage.fail(f"{who}, after step {step + 1}: {told[wrong[0]][which]}", rank=wrong[0])
+            everybody = len(wrong) == stage.world
+            who = "on all ranks" if everybody else f"on rank {wrong[0]}"
+            guilty = stage.everybody if everybody else wrong[0]
+            stage.fail(f"{who}, after step {step + 1}: {told[wrong[0]][which]}", rank=guilty)
 
 
 def share(stage, torch, found, alone, step):
