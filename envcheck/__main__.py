@@ -15,9 +15,14 @@ def main() -> None:
         return
     # A process that lives a tenth of a second has no garbage worth collecting.
     gc.disable()
-    from envcheck.cli import run
+    try:
+        from envcheck.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules are loaded
+        sys.stderr.write("envcheck: interrupted\n")
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -389,15 +389,20 @@ def _main() -> None:
 # --- running ----------------------------------------------------------------------------------------
 
 
+_INTERRUPTED = 128 + 2  # as a shell counts SIGINT
+
+
 def run(arguments: list[str]) -> int:
     """Run a command line; the exit code. Never a traceback, unless ENVCHECK_DEBUG asks for one."""
     try:
-        return _command(arguments)(arguments or ["--help"], standalone_mode=False) or 0
+        code = _command(arguments)(arguments or ["--help"], standalone_mode=False) or 0
+    except host.Ended as end:
+        _remark(f"envcheck: ended by {end.name}")
+        return int(str(end.code))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 2
     except KeyboardInterrupt:
-        _remark("envcheck: interrupted")
-        return 130
+        code = _INTERRUPTED
     except BrokenPipeError:
         # The reader went away (`| head`); python would complain again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -407,7 +412,9 @@ def run(arguments: list[str]) -> int:
             raise
         message, code = _explained(error)
         _remark(f"envcheck: {message}")
-        return code
+    if code == _INTERRUPTED:  # typer, too, makes a code of it
+        _remark("envcheck: interrupted")
+    return code
 
 
 def _explained(error: Exception) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from envcheck.model import InputError
+from envcheck.model import ExamineError, InputError
 
 if TYPE_CHECKING:
     import subprocess  # noqa: TID251 - this module is the door
@@ -249,6 +249,65 @@ def scratch() -> Iterator[Path]:
 
     with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
         yield Path(folder)
+
+
+@contextmanager
+def roomy_scratch() -> Iterator[Path]:
+    """A scratch folder that something can be written to, also gone if a signal ends this process.
+
+    Raises:
+        ExamineError: there is no room for one.
+    """
+    import shutil
+    import tempfile
+
+    folder = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="envcheck-"))
+        (folder / "room").write_bytes(bytes(1 << 16))
+        (folder / "room").unlink()
+    except OSError as error:
+        shutil.rmtree(folder or "", ignore_errors=True)
+        why = (error.strerror or "cannot be written").lower()
+        raise ExamineError(f"no scratch folder: {why} (TMPDIR names where one is made)") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Ended(SystemExit):
+    """A signal asks this process to end; `code` is the exit code that a shell has for it."""
+
+    def __init__(self, number: int) -> None:
+        """Take the signal's number."""
+        import signal
+
+        super().__init__(128 + number)
+        self.name = signal.Signals(number).name
+
+
+@contextmanager
+def signals_raise() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind the stack, as SIGINT does, so that what was begun is ended; else they kill.
+
+    Raises:
+        Ended: one came.
+    """
+    import signal
+
+    def end(number: int, _: object) -> None:
+        raise Ended(number)
+
+    before = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup's stays
+            before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def find_program(host: Host, name: str) -> str | None:

@@ -184,7 +184,7 @@ def fold(claim: Claim, variant: Variant, ranks: Sequence[Ended]) -> Outcome:
             seen.update(values if isinstance(values, dict) else {})
     seconds = max((float(rank.last("end").get("seconds") or 0.0) for rank in read), default=0.0)
     outcome = _culprit(claim, variant, read)
-    return outcome._replace(seconds=seconds or outcome.seconds, seen=seen, ranks=len(ranks))
+    return outcome._replace(seconds=max(seconds, outcome.seconds), seen=seen, ranks=len(ranks))
 
 
 def _events(journal: str, claim: Claim, variant: Variant) -> Iterator[Mapping[str, Any]]:
