@@ -578,7 +578,6 @@ def selftest_rules(facts: Mapping[str, Fact]) -> Iterator[Rule]:
                 severity=Severity.ERROR,
                 basis=Basis.MEASURED,
                 title=f"the self-test {name} failed in this environment",
-                why=fact.source,
                 when=((Clause(key, Kind.WORD, ((Comparison("==", "fail"),),), "fail"),),),
                 sources=(Source(f"envcheck selftest --only {name}", "selftest", ""),),
                 group="selftest",

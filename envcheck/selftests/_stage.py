@@ -826,9 +826,9 @@ def run_claims(order, importing):
         claim = order["claims"][0]
         importing[0] = 1
         load_before_forking(order, importing)
+        importing[0] = 0
         if order["rendezvous"] == "env" and board is None:
             board = met(order)
-        importing[0] = 0
         for variant in claim["variants"]:
             if board is None:
                 perform(order, claim, variant, None)
