@@ -243,11 +243,8 @@ def _echoes(rank: _Rank, event: Mapping[str, Any], ranks: Sequence[_Rank]) -> bo
     others = [_first_wrong(each) for each in ranks if each is not rank]
     if event["event"] == "end":
         gone = [each for each in others if each and each["event"] in ("died", "lost")]
-        late = [each for each in ranks if each is not rank and (each.last("late") or each.last("stopped"))]
         near = any(event["time"] > each["time"] - _ECHO_S for each in gone)
-        return (
-            "accused" not in event and bool(near or late) and _ECHO.search(str(event.get("why"))) is not None
-        )
+        return near and "accused" not in event and _ECHO.search(str(event.get("why"))) is not None
     # A library aborts a rank whose partner failed; nobody else aborts by SIGABRT after an error.
     return event.get("signal") == _SIGABRT and any(each and each["time"] < event["time"] for each in others)
 
@@ -257,12 +254,6 @@ def _erred(
 ) -> Outcome:
     accused = end.get("accused")
     number = accused if isinstance(accused, int) and -1 <= accused < len(ranks) else rank.rank
-    hung = [each for each in ranks if each is not rank and each.last("stopped")]
-    if hung and _echoes(rank, end, ranks):
-        silent = hung[0]
-        call = str(silent.last("call").get("name", ""))
-        why = f"rank {silent.rank} did not answer; rank {rank.rank} gave up: {end.get('why', '')}"
-        return Outcome(claim, variant, FAIL, why, silent.rank, call)
     return Outcome(
         claim,
         variant,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envcheck import proof
 from envcheck.proof import Claim, Ended, Outcome, Variant
+from tests.running import envcheck
 
 VARIANT = Variant("v", {}, {}, ("cpu",))
 CLAIM = Claim("t", "It holds", 3, {}, ("torch",), 60.0, (2, 64), (VARIANT,), "sha256:0")
@@ -185,3 +187,28 @@ def test_facts_are_a_facts_file_and_a_failure_is_their_source() -> None:
     found = proof.facts(outcomes)
     assert found["selftest"] == {"t": "fail", "u": "pass"}
     assert found["sources"]["selftest.t"] == "self-test w: rank 1 hangs"
+
+
+def test_a_failed_self_test_is_an_error_finding_of_doctor(tmp_path: Path) -> None:
+    found = proof.facts(
+        [Outcome(CLAIM, VARIANT, "fail", "rank 1 hangs"), Outcome(CLAIM._replace(name="u"), VARIANT, "pass")]
+    )
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps({**found, "pkg": {"torch": "2.13.0"}}), "utf-8")
+    ran = envcheck("doctor", "--facts", str(file), "--json")
+    broken = [each for each in json.loads(ran.out)["findings"] if each["verdict"] == "broken"]
+    assert [(each["rule"], each["severity"]) for each in broken] == [("selftest:t", "error")]
+    assert "rank 1 hangs" in json.dumps(broken)
+    assert ran.code == 1
+
+
+def test_self_tests_that_passed_are_no_finding(tmp_path: Path) -> None:
+    found = proof.facts([Outcome(CLAIM, VARIANT, "pass")])
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps({**found, "pkg": {"torch": "2.13.0"}}), "utf-8")
+    ran = envcheck("doctor", "--facts", str(file))
+    assert ran.code == 0, ran.out
+    file.write_text(json.dumps({"selftest": {"t": "perhaps"}}), "utf-8")
+    wrong = envcheck("doctor", "--facts", str(file))
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "selftest.t: expected one of pass, fail" in wrong.err

@@ -9,7 +9,7 @@ The journal is the only output that is read; libraries may print what they like.
 Three generations. The warden, which imports no library and so always answers, leaves no process behind,
 whatever becomes of envcheck or of a library. Its child, the stage, imports the libraries once and sees
 variant after variant to its end. Every rank of a variant is a fork of the stage: on a CPU it inherits what
-is imported, which saves nearly all of its time; on CUDA nothing is imported before the fork.
+is imported, which saves nearly all of its time; on CUDA nothing is done before the fork that touches a GPU.
 
 Runs on Python 3.9 and later, needs the standard library, and torch where a test asks for it.
 """
@@ -400,11 +400,22 @@ def one(stage, run):
     except BaseException as error:  # noqa: BLE001 - whatever a library raises is what was to be seen
         place, ours = blamed(error, os.path.dirname(os.path.realpath(__file__)))
         result, why = ("unknown" if ours else "fail"), signature(error)
+        if no_room(error, stage.scratch):
+            result, why = "skip", "no room left for scratch files (TMPDIR names where they lie)"
         details = {"place": place, "trace": traceback.format_exc()[-4000:]}
     faulthandler.cancel_dump_traceback_later()
     call = stage.calls[-1] if stage.calls else ""
     stage.note("end", result=result, why=why, call=call, seconds=time.monotonic() - begun, **details)
     return result in ("pass", "skip")
+
+
+def no_room(error, folder):
+    """Whether an error came of a full disk, which says nothing of what was tested."""
+    import errno
+    import shutil
+
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    return full and shutil.disk_usage(folder).free < 1 << 20
 
 
 class Deadline:
@@ -462,12 +473,16 @@ class Forked:
         return self.status is not None
 
     def kill(self):
-        """End it now."""
+        """End it now; one that is stuck in the kernel is left behind, and must not hold us."""
+        if self.status is not None:
+            return
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+        until = time.monotonic() + 5
+        while not Forked.ended(self) and time.monotonic() < until:
+            time.sleep(0.005)
         if self.status is None:
-            with contextlib.suppress(OSError):
-                os.kill(self.pid, signal.SIGKILL)
-            _, self.status = os.waitpid(self.pid, 0)
-            self._read()
+            self.status = int(signal.SIGKILL)
             self.close()
 
     def _read(self):
@@ -779,7 +794,7 @@ def main():
     if order.get("guarded"):  # the stage began anew
         die_with(order["parent"])
         run_claims(order, mmap.mmap(-1, 1))
-        return
+        os._exit(0)
     asked_to_end = []
     signal.signal(signal.SIGTERM, lambda *_: asked_to_end.append(True))
     adopt()
