@@ -292,7 +292,14 @@ def selftest(
     ] = None,
     python: PythonOption = None,
     ranks: Annotated[
-        int | None, typer.Option("--ranks", metavar="N", min=1, max=1024, help="Processes of one test.")
+        int | None,
+        typer.Option(
+            "--ranks",
+            metavar="N",
+            min=1,
+            max=1024,
+            help="Processes of one test; torchrun and srun say it themselves.",
+        ),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="NAME", help="A test or a variant. Repeatable.")

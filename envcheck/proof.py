@@ -34,12 +34,16 @@ _ECHO_S = 30.0
 
 
 class Variant(NamedTuple):
-    """One way a test is run: what it needs beyond its test, and the training facts it stands for."""
+    """One way a test is run: what it needs beyond its test, and the training facts it stands for.
+
+    `ranks` are the least and the most processes if they are others than its test's.
+    """
 
     name: str
     needs: Mapping[str, Any]
     train: Mapping[str, Any]
     devices: tuple[str, ...]
+    ranks: tuple[int, int] | None = None
 
 
 class Claim(NamedTuple):
@@ -126,6 +130,7 @@ def read_claim(name: str, text: str, stage: str) -> Claim:
                 about.get("needs", {}),
                 about.get("train", {}),
                 tuple(about.get("devices", devices)),
+                about.get("ranks"),
             )
             for each, about in variants.items()
         ),

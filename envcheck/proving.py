@@ -163,7 +163,7 @@ def _choose(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> l
         for claim in known
         for variant in claim.variants
         if _asked(claim, variant, wanted, prepared.target)
-        for ranks, why in [_ranks(claim, wanted, device, prepared.inventory, machine)]
+        for ranks, why in [_ranks(variant.ranks or claim.ranks, wanted, device, prepared.inventory, machine)]
     ]
 
 
@@ -216,10 +216,10 @@ def _missing(claim: proof.Claim, variant: proof.Variant, prepared: Prepared, dev
 
 
 def _ranks(
-    claim: proof.Claim, wanted: Wanted, device: str, inventory: Inventory, machine: Host
+    bounds: tuple[int, int], wanted: Wanted, device: str, inventory: Inventory, machine: Host
 ) -> tuple[int, str]:
-    """In how many processes a claim runs, and why it cannot if it cannot."""
-    least, most = claim.ranks
+    """In how many processes a variant runs, and why it cannot if it cannot."""
+    least, most = bounds
     started = _started(machine)
     if started is not None:
         world = started.world
@@ -430,7 +430,7 @@ class _Children:
                     "name": each.claim.name,
                     "test": str(tests / f"{each.claim.name}.py"),
                     "variants": [],
-                    "imports": self._imports(each.claim),
+                    "imports": [],
                     "seconds": each.claim.seconds,
                     "skipped": {},
                 },
@@ -438,6 +438,8 @@ class _Children:
             claim["variants"].append(each.variant.name)
             if each.skipped:
                 claim["skipped"][each.variant.name] = each.skipped
+            else:
+                claim["imports"] = self._imports(each.claim)
         started = self._started
         own = (
             [(started.rank, started.local_rank)] if started else [(each, each) for each in range(batch.ranks)]

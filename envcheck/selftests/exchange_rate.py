@@ -15,7 +15,7 @@ SECONDS = 60
 RANKS = (2, 64)
 VARIANTS = {
     "all-reduce-rate": {},
-    "host-device-rate": {"devices": ("cuda",)},
+    "host-device-rate": {"devices": ("cuda",), "ranks": (1, 64)},
 }
 
 ROUNDS, WARM_UP = 5, 2
