@@ -10,7 +10,14 @@ A failure means that training across ranks here optimises something else than it
 
 LEVEL = 3
 NEEDS = {"pkg.torch": ">=2.1"}
-IMPORTS = ("torch", "torch.distributed", "torch.distributed.fsdp", "deepspeed")
+IMPORTS = (
+    "torch",
+    "torch.distributed",
+    "torch.distributed.fsdp",
+    "torch._dynamo",  # what an optimizer imports at its first step
+    "torch._inductor.scheduler",  # what deepspeed.initialize imports
+    "deepspeed",
+)
 SECONDS = 90
 RANKS = (2, 16)
 VARIANTS = {
