@@ -20,6 +20,7 @@ def main() -> None:
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # while importing; once it runs, `run` sees to it
+        sys.stderr.write("envcheck: interrupted\n")
         code = 130
     sys.exit(code)
 

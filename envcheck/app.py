@@ -32,6 +32,8 @@ from envcheck.model import (
     InputError,
     Inventory,
     Judgement,
+    Key,
+    Kind,
     Known,
     Matrix,
     Measured,
@@ -72,7 +74,7 @@ class Question(NamedTuple):
 
 def vocabulary(found: Sequence[probes.Probe]) -> Vocabulary:
     """Every key any probe yields, any reader may give, and deriving adds."""
-    keys = {**training.KEYS}
+    keys = {**training.KEYS, "selftest.*": Key(Kind.WORD, "how a self-test ended", ("pass", "fail"))}
     for probe in found:
         keys.update(probe.yields)
     keys.update({key: meaning for key, meaning in derive.KEYS.items() if key not in keys})
@@ -420,7 +422,12 @@ def _nothing_to_judge(inventory: Inventory) -> str:
 def judged(inventory: Inventory, known: Matrix, target: Target | None) -> Judgement:
     """The judge's word on an inventory: written rules, those a target brings, those of installed metadata."""
     unmet, met = derive.unmet(inventory)
-    rules = [*known.rules, *matrix.target_rules(target), *matrix.requirement_rules(unmet)]
+    rules = [
+        *known.rules,
+        *matrix.target_rules(target),
+        *matrix.requirement_rules(unmet),
+        *matrix.selftest_rules(inventory.facts),
+    ]
     judgement = judge.judge(inventory, rules)
     return judgement._replace(held=judgement.held + met, applied=judgement.applied + met)
 

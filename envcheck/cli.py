@@ -403,7 +403,14 @@ def selftest(
     ] = None,
     python: PythonOption = None,
     ranks: Annotated[
-        int | None, typer.Option("--ranks", metavar="N", min=1, max=1024, help="Processes of one test.")
+        int | None,
+        typer.Option(
+            "--ranks",
+            metavar="N",
+            min=1,
+            max=1024,
+            help="Processes of one test; torchrun and srun say it themselves.",
+        ),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="NAME", help="A test or a variant. Repeatable.")
@@ -427,7 +434,8 @@ def selftest(
         only=tuple(only or ()),
     )
     proved = proving.selftest(question, wanted, host.Host())
-    _emit(json.dumps(proof.tree(proved), indent=2) + "\n" if as_json else proof.render(proved))
+    if proved.rank == 0:
+        _emit(json.dumps(proof.tree(proved), indent=2) + "\n" if as_json else proof.render(proved))
     return proved.code
 
 
@@ -553,14 +561,20 @@ def _main() -> None:
 # --- running ----------------------------------------------------------------------------------------
 
 
+_INTERRUPTED = 128 + 2  # as a shell counts SIGINT
+
+
 def run(arguments: list[str]) -> int:
     """Run a command line; the exit code. Never a traceback, unless ENVCHECK_DEBUG asks for one."""
     try:
-        return _command(arguments)(arguments or ["--help"], standalone_mode=False) or 0
+        code = _command(arguments)(arguments or ["--help"], standalone_mode=False) or 0
+    except host.Ended as end:
+        _remark(f"envcheck: ended by {end.name}")
+        return int(str(end.code))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 2
     except KeyboardInterrupt:
-        return 130
+        code = _INTERRUPTED
     except BrokenPipeError:
         # The reader went away (`| head`); python would complain again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -570,7 +584,9 @@ def run(arguments: list[str]) -> int:
             raise
         message, code = _explained(error)
         _remark(f"envcheck: {message}")
-        return code
+    if code == _INTERRUPTED:  # typer, too, makes a code of it
+        _remark("envcheck: interrupted")
+    return code
 
 
 def _explained(error: Exception) -> tuple[str, int]:

@@ -96,6 +96,17 @@ class Running(NamedTuple):
             return False
         return True
 
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
+
+    def end(self, grace_s: float = 2.0) -> None:
+        """Ask the process to end, which lets it end what it started; kill its session if it does not."""
+        if not self.ended():
+            self.process.terminate()
+            if not self._wait(grace_s):
+                self.kill()
+
     def kill(self) -> None:
         """Kill the whole session: a child of a shell script would live on and hold our pipes open."""
         import signal
@@ -283,6 +294,65 @@ def free_mib(path: Path) -> int:
     return disk.f_bavail * disk.f_frsize // (1024 * 1024)
 
 
+@contextmanager
+def roomy_scratch() -> Iterator[Path]:
+    """A scratch folder that something can be written to, also gone if a signal ends this process.
+
+    Raises:
+        ExamineError: there is no room for one.
+    """
+    import shutil
+    import tempfile
+
+    folder = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="envcheck-"))
+        (folder / "room").write_bytes(bytes(1 << 16))
+        (folder / "room").unlink()
+    except OSError as error:
+        shutil.rmtree(folder or "", ignore_errors=True)
+        why = (error.strerror or "cannot be written").lower()
+        raise ExamineError(f"no scratch folder: {why} (TMPDIR names where one is made)") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Ended(SystemExit):
+    """A signal asks this process to end; `code` is the exit code that a shell has for it."""
+
+    def __init__(self, number: int) -> None:
+        """Take the signal's number."""
+        import signal
+
+        super().__init__(128 + number)
+        self.name = signal.Signals(number).name
+
+
+@contextmanager
+def signals_raise() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind the stack, as SIGINT does, so that what was begun is ended; else they kill.
+
+    Raises:
+        Ended: one came.
+    """
+    import signal
+
+    def end(number: int, _: object) -> None:
+        raise Ended(number)
+
+    before = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup's stays
+            before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def find_program(host: Host, name: str) -> str | None:
     """A program beside envcheck's own interpreter, else on the host's PATH; None if there is none."""
     folders = [str(Path(sys.executable).parent), *host.environ.get("PATH", "").split(os.pathsep)]
@@ -384,7 +454,7 @@ def replace_file(path: Path, text: str) -> None:
     """
     replaceable(path)
     draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
-    with ended_in_order():
+    with signals_raise():
         _swap(path, draft, text)
 
 
@@ -404,28 +474,6 @@ def _swap(path: Path, draft: Path, text: str) -> None:
     except OSError as error:
         why = (error.strerror or "cannot be written").lower()
         raise ExamineError(f"{path}: {why}; what was there before is untouched") from None
-
-
-@contextmanager
-def ended_in_order() -> Iterator[None]:
-    """Within the block SIGTERM and SIGHUP unwind the stack as Ctrl-C does.
-
-    So children are killed and folders of our own removed; the exit code is the shell's, 128 + signal.
-    """
-    import signal
-
-    def end(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    kept = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
-    for each, handler in kept.items():
-        if handler is not signal.SIG_IGN:  # nohup
-            signal.signal(each, end)
-    try:
-        yield
-    finally:
-        for each, handler in kept.items():
-            signal.signal(each, handler)
 
 
 def shipped_text(name: str) -> str | None:

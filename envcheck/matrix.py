@@ -21,6 +21,7 @@ from envcheck.model import (
     Comparison,
     Default,
     EnvcheckError,
+    Fact,
     Fix,
     InputError,
     Key,
@@ -566,6 +567,22 @@ def requirement_rules(requirements: Iterable[Requirement]) -> Iterator[Rule]:
             sources=(Source(source, "metadata", ""),),
             group="requires-dist",
         )
+
+
+def selftest_rules(facts: Mapping[str, Fact]) -> Iterator[Rule]:
+    """A rule for each self-test that failed here: whatever versions promise, this was seen."""
+    for key, fact in facts.items():
+        if key.startswith("selftest.") and fact.value == "fail":
+            name = key.removeprefix("selftest.")
+            yield Rule(
+                id=f"selftest:{name}",
+                severity=Severity.ERROR,
+                basis=Basis.MEASURED,
+                title=f"the self-test {name} failed in this environment",
+                when=((Clause(key, Kind.WORD, ((Comparison("==", "fail"),),), "fail"),),),
+                sources=(Source(f"envcheck selftest --only {name}", "selftest", ""),),
+                group="selftest",
+            )
 
 
 def target_rules(target: Target | None) -> Iterator[Rule]:

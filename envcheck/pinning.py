@@ -143,7 +143,7 @@ def pin(
         )
         raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
     found: list[str] = []
-    with host.ended_in_order():
+    with host.signals_raise():
         if from_current:
             resolved, refused = _near_lock(place, machine, order.engine, found)
         else:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -21,19 +22,29 @@ PASS, FAIL, SKIP, UNKNOWN = "pass", "fail", "skip", "unknown"
 
 MANY_RANKS = 1024
 
+_SIGABRT = 6
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
-_AFTERMATH_S = 5.0
-"""A rank that dies takes its peers' connections along: errors this soon before are its echo."""
+_ECHO = re.compile(
+    r"connection|peer|socket|broken pipe|timed? ?out|remote process|NCCL|ncclRemoteError", re.IGNORECASE
+)
+"""How the errors read of a rank whose partner is gone."""
+
+_ECHO_S = 30.0
+"""How long before a death was noticed an error may be its echo: writing a core file takes that long."""
 
 
 class Variant(NamedTuple):
-    """One way a test is run: what it needs beyond its test, and the training facts it stands for."""
+    """One way a test is run: what it needs beyond its test, and the training facts it stands for.
+
+    `ranks` are the least and the most processes if they are others than its test's.
+    """
 
     name: str
     needs: Mapping[str, Any]
     train: Mapping[str, Any]
     devices: tuple[str, ...]
+    ranks: tuple[int, int] | None = None
 
 
 class Claim(NamedTuple):
@@ -58,8 +69,9 @@ class Claim(NamedTuple):
 class Outcome(NamedTuple):
     """How one variant of one claim ended, and what was seen.
 
-    `rank` is the one that failed, died or hung; `call` the call it did so in; `place` the innermost line of a
-    library; `rule` the id of a rule that forbids this very combination, when the judge knows one.
+    `rank` is the one that failed, died or hung, None if all did alike; `call` the call it did so in; `place`
+    the innermost line of a library; `rule` the id of a rule that forbids this very combination, when the
+    judge knows one.
     """
 
     claim: Claim
@@ -119,6 +131,7 @@ def read_claim(name: str, text: str, stage: str) -> Claim:
                 about.get("needs", {}),
                 about.get("train", {}),
                 tuple(about.get("devices", devices)),
+                about.get("ranks"),
             )
             for each, about in variants.items()
         ),
@@ -152,6 +165,9 @@ class _Rank(NamedTuple):
     ended: Ended
     stack: str
 
+    def all(self, event: str) -> list[Mapping[str, Any]]:
+        return [each for each in self.events if each["event"] == event]
+
     def last(self, event: str) -> Mapping[str, Any]:
         return next((each for each in reversed(self.events) if each["event"] == event), {})
 
@@ -170,10 +186,11 @@ def fold(claim: Claim, variant: Variant, ranks: Sequence[Ended]) -> Outcome:
     seen: dict[str, Any] = {}
     for rank in reversed(read):
         for event in rank.events:
-            seen.update(event.get("values", {}) if event["event"] == "saw" else {})
-    seconds = max((rank.last("end").get("seconds", 0.0) for rank in read), default=0.0)
+            values = event.get("values") if event["event"] == "saw" else None
+            seen.update(values if isinstance(values, dict) else {})
+    seconds = max((float(rank.last("end").get("seconds") or 0.0) for rank in read), default=0.0)
     outcome = _culprit(claim, variant, read)
-    return outcome._replace(seconds=seconds or outcome.seconds, seen=seen, ranks=len(ranks))
+    return outcome._replace(seconds=max(seconds, outcome.seconds), seen=seen, ranks=len(ranks))
 
 
 def _events(journal: str, claim: Claim, variant: Variant) -> Iterator[Mapping[str, Any]]:
@@ -183,49 +200,97 @@ def _events(journal: str, claim: Claim, variant: Variant) -> Iterator[Mapping[st
             event = json.loads(line)
         except ValueError:
             continue
-        if isinstance(event, dict) and (event.get("test"), event.get("variant")) == (
-            claim.name,
-            variant.name,
+        # Whatever a library scribbled in between is no event.
+        if (
+            isinstance(event, dict)
+            and (event.get("test"), event.get("variant")) == (claim.name, variant.name)
+            and isinstance(event.get("event"), str)
+            and isinstance(event.get("time"), float)
         ):
             yield event
 
 
 def _culprit(claim: Claim, variant: Variant, ranks: Sequence[_Rank]) -> Outcome:
-    """The outcome by the rank that was first to go wrong."""
-    errors = [(rank, rank.last("end")) for rank in ranks if rank.last("end").get("result") in (FAIL, UNKNOWN)]
-    deaths = [(rank, rank.last("died")) for rank in ranks if rank.last("died")]
-    if deaths:
-        rank, death = min(deaths, key=lambda each: each[1]["time"])
-        if not errors or min(each["time"] for _, each in errors) > death["time"] - _AFTERMATH_S:
-            return _dead(claim, variant, rank, death, len(ranks))
-    if errors:
-        rank, end = min(errors, key=lambda each: each[1]["time"])
-        return Outcome(
-            claim,
-            variant,
-            end["result"],
-            str(end.get("why", "")),
-            rank.rank,
-            str(end.get("call", "")),
-            str(end.get("place", "")),
-            str(end.get("trace", "")),
-        )
-    if all(rank.last("end") for rank in ranks):
-        skipped = next((rank.last("end") for rank in ranks if rank.last("end")["result"] == SKIP), None)
-        if skipped is not None:
-            return Outcome(claim, variant, SKIP, str(skipped.get("why", "")))
+    """The outcome by the rank that was first to go wrong, those last that only lost their partner."""
+    absent = next((rank for rank in ranks if rank.last("absent")), None)
+    if absent is not None:
+        why = f"rank {absent.rank} never came: the others waited for it to begin"
+        return Outcome(claim, variant, FAIL, why, absent.rank)
+    wrong = [
+        (_echoes(rank, event, ranks), event["time"], rank, event)
+        for rank in ranks
+        for event in (_first_wrong(rank),)
+        if event
+    ]
+    if wrong:
+        _, _, rank, event = min(wrong, key=lambda each: each[:2])
+        if event["event"] == "end":
+            return _erred(claim, variant, rank, event, ranks)
+        return _dead(claim, variant, rank, event, len(ranks))
+    ends = [rank.last("end") for rank in ranks]
+    skipped = next((end for end in ends if end.get("result") == SKIP), None)
+    if skipped is not None:
+        return Outcome(claim, variant, SKIP, str(skipped.get("why", "")))
+    if all(ends):
         return Outcome(claim, variant, PASS)
     return _unfinished(claim, variant, [rank for rank in ranks if not rank.last("end")], ranks)
 
 
+def _first_wrong(rank: _Rank) -> Mapping[str, Any]:
+    """The error, death or loss of a rank; nothing if it is well, or was only stopped."""
+    end = rank.last("end")
+    if end:
+        return end if end.get("result") in (FAIL, UNKNOWN) else {}
+    return rank.last("died") or rank.last("lost")
+
+
+def _echoes(rank: _Rank, event: Mapping[str, Any], ranks: Sequence[_Rank]) -> bool:
+    """Whether a rank went wrong because another one was gone, or may have."""
+    others = [_first_wrong(each) for each in ranks if each is not rank]
+    if event["event"] == "end":
+        gone = [each for each in others if each and each["event"] in ("died", "lost")]
+        near = any(event["time"] > each["time"] - _ECHO_S for each in gone)
+        return near and "accused" not in event and _ECHO.search(str(event.get("why"))) is not None
+    # A library aborts a rank whose partner failed; nobody else aborts by SIGABRT after an error.
+    return event.get("signal") == _SIGABRT and any(each and each["time"] < event["time"] for each in others)
+
+
+def _erred(
+    claim: Claim, variant: Variant, rank: _Rank, end: Mapping[str, Any], ranks: Sequence[_Rank]
+) -> Outcome:
+    accused = end.get("accused")
+    number = accused if isinstance(accused, int) and -1 <= accused < len(ranks) else rank.rank
+    return Outcome(
+        claim,
+        variant,
+        str(end["result"]),
+        str(end.get("why", "")),
+        number if number >= 0 else None,
+        str(end.get("call", "")),
+        str(end.get("place", "")),
+        str(end.get("trace", "")),
+    )
+
+
 def _dead(claim: Claim, variant: Variant, rank: _Rank, death: Mapping[str, Any], world: int) -> Outcome:
-    if "signal" in death:
-        number = int(death["signal"])
-        how = f"was killed by {_SIGNALS.get(number, f'signal {number}')}"
+    if death["event"] == "lost":
+        how = "was lost: no word of it any more"
+    elif isinstance(death.get("signal"), int):
+        how = f"was killed by {_signal(death['signal'])}"
     else:
         how = f"ended itself with exit status {death.get('code')}"
     who = f"rank {rank.rank}" if world > 1 else "the process"
-    return Outcome(claim, variant, FAIL, f"{who} {how}", rank.rank, str(rank.last("call").get("name", "")))
+    said = _last_line(str(death.get("said", "")))
+    why = f"{who} {how}" + (f": {said}" if said else "")
+    return Outcome(claim, variant, FAIL, why, rank.rank, str(rank.last("call").get("name", "")))
+
+
+def _signal(number: int) -> str:
+    return _SIGNALS.get(number, f"signal {number}")
+
+
+def _last_line(said: str) -> str:
+    return (said.strip().splitlines() or [""])[-1][:300]
 
 
 def _unfinished(claim: Claim, variant: Variant, open_: Sequence[_Rank], ranks: Sequence[_Rank]) -> Outcome:
@@ -234,46 +299,73 @@ def _unfinished(claim: Claim, variant: Variant, open_: Sequence[_Rank], ranks: S
     if silent is not None:
         code = silent.ended.code
         # Its own last words are about the environment; that it was killed at the deadline is about time.
-        said = (silent.ended.said.strip().splitlines() or ["said nothing"])[-1][:300]
-        died = -code if code is not None and code < 0 else None
-        if died is not None:
-            why = f"the process was killed by {_SIGNALS.get(died, f'signal {died}')} before the test began"
+        said = _last_line(silent.ended.said) or "said nothing"
+        if code is not None and code < 0:
+            why = f"the process was killed by {_signal(-code)} before the test began"
             return Outcome(claim, variant, FAIL, why, silent.rank, f"import {', '.join(claim.imports)}")
         why = "no word within its deadline" if code is None else f"ended with exit status {code}: {said}"
         result = FAIL if code is None and claim.imports else UNKNOWN
         return Outcome(claim, variant, result, f"the test did not begin: {why}", silent.rank)
-    # Who waits in a collective waits for somebody else: the one that is elsewhere is the cause.
-    elsewhere = [rank for rank in open_ if not _waits(rank.stack)]
-    guilty = elsewhere[0] if elsewhere else open_[0]
+    # Who waits in a collective waits for somebody else: the one that is elsewhere is the cause, and if
+    # there is none, the one that came least far.
+    guilty = min(open_, key=lambda rank: (_waiting(rank.stack), len(rank.all("call")), rank.rank))
     call = str(guilty.last("call").get("name", ""))
     what = f"no end within {claim.seconds:g} s"
-    innermost = _innermost(guilty.stack)
-    if len(ranks) > 1:
-        waiting = [rank.rank for rank in open_ if rank is not guilty and _waits(rank.stack)]
+    others = [rank for rank in open_ if rank is not guilty]
+    if len(ranks) > 1 and _waiting(guilty.stack) is _Waiting.SURELY and len(open_) == len(ranks):
+        calls = ", ".join(f"rank {rank.rank} in {rank.last('call').get('name', 'no call')}" for rank in open_)
+        what = f"all ranks wait for one another: {what} ({calls})"
+    elif len(ranks) > 1:
         what = f"rank {guilty.rank} hangs: {what}"
-        if waiting:
-            what += f"; rank {', '.join(map(str, waiting))} waits for it in a collective"
-        elif not elsewhere:
-            what = f"all ranks wait in a collective: no end within {claim.seconds:g} s"
-    return Outcome(claim, variant, FAIL, what, guilty.rank, call, innermost, seconds=claim.seconds)
+        for how, verb in ((_Waiting.SURELY, "waits"), (_Waiting.PERHAPS, "may wait")):
+            waiting = [str(rank.rank) for rank in others if _waiting(rank.stack) is how]
+            what += f"; rank {', '.join(waiting)} {verb} for it" if waiting else ""
+    where = _innermost(guilty.stack)
+    return Outcome(claim, variant, FAIL, what, guilty.rank, call, where, seconds=claim.seconds)
 
 
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]*)", line (?P<line>\d+)(?: in (?P<name>.*))?$', re.MULTILINE)
 
 
-def _main_thread(stack: str) -> str:
-    """The stack of the thread that ran the test: faulthandler lists it last, innermost frame first."""
-    return stack.rpartition("Thread 0x")[2]
+class _Waiting(IntEnum):
+    """Whether a rank waits for another, by its stack."""
+
+    NO = 0
+    PERHAPS = 1
+    SURELY = 2
 
 
-def _waits(stack: str) -> bool:
-    """Whether the innermost frame is one of torch.distributed's."""
-    frame = _FRAME.search(_main_thread(stack))
-    return frame is not None and "/torch/distributed/" in frame["file"]
+_COLLECTIVES = ("/torch/distributed/distributed_c10d.py", "/torch/distributed/rendezvous.py")
+_MAY_WAIT = ("/torch/autograd/", "/torch/_ops.py", "/torch/distributed/", "/deepspeed/comm/")
+_IDLE = ("/threading.py", "/queue.py", "/selectors.py", "/socket.py", "/concurrent/", "/multiprocessing/")
+
+
+def _at(stack: str) -> re.Match[str] | None:
+    """Where the test is: the innermost frame of its thread, which faulthandler lists last.
+
+    A backward on CUDA runs in another thread, and its own shows only that it waits for it.
+    """
+    threads = [_FRAME.search(each) for each in stack.split("hread 0x")[1:]]
+    if not threads or threads[-1] is None:
+        return None
+    if "/torch/autograd/" in threads[-1]["file"]:
+        busy = [each for each in threads[:-1] if each and not any(part in each["file"] for part in _IDLE)]
+        return busy[0] if busy else threads[-1]
+    return threads[-1]
+
+
+def _waiting(stack: str) -> _Waiting:
+    frame = _at(stack)
+    if frame is None:
+        return _Waiting.NO
+    file = frame["file"]
+    if file.endswith(_COLLECTIVES) or (file.endswith("/_stage.py") and frame["name"] == "told"):
+        return _Waiting.SURELY
+    return _Waiting.PERHAPS if any(part in file for part in _MAY_WAIT) else _Waiting.NO
 
 
 def _innermost(stack: str) -> str:
-    frame = _FRAME.search(_main_thread(stack))
+    frame = _at(stack)
     if frame is None:
         return ""
     file = frame["file"].rpartition("site-packages/")[2].rpartition("/selftests/")[2]
@@ -292,6 +384,7 @@ class Proof(NamedTuple):
     subject: str
     device: str
     outcomes: tuple[Outcome, ...]
+    rank: int = 0  # of this process, where torchrun or Slurm started several; rank 0 speaks for all
 
     @property
     def code(self) -> int:
@@ -310,14 +403,22 @@ def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
     return counts
 
 
-def facts(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """`selftest.<name>` → pass or fail: a test passes if a variant did and none failed."""
+def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """A facts file of `selftest.<name>`, pass or fail: a test passes if a variant did and none failed.
+
+    What failed is the source of its fact: the variant, and what was seen.
+    """
     found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for each in outcomes:
-        key = f"selftest.{each.claim.name}"
-        if each.result == FAIL or (each.result == PASS and key not in found):
-            found[key] = each.result
-    return found
+        name = each.claim.name
+        if each.result == FAIL and found.get(name) != FAIL:
+            found[name] = FAIL
+            sources[f"selftest.{name}"] = f"self-test {each.variant.name}: {each.why}"
+        elif each.result == PASS and name not in found:
+            found[name] = PASS
+            sources[f"selftest.{name}"] = f"self-test {name}"
+    return {"schema_version": 1, "selftest": found, "sources": sources}
 
 
 def render(proof: Proof) -> str:

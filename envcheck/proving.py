@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -34,6 +34,17 @@ from envcheck.reports import fix_text
 
 IMPORTS_S = 180.0
 """What loading torch, DeepSpeed and transformers may take on a cold network disk, beside the tests."""
+
+GRACE_S = 60.0
+"""What a variant may take beyond its deadline: ending its processes, hearing from other machines."""
+
+LATE_CODE, CUT_OFF_CODE = 124, 125
+"""Exit codes of the stage, see `selftests/_stage.py`."""
+
+LINGER_S = 2.0
+"""A launcher ends all ranks when one ends with an error: rank 0 prints first."""
+
+JOURNAL_LIMIT = 64 * 1024 * 1024
 
 AT_ONCE = 4
 """Variants that run side by side on CUDA, where each imports for itself: mostly imports, little memory."""
@@ -71,7 +82,12 @@ def selftest(question: app.Question, wanted: Wanted, machine: Host) -> proof.Pro
     prepared = prepare(question, machine)
     device = chosen_device(wanted, prepared.inventory)
     outcomes = run(prepared, wanted, device, machine)
-    return proof.Proof(__version__, prepared.subject, _device_shown(device, prepared.inventory), outcomes)
+    started = _started(machine)
+    shown = _device_shown(device, prepared.inventory)
+    proved = proof.Proof(__version__, prepared.subject, shown, outcomes, rank=started.rank if started else 0)
+    if proved.rank and proved.code:
+        time.sleep(LINGER_S)
+    return proved
 
 
 def prepare(question: app.Question, machine: Host) -> Prepared:
@@ -138,13 +154,13 @@ class _Chosen(NamedTuple):
 
 def _choose(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> list[_Chosen]:
     """Every variant that is asked for, with the reason if it cannot be run here."""
-    known = [each._replace(seconds=each.seconds * wanted.patience) for each in claims()]
+    known = [_timed(claim, wanted, machine) for claim in claims()]
     return [
         _Chosen(claim, variant, ranks, _missing(claim, variant, prepared, device) or why)
         for claim in known
         for variant in claim.variants
         if _asked(claim, variant, wanted, prepared.target)
-        for ranks, why in [_ranks(claim, wanted, device, prepared.inventory, machine)]
+        for ranks, why in [_ranks(variant.ranks or claim.ranks, wanted, device, prepared.inventory, machine)]
     ]
 
 
@@ -155,6 +171,14 @@ def refuse_unknown(wanted: Wanted) -> None:
     for name in wanted.only:
         if name not in names:
             raise InputError("--only", f"no self-test is called {name!r}{nearest(name, names)}")
+
+
+def _timed(claim: proof.Claim, wanted: Wanted, machine: Host) -> proof.Claim:
+    """The claim with its deadline: ENVCHECK_SELFTEST_SECONDS gives every variant another, if it is set."""
+    seconds = claim.seconds
+    if machine.environ.get("ENVCHECK_SELFTEST_SECONDS"):
+        seconds = float(max(3, _number(machine.environ, "ENVCHECK_SELFTEST_SECONDS")))
+    return claim._replace(seconds=seconds * wanted.patience)
 
 
 def _asked(claim: proof.Claim, variant: proof.Variant, wanted: Wanted, target: Target | None) -> bool:
@@ -208,13 +232,15 @@ def _missing(claim: proof.Claim, variant: proof.Variant, prepared: Prepared, dev
 
 
 def _ranks(
-    claim: proof.Claim, wanted: Wanted, device: str, inventory: Inventory, machine: Host
+    bounds: tuple[int, int], wanted: Wanted, device: str, inventory: Inventory, machine: Host
 ) -> tuple[int, str]:
-    """In how many processes a claim runs, and why it cannot if it cannot."""
-    least, most = claim.ranks
+    """In how many processes a variant runs, and why it cannot if it cannot."""
+    least, most = bounds
     started = _started(machine)
     if started is not None:
-        world = started["world"]
+        world = started.world
+        if wanted.ranks not in (None, world):
+            raise InputError("--ranks", f"this is one of {world} ranks already started; leave it out")
         return world, "" if least <= world <= most else f"runs in {least} to {most} ranks, there are {world}"
     asked = wanted.ranks or (2 if least > 1 else 1)
     ranks = min(max(asked, least), most)
@@ -224,35 +250,60 @@ def _ranks(
     return ranks, ""
 
 
-def _started(machine: Host) -> dict[str, int] | None:
+class _Started(NamedTuple):
+    """Which of several ranks this process is, and where they meet."""
+
+    rank: int
+    world: int
+    local_rank: int
+    address: str
+    port: int
+
+
+def _started(machine: Host) -> _Started | None:
     """The rank that torchrun or Slurm gave this process; None if it was started alone.
 
     Raises:
-        InputError: a variable is no number, or Slurm says nothing of where rank 0 is.
+        InputError: a variable is no number, or nothing says where rank 0 is.
     """
+    given = machine.environ
     for rank, world, local in (
         ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
         ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
     ):
-        given = {name: machine.environ.get(name, "") for name in (rank, world, local)}
-        if not given[rank] or not given[world] or given[world] == "1":
+        # A batch script has SLURM_PROCID and SLURM_NTASKS too, and is no rank: only srun starts ranks.
+        if world == "SLURM_NTASKS" and given.get("SLURM_JOB_ID"):
             continue
-        try:
-            numbers = {
-                "rank": int(given[rank]),
-                "world": int(given[world]),
-                "local_rank": int(given[local] or 0),
-            }
-        except ValueError:
+        if not given.get(rank) or given.get(world, "1") in ("", "1"):
+            continue
+        numbers = [_number(given, name) for name in (rank, world)]
+        if numbers[0] >= numbers[1]:
+            raise InputError(rank, f"expected less than {world}={numbers[1]}, found {numbers[0]}")
+        alone = given.get("SLURM_STEP_NUM_NODES" if rank != "RANK" else "") == "1"
+        address = given.get("MASTER_ADDR") or ("127.0.0.1" if alone else "")
+        if not address or not (given.get("MASTER_PORT") or alone):
+            missing = "MASTER_PORT" if address else "MASTER_ADDR"
             raise InputError(
-                rank, f"expected numbers in {', '.join(given)}, found {list(given.values())}"
-            ) from None
-        if not machine.environ.get("MASTER_ADDR"):
-            raise InputError(
-                "MASTER_ADDR", f"{rank} is set, so this is one of several ranks; name the host of rank 0"
+                missing, f"{rank} is set, so this is one of several ranks; say where rank 0 is reached"
             )
-        return numbers
+        port = _number(given, "MASTER_PORT") if given.get("MASTER_PORT") else _slurm_port(given)
+        return _Started(
+            numbers[0], numbers[1], _number(given, local) if given.get(local) else 0, address, port
+        )
     return None
+
+
+def _slurm_port(given: Mapping[str, str]) -> int:
+    """A port that ranks of one job step agree on without a word: 20000 to 39999, by the job's number."""
+    return 20000 + int("".join(filter(str.isdecimal, given.get("SLURM_JOB_ID", ""))) or 0) % 20000
+
+
+def _number(given: Mapping[str, str], name: str) -> int:
+    text = given.get(name, "")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):  # noqa: PLR2004 - more are no rank or port
+        raise InputError(name, f"expected a number, found {text!r}")
+    return int(text)
 
 
 # --- running ----------------------------------------------------------------------------------------
@@ -262,11 +313,11 @@ def run(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> tuple
     """Run what is asked for and fold it into outcomes, in the order of the claims."""
     chosen = _choose(prepared, wanted, device, machine)
     ended: dict[tuple[str, str], proof.Outcome] = {}
-    with host.scratch() as folder:
-        batches = list(_batches([each for each in chosen if not each.skipped], device))
+    with host.signals_raise(), host.roomy_scratch() as folder:
+        batches = _batches(chosen, device, _started(machine))
         with _Children(machine, prepared, wanted, device, folder) as children:
-            for batch, ranks in zip(batches, children.of(batches), strict=True):
-                for each in batch:
+            for batch, ranks in children.of(batches):
+                for each in batch.chosen:
                     outcome = proof.fold(each.claim, each.variant, ranks)
                     ended[each.claim.name, each.variant.name] = _known(outcome, prepared)
     return tuple(
@@ -276,13 +327,31 @@ def run(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> tuple
     )
 
 
-def _batches(chosen: Sequence[_Chosen], device: str) -> Iterator[list[_Chosen]]:
-    """What runs in one set of processes: what can be forked off one import, else each variant alone."""
-    for ranks in sorted({each.ranks for each in chosen}):
-        forked = [each for each in chosen if each.ranks == ranks and _forks(each.claim, device)]
-        if forked:
-            yield forked
-    yield from ([each] for each in chosen if not _forks(each.claim, device))
+class _Batch(NamedTuple):
+    """What runs in one stage, and so in the same number of ranks."""
+
+    number: int
+    chosen: tuple[_Chosen, ...]
+    ranks: int
+
+
+def _batches(chosen: Sequence[_Chosen], device: str, started: _Started | None) -> list[_Batch]:
+    """What can be forked off one import runs in one stage for each number of ranks, else each variant alone.
+
+    Ranks that others started meet in one stage each, with the variants that cannot run here: the other
+    ranks wait for an answer.
+    """
+    if started is not None:
+        groups = [[each for each in chosen if each.ranks == started.world]]
+    else:
+        here = [each for each in chosen if not each.skipped]
+        forked = [each for each in here if _forks(each.claim, device)]
+        groups = [
+            [each for each in forked if each.ranks == ranks]
+            for ranks in sorted({each.ranks for each in forked})
+        ]
+        groups += [[each] for each in here if not _forks(each.claim, device)]
+    return [_Batch(number, tuple(each), each[0].ranks) for number, each in enumerate(groups) if each]
 
 
 def _forks(claim: proof.Claim, device: str) -> bool:
@@ -300,96 +369,136 @@ def _gpus(inventory: Inventory) -> int | None:
     return len(inventory.visible_devices()) if sure and inventory.devices else None
 
 
+class _Patience:
+    """Seconds that count while this process runs: after a stop and a continue nothing is late for it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left, self._seen = seconds, time.monotonic()
+
+    def over(self) -> bool:
+        """Whether they are gone; to be asked several times a second."""
+        now = time.monotonic()
+        self._left -= min(now - self._seen, 1.0)
+        self._seen = now
+        return self._left <= 0
+
+
 class _Children:
-    """The processes of a run; leaving the context kills those that are still there."""
+    """The processes of a run; leaving the context ends those that are still there."""
 
     def __init__(self, machine: Host, prepared: Prepared, wanted: Wanted, device: str, folder: Path) -> None:
         self._machine, self._prepared, self._wanted = machine, prepared, wanted
         self._device, self._folder = device, folder
-        self._running: list[Running] = []
+        self._running: list[tuple[_Batch, Running, _Patience]] = []
         self._started = _started(machine)
-        self._left = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._left = True
-        for running in self._running:
-            running.kill()
+        for each in self._running:
+            each[1].end()
 
-    def of(self, batches: Sequence[Sequence[_Chosen]]) -> Iterator[list[proof.Ended]]:
-        """What each rank of each batch left behind, batch after batch; on CUDA some run side by side."""
-        at_once = 1 if self._device == "cpu" else AT_ONCE
-        ranks = 1 if self._started else max((each.ranks for batch in batches for each in batch), default=1)
-        with ThreadPoolExecutor(at_once) as lanes, ThreadPoolExecutor(at_once * ranks) as pool:
-            waiting = [lanes.submit(self._batch, number, batch, pool) for number, batch in enumerate(batches)]
-            try:
-                for each in waiting:
-                    yield each.result()
-            except BaseException:
-                # Interrupted: the pool waits for its threads, and they for their processes.
-                for each in waiting:
-                    each.cancel()
-                self.__exit__()
-                raise
+    def of(self, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, list[proof.Ended]]]:
+        """Each batch with what its ranks left behind, as they end; on CUDA some run side by side."""
+        waiting = list(batches)[::-1]
+        while waiting or self._running:
+            while waiting and self._room(waiting[-1]):
+                self._begin(waiting.pop())
+            for each in list(self._running):
+                batch, running, patience = each
+                ended = running.ended()
+                if ended or patience.over():
+                    running.end()
+                    ran = running.finish(1.0)
+                    self._running.remove(each)
+                    yield batch, self._left_behind(batch, ran if ended else ran._replace(code=None))
+            time.sleep(0.01)
 
-    def _batch(self, number: int, batch: Sequence[_Chosen], pool: ThreadPoolExecutor) -> list[proof.Ended]:
-        folder = self._folder / str(number)
+    def _room(self, batch: _Batch) -> bool:
+        """Whether a batch may begin now; one of several ranks has the machine to itself."""
+        alone = max(batch.ranks, *(other.ranks for other, _, _ in self._running), 0) > 1
+        return len(self._running) < (1 if alone or self._device == "cpu" else AT_ONCE)
+
+    def _begin(self, batch: _Batch) -> None:
+        folder = self._folder / str(batch.number)
         folder.mkdir()
-        ranks = [self._started["rank"]] if self._started else range(batch[0].ranks)
-        futures: list[Future[proof.Ended]] = [pool.submit(self._rank, rank, batch, folder) for rank in ranks]
-        return [each.result() for each in futures]
-
-    def _rank(self, rank: int, batch: Sequence[_Chosen], folder: Path) -> proof.Ended:
-        if self._left:
-            return proof.Ended(None, "", "", {})
-        order = self._order(rank, batch, folder)
-        seconds = IMPORTS_S * self._wanted.patience + sum(each.claim.seconds for each in batch)
+        order = self._order(batch, folder)
         stage = host.package_folder("selftests") / "_stage.py"
         running = self._machine.start(
             [self._prepared.interpreter, "-X", "utf8", str(stage), json.dumps(order)],
             self._environ(order, folder),
         )
-        self._running.append(running)
-        ran = running.finish(seconds)
-        self._running.remove(running)
-        read = Host().read_text
-        stacks = {
-            name: read(folder / f"{name}.{rank}.stacks") or ""
-            for name in (f"{each.claim.name}.{each.variant.name}" for each in batch)
-        }
-        said = ran.err.strip() or ran.out.strip()
-        return proof.Ended(ran.code, said, read(order["journal"]) or "", stacks)
+        # The stage keeps the deadlines of tests and imports; this one is for a stage that lost its way.
+        claims = len({each.claim.name for each in batch.chosen})
+        waits = IMPORTS_S * self._wanted.patience * (claims + 1) * (2 if self._started else 1)
+        tests = sum(each.claim.seconds + GRACE_S for each in batch.chosen)
+        self._running.append((batch, running, _Patience(waits + tests)))
 
-    def _order(self, rank: int, batch: Sequence[_Chosen], folder: Path) -> dict[str, Any]:
+    def _left_behind(self, batch: _Batch, ran: host.Ran) -> list[proof.Ended]:
+        said = ran.err.strip()
+        if ran.code == CUT_OFF_CODE and self._started:
+            rank, world, _, address, port = self._started
+            why = said.splitlines()[-1] if said else "no answer"
+            raise ExamineError(f"rank {rank} of {world} lost the others (rank 0 is {address}:{port}): {why}")
+        code = None if ran.code == LATE_CODE else ran.code
+        folder, read = self._folder / str(batch.number), Host().read_text
+        names = [f"{each.claim.name}.{each.variant.name}" for each in batch.chosen]
+        return [
+            proof.Ended(
+                code,
+                said,
+                read(folder / f"rank-{rank}.jsonl", JOURNAL_LIMIT) or "",
+                {name: read(folder / f"{name}.{rank}.stacks") or "" for name in names},
+            )
+            for rank in range(batch.ranks)
+        ]
+
+    def _order(self, batch: _Batch, folder: Path) -> dict[str, Any]:
         tests = host.package_folder("selftests")
         by_claim: dict[str, dict[str, Any]] = {}
-        for each in batch:
+        for each in batch.chosen:
             claim = by_claim.setdefault(
                 each.claim.name,
                 {
                     "name": each.claim.name,
                     "test": str(tests / f"{each.claim.name}.py"),
                     "variants": [],
-                    "imports": each.claim.imports if _forks(each.claim, self._device) else (),
+                    "imports": [],
                     "seconds": each.claim.seconds,
+                    "skipped": {},
                 },
             )
             claim["variants"].append(each.variant.name)
+            if each.skipped:
+                claim["skipped"][each.variant.name] = each.skipped
+            else:
+                claim["imports"] = self._imports(each.claim)
         started = self._started
+        own = (
+            [(started.rank, started.local_rank)] if started else [(each, each) for each in range(batch.ranks)]
+        )
         return {
             "claims": list(by_claim.values()),
             "device": self._device,
-            "rank": rank,
-            "world": batch[0].ranks,
-            "local_rank": started["local_rank"] if started else rank,
+            "world": batch.ranks,
+            "ranks": [
+                {"rank": rank, "local_rank": local, "journal": str(folder / f"rank-{rank}.jsonl")}
+                for rank, local in own
+            ],
             "parent": os.getpid(),
             "scratch": str(folder),
-            "journal": str(folder / f"rank-{rank}.jsonl"),
+            "folder": str(self._folder),
+            "imports_seconds": IMPORTS_S * self._wanted.patience,
             "rendezvous": "env" if started else "file",
             "gpus": _gpus(self._prepared.inventory),
         }
+
+    def _imports(self, claim: proof.Claim) -> list[str]:
+        """What is loaded once for all variants: on a CPU, what of it is installed."""
+        here = self._prepared.inventory.known
+        installed = [each for each in claim.imports if here(f"pkg.{each.partition('.')[0]}") is not None]
+        return installed if _forks(claim, self._device) else []
 
     def _environ(self, order: Mapping[str, Any], folder: Path) -> dict[str, str]:
         """The user's environment, and what keeps a test from a network, a cache or the other device."""
@@ -397,13 +506,15 @@ class _Children:
         environ.update(dict.fromkeys(_CACHES, str(folder)))
         if self._device == "cpu":
             environ.update(DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
+        world = str(order["world"])
         if self._started is None:
-            local, world = str(order["local_rank"]), str(order["world"])
-            environ.update(
-                RANK=str(order["rank"]), LOCAL_RANK=local, WORLD_SIZE=world, LOCAL_WORLD_SIZE=world
-            )
+            environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=world, LOCAL_WORLD_SIZE=world)
             # Ranks of one machine speak over loopback: nothing listens to the outside.
             environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", GLOO_SOCKET_IFNAME="lo")
+        else:
+            rank, _, local, address, port = self._started
+            environ.update(RANK=str(rank), LOCAL_RANK=str(local), WORLD_SIZE=world)
+            environ.update(MASTER_ADDR=address, MASTER_PORT=str(port))
         return environ
 
 

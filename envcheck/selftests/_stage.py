@@ -6,8 +6,10 @@ A test is a file beside this one with a `run(stage, variant)`. What happens is w
 JSON object a line, as it happens: a process that hangs or is killed has still said how far it came.
 The journal is the only output that is read; libraries may print what they like.
 
-Every variant runs in a fork of this process. On a CPU the fork inherits imported libraries, which saves
-nearly all of its time; on CUDA nothing is imported before the fork, for a CUDA context does not survive one.
+Three generations. The warden, which imports no library and so always answers, leaves no process behind,
+whatever becomes of envcheck or of a library. Its child, the stage, imports the libraries once and sees
+variant after variant to its end. Every rank of a variant is a fork of the stage: on a CPU it inherits what
+is imported, which saves nearly all of its time; on CUDA nothing is done before the fork that touches a GPU.
 
 Runs on Python 3.9 and later, needs the standard library, and torch where a test asks for it.
 """
@@ -18,7 +20,9 @@ import contextlib
 import faulthandler
 import json
 import math
+import mmap
 import os
+import select
 import signal
 import sys
 import time
@@ -29,6 +33,18 @@ HIDDEN, LAYERS, VOCABULARY, SEQUENCE = 64, 2, 128, 16
 
 ECHO_S = 3.0
 """How long the other ranks may still run once one has gone wrong: an error of theirs may say more."""
+
+GATHER_S = 10.0
+"""How much later than ours another machine's ranks may come to the end of a variant."""
+
+EVERYBODY = -1
+"""The rank at fault where all are."""
+
+SAID = 4096
+"""Bytes kept of what a rank printed last: a library that aborts says why there."""
+
+LATE, CUT_OFF = 124, 125
+"""Exit codes of this process: importing outlived its deadline; the other ranks cannot be reached."""
 
 
 class Failed(Exception):
@@ -52,7 +68,9 @@ class Stage:
         self.local_rank = order.get("local_rank", self.rank)
         self.scratch = order["scratch"]
         self.calls = []
-        self.journal = os.open(order["journal"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.journal = order["journal"]
+        self.store = None
+        self.everybody = EVERYBODY
 
     @property
     def mark(self):
@@ -70,8 +88,13 @@ class Stage:
             **details,
             "time": time.time(),
         }
-        # One write a line: two processes that append never mix theirs.
-        os.write(self.journal, (json.dumps(line, default=str) + "\n").encode())
+        # Opened anew each time: a library that closes every descriptor does not take the journal along.
+        journal = os.open(self.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            # One write a line: two processes that append never mix theirs.
+            os.write(journal, (json.dumps(line, default=str) + "\n").encode())
+        finally:
+            os.close(journal)
 
     @contextlib.contextmanager
     def call(self, name):
@@ -94,22 +117,33 @@ class Stage:
             except (RuntimeError, OSError) as error:
                 raise Failed(signature(error)) from error
 
-    def wrong(self):
-        """Tell the other ranks of this machine that they wait in vain."""
-        with contextlib.suppress(OSError):
-            open(os.path.join(self.scratch, f"{self.mark}.wrong"), "w").close()
-
-    def someone_wrong(self):
-        """Whether a rank of this machine has failed, died or come late."""
-        return os.path.exists(os.path.join(self.scratch, f"{self.mark}.wrong"))
-
     def saw(self, **values):
         """Put measured values on record."""
         self.note("saw", values=values)
 
-    def fail(self, why):
-        """The claim does not hold; raises Failed."""
-        raise Failed(why)
+    def fail(self, why, rank=None):
+        """The claim does not hold; raises Failed.
+
+        `rank` is the one at fault if that is not this one, EVERYBODY if it is none in particular.
+        """
+        error = Failed(why)
+        error.rank = rank
+        raise error
+
+    def told(self, mine, what):
+        """What every rank has to say, by rank; `what` names the question and is asked once a variant.
+
+        Spoken over the ranks' store, which stays right when a collective is what is wrong.
+        """
+        self.store.set(f"told.{what}.{self.rank}", json.dumps(mine))
+        return [json.loads(self.store.get(f"told.{what}.{rank}")) for rank in range(self.world)]
+
+    def agree(self, problem, what):
+        """Fail on every rank if one has a problem, in its words and by its name; all must come here."""
+        problems = self.told(problem or "", what)
+        accused = next((rank for rank, each in enumerate(problems) if each), None)
+        if accused is not None:
+            self.fail(problems[accused], rank=accused)
 
     def skip(self, why):
         """The claim cannot be asked here; raises Skipped."""
@@ -179,17 +213,19 @@ class Stage:
             torch.cuda.set_device(self.device)
         if dist.is_initialized():
             return dist
-        if self.order.get("rendezvous") == "env":
-            store, _, _ = next(dist.rendezvous("env://", self.rank, self.world))
-        else:
-            store = dist.FileStore(os.path.join(self.scratch, f"{self.mark}.ranks"), self.world)
         with self.call("joining the process group"):
+            timeout = dt.timedelta(seconds=self.claim["seconds"])
+            if self.order.get("rendezvous") == "env":
+                store = host_store(dist, timeout, hosting=False)
+            else:
+                store = dist.FileStore(os.path.join(self.scratch, f"{self.mark}.ranks"), self.world)
+            self.store = dist.PrefixStore(f"said.{self.mark}", store)
             dist.init_process_group(
                 "gloo" if self.device_type == "cpu" else "nccl",
                 store=dist.PrefixStore(self.mark, store),
                 rank=self.rank,
                 world_size=self.world,
-                timeout=dt.timedelta(seconds=self.claim["seconds"]),
+                timeout=timeout,
             )
         return dist
 
@@ -379,7 +415,7 @@ def blamed(error, own):
 
 
 def one(stage, run):
-    """Run one variant in this process and write how it ended."""
+    """Run one variant in this process and write how it ended; whether that is well."""
     begun = time.monotonic()
     # Does not need the interpreter's lock: it writes even while a library hangs holding it.
     stacks = open(os.path.join(stage.scratch, f"{stage.mark}.{stage.rank}.stacks"), "w")  # noqa: SIM115
@@ -393,56 +429,323 @@ def one(stage, run):
         result, why = "skip", str(error)
     except Failed as error:
         result, why = "fail", str(error)
+        if getattr(error, "rank", None) is not None:
+            details = {"accused": error.rank}
     except (KeyboardInterrupt, SystemExit) as error:
         result, why = "fail", f"the process was ended by {type(error).__name__} {error}".rstrip()
     except BaseException as error:  # noqa: BLE001 - whatever a library raises is what was to be seen
         place, ours = blamed(error, os.path.dirname(os.path.realpath(__file__)))
         result, why = ("unknown" if ours else "fail"), signature(error)
+        if no_room(error, stage.scratch):
+            result, why = "skip", "no room left for scratch files (TMPDIR names where they lie)"
         details = {"place": place, "trace": traceback.format_exc()[-4000:]}
     faulthandler.cancel_dump_traceback_later()
     call = stage.calls[-1] if stage.calls else ""
     stage.note("end", result=result, why=why, call=call, seconds=time.monotonic() - begun, **details)
-    if result not in ("pass", "skip"):
-        stage.wrong()
+    return result in ("pass", "skip")
 
 
-def forked(order, claim, variant):
-    """Run one variant in a fork and see it end: by itself, at its deadline, or after a peer went wrong."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    stage = Stage(order, claim, variant)
-    parent = os.getpid()
-    child = os.fork()
-    if child == 0:
-        try:
-            die_with(parent)
-            one(stage, loaded(claim["test"]).run)
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(0)  # a library's exit handlers may wait for ranks that are gone
-    until = time.monotonic() + claim["seconds"]
-    status, peer_wrong = None, None
-    while time.monotonic() < until:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            break
-        if peer_wrong is None and stage.world > 1 and stage.someone_wrong():
-            peer_wrong = time.monotonic()
-            until = min(until, peer_wrong + ECHO_S)
-        time.sleep(0.01)
-    else:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        stage.note("stopped" if peer_wrong else "late")
-        stage.wrong()
-        return
-    if os.WIFSIGNALED(status):
-        stage.note("died", signal=os.WTERMSIG(status))
-        stage.wrong()
-    elif os.WEXITSTATUS(status):
-        stage.note("died", code=os.WEXITSTATUS(status))
-        stage.wrong()
+def no_room(error, folder):
+    """Whether an error came of a full disk, which says nothing of what was tested."""
+    import errno
+    import shutil
+
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    return full and shutil.disk_usage(folder).free < 1 << 20
+
+
+class Deadline:
+    """Seconds that count while this process runs: what was stopped and continued is not late for it."""
+
+    def __init__(self, seconds):
+        """Begin to count."""
+        self.left, self.seen = seconds, time.monotonic()
+
+    def past(self):
+        """Whether the time is up; to be asked several times a second."""
+        now = time.monotonic()
+        self.left -= min(now - self.seen, 1.0)
+        self.seen = now
+        return self.left <= 0
+
+
+class Forked:
+    """A process of this one, what it prints kept at its end and never in its way."""
+
+    def __init__(self, work):
+        """Fork; `work` runs in the child, which then ends without a library's exit handlers."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.said, self.status = bytearray(), None
+        self.output, printed = os.pipe()
+        os.set_blocking(self.output, False)
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                die_with(parent)
+                os.dup2(printed, 1)
+                os.dup2(printed, 2)
+                os.close(printed)
+                os.close(self.output)
+                work()
+                sys.stdout.flush()
+                sys.stderr.flush()
+            except BaseException:  # noqa: BLE001 - the child's last words, wherever it came from
+                os.write(2, traceback.format_exc().encode())
+                os._exit(1)
+            finally:
+                os._exit(0)  # handlers may wait for ranks that are gone
+        os.close(printed)
+
+    def ended(self):
+        """Whether the process has ended; takes in what it printed."""
+        if self.status is None:
+            done, status = os.waitpid(self.pid, os.WNOHANG)
+            self._read()  # after asking: its last words are there by then
+            if done:
+                self.status = status
+                self.close()
+        return self.status is not None
+
+    def kill(self):
+        """End it now; one that is stuck in the kernel is left behind, and must not hold us."""
+        if self.status is not None:
+            return
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+        until = time.monotonic() + 5
+        while not Forked.ended(self) and time.monotonic() < until:
+            time.sleep(0.005)
+        if self.status is None:
+            self.status = int(signal.SIGKILL)
+            self.close()
+
+    def _read(self):
+        for _ in range(64):  # at most 4 MiB a time: one that never stops printing does not hold us
+            try:
+                chunk = os.read(self.output, 1 << 16) if self.output is not None else b""
+            except BlockingIOError:
+                return
+            if not chunk:
+                self.close()
+                return
+            self.said = (self.said + chunk)[-SAID:]
+
+    def close(self):
+        """Read no more."""
+        if self.output is not None:
+            os.close(self.output)
+            self.output = None
+
+    @property
+    def last_words(self):
+        """What it printed last."""
+        return self.said.decode("utf-8", "replace")
+
+
+def rest(forked, seconds):
+    """Wait until one of them prints or the time is up."""
+    waiting = select.poll()
+    for each in forked:
+        if each.output is not None:
+            waiting.register(each.output, select.POLLIN)
+    waiting.poll(seconds * 1000)
+
+
+class Ranked(Forked):
+    """One rank of one variant, in a fork; how it dies is written to its journal."""
+
+    def __init__(self, stage, test):
+        """Fork and run the test of this path."""
+        self.stage = stage
+        self.told = mmap.mmap(-1, 1)  # shared with the fork: 1 ended well, 2 ended otherwise, 0 did not say
+
+        def work():
+            os.environ.update(RANK=str(stage.rank), LOCAL_RANK=str(stage.local_rank))
+            self.told[0] = 1 if one(stage, loaded(test).run) else 2
+
+        super().__init__(work)
+
+    def ended(self):
+        """Whether it has ended; notes a death."""
+        running = self.status is None
+        if running and super().ended():
+            if os.WIFSIGNALED(self.status):
+                self.stage.note("died", signal=os.WTERMSIG(self.status), said=self.last_words)
+            elif os.WEXITSTATUS(self.status) or not self.told[0]:
+                self.stage.note("died", code=os.WEXITSTATUS(self.status), said=self.last_words)
+        return self.status is not None
+
+    @property
+    def wrong(self):
+        """Whether it has ended otherwise than well."""
+        return self.status is not None and self.told[0] != 1
+
+    def stop(self, event):
+        """End it if it is still running, and write down as what."""
+        if self.status is None:
+            self.kill()
+            self.stage.note(event)
+
+
+def perform(order, claim, variant, board):
+    """Run one variant, each rank of this machine in a fork, and see all of them end.
+
+    By themselves, at the deadline, or soon after one of them has gone wrong.
+    """
+    spared = descendants()
+    ranks = [Ranked(Stage({**order, **each}, claim, variant), claim["test"]) for each in order["ranks"]]
+    until, hurried = Deadline(claim["seconds"]), False
+    while sum(each.ended() for each in ranks) < len(ranks):
+        wrong = any(each.wrong for each in ranks)
+        if board is not None:
+            wrong = board.shared(ranks[0].stage, wrong)
+        if wrong and not hurried:
+            hurried, until.left = True, min(until.left, ECHO_S)
+        if until.past():
+            for each in ranks:
+                each.stop("stopped" if hurried else "late")
+            hurried = True
+        rest(ranks, 0.02)
+    sweep(spared)
+    if board is not None and (hurried or any(each.wrong for each in ranks)):
+        board.wrong(ranks[0].stage)
+
+
+# --- ranks of other processes -------------------------------------------------------------------------
+
+
+def host_store(dist, timeout, hosting):
+    """The store at MASTER_ADDR, MASTER_PORT; torchrun's agent hosts one there already."""
+    return dist.TCPStore(
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        is_master=hosting and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
+        timeout=timeout,
+        wait_for_workers=False,
+    )
+
+
+class Board:
+    """Where the stages of all ranks, started by torchrun or Slurm, tell one another what they saw."""
+
+    def __init__(self, order):
+        """Reach rank 0's store, within the time that importing may take."""
+        import datetime as dt
+
+        import torch.distributed as dist
+
+        self.order, self.own = order, order["ranks"][0]["rank"]
+        self.others = [rank for rank in range(order["world"]) if rank != self.own]
+        # Rank 0 may still be importing.
+        timeout = dt.timedelta(seconds=order["imports_seconds"])
+        store = host_store(dist, timeout, hosting=self.own == 0)
+        again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        self.store = dist.PrefixStore(f"envcheck.{again}", store)
+        self.absent, self.posted, self.asked = [], None, 0.0
+
+    def wait(self, keys, seconds):
+        """The texts of those keys that are there in time."""
+        until, found = Deadline(seconds), {}
+        while len(found) < len(keys):
+            for key in keys:
+                if key not in found and self.store.check([key]):
+                    found[key] = self.store.get(key).decode()
+            if until.past():
+                break
+            time.sleep(0.02)
+        return found
+
+    def together(self, claim, variant):
+        """Whether all ranks are ready for a variant; if not, each rank's journal says what keeps it."""
+        mark = f"{claim['name']}.{variant}"
+        self.store.set(f"{mark}.ready.{self.own}", claim["skipped"].get(variant, ""))
+        wanted = {f"{mark}.ready.{rank}": rank for rank in range(self.order["world"])}
+        there = self.wait(list(wanted), 1.0 if self.absent else self.order["imports_seconds"])
+        self.absent = [rank for key, rank in wanted.items() if key not in there]
+        for rank in self.absent:
+            self._stage(claim, variant, rank).note("absent")
+        for key, why in there.items():
+            if why:
+                self._stage(claim, variant, wanted[key]).note("end", result="skip", why=why, call="")
+        return not self.absent and not any(there.values())
+
+    def shared(self, stage, wrong):
+        """Tell the others how far our rank is; whether something went wrong here or there."""
+        now = time.monotonic()
+        if now < self.asked:
+            return wrong
+        self.asked = now + 0.2
+        text = self._words(stage)
+        if text != self.posted:
+            self.posted = text
+            self.store.set(f"{stage.mark}.words.{self.own}", text)
+        return wrong or self.store.check([f"{stage.mark}.wrong"])
+
+    def wrong(self, stage):
+        """Tell the others that they wait in vain."""
+        self.store.set(f"{stage.mark}.wrong", "")
+
+    def gather(self, claim, variant):
+        """Every rank's words to every rank, by way of rank 0."""
+        stage = self._stage(claim, variant, self.own)
+        self.store.set(f"{stage.mark}.words.{self.own}", self._words(stage))
+        self.store.set(f"{stage.mark}.done.{self.own}", "")
+        here = [rank for rank in self.others if rank not in self.absent]
+        if self.own == 0:
+            done = self.wait([f"{stage.mark}.done.{rank}" for rank in here], GATHER_S)
+            words = {0: self._words(stage)}
+            for rank in here:
+                key = f"{stage.mark}.words.{rank}"
+                words[rank] = self.store.get(key).decode() if self.store.check([key]) else "{}"
+                if f"{stage.mark}.done.{rank}" not in done:
+                    self._stage(claim, variant, rank).note("lost")
+            self.store.set(f"{stage.mark}.all", json.dumps(words))
+        else:
+            key = f"{stage.mark}.all"
+            patience = self.order["imports_seconds"] if self.absent else 2 * GATHER_S
+            words = json.loads(self.wait([key], patience).get(key, "null"))
+            if words is None:
+                raise ConnectionError("rank 0 no longer answers")
+        for rank in here:
+            each = self._stage(claim, variant, rank)
+            said = json.loads(words.get(str(rank), words.get(rank, "{}")))
+            with open(each.journal, "a") as journal:
+                journal.write(said.get("journal", ""))
+            with open(os.path.join(each.scratch, f"{each.mark}.{rank}.stacks"), "w") as stacks:
+                stacks.write(said.get("stack", ""))
+
+    def close(self):
+        """Leave; rank 0 last, for it may host the store."""
+        self.store.set(f"left.{self.own}", "")
+        if self.own == 0:
+            self.wait([f"left.{rank}" for rank in self.others if rank not in self.absent], GATHER_S)
+
+    def _stage(self, claim, variant, rank):
+        journal = os.path.join(self.order["scratch"], f"rank-{rank}.jsonl")
+        return Stage({**self.order, "rank": rank, "local_rank": 0, "journal": journal}, claim, variant)
+
+    def _words(self, stage):
+        """The end of this variant's journal, and the stack of a rank that was late."""
+        lines = tail(stage.journal).splitlines(keepends=True)
+        of_this = [each for each in lines if f'"variant": {json.dumps(stage.variant)}' in each]
+        stack = tail(os.path.join(stage.scratch, f"{stage.mark}.{stage.rank}.stacks"))
+        return json.dumps({"journal": "".join(of_this), "stack": stack})
+
+
+def tail(path, size=1 << 16):
+    """The end of a file; empty if there is none."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - size))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+# --- processes ----------------------------------------------------------------------------------------
 
 
 def loaded(path):
@@ -470,35 +773,158 @@ def die_with(parent):
             os._exit(1)
 
 
+def adopt():
+    """Become the parent of our descendants' orphans, so that none gets away (prctl(2), Linux)."""
+    with contextlib.suppress(Exception):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, 1)
+
+
+def descendants():
+    """The process ids of our children and theirs; on Linux."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except (AttributeError, OSError):
+        return set()  # as nearly always: no need to look at every process of the machine
+    parents = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+                if state != b"Z":
+                    parents[int(name)] = int(parent)
+    found, front = set(), {os.getpid()}
+    while front:
+        front = {pid for pid, parent in parents.items() if parent in front} - found
+        found |= front
+    return found
+
+
+def sweep(spared=frozenset()):
+    """Kill what is left of our descendants, also in other sessions; some take a moment to be seen."""
+    for _ in range(200):
+        left = descendants() - spared
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.01)
+
+
 def main():
-    """Run what the order says, variant after variant.
+    """Be the warden of a stage that runs what the order says; end with its exit code.
 
     The order: `claims`, each with `name`, `test` (path), `variants`, `imports` (modules to load before
-    forking) and `seconds` (deadline of one variant); `device` ("cpu" or "cuda"), `rank`, `world`,
-    `local_rank`, `parent` (process id), `scratch`, `journal` (paths), `rendezvous` ("file" or "env").
+    forking), `seconds` (deadline of one variant) and `skipped` (variant: why, where ranks were started
+    apart); `device` ("cpu" or "cuda"), `world`, `ranks` of this machine, each with `rank`, `local_rank` and
+    `journal` (path); `imports_seconds`, `parent` (process id), `scratch` (folder), `folder` (what to remove
+    if the parent cannot), `rendezvous` ("file" or "env").
     """
-    import importlib
-
     order = json.loads(sys.argv[1])
-    die_with(order["parent"])
+    if order.get("guarded"):  # the stage began anew
+        die_with(order["parent"])
+        run_claims(order, mmap.mmap(-1, 1))
+        os._exit(0)
+    asked_to_end = []
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_end.append(True))
+    adopt()
+    warden, importing = os.getpid(), mmap.mmap(-1, 1)
+
+    def staged():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        run_claims({**order, "parent": warden, "guarded": True}, importing)
+
+    stage = Forked(staged)
+    until, late = Deadline(order["imports_seconds"]), False
+    while not (asked_to_end or late or stage.ended()) and os.getppid() == order["parent"]:
+        if not importing[0]:
+            until = Deadline(order["imports_seconds"])
+        late = until.past()
+        rest([stage], 0.05)
+    stage.kill()
+    sweep()
+    if os.getppid() != order["parent"]:
+        import shutil
+
+        shutil.rmtree(order["folder"], ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.write(2, bytes(stage.said))
+    if late:
+        os._exit(LATE)
+    if os.WIFSIGNALED(stage.status):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(os.WTERMSIG(stage.status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(stage.status))
+    os._exit(os.WEXITSTATUS(stage.status))
+
+
+def run_claims(order, importing):
+    """Be the stage: import, and run variant after variant; `importing[0]` tells the warden which it is."""
+    adopt()
     own = os.path.dirname(os.path.realpath(__file__))
     # A test is named by its claim, but one never knows which module a library looks for.
     sys.path[:] = [each for each in sys.path if os.path.realpath(each or ".") != own]
+    board = None
     while order["claims"]:
         claim = order["claims"][0]
-        try:
-            for name in claim["imports"]:
-                importlib.import_module(name)
-        except BaseException:  # noqa: BLE001 - an import may raise anything
-            # A second import of a half-imported package fails otherwise than the first. So begin anew, and
-            # let each test import for itself and be blamed for it.
-            for each in order["claims"]:
-                each["imports"] = []
-            sys.stdout.flush()
-            os.execv(sys.executable, [sys.executable, *arguments()[1:-1], json.dumps(order)])  # noqa: S606
+        importing[0] = 1
+        load_before_forking(order, importing)
+        importing[0] = 0
+        if order["rendezvous"] == "env" and board is None:
+            board = met(order)
         for variant in claim["variants"]:
-            forked(order, claim, variant)
+            if board is None:
+                perform(order, claim, variant, None)
+            else:
+                with cut_off():
+                    if board.together(claim, variant):
+                        perform(order, claim, variant, board)
+                    board.gather(claim, variant)
         order["claims"] = order["claims"][1:]
+    if board is not None:
+        with contextlib.suppress(Exception):  # all has been said: who is gone by now is no finding
+            board.close()
+
+
+def load_before_forking(order, importing):
+    """Import what the first claim wants; if that fails, begin anew without: each test takes its own blame."""
+    import importlib
+
+    try:
+        for name in order["claims"][0]["imports"]:
+            importlib.import_module(name)
+    except BaseException:  # noqa: BLE001 - an import may raise anything
+        # A second import of a half-imported package fails otherwise than the first.
+        for each in order["claims"]:
+            each["imports"] = []
+        sys.stdout.flush()
+        importing[0] = 0
+        os.execv(sys.executable, [sys.executable, *arguments()[1:-1], json.dumps(order)])  # noqa: S606
+
+
+def met(order):
+    """The board, once rank 0 is reached."""
+    with cut_off():
+        return Board(order)
+
+
+@contextlib.contextmanager
+def cut_off():
+    """End the stage with a word of its own if the other ranks cannot be reached."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - torch raises its own, and RuntimeError before 2.2
+        sys.stderr.write(signature(error))
+        sys.stderr.flush()
+        os._exit(CUT_OFF)
 
 
 if __name__ == "__main__":
