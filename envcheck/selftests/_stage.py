@@ -170,6 +170,7 @@ class Stage:
         context=None,
         seed=0,
         dropout=0.0,
+        **adapting,
     ):
         """A tiny random Llama or Qwen2, made in memory, training mode, on the CPU.
 
@@ -181,6 +182,7 @@ class Stage:
             context: a context manager the base is made under (`deepspeed.zero.Init`).
             seed: of all weights.
             dropout: the adapter's; 0 leaves a recompute nothing random to restore.
+            adapting: what PEFT's get_peft_model takes besides (`autocast_adapter_dtype`).
         """
         import torch
         import transformers
@@ -212,7 +214,7 @@ class Stage:
             if adapter != "none":
                 model.enable_input_require_grads()  # else reentrant checkpointing sees no gradient to compute
         if adapter != "none":
-            model = self.adapted(model, adapter, seed, dropout)
+            model = self.adapted(model, adapter, seed, dropout, **adapting)
         return model.train()
 
     def pretrained(
@@ -259,7 +261,7 @@ class Stage:
             del told
         return model.train()
 
-    def adapted(self, model, adapter, seed=0, dropout=0.0):
+    def adapted(self, model, adapter, seed=0, dropout=0.0, **adapting):
         """The model with a PEFT adapter, its second matrix random: zeros would hide half of the gradients."""
         import peft
         import torch
@@ -275,7 +277,7 @@ class Stage:
             **wanted,
         )
         torch.manual_seed(seed + 1)
-        return peft.get_peft_model(model, config)
+        return peft.get_peft_model(model, config, **adapting)
 
     def needs_bf16(self):
         """Skip where the GPU computes bf16 only by emulation, which libraries refuse."""

@@ -11,8 +11,8 @@ steps start from weights that AdamW moved by the sign of a gradient, which a rou
 Tolerance, of a tensor's largest magnitude: 2^-6 in bf16, four of its rounding errors; 1e-4 in fp32. The same
 kernels run in the same order, so on a CPU the difference is 0; GPU kernels may add up in another order.
 
-Under ZeRO-3 no parameter is small enough to stay whole. `pretrained` variants load the base by from_pretrained
-under DeepSpeed, which shards it from the beginning (zero.Init). `dropout` variants drop half of what enters
+Under ZeRO-3 no parameter is small enough to stay whole. In `pretrained` variants the base is loaded by
+from_pretrained under DeepSpeed, which shards it from the beginning (zero.Init). `dropout` variants drop half of what enters
 the adapter: without the saved state of the random numbers, a recompute drops another half.
 
 Seconds: 1 to 4 a variant on a CPU. Memory: below 1 GiB, nearly all of it libraries.
@@ -270,7 +270,10 @@ def base(stage, about, train):
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
         )
         extra = {"quantization_config": wanted, "device_map": {"": stage.device}}
-        return stage.pretrained(adapter, reentrant, about["family"], dropout=dropout, **extra)
+        model = stage.pretrained(adapter, reentrant, about["family"], dropout=dropout, **extra)
+        if not any(type(each).__name__ == "Linear4bit" for each in model.modules()):
+            stage.fail("from_pretrained with a BitsAndBytesConfig of 4 bits left the base as it was")
+        return model
     config = stage.deepspeed_config(train["zero_stage"], train["precision"])
     return stage.pretrained(adapter, reentrant, about["family"], zero=config, dropout=dropout)
 
