@@ -4,21 +4,21 @@ A tiny random Llama (see `_stage.py`), one sequence of 16 tokens, LoRA on q_proj
 around the forward as accelerate does, gradient checkpointing, two AdamW steps; then the same weights and the
 same batch without checkpointing.
 
-Holds if, in both steps, linear layers gave bf16 and computed with the weights they should (fp32 under autocast
-alone, FSDP's bf16 copies under its mixed precision); each decoder layer ran twice, the second time with the
-shapes, dtypes, devices and values of the first; adapters had the dtype that PEFT gives them; AdamW took the
-gradients; what trains moved and nothing else did; and in the first step the loss and every gradient are those
-of the run without checkpointing.
+Holds if, in both steps, linear layers gave bf16 and computed with the weights they should (fp32 under
+autocast alone, FSDP's bf16 copies under its mixed precision); each decoder layer ran twice, the second time
+with the shapes, dtypes, devices and values of the first; adapters had the dtype that PEFT gives them; AdamW
+took the gradients; what trains moved and nothing else did; and in the first step the loss and every
+gradient are those of the run without checkpointing.
 
 Tolerance: 2^-5 of a tensor's largest magnitude, eight rounding errors of bf16; on a CPU the difference is 0.
 Under FSDP gradients are compared shard by shard: both runs shard alike.
 
-Most `fsdp1` variants use PEFT's own wrap policy, which puts each adapter into a unit of its own, over a base in
-bf16 whose adapters PEFT lifts to fp32 (not so in `bf16-adapter` variants). `layers` variants wrap decoder
-layers only; FSDP1 wants one dtype in a unit, so their base is fp32. Dropout is 0.05, the one of PEFT's
-examples. LoRA with dropout and without reentrancy is asked on CUDA only: there dropout saves a mask of
-Booleans; a CPU saves one in the dtype of its input, which PEFT's policy makes fp32 first and bf16 later. One
-rank is enough to see all this, though FSDP1 then keeps parameters whole.
+Most `fsdp1` variants use PEFT's own wrap policy, which puts each adapter into a unit of its own, over a
+base in bf16 whose adapters PEFT lifts to fp32 (not so in `bf16-adapter` variants). `layers` variants wrap
+decoder layers only; FSDP1 wants one dtype in a unit, so their base is fp32. Dropout is 0.05, the one of
+PEFT's examples. LoRA with dropout and without reentrancy is asked on CUDA only: there dropout saves a mask
+of Booleans; a CPU saves one in the dtype of its input, which PEFT's policy makes fp32 first and bf16 later.
+One rank is enough to see all this, though FSDP1 then keeps parameters whole.
 
 Seconds: about 1 a variant on a CPU. Memory: below 1 GiB.
 

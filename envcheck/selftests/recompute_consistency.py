@@ -11,9 +11,9 @@ steps start from weights that AdamW moved by the sign of a gradient, which a rou
 Tolerance, of a tensor's largest magnitude: 2^-6 in bf16, four of its rounding errors; 1e-4 in fp32. The same
 kernels run in the same order, so on a CPU the difference is 0; GPU kernels may add up in another order.
 
-Under ZeRO-3 no parameter is small enough to stay whole. In `pretrained` variants the base is loaded by
-from_pretrained under DeepSpeed, which shards it from the beginning (zero.Init). `dropout` variants drop half of what enters
-the adapter: without the saved state of the random numbers, a recompute drops another half.
+Under ZeRO-3 no parameter is small enough to stay whole. In `pretrained` variants from_pretrained loads the
+base under DeepSpeed, which shards it from the beginning (zero.Init). `dropout` variants drop half of what
+enters the adapter: without the saved state of the random numbers, a recompute drops another half.
 
 Seconds: 1 to 4 a variant on a CPU. Memory: below 1 GiB, nearly all of it libraries.
 
