@@ -377,8 +377,8 @@ class Passes:
 
     Noted are the tensors that enter and leave each module of a layer, and the dtype of the weight that a
     linear layer computes with. A pass begins where the module that ran first runs again: of the layer's own
-    hooks, transformers 5 calls none when it recomputes. What happens within an adapter is left out: a cast
-    there that the next line undoes is kept by nobody; what is kept, torch compares or the gradients show.
+    hooks, transformers 5 calls none when it recomputes. Of an adapter only the weights are: a cast
+    within, which the next line undoes, is kept by nobody; what is kept, torch compares or the gradients show.
     """
 
     def __init__(self, stage, layers):
@@ -389,10 +389,10 @@ class Passes:
         for number, layer in enumerate(layers):
             within = [name for name, each in layer.named_modules() if hasattr(each, "lora_A")]
             for name, module in layer.named_modules():
-                if name and not any(name.startswith(f"{each}.") for each in within):
-                    self._hook(number, name, module)
+                if name:
+                    self._hook(number, name, module, any(name.startswith(f"{each}.") for each in within))
 
-    def _hook(self, number, name, module):
+    def _hook(self, number, name, module, in_adapter):
         import torch
 
         def enter(module, args, kwargs):
@@ -401,13 +401,15 @@ class Passes:
                 self.layers[number].append([])
             if type(module) is torch.nn.Linear:
                 self._saw(number, f"{name} computes with a weight of", module.weight, values=False)
-            self._saw(number, f"{name} takes", (args, kwargs))
+            if not in_adapter:
+                self._saw(number, f"{name} takes", (args, kwargs))
 
         def leave(_module, _args, result):
             self._saw(number, f"{name} gives", result)
 
         module.register_forward_pre_hook(enter, with_kwargs=True)
-        module.register_forward_hook(leave)
+        if not in_adapter:
+            module.register_forward_hook(leave)
 
     def _saw(self, number, what, found, values=True):
         for each in self._tensors(found):

@@ -340,6 +340,9 @@ def trained(stage, about, train, steps):
         mixed(stage, passes, "bfloat16" if train["parallel"] != "none" else base)
         if step == 0:
             gradients = {each: whole(p.grad).clone() for each, p in parameters.items() if p.grad is not None}
+            for each, found in gradients.items():
+                if not bool(torch.isfinite(found).all()):
+                    stage.fail(f"the gradient of {each} {name} is not finite")
         if steps:
             with stage.call(f"step {name}"):
                 optimizer.step()

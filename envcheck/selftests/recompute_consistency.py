@@ -245,12 +245,14 @@ def trained(stage, about, train, tolerance, steps):
         if step == 0:
             with stage.call(f"reading the gradients {name}"):
                 gradients = {each: gradient(p) for each, p in trainable.items()}
+            for each, found in gradients.items():
+                if found is None or not bool(torch.isfinite(found).all()):
+                    stage.fail(
+                        f"the gradient of {each} {name} is {'missing' if found is None else 'not finite'}"
+                    )
         with stage.call(f"step {name}"):
             trainer.step()
         losses.append(float(loss.detach()))
-    missing = [each for each, found in gradients.items() if found is None]
-    if missing:
-        stage.fail(f"{missing[0]} got no gradient {name}")
     return losses, gradients, worst
 
 
