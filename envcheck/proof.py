@@ -91,7 +91,7 @@ class Outcome(NamedTuple):
 
 # --- what a test claims -----------------------------------------------------------------------------
 
-_CONSTANTS = {"LEVEL", "NEEDS", "IMPORTS", "SECONDS", "RANKS", "DEVICES", "VARIANTS"}
+_CONSTANTS = {"LEVEL", "NEEDS", "IMPORTS", "SECONDS", "RANKS", "DEVICES", "TRAIN", "VARIANTS"}
 
 
 def read_claim(name: str, text: str, stage: str) -> Claim:
@@ -116,7 +116,7 @@ def read_claim(name: str, text: str, stage: str) -> Claim:
     if not doc or given.get("LEVEL") not in (1, 2, 3):
         raise InputError(where, "not a self-test: needs a docstring and LEVEL = 1, 2 or 3")
     devices = tuple(given.get("DEVICES", ("cpu", "cuda")))
-    variants = given.get("VARIANTS", {name: {}})
+    variants = given.get("VARIANTS", {name: {}})  # TRAIN holds for all of them, unless one says otherwise
     return Claim(
         name=name,
         title=doc.splitlines()[0].rstrip("."),
@@ -129,7 +129,7 @@ def read_claim(name: str, text: str, stage: str) -> Claim:
             Variant(
                 each,
                 about.get("needs", {}),
-                about.get("train", {}),
+                {**given.get("TRAIN", {}), **about.get("train", {})},
                 tuple(about.get("devices", devices)),
                 about.get("ranks"),
             )

@@ -20,6 +20,7 @@ from envcheck.model import (
     Finding,
     InputError,
     Inventory,
+    Judgement,
     Known,
     Matrix,
     Severity,
@@ -150,18 +151,37 @@ class _Chosen(NamedTuple):
     variant: proof.Variant
     ranks: int
     skipped: str
+    rule: str = ""  # that forbids it whatever the versions are
 
 
 def _choose(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> list[_Chosen]:
     """Every variant that is asked for, with the reason if it cannot be run here."""
     known = [_timed(claim, wanted, machine) for claim in claims()]
-    return [
+    chosen = [
         _Chosen(claim, variant, ranks, _missing(claim, variant, prepared, device) or why)
         for claim in known
         for variant in claim.variants
         if _asked(claim, variant, wanted, prepared.target)
         for ranks, why in [_ranks(variant.ranks or claim.ranks, wanted, device, prepared.inventory, machine)]
     ]
+    if wanted.only or prepared.target is not None:
+        return chosen
+    return [each if each.skipped else _limited(each, prepared) for each in chosen]
+
+
+def _limited(chosen: _Chosen, prepared: Prepared) -> _Chosen:
+    """The same, skipped if a rule forbids this way of training whatever the versions are.
+
+    To run it would fail every environment for what none can mend; who trains that way names a target or
+    the variant. Where another version is a way out, the environment is at fault, and the test runs.
+    """
+    judgement, _, _ = _forbidden(chosen.variant, prepared)
+    for finding in judgement.findings:
+        keys = {key for fix in finding.rule.fixes for key, _ in fix.set}
+        if keys and not any(key.startswith("pkg.") for key in keys):
+            why = f"fails with every version (rule {finding.rule.id}); --only {chosen.variant.name} runs it"
+            return chosen._replace(skipped=why, rule=finding.rule.id)
+    return chosen
 
 
 def refuse_unknown(wanted: Wanted) -> None:
@@ -322,7 +342,7 @@ def run(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> tuple
                     ended[each.claim.name, each.variant.name] = _known(outcome, prepared)
     return tuple(
         ended.get((each.claim.name, each.variant.name))
-        or proof.Outcome(each.claim, each.variant, proof.SKIP, each.skipped, ranks=each.ranks)
+        or proof.Outcome(each.claim, each.variant, proof.SKIP, each.skipped, ranks=each.ranks, rule=each.rule)
         for each in chosen
     )
 
@@ -538,22 +558,27 @@ _CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"
 
 def _known(outcome: proof.Outcome, prepared: Prepared) -> proof.Outcome:
     """The outcome with the rule that forbids this combination, if it failed and the judge knows one."""
-    if outcome.result != proof.FAIL or not outcome.variant.train:
+    if outcome.result != proof.FAIL:
         return outcome
+    judgement, read, settled = _forbidden(outcome.variant, prepared)
+    if not judgement.findings:
+        return outcome
+    first = app.advised(judgement, read, settled, prepared.known, None).findings[0]
+    return outcome._replace(rule=first.rule.id, ways_out=tuple(fix_text(fix) for fix in first.fixes))
+
+
+def _forbidden(variant: proof.Variant, prepared: Prepared) -> tuple[Judgement, Inventory, Inventory]:
+    """Error rules that forbid a variant's way of training here; the facts they were asked of, and derived."""
     train = [
-        Fact(f"train.{key}", Known(value), f"self-test {outcome.variant.name}")
-        for key, value in outcome.variant.train.items()
+        Fact(f"train.{key}", Known(value), f"self-test {variant.name}")
+        for key, value in variant.train.items()
     ]
     read = prepared.inventory.with_facts(train)
     settled = derive.derive(read, prepared.known)
     errors = [rule for rule in prepared.known.rules if rule.severity is Severity.ERROR]
     judgement = judge.judge(settled, errors)
     broken = [each for each in judgement.findings if each.verdict is Verdict.BROKEN and _of_training(each)]
-    if not broken:
-        return outcome
-    advised = app.advised(judgement._replace(findings=tuple(broken)), read, settled, prepared.known, None)
-    first = advised.findings[0]
-    return outcome._replace(rule=first.rule.id, ways_out=tuple(fix_text(fix) for fix in first.fixes))
+    return judgement._replace(findings=tuple(broken)), read, settled
 
 
 def _of_training(finding: Finding) -> bool:

@@ -231,17 +231,28 @@ class Stage:
 
     # --- a model to train ----------------------------------------------------------------------------
 
-    def model(self, adapter="none", checkpointing=None, family="qwen2", dtype=None, context=None, seed=0):
+    def model(
+        self,
+        adapter="none",
+        checkpointing=None,
+        family="qwen2",
+        dtype=None,
+        context=None,
+        seed=0,
+        dropout=0.0,
+        **adapting,
+    ):
         """A tiny random Llama or Qwen2, made in memory, training mode, on the CPU.
 
         Args:
-            adapter: "none", "lora" or "dora", on q_proj and v_proj, rank 8, no dropout: a recompute must
-                have nothing random to restore.
+            adapter: "none", "lora" or "dora", on q_proj and v_proj, rank 8.
             checkpointing: None for off, else `use_reentrant`.
             family: "llama" or "qwen2".
             dtype: torch dtype of the base; float32 if None.
             context: a context manager the base is made under (`deepspeed.zero.Init`).
             seed: of all weights.
+            dropout: the adapter's; 0 leaves a recompute nothing random to restore.
+            adapting: what PEFT's get_peft_model takes besides (`autocast_adapter_dtype`).
         """
         import torch
         import transformers
@@ -273,10 +284,54 @@ class Stage:
             if adapter != "none":
                 model.enable_input_require_grads()  # else reentrant checkpointing sees no gradient to compute
         if adapter != "none":
-            model = self.adapted(model, adapter, seed)
+            model = self.adapted(model, adapter, seed, dropout, **adapting)
         return model.train()
 
-    def adapted(self, model, adapter, seed=0):
+    def pretrained(
+        self, adapter="none", checkpointing=None, family="qwen2", zero=None, dropout=0.0, **wanted
+    ):
+        """The tiny model saved to a folder and read back with from_pretrained, as users load theirs.
+
+        `zero` is a DeepSpeed configuration; if of stage 3, the weights are sharded while they are loaded.
+        `wanted` is what from_pretrained takes besides (`quantization_config`, `device_map`); the rest as
+        in `model`.
+        """
+        import transformers
+
+        folder = os.path.join(self.scratch, f"{self.mark}.{self.rank}.model")
+        if not os.path.isdir(folder):
+            self.model(family=family).save_pretrained(folder)
+        if zero is not None:
+            self.deepspeed()
+            from transformers.integrations import HfDeepSpeedConfig
+
+            told = HfDeepSpeedConfig(zero)  # from_pretrained looks for it, and forgets it with this name
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, **wanted)
+        if zero is not None and zero["zero_optimization"]["stage"] == 3:
+            whole = [name for name, each in model.named_parameters() if not hasattr(each, "ds_id")]
+            if whole:
+                self.fail(f"from_pretrained under ZeRO-3 left {whole[0]} whole")
+        model.config.use_cache = False
+        if checkpointing is not None:
+            keywords = {"use_reentrant": checkpointing}
+            if "quantization_config" not in wanted:
+                model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=keywords)
+                model.enable_input_require_grads()
+        if "quantization_config" in wanted:
+            import peft
+
+            model = peft.prepare_model_for_kbit_training(
+                model,
+                use_gradient_checkpointing=checkpointing is not None,
+                gradient_checkpointing_kwargs={"use_reentrant": bool(checkpointing)},
+            )
+        if adapter != "none":
+            model = self.adapted(model, adapter, dropout=dropout)
+        if zero is not None:
+            del told
+        return model.train()
+
+    def adapted(self, model, adapter, seed=0, dropout=0.0, **adapting):
         """The model with a PEFT adapter, its second matrix random: zeros would hide half of the gradients."""
         import peft
         import torch
@@ -287,12 +342,28 @@ class Stage:
             r=8,
             lora_alpha=16,
             target_modules=["q_proj", "v_proj"],
-            lora_dropout=0.0,
+            lora_dropout=dropout,
             init_lora_weights=False,
             **wanted,
         )
         torch.manual_seed(seed + 1)
-        return peft.get_peft_model(model, config)
+        return peft.get_peft_model(model, config, **adapting)
+
+    def needs_bf16(self):
+        """Skip where the GPU computes bf16 only by emulation, which libraries refuse."""
+        import torch
+
+        if self.device_type == "cuda" and torch.version.hip is None:
+            major, minor = torch.cuda.get_device_capability(self.device)
+            if major < 8:
+                self.skip(f"needs a GPU with bf16 (compute capability 8.0), this one has {major}.{minor}")
+
+    def passes(self, model):
+        """A record of every pass through the decoder layers of a model, from now on; see `Passes`."""
+        layers = [each for each in model.modules() if type(each).__name__.endswith("DecoderLayer")]
+        if len(layers) != LAYERS:
+            raise RuntimeError(f"{len(layers)} decoder layers in the tiny model, expected {LAYERS}")
+        return Passes(self, layers)
 
     def batch(self, step=0, device=None):
         """Token ids of shape (1, SEQUENCE), the same for the same step on every rank."""
@@ -366,6 +437,116 @@ class Stage:
         for step, loss in enumerate(losses):
             if not math.isfinite(loss):
                 self.fail(f"the loss of step {step} is {loss}")
+
+
+# --- what is recomputed -------------------------------------------------------------------------------
+
+
+class Passes:
+    """What went through each decoder layer, pass after pass: the forward, and what is recomputed of it.
+
+    Noted are the tensors that enter and leave each module of a layer, and the dtype of the weight that a
+    linear layer computes with. A pass begins where the module that ran first runs again: of the layer's own
+    hooks, transformers 5 calls none when it recomputes. Of an adapter only the weights are: a cast
+    within, which the next line undoes, is kept by nobody; what is kept, torch compares or the gradients show.
+    """
+
+    def __init__(self, stage, layers):
+        """Hook the layers; do so before anything wraps them."""
+        self.stage = stage
+        self.layers = [[] for _ in layers]
+        self.first = [None for _ in layers]
+        for number, layer in enumerate(layers):
+            within = [name for name, each in layer.named_modules() if hasattr(each, "lora_A")]
+            for name, module in layer.named_modules():
+                if name:
+                    self._hook(number, name, module, any(name.startswith(f"{each}.") for each in within))
+
+    def _hook(self, number, name, module, in_adapter):
+        import torch
+
+        def enter(module, args, kwargs):
+            self.first[number] = self.first[number] or name
+            if name == self.first[number]:
+                self.layers[number].append([])
+            if type(module) is torch.nn.Linear:
+                self._saw(number, f"{name} computes with a weight of", module.weight, values=False)
+            if not in_adapter:
+                self._saw(number, f"{name} takes", (args, kwargs))
+
+        def leave(_module, _args, result):
+            self._saw(number, f"{name} gives", result)
+
+        module.register_forward_pre_hook(enter, with_kwargs=True)
+        if not in_adapter:
+            module.register_forward_hook(leave)
+
+    def _saw(self, number, what, found, values=True):
+        for each in self._tensors(found):
+            # A weight may be sharded at this moment: only its dtype means something.
+            shape = list(each.shape) if values else []
+            said = f"{str(each.dtype)[6:]} {shape or ''} on {each.device.type}".replace("  ", " ")
+            self.layers[number][-1].append((what, said, each.detach().clone() if values else None))
+
+    def _tensors(self, found):
+        import torch
+
+        if isinstance(found, torch.Tensor):
+            yield found
+        elif isinstance(found, dict):
+            for each in found.values():
+                yield from self._tensors(each)
+        elif isinstance(found, (tuple, list)):
+            for each in found:
+                yield from self._tensors(each)
+
+    def clear(self):
+        """Begin anew, for the next step."""
+        for each in self.layers:
+            each.clear()
+
+    def dtypes(self, what):
+        """The dtypes seen of every tensor whose record has these words, in all passes: `{"bfloat16"}`."""
+        return {
+            said.partition(" ")[0]
+            for layer in self.layers
+            for each in layer
+            for name, said, _ in each
+            if what in name
+        }
+
+    def ran(self, times):
+        """Fail unless each layer ran so many times: 2 with checkpointing, 1 without."""
+        for number, layer in enumerate(self.layers):
+            if len(layer) != times:
+                self.stage.fail(
+                    f"layer {number}: its forward ran {len(layer)} times in a step, expected {times}: "
+                    + ("nothing was recomputed" if len(layer) < times else "recomputed without being asked")
+                )
+
+    def same(self, whole, tolerance):
+        """Fail unless each recompute is the forward again: the same modules, shapes, dtypes, devices, values.
+
+        `whole` says whether it must reach the end: non-reentrant checkpointing stops once it has what it
+        needs. Returns the largest difference of values, relative to the largest of their tensor.
+        """
+        worst = 0.0
+        for number, (first, second) in enumerate(self.layers):
+            if not second or (whole and len(second) < len(first)) or len(second) > len(first):
+                self.stage.fail(
+                    f"layer {number}: the recompute saw {len(second)} tensors, the forward {len(first)}"
+                )
+            for (what, said, value), (what_then, said_then, value_then) in zip(first, second):
+                if what != what_then:
+                    self.stage.fail(
+                        f'layer {number}: the recompute came to "{what_then}", the forward to "{what}"'
+                    )
+                if said != said_then:
+                    self.stage.fail(f"layer {number}: {what} {said_then} when recomputed, {said} before")
+                if value is not None and value.is_floating_point():
+                    where = f"layer {number}: what {what} when recomputed"
+                    worst = max(worst, self.stage.close(value_then, value, tolerance, where))
+        return worst
 
 
 # --- running ------------------------------------------------------------------------------------------

@@ -1,0 +1,12 @@
+"""A recompute draws random numbers of its own."""
+
+AFTER = "torch.utils.checkpoint"
+
+
+def sabotage(module):
+    checkpoint = module.checkpoint
+
+    def forgetful(function, *arguments, **keywords):
+        return checkpoint(function, *arguments, **{**keywords, "preserve_rng_state": False})
+
+    module.checkpoint = forgetful

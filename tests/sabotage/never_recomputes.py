@@ -1,0 +1,7 @@
+"""Gradient checkpointing is accepted and silently stays off."""
+
+AFTER = "transformers.modeling_utils"
+
+
+def sabotage(module):
+    module.PreTrainedModel.gradient_checkpointing_enable = lambda self, **_: None
