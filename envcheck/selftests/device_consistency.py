@@ -25,6 +25,7 @@ VARIANTS = {
     "devices-plain-lora": {
         "needs": {"pkg.peft": "present"},
         "train": {
+            "trainer": "custom",
             "parallel": "none",
             "adapter": "lora",
             "dora": False,
@@ -40,6 +41,7 @@ VARIANTS = {
     "devices-zero2-lora": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
         "train": {
+            "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 2,
             "adapter": "lora",
@@ -57,6 +59,7 @@ VARIANTS = {
     "devices-zero3-lora": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
         "train": {
+            "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 3,
             "adapter": "lora",
@@ -74,6 +77,7 @@ VARIANTS = {
     "devices-zero3-lora-offload": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
         "train": {
+            "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 3,
             "adapter": "lora",
@@ -91,6 +95,7 @@ VARIANTS = {
     "devices-zero3-lora-offload-param": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
         "train": {
+            "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 3,
             "adapter": "lora",
@@ -108,6 +113,7 @@ VARIANTS = {
     "devices-zero3-full-offload": {
         "needs": {"pkg.deepspeed": ">=0.14.1"},
         "train": {
+            "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 3,
             "adapter": "none",

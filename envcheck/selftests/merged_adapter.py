@@ -33,6 +33,7 @@ VARIANTS = {
     "merge-zero3-lora-bf16": {
         "needs": {"pkg.deepspeed": ">=0.14.1"},
         "train": {
+            "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 3,
             "adapter": "lora",

@@ -24,6 +24,7 @@ DEVICES = ("cpu",)
 VARIANTS = {
     "zero3-offload-clip": {
         "train": {
+            "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 3,
             "offload_optimizer": "cpu",

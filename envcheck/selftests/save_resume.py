@@ -22,6 +22,7 @@ VARIANTS = {
     "resume-plain-lora": {
         "needs": {"pkg.peft": "present"},
         "train": {
+            "trainer": "custom",
             "parallel": "none",
             "adapter": "lora",
             "dora": False,
@@ -38,6 +39,7 @@ VARIANTS = {
     "resume-zero2-lora": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
         "train": {
+            "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 2,
             "adapter": "lora",
@@ -56,6 +58,7 @@ VARIANTS = {
     "resume-zero3-lora": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
         "train": {
+            "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 3,
             "adapter": "lora",
@@ -74,6 +77,7 @@ VARIANTS = {
     "resume-zero3-lora-offload": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
         "train": {
+            "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 3,
             "adapter": "lora",

@@ -1,4 +1,4 @@
-"""A shard of a parameter is on `meta` once ZeRO-3 without offload has stepped."""
+"""A shard of a parameter is on `meta` once ZeRO-3 has stepped with a model that trains as a whole."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ def change(engine: Any) -> None:
 
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         out = real(self, *args, **kwargs)
-        if self.zero_optimization_stage() == 3 and not self.zero_offload_optimizer():
-            weight = next(self.module.parameters())
+        weight = next(self.module.parameters())
+        if self.zero_optimization_stage() == 3 and weight.requires_grad:
             weight.ds_tensor = weight.ds_tensor.to("meta")
         return out
 
