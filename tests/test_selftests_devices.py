@@ -235,6 +235,15 @@ def test_an_engine_of_another_kind_is_not_taken_for_deepspeed(stack: str, tmp_pa
     caught(ran, "trainer-zero2-lora", r"^the Trainer did not train under DeepSpeed: its engine is a ")
 
 
+def test_a_variable_that_turns_deepspeed_off_is_seen(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "1")
+    ran = selftest(stack, "trainer-zero3-lora")
+    engine = "its engine is a DistributedDataParallel"
+    caught(
+        ran, "trainer-zero3-lora", rf"^the Trainer did not train under DeepSpeed: {engine}", "Trainer.train"
+    )
+
+
 @pytest.mark.parametrize(("version", "result"), [("0.14.2", "fail"), ("0.14.3", "pass"), ("0.19.2", "pass")])
 def test_the_offloaded_clip_fails_in_the_releases_that_mix_devices(
     stack: str, deepspeed: Callable[[str], Path], tmp_path: Path, version: str, result: str

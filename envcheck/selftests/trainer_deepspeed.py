@@ -79,13 +79,15 @@ def run(stage, variant):
 
     before = parameters()
     with stage.call("Trainer.train"):
-        trainer.train()
+        try:
+            trainer.train()
+        except Exception:
+            # What another engine raises is not the news; before there is an engine, it is.
+            if trainer.model_wrapped is not trainer.model:
+                under_deepspeed(stage, deepspeed, trainer)
+            raise
+    under_deepspeed(stage, deepspeed, trainer)
     engine = trainer.model_wrapped
-    if not isinstance(engine, deepspeed.DeepSpeedEngine):
-        stage.fail(
-            f"the Trainer did not train under DeepSpeed: its engine is a {type(engine).__name__}, "
-            f"its process of the kind {getattr(trainer.accelerator, 'distributed_type', '?')}"
-        )
     found = engine.zero_optimization_stage()
     if found != train["zero_stage"]:
         stage.fail(f"ZeRO stage {train['zero_stage']} was asked for, the engine has {found}")
@@ -101,6 +103,15 @@ def run(stage, variant):
         if not moved and "lora_" in name:
             stage.fail(f"{STEPS} steps did not move {name}")
     stage.saw(losses=losses)
+
+
+def under_deepspeed(stage, deepspeed, trainer):
+    engine = trainer.model_wrapped
+    if not isinstance(engine, deepspeed.DeepSpeedEngine):
+        stage.fail(
+            f"the Trainer did not train under DeepSpeed: its engine is a {type(engine).__name__}, "
+            f"its process of the kind {getattr(trainer.accelerator, 'distributed_type', '?')}"
+        )
 
 
 def trainer_of(stage, config):
