@@ -556,7 +556,7 @@ def signature(error):
     """A short, stable name of an error: its class and first line, and what a recompute changed."""
     import re
 
-    text = str(error)
+    text = re.sub(r"\x1b\[[\d;]*m", "", str(error))  # torch sets some of its words in bold
     name = type(error).__name__
     pairs = re.findall(
         r"saved metadata: \{'shape': (?:torch\.Size\()?\[?([\d, ]*)\]?\)?, 'dtype': torch\.(\w+).*?\}\s*"

@@ -17,15 +17,18 @@ class _Then(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, name: str, change: Callable[[Any], object]) -> None:
         self._name, self._change = name, change
         self._real: importlib.abc.Loader | None = None
+        self._looking = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         del path, target
-        if name != self._name:
+        if name != self._name or self._looking:
             return None
-        sys.meta_path.remove(self)
+        self._looking = True
         spec = importlib.util.find_spec(name)
+        # Libraries also look for others without importing them.
+        self._looking = False
         if spec is not None:
             self._real, spec.loader = spec.loader, self
         return spec
