@@ -86,6 +86,7 @@ class Outcome(NamedTuple):
     ranks: int = 1
     seen: Mapping[str, Any] = {}
     rule: str = ""
+    sure: bool = True
     ways_out: tuple[str, ...] = ()
 
 
@@ -476,7 +477,9 @@ def _outcome_lines(each: Outcome, shown: dict[tuple[str, ...], str]) -> Iterator
     if each.result == UNKNOWN:
         yield "      a fault of the self-test: it says nothing of this environment; please report it"
     if each.rule:
-        yield f"      known: {each.rule} (envcheck rule {each.rule})"
+        word = "known" if each.sure else "perhaps"
+        also = "" if each.sure else "; it forbids this combination, though in other words"
+        yield f"      {word}: {each.rule} (envcheck rule {each.rule}{also})"
         for way in each.ways_out:
             yield f"      way out: {way}"
 
@@ -505,6 +508,7 @@ def tree(proof: Proof) -> dict[str, Any]:
                 "seconds": round(each.seconds, 3),
                 "seen": dict(each.seen),
                 "rule": each.rule or None,
+                "rule_sure": each.sure if each.rule else None,
                 "ways_out": list(each.ways_out),
                 "digest": each.claim.digest,
             }

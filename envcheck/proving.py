@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -176,7 +178,7 @@ def _limited(chosen: _Chosen, prepared: Prepared) -> _Chosen:
     the variant. Where another version is a way out, the environment is at fault, and the test runs.
     """
     judgement, _, _ = _forbidden(chosen.variant, prepared)
-    for finding in judgement.findings:
+    for finding in filter(_of_training, judgement.findings):
         keys = {key for fix in finding.rule.fixes for key, _ in fix.set}
         if keys and not any(key.startswith("pkg.") for key in keys):
             why = f"fails with every version (rule {finding.rule.id}); --only {chosen.variant.name} runs it"
@@ -557,14 +559,37 @@ _CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"
 
 
 def _known(outcome: proof.Outcome, prepared: Prepared) -> proof.Outcome:
-    """The outcome with the rule that forbids this combination, if it failed and the judge knows one."""
+    """The outcome with the rule that explains it: it forbids this combination, and its cases hold these words.
+
+    A rule that forbids the combination but fails in other words is named as no more than that.
+    """
     if outcome.result != proof.FAIL:
         return outcome
     judgement, read, settled = _forbidden(outcome.variant, prepared)
-    if not judgement.findings:
+    said = f"{outcome.why}\n{outcome.trace}"
+    meant = [each for each in judgement.findings if _speaks(each.rule.id, said)]
+    found = meant or [each for each in judgement.findings if _of_training(each)]
+    if not found:
         return outcome
-    first = app.advised(judgement, read, settled, prepared.known, None).findings[0]
-    return outcome._replace(rule=first.rule.id, ways_out=tuple(fix_text(fix) for fix in first.fixes))
+    first = app.advised(
+        judgement._replace(findings=tuple(found)), read, settled, prepared.known, None
+    ).findings[0]
+    ways = tuple(fix_text(fix) for fix in first.fixes)
+    return outcome._replace(rule=first.rule.id, sure=bool(meant), ways_out=ways)
+
+
+@cache
+def _signatures() -> Mapping[str, Sequence[Sequence[str]]]:
+    """What the cases of each rule say in a traceback: expressions that are all found in it."""
+    found: dict[str, list[Sequence[str]]] = {}
+    for case in app.source_tree()["case"]:
+        if case.get("signature"):
+            found.setdefault(case.get("rule", ""), []).append(case["signature"])
+    return found
+
+
+def _speaks(rule_id: str, said: str) -> bool:
+    return any(all(re.search(each, said) for each in one) for one in _signatures().get(rule_id, ()))
 
 
 def _forbidden(variant: proof.Variant, prepared: Prepared) -> tuple[Judgement, Inventory, Inventory]:
@@ -577,7 +602,7 @@ def _forbidden(variant: proof.Variant, prepared: Prepared) -> tuple[Judgement, I
     settled = derive.derive(read, prepared.known)
     errors = [rule for rule in prepared.known.rules if rule.severity is Severity.ERROR]
     judgement = judge.judge(settled, errors)
-    broken = [each for each in judgement.findings if each.verdict is Verdict.BROKEN and _of_training(each)]
+    broken = [each for each in judgement.findings if each.verdict is Verdict.BROKEN]
     return judgement._replace(findings=tuple(broken)), read, settled
 
 
