@@ -257,16 +257,27 @@ def scratch() -> Iterator[Path]:
 
 @contextmanager
 def folder_made(path: Path) -> Iterator[Path]:
-    """A folder of the user's, made if it is not there; it stays.
+    """A folder of the user's for us alone, made if it is not there; it stays.
 
     Raises:
-        InputError: it cannot be made.
+        InputError: it cannot be made, or another envcheck is at work in it.
     """
+    import fcntl
+
     try:
         path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise InputError(str(path), (error.strerror or "cannot be made").lower()) from None
-    yield path.resolve()
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise InputError(str(path), "another envcheck is at work in it") from None
+    try:
+        yield path.resolve()
+    finally:
+        os.close(lock)
 
 
 def least_recently_used(folder: Path, pattern: str, kept: int) -> list[Path]:

@@ -204,11 +204,13 @@ def _timed(claim: proof.Claim, wanted: Wanted, machine: Host) -> proof.Claim:
 
 
 def _asked(claim: proof.Claim, variant: proof.Variant, wanted: Wanted, target: Target | None) -> bool:
-    if wanted.only:
-        return bool({claim.name, variant.name} & set(wanted.only))
+    if variant.name in wanted.only:
+        return True  # named itself: also what the target is not about
+    if wanted.only and claim.name not in wanted.only:
+        return False
     if target is not None and proof.contradicts(variant, _settled(target), target.free):
         return False
-    return claim.level <= wanted.level
+    return bool(wanted.only) or claim.level <= wanted.level
 
 
 def _settled(target: Target) -> Mapping[str, Any]:
@@ -571,9 +573,8 @@ def _known(outcome: proof.Outcome, prepared: Prepared) -> proof.Outcome:
     found = meant or [each for each in judgement.findings if _of_training(each)]
     if not found:
         return outcome
-    first = app.advised(
-        judgement._replace(findings=tuple(found)), read, settled, prepared.known, None
-    ).findings[0]
+    judgement = judgement._replace(findings=tuple(found))
+    first = app.advised(judgement, read, settled, prepared.known, None).findings[0]
     ways = tuple(fix_text(fix) for fix in first.fixes)
     return outcome._replace(rule=first.rule.id, sure=bool(meant), ways_out=ways)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, measuring, proof, proving
+from envcheck import app, host, measuring, proof, proving
 from tests.local_index import LocalIndex, serving, wheel
 from tests.running import Outcome, envcheck
 
@@ -95,6 +95,13 @@ def test_an_index_that_is_gone_is_no_property_of_the_releases(index: LocalIndex,
     assert ran.code == 3
     assert "uv could not install" in ran.err
     assert not (tmp_path / "cells.toml").exists()
+
+
+def test_two_runs_never_share_an_environment(index: LocalIndex, tmp_path: Path) -> None:
+    with host.folder_made(tmp_path / "kept"):
+        ran = measure(index, tmp_path, "0.14.4")
+    assert (ran.code, ran.out) == (2, "")
+    assert "another envcheck is at work in it" in ran.err
 
 
 @pytest.mark.parametrize(
