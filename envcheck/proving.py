@@ -561,7 +561,7 @@ _CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"
 
 
 def _known(outcome: proof.Outcome, prepared: Prepared) -> proof.Outcome:
-    """The outcome with the rule that explains it: it forbids this combination, and its cases hold these words.
+    """The outcome with the rule that explains it: one that forbids this, and whose cases hold these words.
 
     A rule that forbids the combination but fails in other words is named as no more than that.
     """
