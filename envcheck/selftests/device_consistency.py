@@ -17,7 +17,7 @@ will raise "Expected all tensors to be on the same device", or train on stale da
 
 LEVEL = 2
 NEEDS = {"pkg.torch": "present", "pkg.transformers": "present"}
-IMPORTS = ("torch", "transformers", "peft", "deepspeed")
+IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers", "peft", "deepspeed")
 SECONDS = 90
 RANKS = (1, 64)
 # No `quantization` for the plain variant: where the tensors lie is no matter of it.

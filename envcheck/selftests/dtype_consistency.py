@@ -27,7 +27,7 @@ A failure means that training with these facts stops in the first backward pass 
 
 LEVEL = 2
 NEEDS = {"pkg.torch": ">=2.3", "pkg.transformers": ">=4.41", "pkg.peft": ">=0.11"}
-IMPORTS = ("torch", "transformers", "peft")
+IMPORTS = ("torch", "torch._dynamo", "transformers", "peft")
 SECONDS = 90
 RANKS = (1, 64)
 

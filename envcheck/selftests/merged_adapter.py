@@ -13,7 +13,7 @@ A failure means that the model that is shipped is not the model that was trained
 
 LEVEL = 2
 NEEDS = {"pkg.torch": "present", "pkg.transformers": "present", "pkg.peft": "present"}
-IMPORTS = ("torch", "transformers", "peft", "deepspeed")
+IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers", "peft", "deepspeed")
 SECONDS = 90
 RANKS = (1, 64)
 # Merging comes after training: without ZeRO, how the model was spread, checkpointed or clipped plays no part.

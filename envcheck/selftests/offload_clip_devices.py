@@ -16,7 +16,7 @@ devices, cuda:0 and cpu!" on a GPU as soon as clipping bites.
 
 LEVEL = 2
 NEEDS = {"pkg.torch": "present", "pkg.transformers": "present", "pkg.deepspeed": ">=0.14.1"}
-IMPORTS = ("torch", "transformers", "deepspeed")
+IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers", "deepspeed")
 SECONDS = 90
 RANKS = (1, 1)
 DEVICES = ("cpu",)

@@ -23,7 +23,7 @@ gradients.
 
 LEVEL = 2
 NEEDS = {"pkg.torch": ">=2.1", "pkg.transformers": ">=4.41", "pkg.peft": ">=0.11"}
-IMPORTS = ("torch", "transformers", "peft", "deepspeed")
+IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers", "peft", "deepspeed")
 SECONDS = 120
 RANKS = (1, 64)
 

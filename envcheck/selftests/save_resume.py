@@ -14,7 +14,7 @@ saved.
 
 LEVEL = 2
 NEEDS = {"pkg.torch": "present", "pkg.transformers": "present"}
-IMPORTS = ("torch", "transformers", "peft", "deepspeed")
+IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers", "peft", "deepspeed")
 SECONDS = 120
 RANKS = (1, 64)
 VARIANTS = {

@@ -19,7 +19,15 @@ NEEDS = {
     "pkg.accelerate": "present",
     "pkg.deepspeed": ">=0.14.1",
 }
-IMPORTS = ("torch", "transformers", "peft", "accelerate", "deepspeed")
+IMPORTS = (
+    "torch",
+    "torch._dynamo",
+    "torch._inductor.scheduler",
+    "transformers",
+    "peft",
+    "accelerate",
+    "deepspeed",
+)
 SECONDS = 120
 RANKS = (1, 64)
 # No `precision`: it follows from the device.

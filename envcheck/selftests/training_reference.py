@@ -17,7 +17,7 @@ none.
 
 LEVEL = 2
 NEEDS = {"pkg.torch": "present", "pkg.transformers": "present"}
-IMPORTS = ("torch", "transformers", "peft", "deepspeed")
+IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers", "peft", "deepspeed")
 SECONDS = 90
 RANKS = (1, 64)
 # No `quantization` where an adapter trains without ZeRO: the optimizer sees the adapter alone.
