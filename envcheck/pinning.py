@@ -334,8 +334,10 @@ def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | N
     """
     stem = f"{place.target.name}-py{place.python.replace('.', '')}-driver"
     texts = host.source_texts("lockfiles", ".txt", stem)
-    # Named by their driver floor, and a newer torch never has a lower one: this order is by both.
-    for name in sorted(texts, reverse=place.driver_known or place.no_gpu):
+    # Named by their driver floor, and a newer torch never has a lower one: this order is by both. Behind
+    # them come those with a torch that is older than it need be (`…-driver525-torch24`).
+    by_floor = sorted(texts, reverse=place.driver_known or place.no_gpu)
+    for name in sorted(by_floor, key=lambda name: "-" in name.removeprefix(stem)):
         shipped = lock.parse_requirements(texts[name], name, verify=False)
         reasons = _unfit(shipped, place)
         if not reasons:

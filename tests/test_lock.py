@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import shutil
 import subprocess  # noqa: TID251 - the install command is run as a shell would
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envcheck import app, pinning
 from envcheck.lock import (
     Artifact,
     Lock,
@@ -23,7 +26,7 @@ from envcheck.lock import (
     refuse_leaks,
     render_requirements,
 )
-from envcheck.model import EnvcheckError, ExamineError, InputError
+from envcheck.model import EnvcheckError, ExamineError, Fact, InputError, Inventory, Known
 from envcheck.wheels import platform_tags, release_of, usable_files, usable_tags
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
@@ -422,13 +425,54 @@ def test_what_a_build_needs_is_named() -> None:
 SHIPPED = sorted((Path(__file__).parent.parent / "lockfiles").glob("*.txt"))
 
 
-def test_locks_are_shipped_for_both_families_and_pythons() -> None:
-    assert [path.stem for path in SHIPPED if path.stem.startswith("zero3-lora-")] == [
-        "zero3-lora-py311-driver525",
-        "zero3-lora-py311-driver580",
-        "zero3-lora-py312-driver525",
-        "zero3-lora-py312-driver580",
-    ]
+MANIFEST = tomllib.loads((Path(__file__).parent.parent / "lockfiles/manifest.toml").read_text())["lock"]
+
+
+def test_locks_are_shipped_for_every_target_python_and_family() -> None:
+    targets = app.knowledge().targets
+    expected = {
+        f"{target}-py3{python}-driver{floor}.txt"
+        for target in targets
+        for python in (10, 11, 12)
+        for floor in (525, 580)
+    }
+    assert expected <= {path.name for path in SHIPPED}
+
+
+def test_the_manifest_is_of_the_locks_that_are_there() -> None:
+    assert [row["name"] for row in MANIFEST] == [path.name for path in SHIPPED]
+    for row, path in zip(MANIFEST, SHIPPED, strict=True):
+        text = path.read_text(encoding="utf-8")
+        body = [line for line in text.splitlines() if line and not line.startswith("#")]
+        assert row["pins"] == "sha256:" + hashlib.sha256("\n".join(body).encode()).hexdigest(), path.name
+        lock = parse_requirements(text, path.name)
+        assert (row["target"], row["python"], row["resolved"]) == (lock.target, lock.python, lock.date)
+        assert ("driver.version", ">=", row["driver"]) in lock.needs
+
+
+def test_four_locks_were_installed_and_trained_the_newest_and_one_with_torch_24_among_them() -> None:
+    proven = {row["name"]: row for row in MANIFEST if "proven" in row}
+    assert len(proven) >= 4
+    assert {"zero3-lora-py311-driver580.txt", "zero3-lora-py312-driver580.txt"} <= set(proven)
+    assert any(row["torch"].startswith("2.4.") for row in proven.values())
+    for row in proven.values():
+        assert row["proven"]["pass"] > 0
+        assert row["proven"]["fail"] == row["proven"]["unknown"] == 0, row["name"]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_lock_passes_today_s_matrix(path: Path) -> None:
+    lock = parse_requirements(path.read_text(encoding="utf-8"), path.name)
+    known = app.knowledge()
+    facts = {
+        "python.version": Fact("python.version", Known(f"{lock.python}.0")),
+        **{key: Fact(key, Known(value)) for key, op, value in lock.needs if op == ">="},
+    }
+    place = pinning.Place(
+        Inventory(facts), lock.python, lock.platform, lock.glibc, known.targets[lock.target], known
+    )
+    versions = {pin.name: pin.version for pin in lock.pins}
+    assert pinning.objections(place, pinning._pkg_facts(versions), complete=True) == []
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -438,7 +482,7 @@ def test_shipped_lock_is_whole_and_clean(path: Path) -> None:
     lock = parse_requirements(text, path.name)
     assert render_requirements(lock) == text
     pins = {pin.name: pin for pin in lock.pins}
-    assert {"torch", "deepspeed", "transformers", "peft", "accelerate", *build_needs(lock.build)} <= set(pins)
+    assert {*app.knowledge().targets[lock.target].packages, *build_needs(lock.build)} <= set(pins)
     assert path.stem.startswith(f"{lock.target}-py{lock.python.replace('.', '')}-driver")
     assert ("driver.version", ">=") in {need[:2] for need in lock.needs}
     assert lock.date

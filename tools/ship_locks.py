@@ -13,12 +13,12 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from envcheck import app, lock, pinning
 from envcheck.host import Host
 from envcheck.measuring import toml_value
-from envcheck.model import Fact, Inventory, Known, NoSolutionError
+from envcheck.model import Fact, Inventory, Known, NoSolutionError, Wish
 
 FOLDER = Path(__file__).resolve().parent.parent / "lockfiles"
 PYTHONS = ("3.10", "3.11", "3.12")
@@ -53,12 +53,28 @@ def write_manifest(rows: Iterable[Mapping[str, Any]], folder: Path = FOLDER) -> 
     (folder / "manifest.toml").write_text(text, encoding="utf-8")
 
 
-def wanted(targets: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Name, target, Python and driver of every lock that may be shipped."""
+class Wanted(NamedTuple):
+    """A lock that may be shipped; `torch` is a bound for those who cannot move to the newest."""
+
+    name: str
+    target: str
+    python: str
+    driver: str
+    torch: str = ""
+
+
+OLDER = (Wanted("zero3-lora-py311-driver525-torch24.txt", "zero3-lora", "3.11", "525.60.13", ">=2.4,<2.5"),)
+"""Beside the best of each machine: served where the user's own requirements (`--with`, `--keep`) ask."""
+
+
+def wanted(targets: Iterable[str]) -> Iterator[Wanted]:
+    """Every lock that may be shipped."""
     for target in targets:
         for python in PYTHONS:
             for family, driver in DRIVERS.items():
-                yield f"{target}-py{python.replace('.', '')}-{family}.txt", target, python, driver
+                name = f"{target}-py{python.replace('.', '')}-{family}.txt"
+                yield Wanted(name, target, python, driver)
+    yield from OLDER
 
 
 def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -83,7 +99,7 @@ def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[st
 def main(names: list[str]) -> None:
     """Make every lock, or those that are named, and the manifest of all."""
     known = app.knowledge()
-    for name, target, python, driver in wanted(known.targets):
+    for name, target, python, driver, torch in wanted(known.targets):
         if names and name not in names:
             continue
         facts = {
@@ -93,6 +109,8 @@ def main(names: list[str]) -> None:
         place = pinning.Place(
             Inventory(facts), python, "linux-x86_64", pinning.GLIBC, known.targets[target], known
         )
+        if torch:
+            place = place._replace(wishes=(Wish("torch", torch, name, wanted=True),))
         try:
             made = pinning.resolved_lock(place, Host())
         except NoSolutionError as error:
