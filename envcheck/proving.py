@@ -49,8 +49,8 @@ LINGER_S = 2.0
 
 JOURNAL_LIMIT = 64 * 1024 * 1024
 
-AT_ONCE = 4
-"""Variants that run side by side on CUDA, where each imports for itself: mostly imports, little memory."""
+AT_ONCE = 8
+"""Most variants that run side by side on CUDA, two cores each: mostly imports, half a GiB of a GPU each."""
 
 
 class Wanted(NamedTuple):
@@ -443,7 +443,9 @@ class _Children:
     def _room(self, batch: _Batch) -> bool:
         """Whether a batch may begin now; one of several ranks has the machine to itself."""
         alone = max(batch.ranks, *(other.ranks for other, _, _ in self._running), 0) > 1
-        return len(self._running) < (1 if alone or self._device == "cpu" else AT_ONCE)
+        cores = self._prepared.inventory.known("host.cpu_count")
+        lanes = min(AT_ONCE, max(1, cores // 2)) if isinstance(cores, int) else 1
+        return len(self._running) < (1 if alone or self._device == "cpu" else lanes)
 
     def _begin(self, batch: _Batch) -> None:
         folder = self._folder / str(batch.number)

@@ -1,5 +1,11 @@
-"""Fixtures that several files share."""
+"""Fixtures that several files share, and what holds for all tests."""
+
+from hypothesis import settings
 
 from tests.stack import deepspeed, stack
 
 __all__ = ["deepspeed", "stack"]
+
+# A test never fails for being slow: what is fast is measured in benchmarks/.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
