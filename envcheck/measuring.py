@@ -359,12 +359,19 @@ def _written(output: Path | None) -> list[Mapping[str, Any]]:
 
 
 def _same(row: Mapping[str, Any], each: Combination, run: Run, digest: str) -> bool:
+    asked = {key.removeprefix("train."): value for key, value in _train_given(run.train).items()}
     return (
         row.get("target") == run.target
         and row.get("pkg") == dict(each.pins)
         and row.get("test") == digest
         and (row.get("ranks", run.wanted.ranks) == run.wanted.ranks or run.wanted.ranks is None)
+        and (row.get("outcome") == "not-installable" or _unusual(row.get("train", {})) == _unusual(asked))
     )
+
+
+def _unusual(train: Mapping[str, Any]) -> dict[str, Any]:
+    """What a cell says of training because it was asked for with `--set`, or a variant brings it."""
+    return {key: value for key, value in train.items() if _UNSAID.get(key, value) != value}
 
 
 _ORDER = (

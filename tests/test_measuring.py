@@ -180,6 +180,18 @@ def test_a_test_that_leaves_checkpointing_open_counts_towards_every_configuratio
     assert [(each["outcome"], each["signature"]) for each in cells] == [("fails", "strays")]
 
 
+def test_another_way_to_train_is_another_measurement() -> None:
+    combination = measuring.Combination({"torch": "2.13.0"})
+    run = measuring.Run("zero3-lora", (), proving.Wanted(2))
+    row = {"target": "zero3-lora", "pkg": {"torch": "2.13.0"}, "test": "sha256:0", "outcome": "ok"}
+    assert measuring._same(row, combination, run, "sha256:0")
+    assert not measuring._same(row, combination, run, "sha256:1")
+    with_dora = run._replace(train=("dora=true",))
+    assert not measuring._same(row, combination, with_dora, "sha256:0")
+    assert measuring._same({**row, "train": {"dora": True}}, combination, with_dora, "sha256:0")
+    assert not measuring._same({**row, "train": {"dora": True}}, combination, run, "sha256:0")
+
+
 def test_without_a_whole_configuration_nothing_is_said_to_have_trained() -> None:
     cells = list(measuring._cells([outcome(proof.PASS, zero_stage=3, adapter="lora")], TARGET))
     assert [each["outcome"] for each in cells] == ["imports"]
