@@ -654,13 +654,13 @@ def _with_other_build(
     from envcheck.engines import further
 
     wanted = _wanted(place, {}, (), ())
-    shelves = further.shelves(machine, "torch", wanted)
-    why += filter(None, (further.why_not(shelf, version, wanted) for shelf in shelves))
-    offered = {each for shelf in shelves for each in shelf.pins}
-    if not offered:
-        return None
     told: list[str] = []
     try:
+        shelves = further.shelves(machine, "torch", wanted)
+        why += filter(None, (further.why_not(shelf, version, wanted) for shelf in shelves))
+        offered = {each for shelf in shelves for each in shelf.pins}
+        if not offered:
+            return None
         found = _searched(place, machine, resolve.with_variants(problem, offered), asking, told, shelves)
     except (NoSolutionError, ExamineError) as error:
         why.append(f"no lock with such a build: {error}")

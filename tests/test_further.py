@@ -20,6 +20,7 @@ from envcheck.lock import Artifact, Lock, Pin, parse_requirements
 from envcheck.model import ExamineError, InputError
 from tests.local_index import LocalIndex, serving, wheel
 from tests.running import Outcome
+from tests.stack_index import stack
 
 CHECKOUT = Path(__file__).parent.parent
 PYTHON = "{}.{}".format(*sys.version_info)
@@ -166,6 +167,28 @@ def test_it_is_installed_with_hashes_from_the_two_indexes(world: World, index: L
     environment = world.environ("", UV_DEFAULT_INDEX=world.default.url)
     ran = run(environment, [*by_uv, "--require-hashes", "-r", "requirements.txt"], world.folder)
     assert ran.code == 0, ran.err
+
+
+def test_the_whole_stack_is_built_beside_it_and_both_engines_agree(index: LocalIndex, tmp_path: Path) -> None:
+    beside = dict((wheel("nvidia-cublas-cu11", "11.11.3.6"), wheel("triton", "3.3.1")))
+    with serving(LocalIndex(stack() | beside)) as default:
+        world = World(default, tmp_path)
+        options = ("--target", "zero3-lora", "--engine", "both", "-o", "requirements.txt")
+        code, _, err = world.pin(index.url, *options)
+        assert code == 0, err
+        text = (tmp_path / "requirements.txt").read_text()
+        assert f"uv and pip-tools agree on all {len(pins(text))} packages" in err
+        run(world.environ(""), [sys.executable, "-m", "venv", "env"], tmp_path)
+        environment = world.environ("", PATH=f"{tmp_path}/env/bin:{os.environ['PATH']}")  # noqa: TID251
+        commands = lock.install_commands(["deepspeed"])
+        assert all(f"#   {command}\n" in text for command in commands)
+        for command in commands:
+            ran = run(environment, ["sh", "-c", command], tmp_path)
+            assert ran.code == 0, ran.err
+        found = run(environment, ["env/bin/python", "-m", "pip", "freeze"], tmp_path)
+    assert {"torch", "deepspeed==0.19.8", "peft==0.21.2"} <= {
+        line.partition(" @ ")[0] for line in found.out.split("\n")
+    }
 
 
 @pytest.mark.parametrize("kind", ["constraints", "uv", "pylock"])
@@ -403,7 +426,7 @@ def test_settings_of_pip_and_uv_name_further_indexes_once(tmp_path: Path) -> Non
     found = further_indexes(Host(tmp_path, environ))
     assert [index.url for setting, index in found if "pip" in setting.lower()] == ["http://v"]
     assert further_indexes(Host(environ={"PIP_CONFIG_FILE": "/dev/null"})) == []
-    with pytest.raises(ExamineError):
+    with pytest.raises(ExamineError, match="PIP_NO_INDEX forbids"):
         further_indexes(Host(environ={**environ, "PIP_NO_INDEX": "1"}))
 
 

@@ -94,8 +94,7 @@ def further_indexes(host: Host) -> list[tuple[str, Index]]:
     Raises:
         ExamineError: the settings forbid the use of any index.
     """
-    environ, own = host.environ, user_index(host)
-    pip = _pip_settings(host)
+    environ, pip = host.environ, _pip_settings(host)
     lists = {
         "UV_INDEX": environ.get("UV_INDEX"),
         "UV_EXTRA_INDEX_URL": environ.get("UV_EXTRA_INDEX_URL"),
@@ -104,6 +103,9 @@ def further_indexes(host: Host) -> list[tuple[str, Index]]:
         # A variable takes the place of what pip's files say.
         "pip.conf": "" if environ.get("PIP_EXTRA_INDEX_URL") else pip.get("extra-index-url"),
     }
+    if not any(lists.values()):
+        return []
+    own = user_index(host)
     found: dict[str, tuple[str, Index]] = {}
     for setting, urls in lists.items():
         for word in (urls or "").split():
