@@ -65,16 +65,10 @@ class Pin:
             unique = {sha256: Artifact("", sha256) for sha256 in unique}
         object.__setattr__(self, "artifacts", tuple(unique[key] for key in sorted(unique)))
         if self.url and (
-            self._addressed() != (self.name, self.version)
+            _wheel_at(self.url) != (self.name, self.version)
             or [each.filename for each in self.artifacts] != [_file_at(self.url)]
         ):
             raise ValueError(f"{self.name}: its address is not that of one wheel of {self.version}")
-
-    def _addressed(self) -> tuple[str, str]:
-        """Name and version of the wheel that the address names, empty if it names none."""
-        parts = _file_at(self.url).split("-")
-        plain = ADDRESS.fullmatch(self.url) and len(parts) in _WHEEL_PARTS
-        return (normalised(parts[0]), parts[1]) if plain else ("", "")
 
     @property
     def requirement(self) -> str:
@@ -144,17 +138,26 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FILENAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.!+-]*)?")
+_KEY = re.compile(r"[a-z][a-z0-9_.]*")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,:+-]*")
+
+
+# --- addresses --------------------------------------------------------------------------------------
+
+# A host and a path, so neither login nor query nor fragment. A text: few locks need it.
+_ADDRESS = r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?/(?:[A-Za-z0-9._~!/+-]|%2B)+\.whl"
 _WHEEL_PARTS = (5, 6)  # name, version, build if there is one, three tags
-ADDRESS = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?/(?:[A-Za-z0-9._~!/+-]|%2B)+\.whl")
-"""A wheel's address that a lock may hold: a host and a path, so neither login nor query nor fragment."""
 
 
 def _file_at(url: str) -> str:
     return url.rpartition("/")[2].replace("%2B", "+")
 
 
-_KEY = re.compile(r"[a-z][a-z0-9_.]*")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,:+-]*")
+def _wheel_at(url: str) -> tuple[str, str] | None:
+    """Name and version of the wheel at an address that a lock may hold, or None if it is no such address."""
+    parts = _file_at(url).split("-")
+    plain = re.fullmatch(_ADDRESS, url) and len(parts) in _WHEEL_PARTS
+    return (normalised(parts[0]), parts[1]) if plain else None
 
 
 # --- what a package that is built on install needs --------------------------------------------------
@@ -393,9 +396,9 @@ def _pin(requirement: str, comments: list[str], where: str, local: Collection[st
     if head.startswith("-"):
         raise InputError(where, f"expected name==version, found the option {head.partition('=')[0]}")
     url = ""
-    if options[:1] == ["@"] and (wheel := ADDRESS.fullmatch(options[1] if options[1:] else "")):
-        url, options = wheel[0], options[2:]
-        head = f"{head}=={'-'.join(_file_at(url).split('-')[1:2])}"
+    if options[:1] == ["@"] and (wheel := _wheel_at("".join(options[1:2]))):
+        url, options = options[1], options[2:]
+        head = f"{head}=={wheel[1]}"
     if any("://" in word or "@" in word for word in (head, *options)):
         raise InputError(where, "expected name==version, found a direct reference")  # which may hold a login
     found = _PINNED.fullmatch(head)
@@ -413,7 +416,7 @@ def _pin(requirement: str, comments: list[str], where: str, local: Collection[st
     hashes = [_sha256(option, where, name) for option in options]
     if not hashes:
         raise InputError(where, f"{name} has no hash")
-    files = [comment for comment in comments if comment.endswith(_FILES) and _FILENAME.fullmatch(comment)]
+    files = _files(comments) or ([_file_at(url)] if url else [])
     if files and len(files) != len(hashes):
         raise InputError(where, f"{name} has {len(hashes)} hashes for {len(files)} files")
     names = files or [""] * len(hashes)
@@ -422,6 +425,10 @@ def _pin(requirement: str, comments: list[str], where: str, local: Collection[st
         return Pin(name, found["version"], artifacts, url)
     except ValueError as error:
         raise InputError(where, str(error)) from None
+
+
+def _files(comments: Iterable[str]) -> list[str]:
+    return [comment for comment in comments if comment.endswith(_FILES) and _FILENAME.fullmatch(comment)]
 
 
 def _sha256(option: str, where: str, name: str) -> str:

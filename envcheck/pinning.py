@@ -714,9 +714,8 @@ def _by_hand(chosen: Mapping[str, str], why: Sequence[str]) -> str:
     """How to install a torch for another CUDA that is in no lock, and why it is in none if that was tried."""
     release, _, tag = chosen["torch"].partition("+")
     rest = ", ".join(f"{name} {version}" for name, version in chosen.items() if name != "torch")
-    told = (
-        f"torch {release}+{tag}, a build for another CUDA that the default index does not hold, with {rest}:"
-    )
+    beside = f", with {rest}" if rest else ""
+    told = f"torch {release}+{tag}, a build for another CUDA that the default index does not hold{beside}:"
     lines = [told, f"uv pip install --torch-backend {tag} torch=={release}", *why]
     return "\n      ".join(lines)
 

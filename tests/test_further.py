@@ -216,7 +216,7 @@ def test_every_format_carries_the_address(kind: str, world: World, index: LocalI
         )
     else:
         project = f'[project]\nname = "p"\nversion = "1"\nrequires-python = "=={PYTHON}.*"\n'
-        (world.folder / "pyproject.toml").write_text(f'{project}dependencies = ["torch"]\n{out}')
+        (world.folder / "pyproject.toml").write_text(f'{project}dependencies = ["mine"]\n{out}')
         environment = {**world.environ(""), "UV_DEFAULT_INDEX": world.default.url}
         environment["UV_PROJECT_ENVIRONMENT"] = str(world.folder / "env")
         ran = run(environment, [uv, "sync", "--python", python], world.folder)
@@ -449,6 +449,15 @@ def test_a_lock_with_an_address_is_read_back() -> None:
         parse_requirements(text.replace("host.example", "host.examples"), "lock")
     with pytest.raises(ExamineError, match="holds a URL"):
         lock.refuse_leaks(text, ["cu118"])
+
+
+def test_a_lock_of_another_tool_may_hold_an_address() -> None:
+    text = f"torch @ {URL} --hash=sha256:{'a' * 64}\n"
+    assert parse_requirements(text, "lock").pins == DIRECT.pins[:1]
+    with pytest.raises(InputError, match="2 hashes for 1 files"):
+        parse_requirements(f"{text[:-1]} --hash=sha256:{'b' * 64}", "lock")
+    with pytest.raises(InputError, match="torch has no hash"):
+        parse_requirements(f"torch @ {URL}\n", "lock")
 
 
 @pytest.mark.parametrize(
