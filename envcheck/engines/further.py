@@ -72,7 +72,7 @@ def shelves(host: Host, name: str, wanted: Wanted) -> tuple[Shelf, ...]:
 def _shelf(host: Host, name: str, wanted: Wanted, label: str, index: Index) -> Shelf:
     why = _private(index.url)
     if why:
-        return Shelf(label, index, {}, why=f"was not asked: its address {why}, and a lock would show it")
+        return Shelf(label, index, {}, why=f"was not asked: its address {why}")
     try:
         files = Reader(host, PAGE_S, index).files(name)
     except ExamineError as error:
@@ -107,11 +107,8 @@ def _pin(file: Listed, name: str, version: str, wanted: Wanted) -> Pin | str:
     if file.yanked:
         return "it was withdrawn there"
     if wanted.before and not "" < file.uploaded < wanted.before:
-        return (
-            f"it was uploaded after {wanted.until}"
-            if file.uploaded
-            else "it is not said when it was uploaded"
-        )
+        late = f"it was uploaded after {wanted.until}"
+        return late if file.uploaded else "it is not said when it was uploaded"
     if not re.fullmatch(r"[0-9a-f]{64}", file.sha256.lower()):
         return "the index tells no sha256 of it"
     url = urldefrag(file.url)[0]
@@ -151,14 +148,15 @@ def _private(url: str) -> str:
     if parts.scheme not in ("http", "https") or not host:
         return "is not one of the web"
     if "@" in parts.netloc:
-        return "holds a login"
+        return "holds a login, which a lock would show"
     if parts.query:
-        return "holds more than a host and a path"
+        return "holds more than a host and a path, which a lock would show"
     folders = parts.path.split("/")
     if url.endswith(".whl"):
         folders.pop()  # the name of the wheel
     words = re.split(r"[-_.~!+/]", "/".join(folders))
-    return "" if all(_WORDS.fullmatch(word) for word in words) else "holds what may be a token"
+    harmless = all(_WORDS.fullmatch(word) for word in words)
+    return "" if harmless else "holds what may be a token, which a lock would show"
 
 
 # --- what a wheel requires --------------------------------------------------------------------------
