@@ -37,13 +37,16 @@ class Artifact(NamedTuple):
 class Pin:
     """One package at one version, with every file of it that the lock admits.
 
+    `url` is the address of its only file, a wheel, where that lies on no default index.
+
     Raises:
-        ValueError: a name, version, file name or hash that could not be written into a lock.
+        ValueError: a name, version, file name, hash or address that could not be written into a lock.
     """
 
     name: str
     version: str
     artifacts: tuple[Artifact, ...]
+    url: str = ""
 
     def __post_init__(self) -> None:
         """Bring the files into the one order in which they are written, each hash once."""
@@ -61,6 +64,16 @@ class Pin:
         if not all(artifact.filename for artifact in self.artifacts):  # some names would be worse than none
             unique = {sha256: Artifact("", sha256) for sha256 in unique}
         object.__setattr__(self, "artifacts", tuple(unique[key] for key in sorted(unique)))
+        if self.url and (
+            _wheel_at(self.url) != (self.name, self.version)
+            or [each.filename for each in self.artifacts] != [_file_at(self.url)]
+        ):
+            raise ValueError(f"{self.name}: its address is not that of one wheel of {self.version}")
+
+    @property
+    def requirement(self) -> str:
+        """The line of a requirements file without its hashes."""
+        return f"{self.name} @ {self.url}" if self.url else f"{self.name}=={self.version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +142,24 @@ _KEY = re.compile(r"[a-z][a-z0-9_.]*")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,:+-]*")
 
 
+# --- addresses --------------------------------------------------------------------------------------
+
+# A host and a path, so neither login nor query nor fragment. A text: few locks need it.
+_ADDRESS = r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?/(?:[A-Za-z0-9._~!/+-]|%2B)+\.whl"
+_WHEEL_PARTS = (5, 6)  # name, version, build if there is one, three tags
+
+
+def _file_at(url: str) -> str:
+    return url.rpartition("/")[2].replace("%2B", "+")
+
+
+def _wheel_at(url: str) -> tuple[str, str] | None:
+    """Name and version of the wheel at an address that a lock may hold, or None if it is no such address."""
+    parts = _file_at(url).split("-")
+    plain = re.fullmatch(_ADDRESS, url) and len(parts) in _WHEEL_PARTS
+    return (normalised(parts[0]), parts[1]) if plain else None
+
+
 # --- what a package that is built on install needs --------------------------------------------------
 
 
@@ -182,7 +213,7 @@ def render_requirements(lock: Lock) -> str:
         ExamineError: something that belongs to the machine it was made on got in (see `refuse_leaks`).
     """
     text = comments(_header(lock)) + _body(lock.pins)
-    refuse_leaks(text, labels(lock))
+    refuse_leaks(text, labels(lock), wheel_addresses(lock))
     return text
 
 
@@ -194,6 +225,11 @@ def comments(lines: Iterable[str]) -> str:
 def labels(lock: Lock) -> list[str]:
     """The local version labels of its pins; an engine has already refused those nobody asked for."""
     return [label for pin in lock.pins if (label := Version(pin.version).local)]
+
+
+def wheel_addresses(lock: Lock) -> list[str]:
+    """The addresses of its pins that have one."""
+    return [pin.url for pin in lock.pins if pin.url]
 
 
 def introduction(lock: Lock) -> Iterator[str]:
@@ -246,7 +282,7 @@ def _body(pins: Iterable[Pin]) -> str:
     lines = []
     for pin in pins:
         hashes = [f"    --hash=sha256:{file.sha256}" for file in pin.artifacts]
-        lines.append(" \\\n".join([f"{pin.name}=={pin.version}", *hashes]))
+        lines.append(" \\\n".join([pin.requirement, *hashes]))
         lines.extend(f"    # {file.filename}" for file in pin.artifacts if file.filename)
     return "".join(f"{line}\n" for line in lines)
 
@@ -265,16 +301,18 @@ _LEAKS = (
 _LOCAL = r"[0-9]\+([A-Za-z0-9.]+)"
 
 
-def refuse_leaks(text: str, asked: Collection[str] = ()) -> None:
+def refuse_leaks(text: str, asked: Collection[str] = (), known: Collection[str] = ()) -> None:
     """Look at a lock once more before it is printed, comments included.
 
     `asked` are the local version labels (`cu128`) the user chose; any other means that a wheel lying
-    about on this machine got into the lock.
+    about on this machine got into the lock. `known` are the addresses that its pins hold.
 
     Raises:
         ExamineError: a URL, an index option, an absolute path, a login or an unasked local version; says
             the line, but never repeats what stands there.
     """
+    for address in known:
+        text = text.replace(f" @ {address}", "")
     for number, line in enumerate(text.splitlines(), 1):
         for what, pattern in _LEAKS:
             if re.search(pattern, line):
@@ -357,7 +395,11 @@ def _pin(requirement: str, comments: list[str], where: str, local: Collection[st
     head, *options = requirement.split()
     if head.startswith("-"):
         raise InputError(where, f"expected name==version, found the option {head.partition('=')[0]}")
-    if "://" in requirement or "@" in requirement:
+    url = ""
+    if options[:1] == ["@"] and (wheel := _wheel_at("".join(options[1:2]))):
+        url, options = options[1], options[2:]
+        head = f"{head}=={wheel[1]}"
+    if any("://" in word or "@" in word for word in (head, *options)):
         raise InputError(where, "expected name==version, found a direct reference")  # which may hold a login
     found = _PINNED.fullmatch(head)
     if found is None or "*" in found["version"]:
@@ -367,22 +409,26 @@ def _pin(requirement: str, comments: list[str], where: str, local: Collection[st
         version = Version(found["version"])
     except InvalidVersion:
         raise InputError(where, f"{name}: {found['version'][:80]!r} is not a version") from None
-    if version.local and version.local not in local:
+    if version.local and not url and version.local not in local:
         raise InputError(
             where, f"{name}: the local version +{version.local} names a file no index is known for"
         )
     hashes = [_sha256(option, where, name) for option in options]
     if not hashes:
         raise InputError(where, f"{name} has no hash")
-    files = [comment for comment in comments if comment.endswith(_FILES) and _FILENAME.fullmatch(comment)]
+    files = _files(comments) or ([_file_at(url)] if url else [])
     if files and len(files) != len(hashes):
         raise InputError(where, f"{name} has {len(hashes)} hashes for {len(files)} files")
     names = files or [""] * len(hashes)
     artifacts = tuple(Artifact(file, sha256) for file, sha256 in zip(names, hashes, strict=True))
     try:
-        return Pin(name, found["version"], artifacts)
+        return Pin(name, found["version"], artifacts, url)
     except ValueError as error:
         raise InputError(where, str(error)) from None
+
+
+def _files(comments: Iterable[str]) -> list[str]:
+    return [comment for comment in comments if comment.endswith(_FILES) and _FILENAME.fullmatch(comment)]
 
 
 def _sha256(option: str, where: str, name: str) -> str:

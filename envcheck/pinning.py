@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from envcheck import __version__, app, derive, host, judge, lock, matrix, probes, versions
 from envcheck.host import Host
 from envcheck.model import (
+    ExamineError,
     Fact,
     InputError,
     Inventory,
@@ -31,6 +32,7 @@ from envcheck.model import (
 
 if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import engines
+    from envcheck.engines.further import Shelf
     from envcheck.resolve import Objection, Problem, Reason, Release
     from envcheck.wishes import Asked
 
@@ -209,7 +211,7 @@ def _written(made: lock.Lock, machine: Host, order: Order) -> str:
         return chosen.render(made, formats.NONE)
     from envcheck.engines import index
 
-    hashes = {each.name: [file.sha256 for file in each.artifacts] for each in made.pins}
+    hashes = {each.name: [file.sha256 for file in each.artifacts] for each in made.pins if not each.url}
     return chosen.render(made, index.file_addresses(machine, hashes, ADDRESSES_S, own=order.own_index))
 
 
@@ -437,22 +439,55 @@ def resolved_lock(
     machine: Host,
     engine: str = "",
     remarks: list[str] | None = None,
+    *,
+    further: bool = True,
 ) -> lock.Lock:
     """A lock made now: the search, an engine, and the judge's word on the whole.
 
     An objection to a completed lock binds what is tried next: an engine is told the rule's own bound on
-    a package of its choosing, and where that cannot be met, the search refuses the stacks that break it.
+    a package of its choosing, and where that cannot be met, the search refuses the stacks that break
+    it. Where only a torch for another CUDA fits, it is taken from a `further` index of the user's.
     Where two engines are asked, what they differ in is added to `remarks`.
 
     Raises:
         NoSolutionError: no versions fit, or every completed lock was objected to.
         ExamineError: no engine is installed, or it failed.
     """
-    from envcheck import engines, resolve  # a shipped lock needs neither
+    from envcheck import engines  # a shipped lock needs none
 
     remarks = [] if remarks is None else remarks
-    problem = problem_of(place)
     asking = engines.asking(machine, engines.every_engine(), engine)
+    found = _searched(place, machine, problem_of(place), asking, remarks)
+    if isinstance(found, lock.Lock):
+        return found
+    why: list[str] = []
+    other = _other_build(found.problem)
+    if other and further:
+        made = _with_other_build(place, machine, found.problem, other["torch"], asking, remarks, why)
+        if made is not None:
+            return made
+    raise NoSolutionError(_no_lock(place, found, other, why))
+
+
+class _Dead(NamedTuple):
+    """A search that found nothing: the reasons, and what became of the last completed lock."""
+
+    problem: Problem
+    reasons: frozenset[Reason]
+    last: str
+
+
+def _searched(
+    place: Place,
+    machine: Host,
+    problem: Problem,
+    asking: engines.Asking,
+    remarks: list[str],
+    shelves: Sequence[Shelf] = (),
+) -> lock.Lock | _Dead:
+    """The rounds of `resolved_lock`; torch is taken from these shelves if there are any."""
+    from envcheck import engines, resolve
+
     told: list[resolve.Objection] = []  # what an engine was asked to mend with bounds of its own
     last, dead = "", None
     for _ in range(ROUNDS):
@@ -467,8 +502,10 @@ def resolved_lock(
             continue
         choice = dict(answer.versions)
         wanted = _wanted(place, choice, resolve.built(problem, choice), told)
+        wanted = _with_torch(machine, wanted, shelves)
         try:
             pins = asking.complete(machine, wanted, remarks)
+            pins = _with_companions(machine, wanted, asking, remarks, shelves, place, pins)
         except NoSolutionError as error:
             last = str(error)
             offered, lacking = _offered(problem, place, wanted, machine)
@@ -494,7 +531,7 @@ def resolved_lock(
         told = [*told, *mended]
         problem = problem._replace(objections=(*problem.objections, *refused))
     if dead is not None:
-        raise NoSolutionError(_no_lock(place, *dead, last))
+        return _Dead(*dead, last)
     raise NoSolutionError(f"no lock after {ROUNDS} rounds; {last}")
 
 
@@ -529,6 +566,8 @@ def _offered(
             kept.append(release._replace(yanked=True))
     lacking = []
     for name, version_wanted in wanted.pins.items():
+        if wanted.gives(name):
+            continue
         version = versions.parse(version_wanted)
         if version not in found[name].usable:
             lacking.append(f"your index has no usable {name} {version}: {offers.shown(found[name])}")
@@ -562,47 +601,123 @@ def _near_lock(place: Place, machine: Host, engine: str, found: list[str]) -> tu
         )
     try:
         near_all = place._replace(wishes=(*place.wishes, *near.closure))
-        return resolved_lock(near_all, machine, engine, found), [told]
+        return resolved_lock(near_all, machine, engine, found, further=False), [told]
     except NoSolutionError:
         # What the stack brought along may have to move; the stack itself need not.
         near_stack = place._replace(wishes=(*place.wishes, *near.stack))
         return resolved_lock(near_stack, machine, engine, found), [told]
 
 
-def _no_lock(place: Place, problem: Problem, reasons: frozenset[Reason], last: str) -> str:
-    """What clashes and what would help, for people; `last` is what became of the last completed lock."""
+def _no_lock(place: Place, dead: _Dead, other: Mapping[str, str], why: Sequence[str]) -> str:
+    """What clashes and what would help, for people; `other` holds a torch that no lock has, and `why` not."""
     from envcheck import clash
 
-    found = clash.prove(problem, reasons)
-    other_build = _other_build(problem)
+    found = clash.prove(dead.problem, dead.reasons)
     lines = [f"no versions for {place.target.name} fit {_where(place)}; these clash:"]
     lines += [f"  - {reason}" for reason in found.clash]
-    lines += [f"  the last one tried: {last}"] if last else []
-    ways = [*other_build, *found.ways]
+    lines += [f"  the last one tried: {dead.last}"] if dead.last else []
+    ways = [*([_by_hand(other, why)] if other else []), *found.ways]
     lines += ["ways out, each tried:" if ways else "no single change that was tried helps"]
     lines += [f"  - {way}" for way in ways]
     return "\n".join(lines)
 
 
-def _other_build(problem: Problem) -> list[str]:
-    """The torch for another CUDA that would fit where no plain one does, and how to install it.
-
-    It lies on an index of its own, whose address nobody gave, so no lock of it can be made.
-    """
+def _other_build(problem: Problem) -> Mapping[str, str]:
+    """The versions with a torch for another CUDA that would fit where no plain one does; none if nothing."""
     from envcheck import resolve
 
     try:
         chosen = resolve.solve(resolve.with_variants(problem)).versions
     except NoSolutionError:
         chosen = None  # the search gave up
-    if chosen is None or "torch" not in chosen:
-        return []
+    return chosen if chosen is not None and "torch" in chosen else {}
+
+
+COMPILED_FOR_TORCH = ("torchaudio", "torchvision", "torchao", "xformers")
+"""Packages whose wheels on the default index are compiled for the CUDA of the torch that is there."""
+
+
+def _with_other_build(
+    place: Place,
+    machine: Host,
+    problem: Problem,
+    version: str,
+    asking: engines.Asking,
+    remarks: list[str],
+    why: list[str],
+) -> lock.Lock | None:
+    """A lock with a torch for another CUDA from a further index of the user's, else `why` not.
+
+    All other packages are the default index's, and the engine sees no other.
+    """
+    from envcheck import resolve
+    from envcheck.engines import further
+
+    wanted = _wanted(place, {}, (), ())
+    told: list[str] = []
+    try:
+        shelves = further.shelves(machine, "torch", wanted)
+        why += filter(None, (further.why_not(shelf, version, wanted) for shelf in shelves))
+        offered = {each for shelf in shelves for each in shelf.pins}
+        if not offered:
+            return None
+        found = _searched(place, machine, resolve.with_variants(problem, offered), asking, told, shelves)
+    except (NoSolutionError, ExamineError) as error:
+        why.append(f"no lock with such a build: {error}")
+        return None
+    if isinstance(found, lock.Lock):
+        remarks += told
+        return found
+    why += [f"no lock with such a build: {found.last}"] if found.last else []
+    return None
+
+
+def _with_torch(machine: Host, wanted: engines.Wanted, shelves: Sequence[Shelf]) -> engines.Wanted:
+    """The same with the torch that one of the shelves has."""
+    if not shelves:
+        return wanted
+    from envcheck.engines import further
+
+    version = wanted.pins["torch"]
+    shelf = next(each for each in shelves if version in each.pins)
+    return replace(wanted, given=(further.given(machine, shelf, "torch", version),))
+
+
+def _with_companions(
+    machine: Host,
+    wanted: engines.Wanted,
+    asking: engines.Asking,
+    remarks: list[str],
+    shelves: Sequence[Shelf],
+    place: Place,
+    pins: tuple[lock.Pin, ...],
+) -> tuple[lock.Pin, ...]:
+    """The same with all that is compiled for torch's CUDA from where torch was taken."""
+    if not shelves:
+        return pins
+    from envcheck.engines import further
+
+    shelf = next(each for each in shelves if wanted.pins["torch"] in each.pins)
+    release, _, tag = wanted.pins["torch"].partition("+")
+    row = next(each for each in place.known.tables["torch"] if each["version"] == release)
+    while stray := [each for each in pins if each.name in COMPILED_FOR_TORCH and not each.url]:
+        built = [
+            further.companion(machine, shelf, each.name, f"{row.get(each.name, each.version)}+{tag}", wanted)
+            for each in stray
+        ]
+        wanted = replace(wanted, given=(*wanted.given, *built))
+        pins = asking.complete(machine, wanted, remarks)
+    return pins
+
+
+def _by_hand(chosen: Mapping[str, str], why: Sequence[str]) -> str:
+    """How to install a torch for another CUDA that is in no lock, and why it is in none if that was tried."""
     release, _, tag = chosen["torch"].partition("+")
     rest = ", ".join(f"{name} {version}" for name, version in chosen.items() if name != "torch")
-    told = (
-        f"torch {release}+{tag}, a build for another CUDA that the default index does not hold, with {rest}:"
-    )
-    return [f"{told}\n      uv pip install --torch-backend {tag} torch=={release}"]
+    beside = f", with {rest}" if rest else ""
+    told = f"torch {release}+{tag}, a build for another CUDA that the default index does not hold{beside}:"
+    lines = [told, f"uv pip install --torch-backend {tag} torch=={release}", *why]
+    return "\n      ".join(lines)
 
 
 def _wanted(
@@ -681,6 +796,11 @@ def _locked(
     asked = [f"{each.package}{each.specifier}" for each in place.wishes if each.wanted]
     notes += [f"asked for besides the target: {', '.join(sorted({*asked, *place.extras}))}"] if asked else []
     notes += [f"nothing uploaded after {place.until}"] if place.until else []
+    notes += [
+        f"{each.name} {each.version} comes from the address in its line, not from the default index"
+        for each in pins
+        if each.url
+    ]
     floor, built = settled.known("cuda.minimum_driver"), settled.known("build.torch.architectures")
     if isinstance(floor, str) and not place.no_gpu:
         needed, more = (floor, []) if place.driver_known else _driver_window(place, floor)

@@ -216,11 +216,11 @@ def admits(release: Release, python: str) -> bool:
     return any(versions.satisfies(f"{python}.{patch}", bounds) is not Tri.NO for patch in (0, 99))
 
 
-def with_variants(problem: Problem) -> Problem:
+def with_variants(problem: Problem, only: Container[str] | None = None) -> Problem:
     """The same with torch's builds for other CUDA versions in place of those that a plain install brings.
 
-    They are `2.7.1+cu118` and the like, and each CUDA has an index of its own. Only those for x86_64 are
-    in the tables, so there are none elsewhere.
+    They are `2.7.1+cu118` and the like, and each CUDA has an index of its own; `only` are the versions that
+    one is known for. Only those for x86_64 are in the tables, so there are none elsewhere.
     """
     plain = {each.version: each for each in problem.releases if each.package == "torch"}
     rows = problem.known.tables.get("variant", [])
@@ -231,6 +231,8 @@ def with_variants(problem: Problem) -> Problem:
         for row in rows
         if row["torch"] in plain and row.get("role") != "default"
     ]
+    if only is not None:
+        variants = [each for each in variants if each.version in only]
     others = [each for each in problem.releases if each.package != "torch"]
     return problem._replace(releases=(*others, *variants))
 

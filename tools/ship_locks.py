@@ -112,7 +112,7 @@ def main(names: list[str]) -> None:
         if torch:
             place = place._replace(wishes=(Wish("torch", torch, name, wanted=True),))
         try:
-            made = pinning.resolved_lock(place, Host())
+            made = pinning.resolved_lock(place, Host(), further=False)
         except NoSolutionError as error:
             (FOLDER / name).unlink(missing_ok=True)
             print(f"{name}: none\n{error}", flush=True)

@@ -11,6 +11,8 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -22,6 +24,13 @@ from envcheck.wheels import usable_files, usable_tags
 INSTALL_HINT = "pip install 'envcheck[resolve]'"
 
 
+class Given(NamedTuple):
+    """A wheel that the index is not asked for: its pin, which holds its address, and its METADATA."""
+
+    pin: Pin
+    metadata: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What to complete: exact `pins`, `also` further requirements (`setuptools`, `rich>=13`), and for where.
@@ -31,7 +40,7 @@ class Wanted:
 
     `python` is `3.11`, `platform` `linux-x86_64`, `glibc` the oldest C library to serve. `build` names the
     packages that exist as source only: no other package's code is run. `local` are the local version
-    labels that may be in the result.
+    labels that may be in the result. `given` are wheels of another index; their versions are fixed.
     """
 
     pins: Mapping[str, str]
@@ -43,16 +52,24 @@ class Wanted:
     local: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     until: str = ""
+    given: tuple[Given, ...] = ()
     deadline_s: float = 300.0
 
     def requirements(self) -> str:
-        """The requirements as text, one a line, in an order that does not depend on the caller."""
-        exact = sorted(f"{name}=={version}" for name, version in self.pins.items())
+        """The requirements as text, one a line, in an order that does not depend on the caller.
+
+        What is given is not among them: `stand_ins` tells an engine of it.
+        """
+        exact = sorted(f"{name}=={version}" for name, version in self.pins.items() if not self.gives(name))
         return "".join(f"{line}\n" for line in (*exact, *sorted(self.also)))
 
     def bounds(self) -> str:
         """The constraints as text, one a line, in an order that does not depend on the caller."""
         return "".join(f"{line}\n" for line in sorted(self.constraints))
+
+    def gives(self, name: str) -> bool:
+        """Whether a package is given."""
+        return any(each.pin.name == name for each in self.given)
 
     @property
     def before(self) -> str:
@@ -185,6 +202,25 @@ def differences(one: tuple[str, Iterable[Pin]], other: tuple[str, Iterable[Pin]]
     return told
 
 
+def stand_ins(wanted: Wanted, folder: Path) -> str:
+    """Requirements for what is given: in the folder, wheels that hold nothing but the real one's metadata.
+
+    So an engine learns what it requires, reads no second index, and fetches none of its hundreds of MiB.
+    """
+    import zipfile
+
+    lines = []
+    for each in wanted.given:
+        stem = f"{each.pin.name.replace('-', '_')}-{each.pin.version}"
+        path = folder / f"{stem}-py3-none-any.whl"  # that the real one fits was looked at before
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(f"{stem}.dist-info/METADATA", each.metadata)
+            archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            archive.writestr(f"{stem}.dist-info/RECORD", "")
+        lines.append(f"{each.pin.name} @ {path.as_uri()}\n")
+    return "".join(lines)
+
+
 def checked_pins(
     wanted: Wanted,
     found: Mapping[str, tuple[str, tuple[Artifact, ...]]],
@@ -201,8 +237,10 @@ def checked_pins(
         YankedError: a release that its maintainers have withdrawn.
     """
     tags = usable_tags(wanted.python, wanted.platform, wanted.glibc)
-    pins = []
+    pins = [each.pin for each in wanted.given]
     for name, (version, files) in sorted(found.items()):
+        if wanted.gives(name):
+            continue
         parsed = Version(version)
         asked = wanted.pins.get(name)
         if asked is not None and parsed != Version(asked):
@@ -219,6 +257,6 @@ def checked_pins(
                 f"Python {wanted.python} on {wanted.platform}, glibc {wanted.glibc}"
             )
         pins.append(Pin(name, version, usable))
-    if missing := sorted(set(wanted.pins) - set(found)):
+    if missing := sorted(set(wanted.pins) - set(found) - {each.pin.name for each in wanted.given}):
         raise ExamineError(f"the engine's answer lacks {', '.join(missing)}")
-    return tuple(pins)
+    return tuple(sorted(pins, key=lambda pin: pin.name))

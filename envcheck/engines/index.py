@@ -1,13 +1,15 @@
 """The user's package index: which it is, what its pages say, and how to keep its address to ourselves.
 
 One index, never two: where two may serve a name, whoever uploads to the second chooses what is
-installed. So extra indexes and wheel folders of this machine are left out of a lock on purpose.
+installed. So extra indexes and wheel folders of this machine are left out of a lock on purpose; `further`
+asks the former for one wheel by its name, and that is bound to its address.
 """
 
 from __future__ import annotations
 
 import base64
 import configparser
+import http.client
 import json
 import re
 import ssl
@@ -79,11 +81,38 @@ def user_index(host: Host) -> Index:
         environ.get("UV_DEFAULT_INDEX"),
         environ.get("UV_INDEX_URL"),
         environ.get("PIP_INDEX_URL"),
-        _uv_setting(host),
+        _uv_settings(host)[0],
         pip.get("index-url"),
     )
     cert = environ.get("PIP_CERT") or environ.get("SSL_CERT_FILE") or pip.get("cert") or ""
     return Index(next((url.strip() for url in named if url and url.strip()), ""), cert)
+
+
+def further_indexes(host: Host) -> list[tuple[str, Index]]:
+    """The user's other indexes, each once, with the name of the setting they stand in; none is the one index.
+
+    Raises:
+        ExamineError: the settings forbid the use of any index.
+    """
+    environ, pip = host.environ, _pip_settings(host)
+    lists = {
+        "UV_INDEX": environ.get("UV_INDEX"),
+        "UV_EXTRA_INDEX_URL": environ.get("UV_EXTRA_INDEX_URL"),
+        "PIP_EXTRA_INDEX_URL": environ.get("PIP_EXTRA_INDEX_URL"),
+        "uv.toml": _uv_settings(host)[1],
+        # A variable takes the place of what pip's files say.
+        "pip.conf": "" if environ.get("PIP_EXTRA_INDEX_URL") else pip.get("extra-index-url"),
+    }
+    if not any(lists.values()):
+        return []
+    own = user_index(host)
+    found: dict[str, tuple[str, Index]] = {}
+    for setting, urls in lists.items():
+        for word in (urls or "").split():
+            url = re.sub(r"^[A-Za-z0-9._-]+=", "", word)  # uv's way to name an index
+            if url.rstrip("/") != own.url.rstrip("/"):
+                found.setdefault(url.rstrip("/"), (setting, Index(url, own.cert)))
+    return list(found.values())
 
 
 def engine_environment(host: Host, index: Index, extra: Mapping[str, str]) -> dict[str, str]:
@@ -108,7 +137,7 @@ def _config_folders(host: Host) -> tuple[str, ...]:
 
 
 def _pip_settings(host: Host) -> dict[str, str]:
-    """Pip's `index-url` and `cert` from its configuration files; a later file overrules an earlier one."""
+    """What pip's configuration files say of indexes and `cert`; a later file overrules an earlier one."""
     named = host.environ.get("PIP_CONFIG_FILE", "")
     if named == "/dev/null":  # pip's own way to say "no configuration at all"
         return {}
@@ -140,20 +169,25 @@ def _ini_section(text: str | None, section: str) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in parser.items(section) if value}
 
 
-def _uv_setting(host: Host) -> str:
-    """The default index of the user's or the system's uv.toml."""
-    found = ""
+def _uv_settings(host: Host) -> tuple[str, str]:
+    """The default index of the user's or the system's uv.toml, and the others, apart by spaces."""
+    found, further = "", ""
     for file in ("/etc/uv/uv.toml", *(f"{folder}/uv/uv.toml" for folder in _config_folders(host))):
         try:
             said: dict[str, Any] = tomllib.loads(host.read_text(file) or "")
         except tomllib.TOMLDecodeError:
             continue
-        tables = [
-            table for table in said.get("index", []) if isinstance(table, dict) and table.get("default")
-        ]
+        rows = [row for row in _list(said.get("index")) if isinstance(row, dict)]
+        tables = [row for row in rows if row.get("default")]
         url = tables[0].get("url") if tables else said.get("index-url")
         found = url if isinstance(url, str) else found
-    return found
+        others = [row.get("url") for row in rows if row not in tables] + _list(said.get("extra-index-url"))
+        further = " ".join((further, *(each for each in others if isinstance(each, str))))
+    return found, further
+
+
+def _list(said: object) -> list[Any]:
+    return said if isinstance(said, list) else []
 
 
 # --- keeping secrets --------------------------------------------------------------------------------
@@ -266,8 +300,7 @@ def file_addresses(
 class Listed(NamedTuple):
     """A file on a project's page.
 
-    `uploaded` is an ISO time or empty, `metadata` whether its METADATA is served beside it (PEP 658), and
-    `url` may be relative to the page.
+    `uploaded` is an ISO time or empty, `metadata` whether its METADATA is served beside it (PEP 658).
     """
 
     name: str
@@ -281,31 +314,31 @@ class Listed(NamedTuple):
 
 
 class Reader:
-    """Pages and files of the user's one index, within `deadline_s` seconds altogether."""
+    """Pages and files of the user's one index, or another, within `deadline_s` seconds altogether."""
 
-    def __init__(self, host: Host, deadline_s: float) -> None:
+    def __init__(self, host: Host, deadline_s: float, other: Index | None = None) -> None:
         """Find the index.
 
         Raises:
             ExamineError: pip does not say which it is.
         """
-        index = user_index(host)
+        index = other or user_index(host)
         if not index.url:
             index = Index(default_index(host, min(30.0, deadline_s)), index.cert)
         self._reader = _Reader(index, "", time.monotonic() + deadline_s)
 
     def files(self, name: str) -> tuple[Listed, ...]:
         """Every file of a project, with a full address. Raises ExamineError."""
-        page = self._reader.page_address(name)
-        return tuple(each._replace(url=urljoin(page, each.url)) for each in self._reader.listed(name))
+        return tuple(self._reader.listed(name))
 
     def fetch(self, url: str, limit: int, part: tuple[int, int] | None = None) -> tuple[bytes, str]:
         """A file's bytes, or those of one range (first and last, or minus how many from the end and 0).
 
-        Gives the bytes and the Content-Range; the latter is empty if the server sent the whole file.
+        Gives the bytes and the Content-Range, which is empty for a whole file.
 
         Raises:
-            ExamineError: it cannot be read, is too slow, or is larger than `limit` bytes.
+            ExamineError: it cannot be read, is too slow, is larger than `limit` bytes, or the server would
+                send the whole instead of a part.
         """
         return self._reader.fetch(url, limit, part)
 
@@ -320,19 +353,18 @@ class _Reader:
 
     def project(self, name: str) -> tuple[Listed, ...]:
         """The files of one project that carry a sha256. Raises ExamineError."""
-        page = self.page_address(name)
         return tuple(
-            each._replace(url=urljoin(page, each.url))
-            for each in self.listed(name)
-            if each.sha256 and _admits(each.requires_python, self.python)
+            each for each in self.listed(name) if each.sha256 and _admits(each.requires_python, self.python)
         )
 
     def listed(self, name: str) -> list[Listed]:
-        """All that the page of one project says of its files. Raises ExamineError."""
+        """All that the page of one project says of its files, with full addresses. Raises ExamineError."""
+        page = self.page_address(name)
         body, kind = self._page(name)
         try:
             text = body.decode("utf-8")
-            return _json_files(text) if "json" in kind else _html_files(text)
+            files = _json_files(text) if "json" in kind else _html_files(text)
+            return [each._replace(url=urljoin(page, each.url)) for each in files]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ExamineError(f"the index's page of {name} cannot be read") from None
 
@@ -345,7 +377,10 @@ class _Reader:
             request.add_header("Range", f"bytes={first}-{last}" if first >= 0 else f"bytes={first}")
         request.add_header("Accept-Encoding", "identity")  # a range of packed bytes is not what was meant
         with self._answer(request, name) as response:
-            return self._body(response, name, limit), response.headers.get("Content-Range") or ""
+            where = response.headers.get("Content-Range") or ""
+            if part is not None and not where:  # the whole of it comes, hundreds of MiB
+                raise ExamineError("the index serves no parts of files (HTTP ranges)")
+            return self._body(response, name, limit), where
 
     def _page(self, name: str) -> tuple[bytes, str]:
         request = self._addressed(self.page_address(name))
@@ -361,7 +396,7 @@ class _Reader:
         except urllib.error.HTTPError as error:
             kind = NoProjectError if error.code == HTTPStatus.NOT_FOUND else ExamineError
             raise kind(f"the index answers {error.code} for {name}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             said = one_line(redact(str(reason) or type(error).__name__, self.index))
             raise ExamineError(f"the index cannot be read: {said}") from None
@@ -427,7 +462,16 @@ def _json_files(text: str) -> list[Listed]:
             file["yanked"] if isinstance(file.get("yanked"), str) else "",
         )
         for file in json.loads(text)["files"]
+        if _is_text(file["filename"], file["hashes"].get("sha256"), file.get("requires-python"))
+        and _is_text(file.get("url"), file.get("upload-time"))
     ]
+
+
+def _is_text(*said: object) -> bool:
+    """Whether all of it is text or missing. Raises TypeError if not."""
+    if any(each is not None and not isinstance(each, str) for each in said):
+        raise TypeError("expected text")
+    return True
 
 
 def _html_files(text: str) -> list[Listed]:

@@ -25,13 +25,16 @@ class Offer(NamedTuple):
 
 
 def offers(host: Host, wanted: Wanted, also: Iterable[str] = ()) -> dict[str, Offer]:
-    """What the index offers of the pinned packages and of others, for the Python, platform and day wanted.
+    """What the index offers of pinned packages and of others, for the Python, platform and day wanted.
+
+    What is given is not asked for.
 
     Raises:
         ExamineError: the index cannot be read.
     """
     reader = Reader(host, PAGES_S)
-    return {name: _offer(reader, wanted, name) for name in sorted({*wanted.pins, *also})}
+    names = (name for name in {*wanted.pins, *also} if not wanted.gives(name))
+    return {name: _offer(reader, wanted, name) for name in sorted(names)}
 
 
 def _offer(reader: Reader, wanted: Wanted, name: str) -> Offer:

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins
+from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
 from envcheck.engines.index import (
     Index,
     NoProjectError,
@@ -97,7 +97,7 @@ def _resolve(host: Host, wanted: Wanted, index: Index) -> dict[str, str]:
         extra["PIP_INDEX_URL"] = index.url
     with scratch() as folder:
         asked, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "answer.txt"
-        asked.write_text(wanted.requirements(), encoding="utf-8")
+        asked.write_text(wanted.requirements() + stand_ins(wanted, folder), encoding="utf-8")
         bounds.write_text(wanted.bounds(), encoding="utf-8")
         ran = host.run(
             [
@@ -116,7 +116,11 @@ def _resolve(host: Host, wanted: Wanted, index: Index) -> dict[str, str]:
             raise ExamineError(f"pip-tools did not finish within {wanted.deadline_s:g} s")
         if ran.code != 0 or not answer.is_file():
             raise _failure(host, index, ran.err or ran.out, str(folder))
-        return _versions(answer.read_text(encoding="utf-8"))
+        answers = answer.read_text(encoding="utf-8").splitlines()
+        # What was given comes back as it was: its place in our folder.
+        return _versions(
+            "\n".join(line for line in answers if not wanted.gives(line.partition(" @ file:")[0]))
+        )
 
 
 def _options(wanted: Wanted) -> list[str]:

@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins
+from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
 from envcheck.engines.index import engine_environment, one_line, redact, user_index
 from envcheck.host import Host, find_program, own_python, scratch
 from envcheck.lock import Artifact, Pin
@@ -31,7 +31,7 @@ def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
         extra["UV_DEFAULT_INDEX"] = index.url
     with scratch() as folder:
         asked, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "pylock.toml"
-        asked.write_text(wanted.requirements(), encoding="utf-8")
+        asked.write_text(wanted.requirements() + stand_ins(wanted, folder), encoding="utf-8")
         bounds.write_text(wanted.bounds(), encoding="utf-8")
         ran = host.run(
             [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envcheck.lock import Lock, comments, introduction, labels, refuse_leaks
+from envcheck.lock import Lock, comments, introduction, labels, refuse_leaks, wheel_addresses
 
 WANTS_ADDRESSES = False
 FILES, WHY_FILES = r".*", ""
@@ -21,6 +21,6 @@ def render(lock: Lock, addresses: Mapping[str, str]) -> str:
         "  python -m pip install -c constraints.txt PACKAGE",
         "",
     )
-    text = comments(header) + "".join(f"{pin.name}=={pin.version}\n" for pin in lock.pins)
-    refuse_leaks(text, labels(lock))
+    text = comments(header) + "".join(f"{pin.requirement}\n" for pin in lock.pins)
+    refuse_leaks(text, labels(lock), wheel_addresses(lock))
     return text

@@ -55,9 +55,11 @@ def _said(lock: Lock, addresses: Mapping[str, str]) -> dict[str, Any]:
         wheels = [file for file in files if file["url"].endswith(".whl")]
         sources = [file for file in files if file not in wheels]
         package: dict[str, Any] = {"name": pin.name, "version": pin.version}
-        if sources:
+        if pin.url:
+            package["archive"] = files[0]  # PEP 751's word for what is not chosen on an index
+        elif sources:
             package["sdist"] = sources[0]
-        if wheels:
+        if wheels and not pin.url:
             package["wheels"] = wheels
         packages.append(package)
     about = {
@@ -76,7 +78,7 @@ def _said(lock: Lock, addresses: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _file(pin: Pin, file: Artifact, addresses: Mapping[str, str]) -> dict[str, Any]:
-    address = addresses.get(file.sha256, "")
+    address = pin.url or addresses.get(file.sha256, "")
     if not _PLAIN.fullmatch(address):
         what = file.filename or f"a file of {pin.name} {pin.version}"
         raise ExamineError(
@@ -95,8 +97,9 @@ def _toml(said: Mapping[str, Any]) -> Iterator[str]:
         yield "[[packages]]"
         yield f'name = "{package["name"]}"'
         yield f'version = "{package["version"]}"'
-        if "sdist" in package:
-            yield f"sdist = {_inline(package['sdist'])}"
+        for kind in ("archive", "sdist"):
+            if kind in package:
+                yield f"{kind} = {_inline(package[kind])}"
         if "wheels" in package:
             yield "wheels = ["
             yield from (f"    {_inline(file)}," for file in package["wheels"])

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from envcheck.formats import marker
-from envcheck.lock import BUILDS, Lock, build_needs, comments, introduction, labels, refuse_leaks
+from envcheck.lock import (
+    BUILDS,
+    Lock,
+    build_needs,
+    comments,
+    introduction,
+    labels,
+    refuse_leaks,
+    wheel_addresses,
+)
 
 WANTS_ADDRESSES = False
 FILES = r"(?!pyproject\.toml$).*"
@@ -16,7 +25,7 @@ def render(lock: Lock, addresses: Mapping[str, str]) -> str:
     """Constraints on every package of the closure, and how the ones published as source are built."""
     del addresses
     text = comments(_header(lock)) + "".join(f"{line}\n" for line in _table(lock))
-    refuse_leaks(text, labels(lock))
+    refuse_leaks(text, labels(lock), wheel_addresses(lock))
     return text
 
 
@@ -36,7 +45,7 @@ def _table(lock: Lock) -> Iterator[str]:
     bounds = f"python_full_version >= '{lock.python}' and python_full_version < '{python}.{int(minor) + 1}'"
     yield "[tool.uv]"
     yield f'environments = ["{bounds} and {marker(lock)}"]'
-    yield from _list("constraint-dependencies", (f"{pin.name}=={pin.version}" for pin in lock.pins))
+    yield from _list("constraint-dependencies", (pin.requirement for pin in lock.pins))
     if lock.build:
         yield from _list("no-build-isolation-package", lock.build)
     settings = [(name, BUILDS[name].settings) for name in lock.build if name in BUILDS]
