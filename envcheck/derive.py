@@ -504,13 +504,16 @@ def _meets(version: str, specifier: str) -> bool:
         return True  # nothing binds that cannot be read
 
 
+_NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
+
 def _split_requirement(text: str) -> tuple[str, str]:
     """`('huggingface-hub', '>=0.23,<1')` of `huggingface_hub[cli] (>=0.23,<1)`; no name for a URL."""
     if "@" in text:
         return "", ""
     text = text.strip()
-    end = next((i for i, char in enumerate(text) if not (char.isalnum() or char in "-_.")), len(text))
-    name, rest = text[:end], text[end:].strip()
+    rest = text.lstrip(_NAME)
+    name, rest = text.removesuffix(rest), rest.strip()
     if rest.startswith("["):
         rest = rest.partition("]")[2].strip()
     return normalised(name), rest.strip("()").replace(" ", "")

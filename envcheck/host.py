@@ -202,7 +202,7 @@ class Host:
     @property
     def rooted(self) -> bool:
         """Whether the machine's files lie under a prefix."""
-        return self.root != Path("/")
+        return str(self.root) != "/"  # asked of every file: no path is made for it
 
     @property
     def staged(self) -> bool:

@@ -114,7 +114,7 @@ def judge(inventory: Inventory, rules: Iterable[Rule]) -> Judgement:
     held = applied = 0
     visible = inventory.visible_devices()
     for rule in rules:
-        devices: tuple[int | None, ...] = (visible or (None,)) if _per_device(rule) else (None,)
+        devices = visible if visible and _per_device(rule) else (None,)
         answers = [(device, _answer(rule, inventory, device)) for device in devices]
         outcome = _verdict(rule, inventory, answers)
         if outcome is None:

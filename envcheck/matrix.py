@@ -490,7 +490,7 @@ def thaw(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
             name: Target(each[0], each[1], tuple(each[2]), each[3], tuple(each[4]), tuple(each[5]), each[6])
             for name, each in targets.items()
         },
-        tuple(Cell(*each) for each in cells),
+        tuple(map(Cell._make, cells)),
         tuple(Default(key, value, _thaw_table(when), source) for key, value, when, source in defaults),
         tables,
         known_through,
@@ -515,29 +515,26 @@ def _thaw_rule(frozen: Sequence[Any]) -> Rule:
         title,
         tuple(map(_thaw_table, when)),
         _thaw_table(require),
-        tuple(Fix(tuple((key, value) for key, value in changes), cost) for changes, cost, _ in fixes),
-        tuple(Source(*each) for each in sources),
+        tuple([Fix(tuple(map(tuple, changes)), cost) for changes, cost, _ in fixes]),
+        tuple(map(Source._make, sources)),
         why,
         group,
     )
 
 
 def _thaw_table(frozen: Sequence[Any]) -> When:
+    # Lists and no generators: a thousand comparisons are thawed at every start.
     return tuple(
-        Clause(
-            key,
-            _KINDS[kind],
-            tuple(
-                tuple(
-                    Comparison(op, Ref(*operand) if isinstance(operand, list) else operand)
-                    for op, operand in each
-                )
-                for each in any_of
-            ),
-            raw,
-        )
-        for key, kind, any_of, raw in frozen
+        [
+            Clause(key, _KINDS[kind], tuple([tuple(map(_thaw_comparison, each)) for each in any_of]), raw)
+            for key, kind, any_of, raw in frozen
+        ]
     )
+
+
+def _thaw_comparison(frozen: Sequence[Any]) -> Comparison:
+    op, operand = frozen
+    return Comparison(op, Ref(*operand) if isinstance(operand, list) else operand)
 
 
 # --- rules nobody wrote -----------------------------------------------------------------------------

@@ -1,10 +1,9 @@
 """The nouns of envcheck: facts and what is known of them, rules over facts, and what judging gives.
 
 Everything here is a frozen value. Nothing here reads, writes, or knows what time it is. Most are named
-tuples: making one costs a ninth of a frozen dataclass, and start-up is the product.
+tuples: making one costs a ninth of a frozen dataclass, and start-up is the product. For the same reason
+annotations are not postponed here: a named tuple compiles each one that is a text.
 """
-
-from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,11 +55,11 @@ class Tri(enum.IntEnum):
     YES = 2
 
     @staticmethod
-    def of(answer: bool) -> Tri:
+    def of(answer: bool) -> "Tri":
         """A decided answer."""
         return Tri.YES if answer else Tri.NO
 
-    def negated(self) -> Tri:
+    def negated(self) -> "Tri":
         """Not: maybe stays maybe."""
         return Tri(2 - self)
 
@@ -216,11 +215,11 @@ class Inventory:
         """The value under a key if it is known, else None."""
         return self.fact(key, device).value
 
-    def with_facts(self, facts: Iterable[Fact]) -> Inventory:
+    def with_facts(self, facts: Iterable[Fact]) -> "Inventory":
         """The same with these facts of the machine added or replaced."""
         return replace(self, facts={**self.facts, **{fact.key: fact for fact in facts}})
 
-    def without(self, *keys: str) -> Inventory:
+    def without(self, *keys: str) -> "Inventory":
         """The same as if these facts had never been read."""
         return replace(self, facts={key: fact for key, fact in self.facts.items() if key not in keys})
 
@@ -231,7 +230,7 @@ class Inventory:
         )
 
     @staticmethod
-    def merged(parts: Sequence[Inventory]) -> Inventory:
+    def merged(parts: Sequence["Inventory"]) -> "Inventory":
         """One inventory of several; a later part's facts replace an earlier one's."""
         facts: dict[str, Fact] = {}
         unread: dict[str, str] = {}

@@ -14,6 +14,8 @@ So every version falls on exactly one side of every `>=` / `<` pair, or on neith
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from packaging.version import InvalidVersion, Version
@@ -111,10 +113,21 @@ def compare(text: str, op: str, bound: str) -> Tri:
         version = _public(version.base_version)
     if bound.endswith(".*"):
         return Tri.of(_has_prefix(version, limit))
-    own_release = not (limit.is_prerelease or limit.is_postrelease) and _same_release(version, limit)
-    if version.is_prerelease and own_release:
+    if (
+        version.is_prerelease
+        and not (limit.is_prerelease or limit.is_postrelease)
+        and _same_release(version, limit)
+    ):
         return Tri.MAYBE
     return Tri.of(_decided(version, op, limit))
+
+
+_COMPARE: Mapping[str, Callable[[Version, Version], bool]] = {
+    "==": operator.eq,
+    ">=": operator.ge,
+    "<=": operator.le,
+    "<": operator.lt,
+}
 
 
 def _decided(version: Version, op: str, limit: Version) -> bool:
@@ -128,7 +141,7 @@ def _decided(version: Version, op: str, limit: Version) -> bool:
         # PEP 440: `>2.5.8` leaves out 2.5.8.post1, although it sorts behind.
         own_post = version.is_postrelease and not limit.is_postrelease and _same_release(version, limit)
         return public > limit and not own_post
-    return {"==": public == limit, ">=": public >= limit, "<=": public <= limit, "<": public < limit}[op]
+    return _COMPARE[op](public, limit)
 
 
 @lru_cache(maxsize=4096)
