@@ -131,7 +131,7 @@ def test_measured_cells_agree_with_the_rules() -> None:
         errors = broken(judged(read.with_facts(facts)), Severity.ERROR)
         if cell.outcome == "ok":
             assert not errors, f"{cell} trained"
-        else:
+        elif cell.outcome == "fails":
             assert cell.rule in errors, f"{cell} failed"
 
 
