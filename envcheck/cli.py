@@ -276,6 +276,9 @@ EngineOption = Annotated[
     str,
     typer.Option("--engine", metavar="NAME", help="uv, pip-tools, or both to see where they differ."),
 ]
+ConstraintsOnlyOption = Annotated[
+    bool, typer.Option("--constraints-only", help="The same as --format constraints.")
+]
 ShowIndexOption = Annotated[
     bool, typer.Option("--show-index", help="pylock: addresses on your own index may be written.")
 ]
@@ -303,6 +306,7 @@ def pin(
     engine: EngineOption = "",
     from_current: FromCurrentOption = False,
     own_index: ShowIndexOption = False,
+    constraints_only: ConstraintsOnlyOption = False,
     timeout: DeadlineOption = 10.0,
     overlay: OverlayOption = None,
 ) -> int:
@@ -323,6 +327,8 @@ def pin(
         platform=platform,
         glibc=glibc,
     )
+    if constraints_only and written not in ("requirements", "constraints"):
+        raise InputError("--constraints-only", f"contradicts --format {written}")
     order = pinning.Order(
         tuple(files or ()),
         tuple(besides or ()),
@@ -331,7 +337,7 @@ def pin(
         until,
         prefer,
         engine,
-        written,
+        "constraints" if constraints_only else written,
         output,
         own_index,
     )

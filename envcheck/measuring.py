@@ -216,9 +216,9 @@ def _uv(arguments: Sequence[str], place: Path, machine: Host) -> None:
 _EXCLUDES = re.compile(
     r"No solution found|has no wheels|no wheels with a matching|Failed to build|Failed building"
 )
-# What the network or the disk did is no property of the releases.
+# What the network, the disk or a signal did is no property of the releases.
 _UNREACHED = re.compile(
-    r"could not be queried|[Nn]etwork|Failed to (?:fetch|download)|[Tt]imed? ?out|No space left"
+    r"could not be queried|[Nn]etwork|Failed to (?:fetch|download)|[Tt]imed? ?out|No space left|signal"
 )
 
 

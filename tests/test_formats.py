@@ -239,3 +239,11 @@ def test_constraints_hold_back_what_pip_installs(index: LocalIndex, tmp_path: Pa
         for file in newer.keys() - stack().keys():
             del index.files[file]
     assert installed(tmp_path / "env/bin/python", tmp_path)["torch"] == STACK["torch"]
+
+
+def test_constraints_only_is_the_format_of_that_name_and_contradicts_others() -> None:
+    asked = ("pin", "--target", "zero3-lora", "--python-version", "3.11", "--offline")
+    assert envcheck(*asked, "--constraints-only").out == envcheck(*asked, "--format", "constraints").out
+    both = envcheck(*asked, "--constraints-only", "--format", "pylock")
+    assert (both.code, both.out) == (2, "")
+    assert both.err == "envcheck: --constraints-only: contradicts --format pylock\n"
