@@ -21,6 +21,7 @@ from envcheck.host import Host, find_program
 from envcheck.lock import Lock
 from envcheck.model import ExamineError, InputError
 from tests.local_index import LocalIndex, serving
+from tests.running import envcheck
 from tests.stack_index import STACK, stack
 from tests.test_lock import LOCK, TEXT
 
