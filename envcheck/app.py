@@ -461,7 +461,7 @@ def nearest_cell(inventory: Inventory, known: Matrix, target: Target | None) -> 
     if target is None:
         return None
     good = [cell for cell in known.cells if cell.target == target.name and cell.outcome == "ok"]
-    measured = [Measured(cell, tuple(_differences(cell, inventory))) for cell in good]
+    measured = [Measured(cell, tuple(_differences(cell, target, inventory))) for cell in good]
 
     def nearness(each: Measured) -> tuple[int, str, Any]:
         # Among equals the later date wins, and then the newer torch.
@@ -470,13 +470,13 @@ def nearest_cell(inventory: Inventory, known: Matrix, target: Target | None) -> 
     return max(measured, key=nearness, default=None)
 
 
-def _differences(cell: Cell, inventory: Inventory) -> Iterator[tuple[str, str, str]]:
+def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[tuple[str, str, str]]:
     """What is another here than in the cell: packages by base release, and training facts that are known."""
     for name, there in cell.pkg.items():
         here = inventory.known(f"pkg.{name}")
         if here is None or versions.base_release(str(here)) != versions.base_release(there):
             yield name, str(here) if here is not None else "not installed", there
-    for key, value in cell.train.items():
+    for key, value in {**target.train, **cell.train}.items():
         given = inventory.known(key)
         if given is not None and given != value:
             yield key.removeprefix("train."), shown(given), shown(value)
