@@ -375,6 +375,7 @@ def _innermost(stack: str) -> str:
 
 # --- the report -------------------------------------------------------------------------------------
 
+_NAMED = 5  # names in the first lines; all of them stand below
 _MARKS = {PASS: "✓", FAIL: "✗", SKIP: "-", UNKNOWN: "?"}
 
 
@@ -431,6 +432,7 @@ def _lines(proof: Proof) -> Iterator[str]:
     yield f"envcheck {proof.version}  self-tests"
     yield f"tested  {proof.subject}"
     yield f"device  {proof.device}"
+    yield f"result  {_verdict(proof.outcomes)}"
     yield ""
     shown: dict[tuple[str, ...], str] = {}
     for claim, outcomes in groupby(proof.outcomes, key=lambda each: each.claim):
@@ -449,6 +451,21 @@ def _lines(proof: Proof) -> Iterator[str]:
     yield " · ".join(
         f"{counts[each]} {words[each]}" for each in words if counts[each] or each in (PASS, FAIL)
     )
+
+
+def _verdict(outcomes: Sequence[Outcome]) -> str:
+    """What it comes to, for who reads no further; what failed by name."""
+    counts = tally(outcomes)
+    ran = len(outcomes) - counts[SKIP]
+    parts = []
+    for result, words in ((FAIL, "failed"), (UNKNOWN, "not decided")):
+        names = [each.variant.name for each in outcomes if each.result == result]
+        if names:
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            parts.append(f"{len(names)} of {ran} {words}: {', '.join(names[:_NAMED])}{more}")
+    if parts:
+        return "; ".join(parts)
+    return f"all {ran} that ran passed" if ran else "nothing could be tested here: every test was skipped"
 
 
 def _own_name(each: Outcome) -> str:
@@ -480,6 +497,8 @@ def _outcome_lines(each: Outcome, shown: dict[tuple[str, ...], str]) -> Iterator
         word = "known" if each.sure else "perhaps"
         also = "" if each.sure else "; it forbids this combination, though in other words"
         yield f"      {word}: {each.rule} (envcheck rule {each.rule}{also})"
+        if shown.setdefault(("ways out", each.rule, *each.ways_out), full) != full:
+            return  # they stand under the first
         for way in each.ways_out:
             yield f"      way out: {way}"
 

@@ -18,7 +18,7 @@ def outcome(claim: proof.Claim, name: str, result: str, why: str = "", **more: A
 
 
 def shown(*outcomes: proof.Outcome) -> list[str]:
-    return proof.render(proof.Proof("1", "here", "cpu", outcomes)).splitlines()[4:]
+    return proof.render(proof.Proof("1", "here", "cpu", outcomes)).splitlines()[5:]
 
 
 def test_what_is_skipped_for_one_reason_is_one_line() -> None:
@@ -103,3 +103,27 @@ def test_level_1_is_forked_off_one_import_of_torch() -> None:
     ours = [claim for claim in proving.claims() if claim.level == 1]
     assert {claim.name for claim in ours} >= {"driver_agreement", "kernel_results", "extension_results"}
     assert all(claim.imports == ("torch",) and claim.ranks == (1, 1) for claim in ours)
+
+
+def test_ways_out_of_one_rule_stand_under_its_first_failure() -> None:
+    lines = shown(
+        outcome(EXTENSIONS, "triton", proof.FAIL, "2 tensors", rule="one", ways_out=("up", "down")),
+        outcome(EXTENSIONS, "apex", proof.FAIL, "6 tensors", rule="one", ways_out=("up", "down")),
+    )
+    assert lines.count("      known: one (envcheck rule one)") == 2
+    assert [each for each in lines if "way out" in each] == ["      way out: up", "      way out: down"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((("a", proof.PASS), ("b", proof.PASS), ("c", proof.SKIP)), "all 2 that ran passed"),
+        ((("a", proof.PASS), ("b", proof.FAIL), ("c", proof.SKIP)), "1 of 2 failed: b"),
+        ((("a", proof.FAIL), ("b", proof.UNKNOWN)), "1 of 2 failed: a; 1 of 2 not decided: b"),
+        ((("a", proof.SKIP),), "nothing could be tested here: every test was skipped"),
+        (tuple((name, proof.FAIL) for name in "abcdefg"), "7 of 7 failed: a, b, c, d, e and 2 more"),
+    ],
+)
+def test_what_it_comes_to_stands_first(ends: tuple[tuple[str, str], ...], said: str) -> None:
+    outcomes = tuple(outcome(EXTENSIONS, name, result) for name, result in ends)
+    assert f"result  {said}" in proof.render(proof.Proof("1", "here", "cpu", outcomes)).splitlines()[:4]
