@@ -385,7 +385,10 @@ def test_slow_pages_end_at_the_deadline() -> None:
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        *((body, "json") for body in (b"\xff\xfe\x00", b"[]", b'{"files": [{"filename": 3}]}', b"null", b"{")),
+        *(
+            (body, "json")
+            for body in (b"\xff\xfe\x00", b"[]", b'{"files": [{"filename": 3}]}', b"null", b"{")
+        ),
         (b"[" * 100_000, "json"),
         (b"<![canary[ x ]]>", "html"),
         (b'<a href="http://[canary/x.whl">x</a>', "html"),
@@ -469,7 +472,7 @@ def test_environment_of_an_engine_carries_no_setting_that_shapes_a_lock() -> Non
 
 @pytest.mark.parametrize("url", ["http://u:canary@[x/simple", "http://u:canary@host:port/simple"])
 def test_an_address_that_is_none_is_said_and_not_shown(url: str) -> None:
-    with pytest.raises(ExamineError, match="^the address of your index cannot be read$"):
+    with pytest.raises(ExamineError, match=r"^the address of your index cannot be read$"):
         user_index(Host(environ={"UV_DEFAULT_INDEX": url, "PIP_CONFIG_FILE": "/dev/null"}))
 
 
