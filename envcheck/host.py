@@ -247,15 +247,6 @@ def own_python() -> str:
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder of our own for what a child process must read from a file; gone afterwards."""
-    import tempfile  # half a millisecond that only pin needs
-
-    with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
-        yield Path(folder)
-
-
-@contextmanager
 def folder_made(path: Path) -> Iterator[Path]:
     """A folder of the user's for us alone, made if it is not there; it stays.
 
@@ -306,8 +297,8 @@ def free_mib(path: Path) -> int:
 
 
 @contextmanager
-def roomy_scratch() -> Iterator[Path]:
-    """A scratch folder that something can be written to, also gone if a signal ends this process.
+def scratch() -> Iterator[Path]:
+    """A folder of our own that something can be written to; gone afterwards, where signals raise too.
 
     Raises:
         ExamineError: there is no room for one.
@@ -452,6 +443,14 @@ def replaceable(path: Path) -> None:
         raise InputError(str(path), "the folder it would lie in is not there")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise InputError(str(path), "the folder it would lie in cannot be written")
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to the same file that is there."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -197,7 +197,7 @@ def _refuse_output(order: Order) -> None:
     path, chosen = Path(order.output), formats.named(order.written)
     if not re.fullmatch(chosen.FILES, path.name):
         raise InputError(f"-o {order.output}", chosen.WHY_FILES)
-    if any(path.resolve() == Path(file).resolve() for file in order.files):
+    if any(host.same_file(path, Path(file)) for file in order.files):
         raise InputError(f"-o {order.output}", "is read with -r: the lock would take its place")
     host.replaceable(path)
 
@@ -231,7 +231,8 @@ def _place(question: app.Question, machine: Host, python_version: str | None, or
         raise InputError("--target", f"pin needs a target; known are {', '.join(known.targets)}")
     subject, read = app.take_inventory(question, machine, found, known, words)
     python = python_version or ".".join(str(read.known("python.version")).split(".")[:2])
-    if versions.parse(python) is None or python.count(".") != 1:
+    major, _, minor = python.partition(".")
+    if not (python.isascii() and major.isdecimal() and minor.isdecimal()):
         raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
     kept = {
         key: fact

@@ -338,7 +338,7 @@ def run(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> tuple
     """Run what is asked for and fold it into outcomes, in the order of the claims."""
     chosen = _choose(prepared, wanted, device, machine)
     ended: dict[tuple[str, str], proof.Outcome] = {}
-    with host.signals_raise(), host.roomy_scratch() as folder:
+    with host.signals_raise(), host.scratch() as folder:
         batches = _batches(chosen, device, _started(machine))
         with _Children(machine, prepared, wanted, device, folder) as children:
             for batch, ranks in children.of(batches):

@@ -382,12 +382,23 @@ def test_slow_pages_end_at_the_deadline() -> None:
         assert time.monotonic() - began < 3
 
 
-@pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"[]", b'{"files": [{"filename": 3}]}', b"null", b"{"])
-def test_page_that_is_no_page_is_one_clear_error(body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        *(
+            (body, "json")
+            for body in (b"\xff\xfe\x00", b"[]", b'{"files": [{"filename": 3}]}', b"null", b"{")
+        ),
+        (b"[" * 100_000, "json"),
+        (b"<![canary[ x ]]>", "html"),
+        (b'<a href="http://[canary/x.whl">x</a>', "html"),
+    ],
+)
+def test_page_that_is_no_page_is_one_clear_error(body: bytes, kind: str) -> None:
     class Odd(LocalIndex):
         def answer(self, path: str, authorization: str) -> tuple[int, bytes, str]:
             del path, authorization
-            return 200, body, "application/vnd.pypi.simple.v1+json"
+            return 200, body, f"application/vnd.pypi.simple.v1+{kind}"
 
     with serving(Odd({})) as index, pytest.raises(ExamineError, match="page of beta cannot be read"):
         release_files(Host(environ={}), Index(index.url), ["beta"], PYTHON, 5.0)
@@ -457,6 +468,17 @@ def test_environment_of_an_engine_carries_no_setting_that_shapes_a_lock() -> Non
         "NO_COLOR": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+
+
+@pytest.mark.parametrize("url", ["http://u:canary@[x/simple", "http://u:canary@host:port/simple"])
+def test_an_address_that_is_none_is_said_and_not_shown(url: str) -> None:
+    with pytest.raises(ExamineError, match=r"^the address of your index cannot be read$"):
+        user_index(Host(environ={"UV_DEFAULT_INDEX": url, "PIP_CONFIG_FILE": "/dev/null"}))
+
+
+def test_redacting_hides_a_password_whatever_signs_it_holds() -> None:
+    said = redact("see (https://me:can),ary'x@a.b/c), then", Index())
+    assert said == "see (<url>), then"
 
 
 def test_redacting_hides_escapes_urls_and_the_pieces_of_an_address() -> None:

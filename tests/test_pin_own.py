@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def index() -> Iterator[LocalIndex]:
-    """The stack; trl and a package of the user's own, some of them newer than 2026-10."""
+    """The stack; trl and a package of the user's own; rich 14 is newer than all of the stack."""
     files = stack(("trl", "1.16.0"), transformers="5.23.0")
     files |= dict(
         (
@@ -46,7 +46,7 @@ def index() -> Iterator[LocalIndex]:
         )
     )
     said: dict[str, dict[str, object]] = {file: {"upload-time": "2026-09-01T00:00:00Z"} for file in files}
-    said["rich-14.0-py3-none-any.whl"] = {"upload-time": "2026-11-02T00:00:00Z"}
+    said["rich-14.0-py3-none-any.whl"] = {"upload-time": "2026-11-20T00:00:00Z"}
     said["withdrawn-1.0-py3-none-any.whl"]["yanked"] = "it ate\nmy \x1b[31mhomework"
     with serving(LocalIndex(files, as_json=True, said=said)) as served:
         yield served
@@ -131,17 +131,17 @@ def test_a_shipped_lock_is_served_where_it_fulfils_the_wishes_and_only_there(tmp
 
 
 def test_nothing_uploaded_later_is_locked(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
-    environment = environ(index.url, cache)
-    dated = run(
-        environment, *PIN, "--with", "rich", "--exclude-newer", "2026-11-01", "--resolve", cwd=tmp_path
+    for day, rich in {"2026-11-19": "13.0", "2026-11-20": "14.0"}.items():
+        options = ("--with", "rich", "--exclude-newer", day, "--resolve")
+        code, out, err = run(environ(index.url, cache), *PIN, *options, cwd=tmp_path)
+        assert code == 0, err
+        assert versions(out)["rich"] == rich
+    # The stack that is there is newer in the tables than that day.
+    code, out, err = run(
+        environ(index.url, cache), *PIN, "--exclude-newer", "2026-11-01", "--resolve", cwd=tmp_path
     )
-    # The releases of the stack itself are newer in the tables, so nothing fits before that day.
-    assert (dated.code, dated.out) in ((4, ""), (3, "")) or versions(dated.out)["rich"] == "13.0"
-    same_day = run(
-        environment, *PIN, "--with", "rich", "--exclude-newer", "2026-11-21", "--resolve", cwd=tmp_path
-    )
-    assert same_day.code == 0, same_day.err
-    assert versions(same_day.out)["rich"] == "14.0"
+    assert (code, out) == (4, "")
+    assert "nothing after 2026-11-01 (--exclude-newer 2026-11-01)" in err
 
 
 def test_the_installed_version_stays(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
@@ -209,6 +209,14 @@ def test_engines_are_compared(index: LocalIndex, cache: Path, tmp_path: Path) ->
         (("-o", "lock/"), 2, "found a folder"),
         (("-o", "link.txt"), 2, "is a symbolic link"),
         (("-o", "bad.in", "-r", "bad.in"), 2, "is read with -r"),
+        (("-o", "loop", "-r", "bad.in"), 2, "is a symbolic link"),
+        (("-o", "lock.txt", "-r", "loop"), 2, "loop: too many levels of symbolic links"),
+        (
+            ("--python-version", "3.11rc1"),
+            2,
+            "--python-version: expected a version such as 3.11, found '3.11rc1'",
+        ),
+        (("--python-version", "1!3.11"), 2, "--python-version: expected a version such as 3.11"),
         (("-o", "/dev/null"), 2, "not a regular file"),
         (("--format", "uv", "-o", "pyproject.toml"), 2, "a whole project's file"),
         (("--format", "pylock", "-o", "lock.toml"), 2, "PEP 751 wants the name"),
@@ -221,6 +229,7 @@ def test_wrong_use_is_one_line_and_changes_no_file(
 ) -> None:
     (tmp_path / "bad.in").write_text("rich\n-e .\n")
     (tmp_path / "link.txt").symlink_to("bad.in")
+    (tmp_path / "loop").symlink_to("loop")
     before = sorted(tmp_path.iterdir())
     outcome = run(environ("http://127.0.0.1:9/simple", tmp_path / "uv"), *SHIPPED, *options, cwd=tmp_path)
     assert (outcome.code, outcome.out) == (code, ""), outcome.err

@@ -65,7 +65,7 @@ def user_index(host: Host) -> Index:
     """The one index the user has set: for uv or pip, in the environment or a configuration file.
 
     Raises:
-        ExamineError: the settings forbid the use of any index.
+        ExamineError: the settings forbid the use of any index, or name none that can be read.
     """
     environ = host.environ
     pip = _pip_settings(host)
@@ -85,7 +85,12 @@ def user_index(host: Host) -> Index:
         pip.get("index-url"),
     )
     cert = environ.get("PIP_CERT") or environ.get("SSL_CERT_FILE") or pip.get("cert") or ""
-    return Index(next((url.strip() for url in named if url and url.strip()), ""), cert)
+    url = next((url.strip() for url in named if url and url.strip()), "")
+    try:
+        _ = urlsplit(url).port
+    except ValueError:
+        raise ExamineError("the address of your index cannot be read") from None  # it may hold a login
+    return Index(url, cert)
 
 
 def further_indexes(host: Host) -> list[tuple[str, Index]]:
@@ -193,7 +198,8 @@ def _list(said: object) -> list[Any]:
 # --- keeping secrets --------------------------------------------------------------------------------
 
 _SECRET_LENGTH = 4  # shorter pieces of an address would blank out half of every message
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s`'\"<>)\],]*")
+# A password may hold what ends an address elsewhere.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^\s/]*@)?[^\s`'\"<>)\],]*")
 
 
 def redact(text: str, index: Index, places: Iterable[str] = ()) -> str:
@@ -365,7 +371,8 @@ class _Reader:
             text = body.decode("utf-8")
             files = _json_files(text) if "json" in kind else _html_files(text)
             return [each._replace(url=urljoin(page, each.url)) for each in files]
-        except (ValueError, KeyError, TypeError, AttributeError):
+        # AssertionError is html.parser's own for a declaration it does not know.
+        except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
             raise ExamineError(f"the index's page of {name} cannot be read") from None
 
     def fetch(self, url: str, limit: int, part: tuple[int, int] | None = None) -> tuple[bytes, str]:
