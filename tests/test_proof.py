@@ -175,6 +175,23 @@ def test_an_import_that_never_ends_is_a_finding_and_a_fault_of_the_test_is_not()
     assert (killed.result, killed.why) == ("fail", "the process was killed by SIGSEGV before the test began")
 
 
+def test_a_test_whose_watcher_is_gone_is_not_told_as_a_hang() -> None:
+    killed = fold(rank(*BEGUN, code=-9), rank(code=-9))
+    assert (killed.result, killed.rank) == ("unknown", None)
+    assert killed.why == "the process that runs the tests was killed by SIGKILL during one"
+    earlier = [{**each, "variant": "u"} for each in BEGUN]
+    assert (
+        fold(rank(*earlier, code=-9), rank(code=-9)) == killed
+    )  # not come to, and so no fault of its import
+    full = fold(rank(*BEGUN, code=1, said="Traceback\nOSError: [Errno 28] No space left on device"))
+    assert full.result == "unknown"
+    assert full.why.endswith(
+        "ended with exit status 1 during one: OSError: [Errno 28] No space left on device"
+    )
+    late = fold(rank(*BEGUN, event("late", 60.0), code=-9))
+    assert (late.result, late.why) == ("fail", "no end within 60 s")
+
+
 def test_facts_are_a_facts_file_and_a_failure_is_their_source() -> None:
     other = Variant("w", {}, {}, ("cpu",))
     outcomes = [
