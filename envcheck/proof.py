@@ -244,7 +244,7 @@ def _first_wrong(rank: _Rank) -> Mapping[str, Any]:
     """The error, death or loss of a rank; nothing if it is well, or was only stopped."""
     end = rank.last("end")
     if end:
-        return end if end.get("result") in (FAIL, UNKNOWN) else {}
+        return {} if end.get("result") in (PASS, SKIP) else end
     return rank.last("died") or rank.last("lost")
 
 
@@ -267,7 +267,7 @@ def _erred(
     return Outcome(
         claim,
         variant,
-        str(end["result"]),
+        FAIL if end.get("result") == FAIL else UNKNOWN,
         str(end.get("why", "")),
         number if number >= 0 else None,
         str(end.get("call", "")),
@@ -422,18 +422,20 @@ def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
 
 
 def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """A facts file of `selftest.<name>`, pass or fail: a test passes if a variant did and none failed.
+    """A facts file of `selftest.<name>`, pass or fail.
 
+    A test passes if a variant did and each other was skipped; one that was not decided leaves no fact.
     What failed is the source of its fact: the variant, and what was seen.
     """
     found: dict[str, str] = {}
     sources: dict[str, str] = {}
+    undecided = {each.claim.name for each in outcomes if each.result == UNKNOWN}
     for each in outcomes:
         name = each.claim.name
         if each.result == FAIL and found.get(name) != FAIL:
             found[name] = FAIL
             sources[f"selftest.{name}"] = f"self-test {each.variant.name}: {each.why}"
-        elif each.result == PASS and name not in found:
+        elif each.result == PASS and name not in found and name not in undecided:
             found[name] = PASS
             sources[f"selftest.{name}"] = f"self-test {name}"
     return {"schema_version": 1, "selftest": found, "sources": sources}

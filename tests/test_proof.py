@@ -168,6 +168,11 @@ def test_scribbles_in_a_journal_are_no_events(scribble: str) -> None:
     assert (outcome.result, outcome.why) == ("pass", "")
 
 
+@pytest.mark.parametrize("end", [{}, {"result": "fine"}, {"result": None}])
+def test_an_end_that_says_no_known_result_is_no_pass(end: dict[str, Any]) -> None:
+    assert fold(rank(event("begin", 1.0), event("end", 2.0, **end))).result == "unknown"
+
+
 def test_an_import_that_never_ends_is_a_finding_and_a_fault_of_the_test_is_not() -> None:
     assert fold(rank(code=None)).result == "fail"
     assert fold(rank(code=1, said="Traceback\nKeyError: 'rank'")).result == "unknown"
@@ -199,7 +204,8 @@ def test_facts_are_a_facts_file_and_a_failure_is_their_source() -> None:
         Outcome(CLAIM, other, "fail", "rank 1 hangs"),
         Outcome(CLAIM._replace(name="u"), VARIANT, "pass"),
         Outcome(CLAIM._replace(name="s"), VARIANT, "skip", "needs 2 GPUs"),
-        Outcome(CLAIM._replace(name="f"), VARIANT, "unknown", "our own fault"),
+        Outcome(CLAIM._replace(name="f"), VARIANT, "pass"),
+        Outcome(CLAIM._replace(name="f"), other, "unknown", "our own fault"),
     ]
     found = proof.facts(outcomes)
     assert found["selftest"] == {"t": "fail", "u": "pass"}
