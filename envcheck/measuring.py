@@ -396,8 +396,18 @@ def toml_value(value: Any) -> str:
         return f"{{ {inner} }}"
     if isinstance(value, list):
         return f"[{', '.join(toml_value(each) for each in value)}]"
-    return json.dumps(str(value), ensure_ascii=True).replace("\x7f", "\\u007f")
+    return _quoted(str(value))
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML in ASCII; it has no surrogates, which JSON writes for what is beyond 16 bits."""
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return re.sub(
+        r"[^\x20-\x7e]",
+        lambda each: f"\\u{ord(each[0]):04x}" if each[0] <= "\uffff" else f"\\U{ord(each[0]):08x}",
+        json.dumps(whole, ensure_ascii=False),
+    )

@@ -178,7 +178,11 @@ def fold(claim: Claim, variant: Variant, ranks: Sequence[Ended]) -> Outcome:
     read = [
         _Rank(
             number,
-            tuple(_events(each.journal, claim, variant)),
+            tuple(
+                event
+                for event in _events(each.journal)
+                if (event.get("test"), event.get("variant")) == (claim.name, variant.name)
+            ),
             each,
             each.stacks.get(f"{claim.name}.{variant.name}", ""),
         )
@@ -194,8 +198,8 @@ def fold(claim: Claim, variant: Variant, ranks: Sequence[Ended]) -> Outcome:
     return outcome._replace(seconds=max(seconds, outcome.seconds), seen=seen, ranks=len(ranks))
 
 
-def _events(journal: str, claim: Claim, variant: Variant) -> Iterator[Mapping[str, Any]]:
-    """The events of a variant; a last line that a kill cut short is left out."""
+def _events(journal: str) -> Iterator[Mapping[str, Any]]:
+    """The events of all tests; a last line that a kill cut short is left out."""
     for line in journal.splitlines():
         try:
             event = json.loads(line)
@@ -204,7 +208,6 @@ def _events(journal: str, claim: Claim, variant: Variant) -> Iterator[Mapping[st
         # Whatever a library scribbled in between is no event.
         if (
             isinstance(event, dict)
-            and (event.get("test"), event.get("variant")) == (claim.name, variant.name)
             and isinstance(event.get("event"), str)
             and isinstance(event.get("time"), float)
         ):
@@ -241,7 +244,7 @@ def _first_wrong(rank: _Rank) -> Mapping[str, Any]:
     """The error, death or loss of a rank; nothing if it is well, or was only stopped."""
     end = rank.last("end")
     if end:
-        return end if end.get("result") in (FAIL, UNKNOWN) else {}
+        return {} if end.get("result") in (PASS, SKIP) else end
     return rank.last("died") or rank.last("lost")
 
 
@@ -264,7 +267,7 @@ def _erred(
     return Outcome(
         claim,
         variant,
-        str(end["result"]),
+        FAIL if end.get("result") == FAIL else UNKNOWN,
         str(end.get("why", "")),
         number if number >= 0 else None,
         str(end.get("call", "")),
@@ -286,6 +289,12 @@ def _dead(claim: Claim, variant: Variant, rank: _Rank, death: Mapping[str, Any],
     return Outcome(claim, variant, FAIL, why, rank.rank, str(rank.last("call").get("name", "")))
 
 
+def _in_a_test(rank: _Rank) -> bool:
+    """Whether a journal stops in the middle of a test, whichever that is."""
+    *_, last = {}, *_events(rank.ended.journal)
+    return last.get("event") in ("begin", "call", "saw")
+
+
 def _signal(number: int) -> str:
     return _SIGNALS.get(number, f"signal {number}")
 
@@ -296,6 +305,14 @@ def _last_line(said: str) -> str:
 
 def _unfinished(claim: Claim, variant: Variant, open_: Sequence[_Rank], ranks: Sequence[_Rank]) -> Outcome:
     """No rank said what went wrong and some never came to an end: they hang, or never started."""
+    code = ranks[0].ended.code
+    stopped = any(rank.last("late") or rank.last("stopped") for rank in open_)
+    if code and not stopped and any(map(_in_a_test, ranks)):
+        # The stage says of everyone who is late that it is; it went itself, and its ranks went with it.
+        went = f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit status {code}"
+        said = _last_line(ranks[0].ended.said)
+        why = f"the process that runs the tests {went} during one" + (f": {said}" if said else "")
+        return Outcome(claim, variant, UNKNOWN, why)
     silent = next((rank for rank in open_ if not rank.last("begin")), None)
     if silent is not None:
         code = silent.ended.code
@@ -406,18 +423,20 @@ def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
 
 
 def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """A facts file of `selftest.<name>`, pass or fail: a test passes if a variant did and none failed.
+    """A facts file of `selftest.<name>`, pass or fail.
 
+    A test passes if a variant did and each other was skipped; one that was not decided leaves no fact.
     What failed is the source of its fact: the variant, and what was seen.
     """
     found: dict[str, str] = {}
     sources: dict[str, str] = {}
+    undecided = {each.claim.name for each in outcomes if each.result == UNKNOWN}
     for each in outcomes:
         name = each.claim.name
         if each.result == FAIL and found.get(name) != FAIL:
             found[name] = FAIL
             sources[f"selftest.{name}"] = f"self-test {each.variant.name}: {each.why}"
-        elif each.result == PASS and name not in found:
+        elif each.result == PASS and name not in found and name not in undecided:
             found[name] = PASS
             sources[f"selftest.{name}"] = f"self-test {name}"
     return {"schema_version": 1, "selftest": found, "sources": sources}

@@ -128,7 +128,7 @@ def test_cells_are_read_back_as_they_were_written() -> None:
     cell = {
         "target": "zero3-lora",
         "outcome": "fails",
-        "signature": 'a "quoted" line\twith \\ and \x7f',
+        "signature": 'a "quoted" line\twith \\ and \x7f, an é and a 🤗',
         "pkg": {"torch": "2.6.0"},
         "train": {"use_reentrant": False},
         "device": "cpu",
@@ -138,7 +138,10 @@ def test_cells_are_read_back_as_they_were_written() -> None:
         "test": "sha256:0",
         "tests": ["a/b"],
     }
-    assert tomllib.loads(measuring.cell_toml(cell))["cell"] == [cell]
+    text = measuring.cell_toml(cell)
+    assert text.isascii()
+    assert tomllib.loads(text)["cell"] == [cell]
+    assert tomllib.loads(measuring.cell_toml({"signature": "half \ud83d of it"}))["cell"][0]["signature"]
 
 
 # --- what outcomes amount to ------------------------------------------------------------------------

@@ -168,11 +168,33 @@ def test_scribbles_in_a_journal_are_no_events(scribble: str) -> None:
     assert (outcome.result, outcome.why) == ("pass", "")
 
 
+@pytest.mark.parametrize("end", [{}, {"result": "fine"}, {"result": None}])
+def test_an_end_that_says_no_known_result_is_no_pass(end: dict[str, Any]) -> None:
+    assert fold(rank(event("begin", 1.0), event("end", 2.0, **end))).result == "unknown"
+
+
 def test_an_import_that_never_ends_is_a_finding_and_a_fault_of_the_test_is_not() -> None:
     assert fold(rank(code=None)).result == "fail"
     assert fold(rank(code=1, said="Traceback\nKeyError: 'rank'")).result == "unknown"
     killed = fold(rank(code=-11))
     assert (killed.result, killed.why) == ("fail", "the process was killed by SIGSEGV before the test began")
+
+
+def test_a_test_whose_watcher_is_gone_is_not_told_as_a_hang() -> None:
+    killed = fold(rank(*BEGUN, code=-9), rank(code=-9))
+    assert (killed.result, killed.rank) == ("unknown", None)
+    assert killed.why == "the process that runs the tests was killed by SIGKILL during one"
+    earlier = [{**each, "variant": "u"} for each in BEGUN]
+    assert (
+        fold(rank(*earlier, code=-9), rank(code=-9)) == killed
+    )  # not come to, and so no fault of its import
+    full = fold(rank(*BEGUN, code=1, said="Traceback\nOSError: [Errno 28] No space left on device"))
+    assert full.result == "unknown"
+    assert full.why.endswith(
+        "ended with exit status 1 during one: OSError: [Errno 28] No space left on device"
+    )
+    late = fold(rank(*BEGUN, event("late", 60.0), code=-9))
+    assert (late.result, late.why) == ("fail", "no end within 60 s")
 
 
 def test_facts_are_a_facts_file_and_a_failure_is_their_source() -> None:
@@ -182,7 +204,8 @@ def test_facts_are_a_facts_file_and_a_failure_is_their_source() -> None:
         Outcome(CLAIM, other, "fail", "rank 1 hangs"),
         Outcome(CLAIM._replace(name="u"), VARIANT, "pass"),
         Outcome(CLAIM._replace(name="s"), VARIANT, "skip", "needs 2 GPUs"),
-        Outcome(CLAIM._replace(name="f"), VARIANT, "unknown", "our own fault"),
+        Outcome(CLAIM._replace(name="f"), VARIANT, "pass"),
+        Outcome(CLAIM._replace(name="f"), other, "unknown", "our own fault"),
     ]
     found = proof.facts(outcomes)
     assert found["selftest"] == {"t": "fail", "u": "pass"}

@@ -299,6 +299,7 @@ def test_an_import_that_hangs_is_ended_at_its_deadline(stack: str, bitsandbytes:
             "OSError: libcudart.so.12",
         ),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "import torch", "was killed by SIGSEGV"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "import torch", "was killed by SIGKILL"),
         ("import os\nos._exit(7)", "", "ended with exit status 7"),
     ],
 )

@@ -20,92 +20,43 @@ NEEDS = {"pkg.torch": "present", "pkg.transformers": "present"}
 IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers", "peft", "deepspeed")
 SECONDS = 90
 RANKS = (1, 64)
+
+TRAIN = {
+    "trainer": "deepspeed",
+    "parallel": "deepspeed",
+    "adapter": "lora",
+    "dora": False,
+    "frozen_params": True,
+    "gradient_checkpointing": True,
+    "use_reentrant": True,
+    "precision": "bf16",
+    "gradient_clipping": True,
+    "offload_optimizer": "none",
+    "offload_param": "none",
+}
 # No `quantization` for the plain variant: where the tensors lie is no matter of it.
 VARIANTS = {
     "devices-plain-lora": {
         "needs": {"pkg.peft": "present"},
-        "train": {
-            "trainer": "custom",
-            "parallel": "none",
-            "adapter": "lora",
-            "dora": False,
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-        },
+        "train": {"trainer": "custom", "parallel": "none"},
     },
     "devices-zero2-lora": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 2,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-        },
+        "train": {"zero_stage": 2, "quantization": "none"},
     },
     "devices-zero3-lora": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 3,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-        },
+        "train": {"zero_stage": 3, "quantization": "none"},
     },
     "devices-zero3-lora-offload": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 3,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "cpu",
-            "offload_param": "none",
-        },
+        "train": {"zero_stage": 3, "quantization": "none", "offload_optimizer": "cpu"},
     },
     "devices-zero3-lora-offload-param": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
         "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
             "zero_stage": 3,
-            "adapter": "lora",
-            "dora": False,
             "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
             "offload_optimizer": "cpu",
             "offload_param": "cpu",
         },
@@ -113,19 +64,11 @@ VARIANTS = {
     "devices-zero3-full-offload": {
         "needs": {"pkg.deepspeed": ">=0.14.1"},
         "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
             "zero_stage": 3,
             "adapter": "none",
-            "dora": False,
             "quantization": "none",
             "frozen_params": False,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
             "offload_optimizer": "cpu",
-            "offload_param": "none",
         },
     },
 }
@@ -134,7 +77,7 @@ LIMIT = 1e-3
 
 
 def run(stage, variant):
-    train = VARIANTS[variant]["train"]
+    train = {**TRAIN, **VARIANTS[variant]["train"]}
     if train["parallel"] == "none":
         plain(stage, train)
     else:

@@ -32,6 +32,7 @@ SECONDS = 90
 RANKS = (1, 64)
 
 TRAIN = {
+    "parallel": "fsdp1",
     "adapter": "lora",
     "dora": False,
     "quantization": "none",
@@ -57,7 +58,6 @@ VARIANTS = {
         "base": "bfloat16",
         "train": {
             "use_reentrant": False,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -68,7 +68,6 @@ VARIANTS = {
         "base": "bfloat16",
         "train": {
             "use_reentrant": True,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -81,7 +80,6 @@ VARIANTS = {
         "devices": ("cuda",),
         "train": {
             "use_reentrant": False,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -93,7 +91,6 @@ VARIANTS = {
         "dropout": 0.05,
         "train": {
             "use_reentrant": True,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -104,7 +101,6 @@ VARIANTS = {
         "base": "bfloat16",
         "train": {
             "use_reentrant": False,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -116,7 +112,6 @@ VARIANTS = {
         "base": "bfloat16",
         "train": {
             "use_reentrant": True,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -129,7 +124,6 @@ VARIANTS = {
         "dropout": 0.05,
         "train": {
             "use_reentrant": False,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -142,7 +136,6 @@ VARIANTS = {
         "dropout": 0.05,
         "train": {
             "use_reentrant": True,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -154,7 +147,6 @@ VARIANTS = {
         "base": "bfloat16",
         "train": {
             "use_reentrant": False,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -166,7 +158,6 @@ VARIANTS = {
         "base": "bfloat16",
         "train": {
             "use_reentrant": True,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -178,7 +169,6 @@ VARIANTS = {
         "base": "bfloat16",
         "train": {
             "use_reentrant": False,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -191,7 +181,6 @@ VARIANTS = {
         "base": "bfloat16",
         "train": {
             "use_reentrant": True,
-            "parallel": "fsdp1",
             "fsdp_wrap": "peft",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": False,
@@ -203,7 +192,6 @@ VARIANTS = {
         "dropout": 0.05,
         "train": {
             "use_reentrant": False,
-            "parallel": "fsdp1",
             "fsdp_wrap": "transformer",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": True,
@@ -213,7 +201,6 @@ VARIANTS = {
         "dropout": 0.05,
         "train": {
             "use_reentrant": True,
-            "parallel": "fsdp1",
             "fsdp_wrap": "transformer",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": True,
@@ -223,7 +210,6 @@ VARIANTS = {
         "dropout": 0.05,
         "train": {
             "use_reentrant": False,
-            "parallel": "fsdp1",
             "fsdp_wrap": "transformer",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": True,
@@ -234,7 +220,6 @@ VARIANTS = {
         "dropout": 0.05,
         "train": {
             "use_reentrant": True,
-            "parallel": "fsdp1",
             "fsdp_wrap": "transformer",
             "fsdp_mixed_precision": True,
             "fsdp_use_orig_params": True,

@@ -16,29 +16,24 @@ NEEDS = {"pkg.torch": "present", "pkg.transformers": "present", "pkg.peft": "pre
 IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers", "peft", "deepspeed")
 SECONDS = 90
 RANKS = (1, 64)
+
 # Merging comes after training: without ZeRO, how the model was spread, checkpointed or clipped plays no part.
+TRAIN = {
+    "adapter": "lora",
+    "dora": False,
+    "quantization": "none",
+}
 VARIANTS = {
-    "merge-lora-fp32": {
-        "train": {"adapter": "lora", "dora": False, "quantization": "none", "precision": "fp32"},
-    },
-    "merge-lora-bf16": {
-        "train": {"adapter": "lora", "dora": False, "quantization": "none", "precision": "bf16"},
-    },
-    "merge-dora-fp32": {
-        "train": {"adapter": "lora", "dora": True, "quantization": "none", "precision": "fp32"},
-    },
-    "merge-dora-bf16": {
-        "train": {"adapter": "lora", "dora": True, "quantization": "none", "precision": "bf16"},
-    },
+    "merge-lora-fp32": {"train": {"precision": "fp32"}},
+    "merge-lora-bf16": {"train": {"precision": "bf16"}},
+    "merge-dora-fp32": {"train": {"dora": True, "precision": "fp32"}},
+    "merge-dora-bf16": {"train": {"dora": True, "precision": "bf16"}},
     "merge-zero3-lora-bf16": {
         "needs": {"pkg.deepspeed": ">=0.14.1"},
         "train": {
             "trainer": "deepspeed",
             "parallel": "deepspeed",
             "zero_stage": 3,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
             "precision": "bf16",
             "frozen_params": True,
             "offload_optimizer": "none",
@@ -54,7 +49,7 @@ def run(stage, variant):
     import torch
 
     torch.set_float32_matmul_precision("highest")  # TF32 keeps 10 bits, and an environment may turn it on
-    train = VARIANTS[variant]["train"]
+    train = {**TRAIN, **VARIANTS[variant]["train"]}
     dtype = torch.bfloat16 if train["precision"] == "bf16" else torch.float32
     adapter = "dora" if train["dora"] else "lora"
     tolerance = TOLERANCE[train["precision"]]

@@ -17,81 +17,38 @@ NEEDS = {"pkg.torch": "present", "pkg.transformers": "present"}
 IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers", "peft", "deepspeed")
 SECONDS = 120
 RANKS = (1, 64)
+
+TRAIN = {
+    "trainer": "deepspeed",
+    "parallel": "deepspeed",
+    "adapter": "lora",
+    "dora": False,
+    "frozen_params": True,
+    "gradient_checkpointing": True,
+    "use_reentrant": True,
+    "precision": "bf16",
+    "gradient_clipping": True,
+    "offload_optimizer": "none",
+    "offload_param": "none",
+    "resume": True,
+}
+# No `quantization` for the plain variant: an adapter and its optimizer are saved in one way over any base.
 VARIANTS = {
-    # No `quantization` here: an adapter and its optimizer are saved in one way over any base.
     "resume-plain-lora": {
         "needs": {"pkg.peft": "present"},
-        "train": {
-            "trainer": "custom",
-            "parallel": "none",
-            "adapter": "lora",
-            "dora": False,
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": False,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-            "resume": True,
-        },
+        "train": {"trainer": "custom", "parallel": "none", "gradient_clipping": False},
     },
     "resume-zero2-lora": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 2,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-            "resume": True,
-        },
+        "train": {"zero_stage": 2, "quantization": "none"},
     },
     "resume-zero3-lora": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 3,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-            "resume": True,
-        },
+        "train": {"zero_stage": 3, "quantization": "none"},
     },
     "resume-zero3-lora-offload": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 3,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "cpu",
-            "offload_param": "none",
-            "resume": True,
-        },
+        "train": {"zero_stage": 3, "quantization": "none", "offload_optimizer": "cpu"},
     },
 }
 
@@ -102,7 +59,7 @@ def run(stage, variant):
     if stage.device_type != "cpu":
         torch.backends.cuda.enable_flash_sdp(False)
         torch.backends.cuda.enable_mem_efficient_sdp(False)
-    train = VARIANTS[variant]["train"]
+    train = {**TRAIN, **VARIANTS[variant]["train"]}
     kind = Plain if train["parallel"] == "none" else Sharded
     first = kind(stage, train, seed=0)
     start = first.parameters()

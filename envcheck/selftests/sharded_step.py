@@ -20,67 +20,28 @@ IMPORTS = (
 )
 SECONDS = 90
 RANKS = (2, 16)
+
+TRAIN = {
+    "parallel": "deepspeed",
+    "adapter": "none",
+    "precision": "fp32",
+    "gradient_checkpointing": False,
+}
 VARIANTS = {
-    "ddp": {
-        "train": {
-            "parallel": "ddp",
-            "adapter": "none",
-            "precision": "fp32",
-            "gradient_checkpointing": False,
-        },
-    },
-    "fsdp1": {
-        "train": {
-            "parallel": "fsdp1",
-            "adapter": "none",
-            "precision": "fp32",
-            "gradient_checkpointing": False,
-        },
-    },
-    "fsdp2": {
-        "needs": {"pkg.torch": ">=2.6"},
-        "train": {
-            "parallel": "fsdp2",
-            "adapter": "none",
-            "precision": "fp32",
-            "gradient_checkpointing": False,
-        },
-    },
+    "ddp": {"train": {"parallel": "ddp"}},
+    "fsdp1": {"train": {"parallel": "fsdp1"}},
+    "fsdp2": {"needs": {"pkg.torch": ">=2.6"}, "train": {"parallel": "fsdp2"}},
     "zero1": {
         "needs": {"pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "parallel": "deepspeed",
-            "zero_stage": 1,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-            "adapter": "none",
-            "precision": "fp32",
-            "gradient_checkpointing": False,
-        },
+        "train": {"zero_stage": 1, "offload_optimizer": "none", "offload_param": "none"},
     },
     "zero2": {
         "needs": {"pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "parallel": "deepspeed",
-            "zero_stage": 2,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-            "adapter": "none",
-            "precision": "fp32",
-            "gradient_checkpointing": False,
-        },
+        "train": {"zero_stage": 2, "offload_optimizer": "none", "offload_param": "none"},
     },
     "zero3": {
         "needs": {"pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "parallel": "deepspeed",
-            "zero_stage": 3,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-            "adapter": "none",
-            "precision": "fp32",
-            "gradient_checkpointing": False,
-        },
+        "train": {"zero_stage": 3, "offload_optimizer": "none", "offload_param": "none"},
     },
 }
 

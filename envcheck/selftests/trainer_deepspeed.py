@@ -30,47 +30,31 @@ IMPORTS = (
 )
 SECONDS = 120
 RANKS = (1, 64)
+
 # No `precision`: it follows from the device.
+TRAIN = {
+    "trainer": "transformers",
+    "parallel": "deepspeed",
+    "adapter": "lora",
+    "dora": False,
+    "quantization": "none",
+    "frozen_params": True,
+    "gradient_checkpointing": True,
+    "use_reentrant": True,
+    "gradient_clipping": True,
+    "offload_optimizer": "none",
+    "offload_param": "none",
+}
 VARIANTS = {
-    "trainer-zero2-lora": {
-        "train": {
-            "trainer": "transformers",
-            "parallel": "deepspeed",
-            "zero_stage": 2,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-        },
-    },
-    "trainer-zero3-lora": {
-        "train": {
-            "trainer": "transformers",
-            "parallel": "deepspeed",
-            "zero_stage": 3,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-        },
-    },
+    "trainer-zero2-lora": {"train": {"zero_stage": 2}},
+    "trainer-zero3-lora": {"train": {"zero_stage": 3}},
 }
 
 STEPS = 2
 
 
 def run(stage, variant):
-    train = VARIANTS[variant]["train"]
+    train = {**TRAIN, **VARIANTS[variant]["train"]}
     deepspeed = stage.deepspeed()
     config = stage.deepspeed_config(train["zero_stage"])
     # What the Trainer's own arguments say as well is left to them.

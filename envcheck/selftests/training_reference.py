@@ -20,146 +20,64 @@ NEEDS = {"pkg.torch": "present", "pkg.transformers": "present"}
 IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers", "peft", "deepspeed")
 SECONDS = 90
 RANKS = (1, 64)
+
+TRAIN = {
+    "trainer": "deepspeed",
+    "parallel": "deepspeed",
+    "adapter": "lora",
+    "dora": False,
+    "frozen_params": True,
+    "gradient_checkpointing": True,
+    "use_reentrant": True,
+    "precision": "bf16",
+    "gradient_clipping": True,
+    "offload_optimizer": "none",
+    "offload_param": "none",
+}
 # No `quantization` where an adapter trains without ZeRO: the optimizer sees the adapter alone.
 VARIANTS = {
     "reference-plain-lora": {
         "needs": {"pkg.peft": "present"},
-        "train": {
-            "trainer": "custom",
-            "parallel": "none",
-            "adapter": "lora",
-            "dora": False,
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-        },
+        "train": {"trainer": "custom", "parallel": "none"},
     },
     "reference-plain-full-fp32": {
         "train": {
             "trainer": "custom",
             "parallel": "none",
             "adapter": "none",
-            "dora": False,
             "quantization": "none",
             "frozen_params": False,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
             "precision": "fp32",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
         }
     },
     "reference-zero2-lora": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 2,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-        },
+        "train": {"zero_stage": 2, "quantization": "none"},
     },
     "reference-zero2-lora-fp32": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 2,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "fp32",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-        },
+        "train": {"zero_stage": 2, "quantization": "none", "precision": "fp32"},
     },
     "reference-zero3-lora": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 3,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-        },
+        "train": {"zero_stage": 3, "quantization": "none"},
     },
     "reference-zero3-lora-fp32": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 3,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "fp32",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
-        },
+        "train": {"zero_stage": 3, "quantization": "none", "precision": "fp32"},
     },
     "reference-zero3-lora-offload": {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
-        "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
-            "zero_stage": 3,
-            "adapter": "lora",
-            "dora": False,
-            "quantization": "none",
-            "frozen_params": True,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
-            "precision": "bf16",
-            "gradient_clipping": True,
-            "offload_optimizer": "cpu",
-            "offload_param": "none",
-        },
+        "train": {"zero_stage": 3, "quantization": "none", "offload_optimizer": "cpu"},
     },
     "reference-zero3-full-fp32": {
         "needs": {"pkg.deepspeed": ">=0.14.1"},
         "train": {
-            "trainer": "deepspeed",
-            "parallel": "deepspeed",
             "zero_stage": 3,
             "adapter": "none",
-            "dora": False,
             "quantization": "none",
             "frozen_params": False,
-            "gradient_checkpointing": True,
-            "use_reentrant": True,
             "precision": "fp32",
-            "gradient_clipping": True,
-            "offload_optimizer": "none",
-            "offload_param": "none",
         },
     },
 }
@@ -173,7 +91,7 @@ def run(stage, variant):
     import torch
 
     torch.set_float32_matmul_precision("highest")  # TF32 keeps 10 bits, and an environment may turn it on
-    train = VARIANTS[variant]["train"]
+    train = {**TRAIN, **VARIANTS[variant]["train"]}
     expected = reference(stage, train)
     losses = plain(stage, train) if train["parallel"] == "none" else sharded(stage, train)
     stage.saw(losses=losses, reference=expected)
