@@ -24,6 +24,7 @@ from envcheck import (
 from envcheck.clauses import shown
 from envcheck.host import Host
 from envcheck.model import (
+    UNREADABLE,
     Absent,
     Cell,
     ExamineError,
@@ -253,20 +254,14 @@ def training_facts(
     """What the target implies and what the configurations say, which wins; and what is wrong with these.
 
     Raises:
-        InputError: there is no such target, or a value is none of those that its fact may have.
+        InputError: there is no such target, or no configuration could be read at all.
     """
     facts: dict[str, Fact] = {}
     target = find_target(question.target, known)
     if target is not None:
         facts = {key: Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()}
     said = configurations.configured(question.train, known.tables.get("argument", []), installed)
-    for fact in said.facts:
-        words = training.KEYS[fact.key].words
-        if words and fact.value is not None and str(fact.value) not in words:
-            raise InputError(
-                fact.source, f"{fact.key}: expected one of {', '.join(words)}, found {fact.value!r}"
-            )
-        facts[fact.key] = fact
+    facts.update({fact.key: fact for fact in said.facts})
     return list(facts.values()), said.remarks
 
 
@@ -473,5 +468,8 @@ def inventory_report(question: Question, machine: Host) -> dict[str, Any]:
     found = probes.every_probe()
     words = vocabulary(found)
     known = load_matrix(words, question.overlays)
-    _, inventory, _ = take_inventory(question, machine, found, known, words)
+    _, inventory, remarks = take_inventory(question, machine, found, known, words)
+    for remark in remarks:
+        if remark.code == UNREADABLE:  # half a configuration would be judged as a whole one elsewhere
+            raise InputError(remark.places[0], remark.text)
     return {"envcheck": __version__, **factsfile.dump(inventory)}

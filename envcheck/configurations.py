@@ -32,6 +32,9 @@ def configured(
     """The facts of files, and of arguments given in place of a file.
 
     `shared` are the rows that all dialects share, `installed` the versions that are known.
+
+    Raises:
+        InputError: not one of them could be read.
     """
     if not named:
         return Configured()
@@ -39,6 +42,8 @@ def configured(
     reading = _Reading(known, installed)
     for each in named:
         reading.take(each)
+    if not reading.parts:
+        raise InputError(reading.remarks[0].places[0], reading.remarks[0].text)
     facts, remarks = merging.merged(reading.parts)
     found = [*reading.remarks, *(remark for part in reading.parts for remark in part.remarks), *remarks]
     ordered = sorted(readers.quoted(found, reading.texts), key=lambda remark: -remark.severity.rank)

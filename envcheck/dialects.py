@@ -73,7 +73,9 @@ class Dialect(NamedTuple):
     programs: Sequence[str]
     unknown: Mapping[str, str]  # section → ignored, refused
     twice: str  # refused, or empty: the later one counts
-    strict: str  # who refuses what is no plain JSON, in words
+    strict: str  # who refuses what is no plain JSON, as the end of a sentence
+    fills: bool  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
+    auto: Sequence[str]  # names that such a trainer fills in
     sources: Mapping[str, str]
     unread: Sequence[str]  # facts that nobody knows while such a configuration cannot be read
     lineage: Sequence[str]  # its own name and those of the dialects it extends
@@ -122,6 +124,8 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
         unknown=tree.get("unknown", _NOTHING),
         twice=tree.get("twice", ""),
         strict=next((each["strict"] for each in inherited if "strict" in each), ""),
+        fills=any(each.get("fills", False) for each in inherited),
+        auto=tree.get("auto", ()),
         sources=tree.get("sources", _NOTHING),
         unread=tree.get("unread", ()),
         lineage=lineage,

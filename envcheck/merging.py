@@ -6,6 +6,7 @@ fill in, and what it sets otherwise than they do the trainer refuses (`filled` r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ def merged(parts: Sequence[Understood]) -> tuple[list[Fact], list[Remark]]:
     for launch in launches:
         group = [part for part in parts if part.document.launch in (0, launch)]
         outcomes.append(_facts(group))
-        for remark in _contradictions(group):
+        for remark in _contradictions(group, outcomes[-1]):
             remarks.setdefault((remark.code, remark.text, remark.places), remark)
     return _agreed(outcomes), list(remarks.values())
 
@@ -73,36 +74,41 @@ def shown_fact(fact: Fact) -> str:
 # --- what the trainer refuses -----------------------------------------------------------------------
 
 
-def _contradictions(group: Sequence[Understood]) -> Iterator[Remark]:
+def _contradictions(group: Sequence[Understood], facts: Mapping[str, Fact]) -> Iterator[Remark]:
     for inner in filter(_has_the_last_word, group):
-        fillers = [part for part in group if part is not inner and part.dialect is not None]
-        yield from _form(inner, fillers)
-        filled: set[str] = set()
-        for filler in fillers:
+        trainers = [part for part in group if part.dialect is not None and not _has_the_last_word(part)]
+        yield from _form(inner, trainers)
+        for trainer in trainers:
             for row in inner.dialect.filled if inner.dialect else ():
-                if filler.dialect is not None and row["by"] in filler.dialect.lineage:
-                    filled.add(str(row["setting"]))
-                    yield from _filled(row, inner, filler)
-        yield from _left_open(inner, fillers, filled)
+                if trainer.dialect and row["by"] in trainer.dialect.lineage:
+                    yield from _filled(row, inner, trainer)
+        yield from _left_open(inner, trainers)
+        yield from _batch(inner, trainers, facts)
 
 
-def _form(inner: Understood, fillers: Sequence[Understood]) -> Iterator[Remark]:
+def _sure(part: Understood) -> bool:
+    """Whether it is known whose arguments these are: a script of one's own may do otherwise."""
+    return part.dialect is not None and bool(part.dialect.trainer)
+
+
+def _form(inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]:
     """What is more than JSON, where a program reads the file that takes plain JSON only."""
+    strict = [part for part in trainers if part.dialect and part.dialect.strict]
+    lenient = inner.dialect.strict if inner.dialect else ""
     for what, place in inner.document.liberties:
-        strict = next((part.dialect.strict for part in fillers if part.dialect and part.dialect.strict), "")
-        lenient = inner.dialect.strict if inner.dialect else ""
-        if strict:
-            text = f"{what}: {strict}"
-            yield Remark(Severity.ERROR, "not-plain-json", text, (place,), "take it out")
-        elif lenient and not fillers:
+        if strict and strict[0].dialect:
+            severity = Severity.ERROR if any(map(_sure, strict)) else Severity.WARNING
+            text = f"{what}: {strict[0].dialect.strict}"
+            yield Remark(severity, "not-plain-json", text, (place,), "take it out")
+        elif lenient and not trainers:
             yield Remark(Severity.NOTE, "not-plain-json", f"{what}: {lenient}", (place,))
 
 
-def _filled(row: Mapping[str, Any], inner: Understood, filler: Understood) -> Iterator[Remark]:
+def _filled(row: Mapping[str, Any], inner: Understood, trainer: Understood) -> Iterator[Remark]:
     ours = _settings(inner).get(str(row["setting"]))
     if ours is None or ours.value is None or ours.value == "auto" or isinstance(ours.value, Unknown):
         return
-    theirs = [_argument(filler, str(name)) for name in row["from"]]
+    theirs = [_argument(trainer, str(name)) for name in row["from"]]
     if row.get("any"):
         theirs = [_any(theirs)]
     values = [value for value, _ in theirs]
@@ -115,18 +121,23 @@ def _filled(row: Mapping[str, Any], inner: Understood, filler: Understood) -> It
         return
     names = " and ".join(str(name) for name in row["from"][: 1 if row.get("any") else None])
     given = [setting for _, setting in theirs if setting is not None]
-    said = ", ".join(_said(value) for value in values)
-    is_default = "" if given else ", which is its default"
-    text = f"{ours.name} is {_said(ours.value)} here, and {names} is {said}{is_default}: {row['refuses']}"
-    places = (ours.place, *(setting.place for setting in given))
-    named = () if given else (Place(filler.document.file),)
-    # A script of one's own may set another default than the trainer's.
-    sure = bool(given) or (filler.dialect is not None and bool(filler.dialect.trainer))
+    theirs_is = f"{names} is {', '.join(_said(value) for value in values)}{'' if given else ' by default'}"
+    # What nobody gave, a script of one's own may set, and what cannot be read here may give.
+    severity = (
+        Severity.ERROR if given or (_sure(trainer) and not trainer.document.open_end) else Severity.WARNING
+    )
     yield Remark(
-        Severity.ERROR if sure and not (filler.document.open_end and not given) else Severity.WARNING,
-        "contradicts-arguments", text, (*places, *named), 'write "auto", and the argument decides',
+        severity,
+        "contradicts-arguments",
+        f"{ours.name} is {_said(ours.value)} here and {theirs_is}{unless}: {row['refuses']}",
+        (
+            ours.place,
+            *(setting.place for setting in given),
+            *(() if given else (Place(trainer.document.file),)),
+        ),
+        'write "auto", and the argument decides',
         str(row.get("source", "")),
-    )  # fmt: skip
+    )
 
 
 def _settings(part: Understood) -> dict[str, Setting]:
@@ -170,14 +181,80 @@ def _said(value: Said) -> str:
     return value if isinstance(value, str) else shown(value)
 
 
-def _left_open(inner: Understood, fillers: Sequence[Understood], filled: set[str]) -> Iterator[Remark]:
-    """What is "auto" and nobody fills in."""
-    rows = inner.dialect.filled if inner.dialect else ()
-    fillable = {str(row["setting"]) for row in rows}
-    left = [each for each in inner.document.settings if each.value == "auto" and each.name not in filled]
-    waiting = [each for each in left if each.name in fillable]
+def _left_open(inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]:
+    """What is "auto": who fills it in, and what nobody does."""
+    dialect = inner.dialect
+    if dialect is None:
+        return
+    left = [each for each in inner.document.settings if each.value == "auto" and each.name in dialect.rows]
+    fillers = [part for part in trainers if part.dialect and part.dialect.fills]
+    waiting = [each for each in left if each.name in dialect.auto]
     if waiting and not fillers:
         names = waiting[0].name if len(waiting) == 1 else f"{waiting[0].name} and {len(waiting) - 1} more"
-        text = f'"auto" for {names}: a Hugging Face trainer fills it in, DeepSpeed alone does not'
-        advice = "name the launch script or its arguments with --train too"
-        yield Remark(Severity.NOTE, "left-to-the-trainer", text, (waiting[0].place,), advice)
+        alone = "a Hugging Face trainer fills it in, DeepSpeed alone does not"
+        known = next((part.dialect.trainer for part in trainers if part.dialect and part.dialect.trainer), "")
+        yield Remark(
+            Severity.WARNING if known else Severity.NOTE,
+            "left-to-the-trainer",
+            f'"auto" for {names}: {alone}{f", and {known} is none" if known else ""}',
+            (waiting[0].place,),
+            "write the values" if known else "name the launch script or its arguments with --train too",
+        )
+    for each in left:
+        if each.name not in dialect.auto:
+            refused = "accelerate, through which the Trainer starts DeepSpeed, refuses that"
+            text = f'"auto" for {each.name}: nothing fills it in; {refused}'
+            severity = Severity.ERROR if any(map(_sure, fillers)) else Severity.WARNING
+            yield Remark(
+                severity, "auto-that-nobody-fills", text, (each.place,), "write a value, or leave it out"
+            )
+
+
+_FACTORS = (
+    ("train_micro_batch_size_per_gpu", "per_device_train_batch_size"),
+    ("gradient_accumulation_steps", "gradient_accumulation_steps"),
+)
+_SHARED = ("train.tensor_parallel", "train.sequence_parallel", "train.context_parallel")
+
+
+def _batch(inner: Understood, trainers: Sequence[Understood], facts: Mapping[str, Fact]) -> Iterator[Remark]:
+    """train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x processes."""
+    settings = _settings(inner)
+    whole = settings.get("train_batch_size")
+    total = None if whole is None else _count(whole.value)
+    if whole is None or total is None:
+        return
+    factors: list[tuple[str, int, Place | None]] = []
+    for name, argument in _FACTORS:
+        ours = settings.get(name)
+        found = [(ours.value, ours)] if ours is not None else []
+        if ours is None or ours.value == "auto":
+            found = [_argument(part, argument) for part in trainers if part.dialect and part.dialect.fills]
+        for value, setting in found:
+            if (count := _count(value)) is not None:
+                factors.append((name, count, setting.place if setting else None))
+    world = facts.get("train.world_size")
+    if world is not None and isinstance(world.value, int) and not any(key in facts for key in _SHARED):
+        factors.append(("processes", world.value, None))
+    product = math.prod(count for _, count, _ in factors)
+    if total % product == 0 and (len(factors) < len(_FACTORS) + 1 or total == product):
+        return
+    said = " x ".join(f"{count} {name}" for name, count, _ in factors)
+    verb = "is not" if len(factors) > len(_FACTORS) else "is no multiple of"
+    text = f"train_batch_size {total} {verb} {said}: DeepSpeed refuses that"
+    places = (whole.place, *(place for _, _, place in factors if place is not None))
+    yield Remark(
+        Severity.ERROR, "batch-arithmetic", text, places, "leave train_batch_size out", _BATCH_SOURCE
+    )
+
+
+_BATCH_SOURCE = "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.5/deepspeed/runtime/config.py"
+
+
+def _count(value: Said) -> int | None:
+    """A whole number above 0, as a count has to be."""
+    number = as_number(value)
+    return int(number) if number is not None and 0 < number < _MOST and number == int(number) else None
+
+
+_MOST = 1 << 53

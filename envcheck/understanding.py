@@ -13,7 +13,8 @@ from envcheck import versions
 from envcheck.dialects import Dialect, Row, misfit, recognised
 from envcheck.model import Absent, Fact, Known, Place, Reading, Remark, Severity, Tri, Unknown
 from envcheck.settings import Document, Reference, Said, Section, Setting
-from envcheck.values import FALSE, SILENT, TRUE, as_number, same, spelled
+from envcheck.training import KEYS
+from envcheck.values import FALSE, SILENT, TRUE, as_number, either, same, spelled
 
 
 class Understood(NamedTuple):
@@ -76,12 +77,10 @@ class _Reading:
         for setting in self.settings.values():
             decided: set[str] = set()
             for row in self.rows(setting.name):
-                if (
-                    row.key
-                    and row.key not in decided
-                    and (says := self._says(row, setting.value)) is not None
-                ):
-                    decided.add(row.key)
+                if row.key in decided or (says := self._says(row, setting.value)) is None:
+                    continue
+                decided.add(row.key)
+                if not _outside(row, says):
                     yield Fact(row.key, says, self._source(setting))
 
     def _source(self, setting: Setting) -> str:
@@ -90,6 +89,8 @@ class _Reading:
 
     def _says(self, row: Row, value: Said) -> Reading | None:
         """What a row makes of a value; None if the value says nothing, or nothing of its kind."""
+        if not row.key:
+            return None
         if isinstance(value, Unknown):
             return value
         word = spelled(value)
@@ -119,6 +120,8 @@ class _Reading:
                 continue
             yield from self._of_its_time(setting, rows[0])
             wrong, converted = self.problem(rows[0], setting.value)
+            outside = (_outside(row, self._says(row, setting.value)) for row in rows)
+            wrong = wrong or next(filter(None, outside), "")
             if wrong:
                 converts = f"; {self.dialect.package} converts it, others that read this file do not"
                 text = f"{setting.name}: {wrong}{converts if converted else ''}"
@@ -305,6 +308,14 @@ def _read_as(text: Said, wanted: Any) -> bool:
     if isinstance(wanted, bool):
         return spelled(text) in (TRUE if wanted else FALSE)
     return spelled(text) == spelled(wanted)
+
+
+def _outside(row: Row, reading: Reading | None) -> str:
+    """What is wrong with a value that its fact cannot have; empty if nothing is."""
+    words = KEYS[row.key].words if isinstance(reading, Known) else ()
+    if not isinstance(reading, Known) or not words or str(reading.value) in words:
+        return ""
+    return f"expected {either(words)}, found {reading.value!r}"
 
 
 def _names_a_file(value: Said, row: Row) -> bool:
