@@ -145,7 +145,7 @@ class _Reading:
     def _unknown(self, setting: Setting) -> Iterator[Remark]:
         section, _, leaf = setting.name.rpartition(".")
         refused = self._refuses(section)
-        if refused is None:
+        if refused is None or (refused is Tri.NO and leaf.startswith("_")):  # people's way to comment JSON
             return
         if setting.value == "auto":
             refused = Tri.NO  # taken out before anything is checked
