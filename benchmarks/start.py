@@ -119,7 +119,7 @@ def _facts(folder: Path) -> Path:
 
 
 def _training(folder: Path) -> dict[str, str]:
-    """Configurations of a usual size by their names: DeepSpeed's, a launch that names it, a trainer's YAML."""
+    """Configurations of a usual size by name: DeepSpeed's, a launch that names it, a trainer's YAML."""
     offload = {"device": "cpu", "pin_memory": True}
     zero = {"stage": 3, "offload_optimizer": offload, "overlap_comm": True, "reduce_bucket_size": "auto"}
     zero |= {"stage3_prefetch_bucket_size": "auto", "stage3_max_live_parameters": 1e9, "sub_group_size": 1e9}
