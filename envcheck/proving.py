@@ -50,7 +50,7 @@ LINGER_S = 2.0
 JOURNAL_LIMIT = 64 * 1024 * 1024
 
 AT_ONCE = 8
-"""Most variants that run side by side on CUDA, two cores each: mostly imports, half a GiB of a GPU each."""
+"""Most variants that run side by side on CUDA, two cores each, as most of their time is imports; not measured."""
 
 
 class Wanted(NamedTuple):
