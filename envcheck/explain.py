@@ -7,11 +7,11 @@ the user's own code from where the innermost frame lies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from envcheck import clauses
-from envcheck.logs import Event, Frame, Log
+from envcheck.logs import Event, Frame, Log, Raised
 from envcheck.model import (
     Because,
     Finding,
@@ -29,8 +29,23 @@ _SIGTERM, _SIGABRT = -15, -6
 _SURVIVED = 200
 """Lines without a failure after which a run that raised something, and went on, has survived it."""
 
-_STRONG = frozenset({"memory", "killed", "disk", "network", "hardware"})
+_STRONG = frozenset({"memory", "killed", "crash", "disk", "network", "hardware"})
 """Kinds that a passage without a traceback can be the cause by; a version told in a warning is not."""
+
+
+_RESEMBLES = 0.25  # the score of a part worth a word: one full sentence of two
+
+_ORDER = ("ended", "raised", "said")  # which event a text that several hold belongs to
+
+_SPOKEN_BY_PYTHON = frozenset(
+    {"KeyError", "NameError", "UnboundLocalError", "TypeError", "IndexError", "ZeroDivisionError"}
+    | {"ValueError", "AssertionError", "SyntaxError", "IndentationError", "TabError", "AttributeError"}
+    | {"NotImplementedError", "RecursionError", "FileNotFoundError", "IsADirectoryError"}
+)
+"""What a line of one's own raises by itself; a RuntimeError there is some library's, below Python."""
+
+_OF_A_LIBRARY = ("unexpected keyword argument", "module '", "positional argument")
+"""Words of a call that another release of a library would take."""
 
 
 class Match(NamedTuple):
@@ -119,7 +134,7 @@ def _matches(
         held = {text for texts in hits.values() for text in texts}
         if not held:
             continue
-        home = min(hits, key=lambda each: (-len(hits[each]), events[each].what == "said", each))
+        home = min(hits, key=lambda each: (-len(hits[each]), _ORDER.index(events[each].what), each))
         lines = {
             _line(events[number], at)
             for number, texts in hits.items()
@@ -129,7 +144,7 @@ def _matches(
         match = Match(signature, signature.score(held), tuple(sorted(lines)), home)
         if len(held) == len(signature.patterns):
             full.append(match)
-        else:
+        elif match.score > _RESEMBLES:
             partial.append(match._replace(partial=True))
     return tuple(full), tuple(partial)
 
@@ -148,9 +163,15 @@ def _cause(event: Event, matches: Sequence[Match]) -> Cause | None:
         kind, best = "unknown", None
     if event.what == "ended" and best is None:
         return Cause(event, "consequence" if event.code == _SIGTERM else "unknown")
-    if best is None and event.exceptions and own_code(event.exceptions[0].place):
+    if best is None and event.exceptions and _by_own_code(event.exceptions[0]):
         kind = "code"
     return Cause(event, kind, best)
+
+
+def _by_own_code(raised: Raised) -> bool:
+    """Whether the user's own line raised it, and neither a library below Python nor one called in vain."""
+    library = any(words in raised.message for words in _OF_A_LIBRARY)
+    return raised.name in _SPOKEN_BY_PYTHON and not library and own_code(raised.place)
 
 
 def own_code(place: Frame | None) -> bool:

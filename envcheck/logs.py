@@ -227,10 +227,12 @@ class _Stream:
         self.fed = 0  # when its last line came
         self.summary_rank = ""
         self.root = False
+        self.end: Event | None = None  # of a process, as torchrun's table tells it
 
 
 _SUMMARY_RANK = re.compile(r"\s*rank\s+: (\d+) \(local_rank: \d+\)")
 _SUMMARY_CODE = re.compile(r"\s*exitcode\s+: (-?\d+) \(pid: \d+\)")
+_SUMMARY_FIELD = re.compile(r"\s*(?:error_file|traceback)\s*:")
 
 
 class Reader:
@@ -339,16 +341,13 @@ class Reader:
         elif "rank" in text and (found := _SUMMARY_RANK.match(text)):
             stream.summary_rank = found[1]
         elif "exitcode" in text and (found := _SUMMARY_CODE.match(text)):
-            self._add(
-                Event(
-                    "ended",
-                    (number,),
-                    text.strip(),
-                    (stream.summary_rank,) if stream.summary_rank else (),
-                    code=int(found[1]),
-                    root=stream.root,
-                )
-            )
+            ranks = (stream.summary_rank,) if stream.summary_rank else ()
+            stream.end = Event("ended", (number,), text, ranks, code=int(found[1]), root=stream.root)
+        elif stream.end is not None and _SUMMARY_FIELD.match(text):
+            numbers, told = (*stream.end.numbers, number), f"{stream.end.text}\n{text}"
+            stream.end = stream.end._replace(numbers=numbers, text=told)
+            if "traceback" in text:
+                self._close_end(stream)
 
     def _plain(self, stream: _Stream, number: int, text: str) -> None:
         lowered = text.lower()
@@ -376,6 +375,12 @@ class Reader:
     def _close(self, stream: _Stream) -> None:
         self._close_block(stream)
         self._close_passage(stream)
+        self._close_end(stream)
+
+    def _close_end(self, stream: _Stream) -> None:
+        end, stream.end = stream.end, None
+        if end is not None:
+            self._add(end)
 
     def _close_block(self, stream: _Stream) -> None:
         block, stream.block = stream.block, None

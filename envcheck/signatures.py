@@ -15,6 +15,7 @@ KINDS = {
     "setting": "a setting or an argument",
     "memory": "out of memory",
     "killed": "killed from outside",
+    "crash": "a crash below Python",
     "disk": "the disk",
     "network": "the network",
     "hardware": "the hardware or its driver",
