@@ -193,11 +193,20 @@ def take_inventory(
         request = probes.Request(path, named_by, question.static, question.deadline_s)
         inventory = probes.survey(machine, request, found)
         subject = f"{path} ({named_by})"
+    return subject, completed(inventory, question, known)
+
+
+def completed(inventory: Inventory, question: Question, known: Matrix) -> Inventory:
+    """The inventory with what is declared of the machine and said of training.
+
+    Raises:
+        InputError: an argument or a configuration is wrong.
+    """
     inventory = declare_machine(inventory, question, known)
     said = training_facts(question, known)
     implied = f"target {question.target}"
     # A target only fills in: what a facts file says of training is the user's own configuration.
-    return subject, inventory.with_facts(
+    return inventory.with_facts(
         fact for fact in said if fact.source != implied or fact.key not in inventory.facts
     )
 

@@ -127,6 +127,11 @@ def _cleaned(raw: bytes, look: Look) -> tuple[str, str, str]:
         text = text[found.end() :]
 
 
+def plain(raw: bytes) -> str:
+    """Text without terminal codes, each line's carriage returns gone, as many lines as there were."""
+    return _ANSI.sub("", raw.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", " ")
+
+
 # --- tracebacks -------------------------------------------------------------------------------------
 
 _HEADER = re.compile(r"Traceback \(most recent call last\):?$")
