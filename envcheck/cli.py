@@ -39,8 +39,8 @@ TrainOption = Annotated[
     typer.Option(
         "--train",
         metavar="FILE",
-        help="Training configuration: DeepSpeed JSON, a file of arguments, or arguments such as "
-        "'--use_lora true'. Repeatable; later ones win.",
+        help="What is launched: a script, a trainer's YAML or JSON, DeepSpeed's JSON, or arguments such as "
+        "'--use_lora true'. Repeatable; merged as the trainer merges them.",
     ),
 ]
 FactsOption = Annotated[

@@ -284,6 +284,12 @@ def test_comments_are_an_error_where_the_trainer_reads_the_file(tmp_path: Path) 
     assert "error" not in {remark.severity.value for remark in alone.remarks}
 
 
+def test_two_deepspeed_configurations_are_one_too_many(tmp_path: Path) -> None:
+    found = read(tmp_path, z2='{"zero_optimization": {"stage": 2}}', z3='{"zero_optimization": {"stage": 3}}')
+    assert codes(found) == ["warning several-configurations"]
+    assert facts(found)["zero_stage"] == 3
+
+
 def test_the_batch_of_the_arguments_counts(tmp_path: Path) -> None:
     _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 2}, "train_batch_size": 30}')
     launch = "torchrun train.py --output_dir out --deepspeed ds.json --per_device_train_batch_size 4"
