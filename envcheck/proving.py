@@ -105,7 +105,9 @@ def prepare(question: app.Question, machine: Host) -> Prepared:
     known = app.load_matrix(words, question.overlays)
     target = app.find_target(question.target, known)
     # The target's training facts select variants; those of the environment must stay free of them.
-    subject, read = app.take_inventory(question._replace(target=None, train=()), machine, found, known, words)
+    subject, read, _ = app.take_inventory(
+        question._replace(target=None, train=()), machine, found, known, words
+    )
     path, _ = app.which_environment(question.python, machine)
     interpreter = find_interpreter(machine, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
     if read.known("pkg.torch") is None:
