@@ -44,7 +44,17 @@ def _facts(group: Sequence[Understood]) -> dict[str, Fact]:
             if fact.key not in own or fact.value is not None:
                 facts[fact.key] = fact
                 own.add(fact.key)
+    for part in group:
+        for key in _may_be_said(part) - facts.keys():
+            facts[key] = Fact(key, Unknown(part.document.open_end), part.document.file)
     return facts
+
+
+def _may_be_said(part: Understood) -> set[str]:
+    """The facts that arguments which cannot be read here may state."""
+    if not part.document.open_end or part.dialect is None:
+        return set()
+    return {row.key for rows in part.dialect.rows.values() for row in rows if row.key}
 
 
 def _has_the_last_word(part: Understood) -> bool:

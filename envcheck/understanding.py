@@ -112,6 +112,7 @@ class _Reading:
 
     def remarks(self) -> Iterator[Remark]:
         """Everything that is wrong with the document by itself, from top to bottom."""
+        yield from self.document.remarks
         yield from self._twice()
         for setting in self.document.settings:
             rows = self.rows(setting.name)
@@ -250,7 +251,7 @@ class _Reading:
         launch = self.document.launch
         for setting in self.settings.values():
             row = next((row for row in self.rows(setting.name) if row.refers), None)
-            if row is None:
+            if row is None or setting.value in self.document.written:
                 continue
             if isinstance(setting.value, Unknown):
                 yield Reference("", setting.place, row.refers, launch, setting.value.why)

@@ -1038,9 +1038,7 @@ class _Condition:
         for bit in value:
             if bit.unset and (empty or bit.unset.isdigit()):
                 self.following.assumed.add("@" if bit.unset.isdigit() else bit.unset)
-        return _certain(
-            tuple(bit for bit in value if not bit.unset or not (empty or bit.unset.isdigit()))
-        )
+        return _certain(tuple(bit for bit in value if not bit.unset or not (empty or bit.unset.isdigit())))
 
     def compared(self, left: Word, operator: str, right: Word) -> Tri:
         wanted = self.text(right)
