@@ -99,7 +99,7 @@ class _Reading:
         self, text: str, name: str, folder: Path, depth: int, dialect: str = "", launch: int = 0
     ) -> None:
         self.texts[name] = text
-        said = False
+        taken: list[Understood] = []
         for document in readers.read(text, name):
             placed = document._replace(launch=document.launch or launch)
             if dialect and document.form in self.known[dialect].forms:
@@ -108,10 +108,10 @@ class _Reading:
             for part in parts:
                 for reference in part.references:
                     self._refer(reference, part.document, folder, depth)
-            self.parts += parts
-            said = said or any(part.facts or part.references or part.remarks for part in parts)
-        if not said:
+            taken += parts
+        if not any(part.facts or part.references or part.remarks for part in taken):
             raise InputError(name, "says nothing of training that envcheck knows")
+        self.parts += taken
 
     def _refer(self, reference: Reference, document: Document, folder: Path, depth: int) -> None:
         """Read the file that a setting names, beside the file that names it or where we are."""

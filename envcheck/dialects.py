@@ -4,6 +4,7 @@ A document is of the dialect whose marks it bears. Pure.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -202,6 +203,8 @@ def misfit(row: Row, value: Said, *, as_text: bool) -> str:
 
 
 _NUMBERS = ("whole", "number", "positive")
+CONVERTED = ("flag", *_NUMBERS)
+"""Kinds that pydantic makes of a text, or of one another."""
 
 
 def _spells(value: Said, word: Scalar) -> bool:
@@ -222,11 +225,25 @@ def _out_of_bounds(row: Row, number: float) -> str:
 def _is(kind: str, value: Said, *, as_text: bool) -> bool:
     if kind in _NUMBERS:
         number = as_number(value, as_text=as_text)
-        return number is not None and (kind != "whole" or (math.isfinite(number) and number == int(number)))
+        return number is not None and (kind != "whole" or _is_whole(value, number))
     if kind == "flag":
-        return isinstance(value, bool) or (as_text and spelled(value) in TRUE | FALSE)
+        number = as_number(value, as_text=False)
+        return isinstance(value, bool) or number in (0, 1) or (as_text and _spells_a_flag(value))
     if kind == "word":
         return isinstance(value, str)
     if kind == "list":
         return as_text or (isinstance(value, tuple) and not isinstance(value, Section))
     return kind != "section" or as_text or isinstance(value, Section)
+
+
+def _spells_a_flag(value: Said) -> bool:
+    return isinstance(value, str) and value.lower() in TRUE | FALSE
+
+
+def _is_whole(value: Said, number: float) -> bool:
+    if isinstance(value, str):
+        return _WHOLE.fullmatch(value.strip()) is not None  # int("5e8") is an error, 5e8 in JSON is not
+    return math.isfinite(number) and number == int(number)
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")

@@ -132,10 +132,10 @@ def _filled(row: Mapping[str, Any], inner: Understood, trainer: Understood) -> I
     names = " and ".join(str(name) for name in row["from"][: 1 if row.get("any") else None])
     given = [setting for _, setting in theirs if setting is not None]
     theirs_is = f"{names} is {', '.join(_said(value) for value in values)}{'' if given else ' by default'}"
-    # What nobody gave, a script of one's own may set, and what cannot be read here may give.
-    severity = (
-        Severity.ERROR if given or (_sure(trainer) and not trainer.document.open_end) else Severity.WARNING
-    )
+    # A script of one's own may have other defaults, and what cannot be read here may give the argument.
+    own = trainer.dialect is None or not trainer.dialect.programs or bool(trainer.document.open_end)
+    unless = "" if given or not own else " (unless the script itself sets another)"
+    severity = Severity.WARNING if unless else Severity.ERROR
     yield Remark(
         severity,
         "contradicts-arguments",
@@ -237,7 +237,7 @@ def _batch(inner: Understood, trainers: Sequence[Understood], facts: Mapping[str
     factors: list[tuple[str, int, Place | None]] = []
     for name, argument in _FACTORS:
         ours = settings.get(name)
-        found = [(ours.value, ours)] if ours is not None else []
+        found: list[tuple[Said, Setting | None]] = [(ours.value, ours)] if ours is not None else []
         if ours is None or ours.value == "auto":
             found = [_argument(part, argument) for part in trainers if part.dialect and part.dialect.fills]
         for value, setting in found:
