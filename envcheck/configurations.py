@@ -72,7 +72,7 @@ class _Reading:
         self.remarks: list[Remark] = []
         self.unread: list[Fact] = []
         self.texts: dict[str, str] = {}
-        self.read: set[Path] = set()
+        self.read: set[tuple[Path, int]] = set()
 
     def take(self, named: str) -> None:
         """Read what the user named."""
@@ -89,9 +89,9 @@ class _Reading:
         if depth > _DEEPEST:
             raise InputError(name, f"named by more than {_DEEPEST} files that name one another")
         resolved = path.resolve()
-        if resolved in self.read:
+        if (resolved, launch) in self.read:
             return
-        self.read.add(resolved)
+        self.read.add((resolved, launch))
         text = host.read_file(path, _LARGEST).decode("utf-8", "replace")
         self._text(text, name, path.parent, depth, dialect, launch)
 
@@ -109,7 +109,7 @@ class _Reading:
                 for reference in part.references:
                     self._refer(reference, part.document, folder, depth)
             taken += parts
-        if not any(part.facts or part.references or part.remarks for part in taken):
+        if not dialect and not any(part.facts or part.references or part.remarks for part in taken):
             raise InputError(name, "says nothing of training that envcheck knows")
         self.parts += taken
 
@@ -118,8 +118,11 @@ class _Reading:
         if reference.unknown:
             self._leave_open(reference, reference.unknown)
             return
-        path = folder / reference.path
-        path = path if path.is_file() else Path(reference.path)
+        inside = self.known[reference.dialect].inside
+        path = folder / reference.path / inside
+        path = path if path.is_file() else Path(reference.path) / inside
+        if inside and not path.is_file():
+            return  # a name of the Hub
         if not path.exists():
             self._leave_open(reference, f"{reference.path}, which {document.file} names, is not here")
             text = f"{reference.path} is not here: what it says is not known"

@@ -37,8 +37,8 @@ class Document(NamedTuple):
 
     A name that stands twice is there as the later one says, as every program reads it; `twice` has both.
     `liberties` are what the text does beyond its form (a comment in JSON), the first of each kind.
-    `open_end` says why more may be given than can be read here (`"$@"`); empty if this is all. `written` are
-    names of files that the text itself holds, which need not be looked for; `remarks` what its reader noticed.
+    `open_end` says why more may be given than can be read here; empty if this is all. `written` are names of
+    files that the text itself holds, which need not be looked for; `remarks` what its reader noticed.
     """
 
     file: str

@@ -10,7 +10,7 @@ from operator import ge, gt, le, lt, ne
 from typing import Any, NamedTuple
 
 from envcheck import versions
-from envcheck.dialects import CONVERTED, Dialect, Row, misfit, recognised
+from envcheck.dialects import CONVERTED, Dialect, Row, misfit, program_names, recognised
 from envcheck.model import Absent, Fact, Known, Place, Reading, Remark, Severity, Tri, Unknown
 from envcheck.settings import Document, Reference, Said, Section, Setting
 from envcheck.training import KEYS
@@ -56,12 +56,8 @@ class _Reading:
             found = self.dialect.rows.get(
                 ".".join("*" if part.isdigit() else part for part in name.split(".")), ()
             )
-        return [row for row in found if not row.trainers or {*row.trainers} & self._names_of_trainers()]
-
-    def _names_of_trainers(self) -> set[str]:
-        """The dialect's trainer, and the parts of the words before the arguments: `openrlhf.cli.train`."""
-        parts = {part for word in self.document.program for part in word.replace(".", "/").split("/")}
-        return {self.dialect.trainer, *parts}
+        trainers = {self.dialect.trainer, *program_names(self.document)}
+        return [row for row in found if not row.trainers or {*row.trainers} & trainers]
 
     # --- facts
 

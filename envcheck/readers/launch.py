@@ -1,4 +1,4 @@
-"""Launch scripts: the settings of each launch line, what its launcher is told and what the training program is.
+"""Launch scripts: the settings of each launch line, those of its launcher, and the program it starts.
 
 What the names mean stands in the dialects; here stands only where a launcher's own arguments end.
 """
@@ -19,29 +19,28 @@ from envcheck.settings import Document, Setting
 LAUNCHER = "launcher"
 """The dialect of what a launcher is told: `processes`."""
 
-# Arguments of launchers that stand alone; every other one takes a value. From torch/distributed/run.py of torch 2.9,
-# deepspeed/launcher/runner.py of DeepSpeed 0.19 and accelerate/commands/launch.py of accelerate 1.12.
-_ALONE = {
-    "torchrun": frozenset(
-        "standalone no_python module m run_path use_env virtual_local_rank signals_to_handle".split()[:-1]
-    ),
-    "deepspeed": frozenset(
-        "no_python module no_local_rank no_ssh_check no_ssh force_multi save_pid elastic_training"
-        " enable_each_rank_log bind_cores_to_rank".split()
-    ),
-    "accelerate": frozenset(
-        "cpu multi_gpu tpu ipex use_mps_device mps quiet q use_deepspeed use_fsdp use_megatron_lm use_xpu m module"
-        " no_python debug tpu_use_cluster no_tpu_use_cluster tpu_use_sudo same_network main_training_only"
-        " use_parallelism_config enable_cpu_affinity downcast_bf16".split()
-    ),
-}
+# Arguments of launchers that stand alone; every other one takes a value. From torch/distributed/run.py of
+# torch 2.9, deepspeed/launcher/runner.py of 0.19 and accelerate/commands/launch.py of 1.12.
+_ALONE: Mapping[str, frozenset[str]] = {
+    "torchrun": frozenset({
+        "standalone", "no_python", "module", "m", "run_path", "use_env", "virtual_local_rank",
+    }),
+    "deepspeed": frozenset({
+        "no_python", "module", "no_local_rank", "no_ssh_check", "no_ssh", "force_multi", "save_pid",
+        "elastic_training", "enable_each_rank_log", "bind_cores_to_rank",
+    }),
+    "accelerate": frozenset({
+        "cpu", "multi_gpu", "tpu", "ipex", "use_mps_device", "mps", "quiet", "q", "use_deepspeed", "use_fsdp",
+        "use_megatron_lm", "use_xpu", "m", "module", "no_python", "debug", "tpu_cluster", "no_tpu_cluster",
+        "tpu_use_sudo", "same_network", "use_parallelism_config", "enable_cpu_affinity", "downcast_bf16",
+    }),
+}  # fmt: skip
 _MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "deepspeed.launcher.runner": "deepspeed", "accelerate.commands.launch": "accelerate",
 }  # fmt: skip
 _TRAINS = {
     "llamafactory-cli": ("train",), "lmf": ("train",), "axolotl": ("train",), "swift": ("sft", "pt", "rlhf"),
-    "megatron": ("sft", "pt", "rlhf"),
     "trl": ("sft", "dpo", "kto", "grpo", "reward", "rloo", "orpo", "cpo"),
 }  # fmt: skip
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
@@ -49,10 +48,9 @@ _OTHER_WORK = re.compile(
     r"merge|eval|infer|test|prepare|preproc|process_|convert|export|demo|serve|server|download|generat|tokeniz"
     r"|api|chat|web|bench|deploy|rollout|setup|upload|plot|export|fetch_data|zero_to_fp32"
 )
-_SCRIPT = re.compile(r"^(?:#!.*\b(?:ba|z|da)?sh\b|(?:[ \t]*[A-Za-z_]\w*=|[ \t]*export[ \t]))", re.MULTILINE)
 _STARTS = re.compile(
-    r"(?:^|[\s/(\"'`;&|])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl|swift|trl"
-    r"|ray[ \t]+job[ \t]+submit|megatron)[ \t\\]"
+    r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
+    r"|swift|trl|ray[ \t]+job[ \t]+submit)[ \t\\]"
 )
 _EXPORTED = frozenset({"CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN"})
 _FILES = (".yaml", ".yml", ".json")
@@ -267,26 +265,27 @@ class _Launch:
             if text is None or text.why or not text.text.lstrip().startswith("{"):
                 continue
             line = self.lines.place(text.at, text.at + 1).line
-            for document in json_text.read("\n" * (line - 1) + text.text, self.lines.file):
-                documents.append(document._replace(launch=self.number))
+            read = json_text.read("\n" * (line - 1) + text.text, self.lines.file)
+            documents += [document._replace(launch=self.number) for document in read]
             names.append(str(setting.value))
         return documents, tuple(names)
 
     def _processes(self, told: Mapping[str, Setting]) -> Setting | None:
         """How many processes the launcher starts in all, or why nobody can say."""
         place = self.lines.place(self.command.at, self.command.at + len(self.command.words[0].text))
+        unread = next((word.why for word in self.line.told if word.many and word.why), "")
+        if self.line.launcher and unread and not {"nproc_per_node", "num_gpus", "include"} & told.keys():
+            return Setting("processes", Unknown(unread), place, place)
         if self.line.launcher == "torchrun":
             return _torchrun(told, place)
         if self.line.launcher == "deepspeed":
             return _deepspeed(told, place, self.command.environment.get("CUDA_VISIBLE_DEVICES"))
-        if self.line.program[:1] in (("swift",), ("llamafactory-cli",)):
-            each = self.command.environment.get("NPROC_PER_NODE")
-            nodes = self.command.environment.get("NNODES")
-            return _product(
-                [_number(word.text, word.why, name) for name, word in (("NPROC_PER_NODE", each), ("NNODES", nodes)) if word],
-                place,
-            ) if each else None  # fmt: skip
-        return None
+        each = self.command.environment.get("NPROC_PER_NODE")
+        if each is None or self.line.program[0] not in ("swift", "llamafactory-cli"):
+            return None
+        nodes = self.command.environment.get("NNODES")
+        named = (("NPROC_PER_NODE", each), ("NNODES", nodes))
+        return _product([_number(word.text, word.why, name) for name, word in named if word], place)
 
 
 def _relative(path: str) -> str:
@@ -294,18 +293,8 @@ def _relative(path: str) -> str:
 
 
 def _torchrun(told: Mapping[str, Setting], place: Place) -> Setting:
-    factors: list[int | Unknown] = []
-    for name in ("nproc_per_node", "nnodes"):
-        setting = told.get(name)
-        if setting is None:
-            continue
-        place = setting.place if name == "nproc_per_node" else place
-        why = setting.value.why if isinstance(setting.value, Unknown) else ""
-        factors.append(_number(str(setting.value), why, f"--{name}"))
-    unread = next((each for each in told.values() if each.name == ""), None)
-    if unread is not None and isinstance(unread.value, Unknown):
-        factors.append(unread.value)
-    return _product(factors, place)
+    found = [told[name] for name in ("nproc_per_node", "nnodes") if name in told]
+    return _product([_count(setting) for setting in found], found[0].place if found else place)
 
 
 def _deepspeed(told: Mapping[str, Setting], place: Place, visible: Argument | None) -> Setting:
@@ -320,18 +309,18 @@ def _deepspeed(told: Mapping[str, Setting], place: Place, visible: Argument | No
         if name in told:
             why = Unknown(f"--{name} of the deepspeed launcher says where the processes run")
             return Setting("processes", why, told[name].named, told[name].place)
-    gpus, nodes = told.get("num_gpus"), told.get("num_nodes")
-    factors: list[int | Unknown] = []
-    for name, setting in (("--num_gpus", gpus), ("--num_nodes", nodes)):
-        if setting is not None:
-            why = setting.value.why if isinstance(setting.value, Unknown) else ""
-            factors.append(_number(str(setting.value), why, name))
-    if gpus is None:
-        if visible is not None and not visible.why and visible.text:
-            factors.append(len(visible.text.split(",")))
-        else:
-            factors.append(Unknown("the deepspeed launcher starts a process for every GPU it finds"))
+    gpus = told.get("num_gpus")
+    factors = [_count(told[name]) for name in ("num_gpus", "num_nodes") if name in told]
+    if gpus is None and visible is not None and not visible.why and visible.text:
+        factors.append(len(visible.text.split(",")))
+    elif gpus is None:
+        factors.append(Unknown("the deepspeed launcher starts a process for every GPU it finds"))
     return _product(factors, gpus.place if gpus else place)
+
+
+def _count(setting: Setting) -> int | Unknown:
+    why = setting.value.why if isinstance(setting.value, Unknown) else ""
+    return _number(str(setting.value), why, f"--{setting.name}")
 
 
 def _number(text: str, why: str, name: str) -> int | Unknown:

@@ -168,10 +168,10 @@ class _Body(NamedTuple):
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 _DECLARES = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _PREFIXES = frozenset({
-    "nohup", "time", "exec", "env", "nice", "ionice", "taskset", "numactl", "stdbuf", "setsid", "timeout", "sudo",
-    "command", "builtin", "srun", "mpirun", "mpiexec", "uv", "poetry", "pipenv", "pdm", "conda", "mamba", "micromamba",
-    "singularity", "apptainer", "docker", "xvfb-run", "unbuffer", "nsys", "ncu", "strace", "pdsh", "ssh", "tmux",
-    "screen", "run",
+    "nohup", "time", "exec", "env", "nice", "ionice", "taskset", "numactl", "stdbuf", "setsid", "timeout",
+    "sudo", "command", "builtin", "srun", "mpirun", "mpiexec", "uv", "poetry", "pipenv", "pdm", "conda",
+    "mamba", "micromamba", "singularity", "apptainer", "docker", "xvfb-run", "unbuffer", "nsys", "ncu",
+    "strace", "pdsh", "ssh", "tmux", "screen", "run",
 })  # fmt: skip
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _SETS_UP = (
@@ -245,27 +245,27 @@ class _Following:
 
     def node(self, node: Node, scope: _Scope) -> Tri | None:
         self.spend(1)
+        status: Tri | None = None
         match node:
             case Simple():
-                return self.simple(node, scope)
+                status = self.simple(node, scope)
             case Sequence():
-                return self.run(node, scope)
+                status = self.run(node, scope)
             case Group():
-                inner = _Scope(scope) if node.apart else scope
-                return self.run(node.body, inner)
+                status = self.run(node.body, _Scope(scope) if node.apart else scope)
             case If():
-                return self.if_(node, scope)
+                status = self.if_(node, scope)
             case Loop():
                 self.loop(node, scope)
             case Case():
                 self.case(node, scope)
             case Test():
-                return _Condition(self, scope, node.words).answer()
+                status = _Condition(self, scope, node.words).answer()
             case Sum():
-                return self.sum(node, scope)
+                status = self.sum(node, scope)
             case Function():
                 self.functions[node.name] = node.body
-        return None
+        return status
 
     def alternatives(self, bodies: list[_Body], scope: _Scope, at: int, *, complete: bool) -> None:
         """Follow each body apart; what differs afterwards depends on this line.
@@ -482,7 +482,7 @@ class _Following:
             }
             self.commands.append(Command(words, environment, words[0].at, self.depends))
         elif name.startswith("--"):
-            said = f"{name} starts a command of its own here: the command it was meant for ended before this line"
+            said = f"{name} begins a command of its own here: the one it was meant for has ended before"
             self.notes.append((fields[0][0].at, said))
         return None
 
@@ -580,7 +580,7 @@ class _Following:
         del node
         if scope.arguments is not None:
             count = _certain(fields[1]) if len(fields) > 1 else "1"
-            scope.arguments = scope.arguments[int(count) :] if count and count.isdigit() else None
+            scope.arguments = scope.arguments[int(count) :] if count and _PLACE.fullmatch(count) else None
         return Tri.YES
 
     def do_read(self, fields: list[_Value], node: Simple, scope: _Scope) -> Tri | None:
@@ -746,8 +746,8 @@ class _Following:
                 and not any(bit.loose for each in variable for bit in each)
             ):
                 return (_Bit(str(len(variable)), piece.at),)
-            if not piece.operator and index.isdigit():
-                return variable[int(index)] if int(index) < len(variable) else ()
+            if not piece.operator and _WHOLE.fullmatch(index):
+                return variable[int(index)] if -len(variable) <= int(index) < len(variable) else ()
         return self.unknown(
             piece.at, piece.source, f"{_short(piece.source)} is worked out only when the script runs"
         )
@@ -755,27 +755,21 @@ class _Following:
     def variable(self, piece: Expansion, scope: _Scope, *, asked: bool) -> _Variable:
         """What a name stands for; None if the script does not set it."""
         name = piece.name
-        if name.isdigit() and name != "0":
-            if scope.arguments is not None:
-                number = int(name) - 1
-                return scope.arguments[number] if number < len(scope.arguments) else None
+        if _NAME.fullmatch(name):
+            found = scope.get(name)
+            return (_Bit(".", piece.at),) if found is None and name == "PWD" else found
+        if scope.arguments is None:
             self.assumed.add("@")
-            given = asked or piece.operator not in ("", "#")
-            return (
-                None
-                if given
-                else self.unknown(piece.at, piece.source, f"{piece.source} is given when the script is run")
-            )
         if name == "#":
-            if scope.arguments is None:
-                self.assumed.add("@")
             return (_Bit(str(len(scope.arguments or ())), piece.at),)
-        if not _NAME.fullmatch(name):
-            return self.unknown(piece.at, piece.source, f"{piece.source} is known only when the script runs")
-        found = scope.get(name)
-        if found is None and name == "PWD":
-            return (_Bit(".", piece.at),)
-        return found
+        why = f"{_short(piece.source)} is known only when the script runs"
+        if _PLACE.fullmatch(name):
+            if scope.arguments is not None:
+                return dict(enumerate(scope.arguments, 1)).get(int(name))
+            if asked or piece.operator not in ("", "#"):
+                return None
+            why = f"{_short(piece.source)} is given when the script is run"
+        return self.unknown(piece.at, piece.source, why)
 
     def defaulted(self, piece: Expansion, value: _Value | None, scope: _Scope) -> _Value:
         """A value by the operator behind its name."""
@@ -864,6 +858,7 @@ class _Following:
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _RUNS = re.compile(r"\s+|\S+")
+_PLACE = re.compile(r"[1-9][0-9]?")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _CHANGES = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)")
 _BUILTINS = {
@@ -927,42 +922,54 @@ def _fits(value: str, wanted: str, pattern: Word) -> bool:
 
 
 def _assigned(node: Node, functions: Mapping[str, Node]) -> set[str]:
-    """Names that a command may set."""
+    """Names that a command may set, in the functions it calls too."""
     found: set[str] = set()
     seen: set[str] = set()
     todo: list[Node] = [node]
     while todo:
         each = todo.pop()
-        match each:
-            case Simple():
-                for word in each.words:
-                    first = word.pieces[0] if word.pieces else None
-                    pair = _ASSIGNS.match(first.text) if isinstance(first, Text) else None
-                    if pair:
-                        found.add(pair.group(1))
-                if each.words and (name := each.words[0].bare):
-                    if name in ("read", "mapfile", "readarray", "unset"):
-                        found |= {word.bare for word in each.words[1:]}
-                    elif name in functions and name not in seen:
-                        seen.add(name)
-                        todo.append(functions[name])
-            case Sequence():
-                todo += [inner for _, inner in each.items]
-            case Group() | Function():
-                todo.append(each.body)
-            case If():
-                todo += [part for arm in each.arms for part in arm]
-                todo += [each.otherwise] if each.otherwise else []
-            case Loop():
-                found.add(each.name)
-                todo += [each.body, *([each.condition] if each.condition else [])]
-            case Case():
-                todo += [body for _, body in each.arms]
-            case Sum():
-                found |= {pair.group(1) or pair.group(2) for pair in _CHANGES.finditer(each.text)}
-            case Test():
-                pass
+        if isinstance(each, Simple):
+            found |= _set_by(each)
+            name = each.words[0].bare if each.words else ""
+            if name in functions and name not in seen:
+                seen.add(name)
+                todo.append(functions[name])
+        elif isinstance(each, Sum):
+            found |= {pair.group(1) or pair.group(2) for pair in _CHANGES.finditer(each.text)}
+        elif isinstance(each, Loop):
+            found.add(each.name)
+        todo += _inside(each)
     return found
+
+
+def _set_by(command: Simple) -> set[str]:
+    found = set()
+    for word in command.words:
+        first = word.pieces[0] if word.pieces else None
+        pair = _ASSIGNS.match(first.text) if isinstance(first, Text) else None
+        if pair:
+            found.add(pair.group(1))
+    if command.words and command.words[0].bare in ("read", "mapfile", "readarray", "unset"):
+        found |= {word.bare for word in command.words[1:]}
+    return found
+
+
+def _inside(node: Node) -> list[Node]:
+    """The commands right inside a compound one."""
+    match node:
+        case Sequence():
+            return [inner for _, inner in node.items]
+        case Group() | Function():
+            return [node.body]
+        case If():
+            arms = [part for arm in node.arms for part in arm]
+            return [*arms, node.otherwise] if node.otherwise else [*arms]
+        case Loop():
+            return [node.body, node.condition] if node.condition else [node.body]
+        case Case():
+            return [body for _, body in node.arms]
+        case Simple() | Test() | Sum():
+            return []
 
 
 # --- conditions and sums ----------------------------------------------------------------------------
@@ -1011,22 +1018,20 @@ class _Condition:
         if self.i >= len(self.words):
             return Tri.NO
         word = self.take()
-        operator = word.bare
+        operator, more = word.bare, self.i < len(self.words)
         if operator == "(":
-            # Not nested any deeper than it can be read: what stands in parentheses is left open.
+            # Parentheses in conditions are rare, and what stands in them is left open.
             while self.i < len(self.words) and self.take().bare != ")":
                 pass
             return Tri.MAYBE
-        if operator in _UNARY and self.i < len(self.words):
-            text = self.text(self.take())
-            return Tri.MAYBE if text is None else Tri.of((text == "") == (operator == "-z"))
-        if operator in _OF_FILES and self.i < len(self.words) and self.next() not in ("=", "==", "!="):
+        if self.next() in _BINARY and self.i + 1 < len(self.words):
+            return self.compared(word, self.take().bare, self.take())
+        if operator in _OF_FILES and more:
             self.take()
             return Tri.MAYBE
-        if self.next() in ("=", "==", "!=", "=~", "<", ">", *_COMPARES) and self.i + 1 < len(self.words):
-            return self.compared(word, self.take().bare, self.take())
-        text = self.text(word)
-        return Tri.MAYBE if text is None else Tri.of(text != "")
+        empty = operator == "-z"
+        text = self.text(self.take() if operator in _UNARY and more else word)
+        return Tri.MAYBE if text is None else Tri.of((text == "") == empty)
 
     def take(self) -> Word:
         self.i += 1
@@ -1060,6 +1065,7 @@ class _Condition:
         return int(text) if text and _WHOLE.fullmatch(text) else None
 
 
+_BINARY = frozenset({"=", "==", "!=", "=~", "<", ">", *_COMPARES})
 _ANSWERS: Mapping[str, Callable[[int, int], int | bool]] = {
     "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
     ">": lambda a, b: a > b, ">=": lambda a, b: a >= b, "+": lambda a, b: a + b, "-": lambda a, b: a - b,
