@@ -286,6 +286,21 @@ def _read_on(descriptor: int, name: str) -> Iterator[bytes]:
         yield chunk
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is a file; what cannot be a path (too long, a loop of links) is none."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for these
+
+
+def exists(path: Path) -> bool:
+    """Whether something is there, as `is_file`."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def followed(path: Path) -> str:
+    """Where a path leads, links followed as far as they can be."""
+    return os.path.realpath(path)
+
+
 def own_python() -> str:
     """The interpreter that runs envcheck."""
     return sys.executable
