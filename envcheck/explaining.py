@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import __version__, app, derive, explain, explanation, host, logs, printed, probes, signatures
+from envcheck import (
+    __version__,
+    app,
+    derive,
+    explain,
+    explanation,
+    host,
+    logs,
+    passing,
+    printed,
+    probes,
+    signatures,
+)
 from envcheck.host import Host
 from envcheck.model import (
     EnvcheckError,
@@ -44,9 +58,13 @@ def explained(question: app.Question, name: str, machine: Host) -> explanation.E
 
 
 def told(
-    question: app.Question, name: str, chunks: Iterable[bytes], machine: Host
+    question: app.Question,
+    name: str,
+    chunks: Iterable[bytes | passing.Gap],
+    machine: Host,
+    command: str = "",
 ) -> explanation.Explanation:
-    """What the chunks of a log tell.
+    """What the chunks of a log tell; `command` is what wrote it, if that is known.
 
     Raises:
         InputError: they are no text, or an argument is wrong.
@@ -57,7 +75,7 @@ def told(
     known = app.load_matrix(words, question.overlays)
     read = _read(chunks, name, logs.look(tree["tables"]))
     diagnosis = explain.diagnose(read.log, signatures.compiled(tree["case"]))
-    from_log = _from_log(read, tree["tables"], words, known)
+    from_log = _from_log(read, command, tree["tables"], words, known)
     subject, inventory, notes = _environment(question, from_log, machine, found, known, words)
     report = _judged(question, subject, inventory, known)
     fits = {
@@ -70,15 +88,54 @@ def told(
     )
 
 
+class Ran(NamedTuple):
+    """How a command ended: its exit code, negative for a signal; what explains a failure, or why nothing."""
+
+    code: int
+    explanation: explanation.Explanation | None = None
+    trouble: str = ""
+
+
+def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
+    """Run a command, passing everything through; explain what it printed if it failed by itself.
+
+    Raises:
+        OSError: the command does not exist or may not be run.
+    """
+    kept = passing.Kept()
+    ended = passing.run(command, machine.environ, kept)
+    if ended.code == 0 or ended.asked:
+        return Ran(ended.code)
+    if question.python is None and question.facts is None:
+        question = question._replace(python=_beside(command[0], machine))
+    name = f"what {command[0]} printed"
+    try:
+        return Ran(ended.code, told(question, name, kept.pieces(), machine, shlex.join(command)))
+    except EnvcheckError as error:  # the command's own end is what counts
+        return Ran(ended.code, trouble=str(error))
+
+
+def _beside(program: str, machine: Host) -> str | None:
+    """The interpreter beside a program, such as an environment's own torchrun; None if there is none."""
+    import shutil
+
+    found = shutil.which(program, path=machine.environ.get("PATH"))
+    python = Path(found).parent / "python" if found else None
+    return str(python) if python and python.is_file() else None
+
+
 # --- reading ------------------------------------------------------------------------------------------
 
 
-def _read(chunks: Iterable[bytes], name: str, look: logs.Look) -> _Read:
+def _read(chunks: Iterable[bytes | passing.Gap], name: str, look: logs.Look) -> _Read:
     scanner = logs.Scanner(look)
     head = bytearray()
     notes: list[str] = []
     try:
         for chunk in _unpacked(chunks, notes.append):
+            if isinstance(chunk, passing.Gap):
+                scanner.skip(*chunk)
+                continue
             if not head:
                 _refuse_binary(chunk, name)
             if len(head) < _HEAD:
@@ -95,13 +152,16 @@ def _read(chunks: Iterable[bytes], name: str, look: logs.Look) -> _Read:
 _GZIP = b"\x1f\x8b"
 
 
-def _unpacked(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[bytes]:
+def _unpacked(
+    chunks: Iterable[bytes | passing.Gap], note: Callable[[str], None]
+) -> Iterator[bytes | passing.Gap]:
     """The chunks, or what they hold if they are a gzip file, as far as that can be read."""
     import zlib
 
     unpack = None
+    chunks = iter(chunks)
     for number, chunk in enumerate(chunks):
-        if number == 0 and not chunk.startswith(_GZIP):
+        if isinstance(chunk, passing.Gap) or (number == 0 and not chunk.startswith(_GZIP)):
             yield chunk
             yield from chunks
             return
@@ -133,30 +193,33 @@ def _refuse_binary(chunk: bytes, name: str) -> None:
 # --- the environment ------------------------------------------------------------------------------------
 
 
-def _from_log(read: _Read, tables: printed.Tables, words: Vocabulary, known: Matrix) -> Inventory:
-    """What the log prints of where it ran: at its beginning, and in what went wrong."""
+def _from_log(
+    read: _Read, command: str, tables: printed.Tables, words: Vocabulary, known: Matrix
+) -> Inventory:
+    """What the log prints of where it ran, at its beginning and in what went wrong; what its command says."""
     said = list(printed.facts(read.head, 1, tables, words))
     for event in read.log.events:
         if event.exceptions:
             said += printed.facts(event.text, event.first, tables, words)
     inventory = printed.inventory(said)
-    commands = dict(printed.commands(read.head, 1, tables))
+    commands = {text: f"log line {line}" for text, line in printed.commands(read.head, 1, tables)}
+    commands = {command: "the command line"} if command else commands
     if len(commands) != 1:
         return inventory
-    ((command, line),) = commands.items()
+    ((text, source),) = commands.items()
     return inventory.with_facts(
-        fact for fact in _arguments(command, line, known) if fact.key not in inventory.facts
+        fact for fact in _arguments(text, source, known) if fact.key not in inventory.facts
     )
 
 
-def _arguments(command: str, line: int, known: Matrix) -> list[Fact]:
-    """What a command line in a log says of training; nothing if it cannot be read."""
+def _arguments(command: str, source: str, known: Matrix) -> list[Fact]:
+    """What a command line says of training; nothing if it cannot be read."""
     at = command.find(" --")
     try:
         said = app.completed(Inventory(), app.Question(train=(command[at + 1 :],)), known) if at > 0 else None
     except EnvcheckError:
         return []
-    return [fact._replace(source=f"log line {line}") for fact in said.facts.values()] if said else []
+    return [fact._replace(source=source) for fact in said.facts.values()] if said else []
 
 
 def _environment(
