@@ -108,7 +108,8 @@ def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
     if first is None:
         return Diagnosis(None, tuple(follows), matches=matches, partial=partial)
     before = tuple(each for each in causes if each.event.last < first.event.first)
-    follows += [each for each in causes if each.event.what == "ended" and each is not first]
+    ends = [each for each in causes if each.event.what == "ended" and each is not first]
+    follows += ends if first.event.what != "ended" else [each for each in ends if each.event.ranks]
     apart = [each for each in causes if each is not first and each not in before and each not in follows]
     home = log.events.index(first.event)
     own = sorted(matches, key=lambda each: (each.event != home, -each.score, each.lines))

@@ -62,9 +62,9 @@ def told(
     name: str,
     chunks: Iterable[bytes | passing.Gap],
     machine: Host,
-    command: str = "",
+    wrote: Wrote | None = None,
 ) -> explanation.Explanation:
-    """What the chunks of a log tell; `command` is what wrote it, if that is known.
+    """What the chunks of a log tell; `wrote` says what wrote it, if that is known.
 
     Raises:
         InputError: they are no text, or an argument is wrong.
@@ -74,8 +74,10 @@ def told(
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays)
     read = _read(chunks, name, logs.look(tree["tables"]))
+    if wrote is not None:
+        read = read._replace(log=_with_end(read.log, wrote.code))
     diagnosis = explain.diagnose(read.log, signatures.compiled(tree["case"]))
-    from_log = _from_log(read, command, tree["tables"], words, known)
+    from_log = _from_log(read, wrote.command if wrote else "", tree["tables"], words, known)
     subject, inventory, notes = _environment(question, from_log, machine, found, known, words)
     report = _judged(question, subject, inventory, known)
     fits = {
@@ -86,6 +88,13 @@ def told(
     return explanation.Explanation(
         name, read.log, diagnosis, subject, report, fits, (*read.notes, *notes), tuple(facts)
     )
+
+
+class Wrote(NamedTuple):
+    """The command that wrote a log, and its exit code, negative for a signal."""
+
+    command: str
+    code: int
 
 
 class Ran(NamedTuple):
@@ -104,15 +113,27 @@ def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
     """
     kept = passing.Kept()
     ended = passing.run(command, machine.environ, kept)
-    if ended.code == 0 or ended.asked:
+    if ended.code == 0 or ended.asked or -ended.code in passing.NO_FAILURE:
         return Ran(ended.code)
     if question.python is None and question.facts is None:
         question = question._replace(python=_beside(command[0], machine))
     name = f"what {command[0]} printed"
     try:
-        return Ran(ended.code, told(question, name, kept.pieces(), machine, shlex.join(command)))
+        wrote = Wrote(shlex.join(command), ended.code)
+        return Ran(ended.code, told(question, name, kept.pieces(), machine, wrote))
     except EnvcheckError as error:  # the command's own end is what counts
         return Ran(ended.code, trouble=str(error))
+
+
+def _with_end(log: logs.Log, code: int) -> logs.Log:
+    """The log with the end of the process that wrote it; torchrun's word on its ranks counts before that."""
+    text = f"exit code {code}"
+    if code < 0:
+        text = f"killed by signal {-code}\ntraceback : Signal {-code} ({host.signal_name(-code)})"
+    numbers = tuple(log.lines + 1 for _ in text.split("\n"))
+    root = code < 0 and not any(each.root for each in log.events)
+    end = logs.Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
+    return log._replace(events=(*log.events, end))
 
 
 def _beside(program: str, machine: Host) -> str | None:

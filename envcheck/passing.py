@@ -32,6 +32,9 @@ _FROM_KERNEL = 128  # si_code of what a terminal sends, which the command got to
 
 ASKED_TO_END = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 
+NO_FAILURE = frozenset({signal.SIGINT, signal.SIGPIPE})
+"""Ends by somebody's wish: Ctrl-C, or a reader that has seen enough."""
+
 
 class Gap(NamedTuple):
     """Lines and bytes that were printed and not kept."""
