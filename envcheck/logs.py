@@ -70,18 +70,28 @@ class Event(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What was read: events by first line, lines and bytes, and whether some events were left out."""
+    """What was read: events by first line, lines and bytes.
+
+    `progress` are stretches of lines in which the run trained, first and last line. `crowded` says that
+    some events were left out.
+    """
 
     events: tuple[Event, ...]
     lines: int
     size: int
+    progress: tuple[tuple[int, int], ...] = ()
     crowded: bool = False
+
+    def trained(self, first: int, last: int) -> int:
+        """How many lines of training stand between two lines."""
+        return sum(max(0, min(last, end) - max(first, begin)) for begin, end in self.progress)
 
 
 class Look(NamedTuple):
-    """How logs look: the words to search for, in lower case, and the prefixes of launchers."""
+    """How logs look: the words to search for, those of training, in lower case; the prefixes of launchers."""
 
     words: tuple[bytes, ...]
+    progress: tuple[bytes, ...]
     prefix: re.Pattern[str]
     times: re.Pattern[str]
 
@@ -98,6 +108,7 @@ def look(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Look:
 
     return Look(
         tuple(row["word"].lower().encode() for row in tables.get("trigger", ())),
+        tuple(row["word"].lower().encode() for row in tables.get("progress", ())),
         joined(time=False),
         joined(time=True),
     )
@@ -454,7 +465,7 @@ class Scanner:
         """Take how logs look."""
         self.reader = Reader(look)
         self._words = look.words
-        self._bare_words = [word.translate(_LOWER, _NO_LETTER) for word in look.words]
+        self._bare_words = [(word.translate(_LOWER, _NO_LETTER), word) for word in look.words]
         self._rest = b""
         self._scanned = 0  # in the rest: what was searched already, kept as the lines before
         self._fed = 0  # in the rest: what the reader has
@@ -463,6 +474,8 @@ class Scanner:
         self._number_at, self._counted = 1, 0  # the line number at a place of the chunk
         self._size = 0
         self._seen: dict[int, int] = {}
+        self._progress_words = look.progress
+        self._progress: list[tuple[int, int]] = []
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes."""
@@ -490,7 +503,8 @@ class Scanner:
         """What the whole log tells."""
         if len(self._rest) > self._scanned:
             self._scan(self._rest, len(self._rest))
-        return Log(self.reader.finish(), self._lines, self._size, self.reader.crowded)
+        progress = tuple(self._progress)
+        return Log(self.reader.finish(), self._lines, self._size, progress, self.reader.crowded)
 
     def _scan(self, data: bytes, end: int) -> None:
         """Search the bytes up to `end`, a block after the other."""
@@ -500,8 +514,12 @@ class Scanner:
             stop = data.find(b"\n", at + _BLOCK, min(at + 2 * _BLOCK, end)) + 1 or min(at + 2 * _BLOCK, end)
             whole = at == 0 or data[at - 1 : at] == b"\n"  # else a word may lie across two blocks
             overlap = at if whole else max(at - _LONGEST_WORD, self._fed, self._scanned)
-            if self.reader.busy or self._may_hold(data[overlap:stop]):
-                stop = self._search(data, overlap, stop, end)
+            letters = data[overlap:stop].translate(_LOWER, _NO_LETTER)  # a half or less of a training log
+            words = [word for bare, word in self._bare_words if bare in letters]
+            if any(word in letters for word in self._progress_words):
+                self._trains(self._line_at(data, at), data.count(b"\n", at, stop))
+            if words or self.reader.busy:
+                stop = self._search(data, overlap, stop, end, words)
             at = stop
         number = self._line_at(data, end)
         kept = _lines_before(data, end, max(0, end - _CUT))
@@ -510,16 +528,18 @@ class Scanner:
         self._rest = data[kept:]
         self._scanned, self._fed = end - kept, max(0, self._fed - kept)
 
-    def _may_hold(self, block: bytes) -> bool:
-        """Whether any word can be in a block: its letters alone are a half or less of a training log."""
-        letters = block.translate(_LOWER, _NO_LETTER)
-        return any(word in letters for word in self._bare_words)
+    def _trains(self, line: int, count: int) -> None:
+        """So many lines from this one on, among which the run tells of its training."""
+        if self._progress and line - self._progress[-1][1] <= _MESSAGE_LINES:
+            self._progress[-1] = (self._progress[-1][0], line + count)
+        else:
+            self._progress.append((line, line + count))
 
-    def _search(self, data: bytes, at: int, stop: int, end: int) -> int:
+    def _search(self, data: bytes, at: int, stop: int, end: int, words: Sequence[bytes]) -> int:
         """Give the reader the lines around the words in `data[at:stop]`; where it is done, at most `end`."""
         low = data[at:stop].lower()
         shift, until = at, -1
-        nexts = {word: low.find(word) for word in self._words}
+        nexts = {word: low.find(word) for word in words}
         while at < stop or (at < end and self.reader.busy):
             if at <= until or self.reader.busy:
                 after = data.find(b"\n", at, end)
