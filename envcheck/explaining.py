@@ -22,6 +22,7 @@ from envcheck import (
 )
 from envcheck.host import Host
 from envcheck.model import (
+    NOT_GIVEN,
     EnvcheckError,
     Fact,
     InputError,
@@ -79,6 +80,8 @@ def told(
     diagnosis = explain.diagnose(read.log, signatures.compiled(tree["case"]))
     from_log = _from_log(read, wrote.command if wrote else "", tree["tables"], words, known)
     subject, inventory, notes = _environment(question, from_log, machine, found, known, words)
+    if wrote is not None and not wrote.named:
+        subject = subject.replace("(named by --python)", "(beside the command)")
     report = _judged(question, subject, inventory, known)
     fits = {
         each.signature.case: explain.fit(known.rule(each.signature.rule), report.inventory, report.judgement)
@@ -91,10 +94,14 @@ def told(
 
 
 class Wrote(NamedTuple):
-    """The command that wrote a log, and its exit code, negative for a signal."""
+    """The command that wrote a log, and its exit code, negative for a signal.
+
+    `named` is False where the environment was not named but found beside the command.
+    """
 
     command: str
     code: int
+    named: bool = True
 
 
 class Ran(NamedTuple):
@@ -115,11 +122,12 @@ def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
     ended = passing.run(command, machine.environ, kept)
     if ended.code == 0 or ended.asked or -ended.code in passing.NO_FAILURE:
         return Ran(ended.code)
-    if question.python is None and question.facts is None:
-        question = question._replace(python=_beside(command[0], machine))
-    name = f"what {command[0]} printed"
+    beside = _beside(command[0], machine) if question.python is None and question.facts is None else None
+    if beside is not None:
+        question = question._replace(python=beside)
+    name = f"what {command[0].rpartition('/')[2]} printed"
     try:
-        wrote = Wrote(shlex.join(command), ended.code)
+        wrote = Wrote(shlex.join(command), ended.code, named=beside is None)
         return Ran(ended.code, told(question, name, kept.pieces(), machine, wrote))
     except EnvcheckError as error:  # the command's own end is what counts
         return Ran(ended.code, trouble=str(error))
@@ -237,10 +245,12 @@ def _arguments(command: str, source: str, known: Matrix) -> list[Fact]:
     """What a command line says of training; nothing if it cannot be read."""
     at = command.find(" --")
     try:
-        said = app.completed(Inventory(), app.Question(train=(command[at + 1 :],)), known) if at > 0 else None
+        if at < 0:
+            return []
+        said, _ = app.completed(Inventory(), app.Question(train=(command[at + 1 :],)), known)
     except EnvcheckError:
         return []
-    return [fact._replace(source=source) for fact in said.facts.values()] if said else []
+    return [fact._replace(source=source) for fact in said.facts.values()]
 
 
 def _environment(
@@ -253,38 +263,46 @@ def _environment(
 ) -> tuple[str, Inventory, list[str]]:
     """What is judged: the environment that is named, else that which the log itself describes.
 
-    The environment that doctor would take stands for it only where the log says nothing else.
+    The environment that doctor would take stands for it only where the log says nothing else. What the log
+    says of training counts for what nobody gave.
     """
-    named = question.python is not None or question.facts is not None
-    subject, local = app.take_inventory(question, machine, found, known, words)
+    subject, local, _ = app.take_inventory(question, machine, found, known, words)
     differ = [fact for fact in from_log.facts.values() if _another(fact, local)]
-    if named:
-        return subject, local, [_differing(differ, local)] if differ else []
-    if differ or local.known("pkg.torch") is None:
-        if not any(fact.value is not None for fact in from_log.facts.values()):
-            return (
-                "nothing: no environment is named, the log says nothing of its own",
-                _only(question, known),
-                [],
-            )
-        own = app.completed(from_log, question, known)
-        shown = ", ".join(_shown(fact) for fact in from_log.facts.values() if fact.value is not None)
-        return f"what the log says of its own environment: {shown[:300]}", own, []
-    return subject, local.with_facts(f for f in from_log.facts.values() if f.key not in local.facts), []
+    trained = [
+        fact
+        for fact in from_log.facts.values()
+        if fact.key.startswith("train.") and local.fact(fact.key).reading == NOT_GIVEN
+    ]
+    if question.python is not None or question.facts is not None:
+        return subject, local.with_facts(trained), [_differing(differ, local)] if differ else []
+    if not differ and not _other_gpus(from_log, local) and local.known("pkg.torch") is not None:
+        return subject, local.with_facts(trained), []
+    own, _ = app.completed(from_log, question, known)
+    shown = ", ".join(_shown(fact) for fact in from_log.facts.values() if fact.value is not None)
+    if not shown:
+        return "nothing: no environment is named, and the log says nothing of its own", own, []
+    return (
+        f"what the log says of its own environment: {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}",
+        own,
+        [],
+    )
 
 
-def _only(question: app.Question, known: Matrix) -> Inventory:
-    return app.completed(Inventory(), question, known)
+_SHOWN = 300  # characters of the facts that a log says
 
 
 def _another(fact: Fact, local: Inventory) -> bool:
     """Whether the log says of a package, the driver or Python what is not so here."""
-    if fact.key.startswith("train.") or fact.value is None:
-        return False
     here = local.fact(fact.key)
-    if isinstance(here.reading, Unknown):
+    if fact.key.startswith(("train.", "gpus.")) or fact.value is None or isinstance(here.reading, Unknown):
         return False
     return not str(here.value or "").startswith(str(fact.value))
+
+
+def _other_gpus(from_log: Inventory, local: Inventory) -> bool:
+    """Whether the log names GPUs that are not the ones here: one was read where the other did not run."""
+    names = [each["gpu.name"].value for each in from_log.devices]
+    return bool(names) and names != [local.known("gpu.name", n) for n in range(len(local.devices))]
 
 
 def _differing(facts: list[Fact], local: Inventory) -> str:
