@@ -399,7 +399,7 @@ def _cases(book: _Book) -> Iterator[Problem]:
 
 
 def _signatures(book: _Book) -> Iterator[Problem]:
-    """A signature can be found: its texts are patterns, one of which holds a word that logs are searched for."""
+    """A signature can be found: its texts are patterns, one of which holds a word logs are searched for."""
     words = [str(row.get("word", "")) for row in book.tree["tables"].get("trigger", [])]
     for row, place in book.case_rows:
         name, texts = str(row.get("id", "")), row.get("signature", [])

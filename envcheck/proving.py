@@ -49,7 +49,7 @@ LINGER_S = 2.0
 JOURNAL_LIMIT = 64 * 1024 * 1024
 
 AT_ONCE = 8
-"""Most variants that run side by side on CUDA, two cores each: mostly imports, half a GiB of a GPU each."""
+"""Most variants that run side by side on CUDA, two cores each: they mostly import. Not measured."""
 
 
 class Wanted(NamedTuple):
@@ -104,7 +104,9 @@ def prepare(question: app.Question, machine: Host) -> Prepared:
     known = app.load_matrix(words, question.overlays)
     target = app.find_target(question.target, known)
     # The target's training facts select variants; those of the environment must stay free of them.
-    subject, read = app.take_inventory(question._replace(target=None, train=()), machine, found, known, words)
+    subject, read, _ = app.take_inventory(
+        question._replace(target=None, train=()), machine, found, known, words
+    )
     path, _ = app.which_environment(question.python, machine)
     interpreter = find_interpreter(machine, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
     if read.known("pkg.torch") is None:

@@ -15,6 +15,7 @@ KINDS = {
     "setting": "a setting or an argument",
     "memory": "out of memory",
     "killed": "killed from outside",
+    "crash": "a crash below Python",
     "disk": "the disk",
     "network": "the network",
     "hardware": "the hardware or its driver",
@@ -39,10 +40,10 @@ class Signature(NamedTuple):
     advice: str = ""
     sources: tuple[Mapping[str, str], ...] = ()
 
-    def score(self, found: Sequence[int]) -> float:
+    def score(self, numbers: Iterable[int]) -> float:
         """From 0 to 1: the share of the texts with these numbers, by how specific they are."""
-        said = sum(self.literals[each] for each in found)
-        return round(len(found) / len(self.patterns) * said / (said + _SURE), 3)
+        each = [self.literals[number] for number in numbers]
+        return round(len(each) / len(self.patterns) * sum(each) / (sum(each) + _SURE), 3)
 
 
 def compiled(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
@@ -63,9 +64,10 @@ def compiled(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
     )
 
 
-def held(signature: Signature, text: str) -> tuple[int, ...]:
-    """Numbers of the signature's texts that are found in this one."""
-    return tuple(number for number, each in enumerate(signature.patterns) if each.search(text))
+def found(signature: Signature, text: str) -> dict[int, int]:
+    """Numbers of the signature's texts that are found in this one, and where each begins."""
+    hits = ((number, each.search(text)) for number, each in enumerate(signature.patterns))
+    return {number: hit.start() for number, hit in hits if hit}
 
 
 def speaks(signatures: Iterable[Signature], text: str) -> bool:
@@ -90,14 +92,14 @@ def needs(pattern: str, words: Sequence[str]) -> bool:
     Read off its source, and rather no than yes: classes, optional parts and lookarounds say nothing.
     """
     source = _FLAGS.sub("", _CLASS.sub(_GAP, pattern).lower())
-    source = _ESCAPED.sub(lambda found: _PLAIN if found[1] in "()|?*{" else found[1], source)
+    source = _ESCAPED.sub(lambda hit: _PLAIN if hit[1] in "()|?*{" else hit[1], source)
     for _ in range(pattern.count("(")):
-        source = _GROUP.sub(lambda found: _inside(found, words), _AROUND.sub(_GAP, source))
+        source = _GROUP.sub(lambda hit: _inside(hit, words), _AROUND.sub(_GAP, source))
     return all(_said(each, words) for each in source.split("|"))
 
 
-def _inside(found: re.Match[str], words: Sequence[str]) -> str:
-    inner, optional = found[1], found[2]
+def _inside(group: re.Match[str], words: Sequence[str]) -> str:
+    inner, optional = group[1], group[2]
     if optional or "|" not in inner:
         return _GAP if optional else inner
     return _MET if all(_said(each, words) for each in inner.split("|")) else _GAP

@@ -49,7 +49,7 @@ def test_a_signature_speaks_only_if_all_of_its_texts_are_there() -> None:
     (one,) = signatures.compiled([{"id": "x", "signature": ["first error", "second"]}])
     assert signatures.speaks([one], "second\nfirst error")
     assert not signatures.speaks([one], "first error")
-    assert signatures.held(one, "second") == (1,)
+    assert signatures.found(one, "a second") == {1: 2}
     assert 0 < one.score([0]) < one.score([0, 1]) < 1
 
 
