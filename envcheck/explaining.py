@@ -279,13 +279,10 @@ def _environment(
         return subject, local.with_facts(trained), []
     own, _ = app.completed(from_log, question, known)
     shown = ", ".join(_shown(fact) for fact in from_log.facts.values() if fact.value is not None)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
     if not shown:
         return "nothing: no environment is named, and the log says nothing of its own", own, []
-    return (
-        f"what the log says of its own environment: {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}",
-        own,
-        [],
-    )
+    return f"what the log says of its own environment: {shown}", own, []
 
 
 _SHOWN = 300  # characters of the facts that a log says

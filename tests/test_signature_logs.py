@@ -48,9 +48,7 @@ def diagnosis(path: Path) -> Diagnosis:
 def causes(path: Path) -> set[str]:
     """What a log is told as, apart from what may follow any failure."""
     return {
-        cause(each.signature.case)
-        for each in diagnosis(path).matches
-        if each.signature.kind not in ANYWHERE
+        cause(each.signature.case) for each in diagnosis(path).matches if each.signature.kind not in ANYWHERE
     }
 
 
