@@ -381,6 +381,16 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def signal_name(number: int) -> str:
+    """The name of a signal: SIGKILL of 9."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time one
+
+
 class Ended(SystemExit):
     """A signal asks this process to end; `code` is the exit code that a shell has for it."""
 
