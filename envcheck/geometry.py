@@ -24,7 +24,9 @@ class Tensor(NamedTuple):
     """`copies` equal weights of a model: each of `rows` times `columns` elements (1 column: a vector).
 
     `module` is the module's own name, as PEFT's target modules are matched. `kind` is linear, bias,
-    norm, embedding, head, experts or other; `where` is layer, outside or tower.
+    norm, embedding, head, experts or other; `where` is layer, outside or tower. `reads` names the tensor
+    that a linear module of a layer reads: "normed" (by the layer's first norm), "attended", "normed again",
+    "inner" (the MLP's), "query", "latent".
     """
 
     module: str
@@ -33,6 +35,7 @@ class Tensor(NamedTuple):
     columns: int
     copies: int = 1
     where: str = "layer"
+    reads: str = ""
 
     @property
     def numel(self) -> int:
@@ -52,11 +55,14 @@ class Decoder(NamedTuple):
     intermediate: int  # of a dense MLP, or of all that a token passes
     vocab: int
     gated: bool = True
-    fused: bool = False  # gate and up are one module, so that its output is one tensor
+    activation: str = "silu"
     norms: int = 2
     rms: bool = True
+    float_norm: bool = False  # RMSNorm that multiplies its weight in fp32, as Gemma's
     qk_norm: bool = False
+    capped: bool = False  # tanh over scores and logits, as Gemma 2's
     experts: int = 0
+    active: int = 0
 
 
 class Model(NamedTuple):
@@ -227,12 +233,21 @@ def _decoder(sizes: _Sizes, row: Row) -> Decoder:
         intermediate=width,
         vocab=sizes.need("vocab_size"),
         gated=row["mlp"] != "plain",
-        fused=row["mlp"] == "gated-fused",
+        activation=_activation(sizes.config, row),
         norms=row["norms"],
         rms=not row.get("norm_bias", False),
+        float_norm=bool(row.get("float_norm")),
         qk_norm="qk_norm" in row,
+        capped=bool(row.get("capped") and sizes.config.get(row["capped"], True)),
         experts=count,
+        active=sizes.need(mixture["active"]) if mixture else 0,
     )
+
+
+def _activation(config: Mapping[str, Any], row: Row) -> str:
+    keys = ("hidden_activation", "hidden_act", "activation_function", "activation")
+    said = next((config[key] for key in keys if isinstance(config.get(key), str)), "")
+    return said or str(row.get("activation", "silu"))
 
 
 def _intermediate(sizes: _Sizes, row: Row, hidden: int) -> int:
@@ -246,9 +261,9 @@ def _intermediate(sizes: _Sizes, row: Row, hidden: int) -> int:
 
 
 def _linear(
-    module: str, inputs: int, outputs: int, *, bias: bool, count: int, where: str = "layer"
+    module: str, inputs: int, outputs: int, *, bias: bool, count: int, where: str = "layer", reads: str = ""
 ) -> Iterator[Tensor]:
-    yield Tensor(module, "linear", outputs, inputs, count, where)
+    yield Tensor(module, "linear", outputs, inputs, count, where, reads)
     if bias:
         yield Tensor(module, "bias", outputs, 1, count, where)
 
@@ -289,61 +304,55 @@ def _layers(sizes: _Sizes, row: Row) -> Iterator[Tensor]:
         yield from _mixture(sizes, row, shape.hidden, sparse)
     if sparse < shape.layers:
         dense = _intermediate(sizes, row, shape.hidden)
-        yield from _mlp(
-            row,
-            shape.hidden,
-            dense,
-            bias=sizes.bias("mlp"),
-            count=shape.layers - sparse,
-            names=row["modules"],
-        )
+        yield from _mlp(row, shape.hidden, dense, bias=sizes.bias("mlp"), count=shape.layers - sparse)
 
 
 def _split(sizes: _Sizes, row: Row, shape: Decoder) -> Iterator[Tensor]:
     q, k, v, o = row["modules"][:4]
-    wide, narrow = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    count, wide, narrow = shape.layers, shape.heads * shape.head_size, shape.kv_heads * shape.head_size
     for name, width in ((q, wide), (k, narrow), (v, narrow)):
-        yield from _linear(name, shape.hidden, width, bias=sizes.bias("qkv"), count=shape.layers)
-    yield from _linear(o, wide, shape.hidden, bias=sizes.bias("o"), count=shape.layers)
+        yield from _linear(name, shape.hidden, width, bias=sizes.bias("qkv"), count=count, reads="normed")
+    yield from _linear(o, wide, shape.hidden, bias=sizes.bias("o"), count=count, reads="attended")
 
 
 def _fused(sizes: _Sizes, row: Row, shape: Decoder) -> Iterator[Tensor]:
     qkv, o = row["modules"][:2]
+    count, wide = shape.layers, shape.heads * shape.head_size
     width = (shape.heads + 2 * shape.kv_heads) * shape.head_size
-    yield from _linear(qkv, shape.hidden, width, bias=sizes.bias("qkv"), count=shape.layers)
-    yield from _linear(
-        o, shape.heads * shape.head_size, shape.hidden, bias=sizes.bias("o"), count=shape.layers
-    )
+    yield from _linear(qkv, shape.hidden, width, bias=sizes.bias("qkv"), count=count, reads="normed")
+    yield from _linear(o, wide, shape.hidden, bias=sizes.bias("o"), count=count, reads="attended")
 
 
 def _latent(sizes: _Sizes, row: Row, shape: Decoder) -> Iterator[Tensor]:
     q, q_a, q_b, kv_a, kv_b, o = row["modules"][:6]
     count, bias = shape.layers, sizes.bias("qkv")
     queries = shape.heads * shape.head_size
-    rank, kv_rank = sizes.optional("q_lora_rank"), sizes.need("kv_lora_rank")
+    rank, kv_rank, rope = (
+        sizes.optional("q_lora_rank"),
+        sizes.need("kv_lora_rank"),
+        sizes.need("qk_rope_head_dim"),
+    )
     if rank is None:
-        yield from _linear(q, shape.hidden, queries, bias=False, count=count)
+        yield from _linear(q, shape.hidden, queries, bias=False, count=count, reads="normed")
     else:
-        yield from _linear(q_a, shape.hidden, rank, bias=bias, count=count)
+        yield from _linear(q_a, shape.hidden, rank, bias=bias, count=count, reads="normed")
         yield from _norm(row, rank, count)
-        yield from _linear(q_b, rank, queries, bias=False, count=count)
-    rope = sizes.need("qk_rope_head_dim")
-    yield from _linear(kv_a, shape.hidden, kv_rank + rope, bias=bias, count=count)
+        yield from _linear(q_b, rank, queries, bias=False, count=count, reads="query")
+    yield from _linear(kv_a, shape.hidden, kv_rank + rope, bias=bias, count=count, reads="normed")
     yield from _norm(row, kv_rank, count)
     keys_and_values = shape.heads * (shape.head_size - rope + shape.value_size)
-    yield from _linear(kv_b, kv_rank, keys_and_values, bias=False, count=count)
-    yield from _linear(o, shape.heads * shape.value_size, shape.hidden, bias=sizes.bias("o"), count=count)
+    yield from _linear(kv_b, kv_rank, keys_and_values, bias=False, count=count, reads="latent")
+    wide = shape.heads * shape.value_size
+    yield from _linear(o, wide, shape.hidden, bias=sizes.bias("o"), count=count, reads="attended")
 
 
-def _mlp(
-    row: Row, hidden: int, width: int, *, bias: bool, count: int, names: Sequence[str]
-) -> Iterator[Tensor]:
-    *ups, down = names[{"gated": -3, "gated-fused": -2, "plain": -2}[row["mlp"]] :]
+def _mlp(row: Row, hidden: int, width: int, *, bias: bool, count: int) -> Iterator[Tensor]:
+    *ups, down = row["modules"][{"gated": -3, "gated-fused": -2, "plain": -2}[row["mlp"]] :]
+    reads = "normed again" if row["norms"] > 1 else "normed"  # one norm: attention and MLP side by side
     for up in ups:
-        yield from _linear(
-            up, hidden, 2 * width if row["mlp"] == "gated-fused" else width, bias=bias, count=count
-        )
-    yield from _linear(down, width, hidden, bias=bias, count=count)
+        wide = 2 * width if row["mlp"] == "gated-fused" else width
+        yield from _linear(up, hidden, wide, bias=bias, count=count, reads=reads)
+    yield from _linear(down, width, hidden, bias=bias, count=count, reads="inner")
 
 
 def _sparse_layers(sizes: _Sizes, row: Row, layers: int) -> int:
@@ -369,13 +378,12 @@ def _mixture(sizes: _Sizes, row: Row, hidden: int, count: int) -> Iterator[Tenso
     yield Tensor("router", "other", experts, hidden, count)
     yield Tensor("gate_up", "experts", experts * 2 * width, hidden, count)
     yield Tensor("down", "experts", experts * hidden, width, count)
-    names = row["modules"]
     shared = sizes.optional(mixture["shared"]) if "shared" in mixture else None
     if shared:
-        yield from _mlp(row, hidden, shared * width, bias=False, count=count, names=names)
+        yield from _mlp(row, hidden, shared * width, bias=False, count=count)
     if "shared_width" in mixture:
         own = sizes.need(mixture["shared_width"])
-        yield from _mlp(row, hidden, own, bias=False, count=count, names=names)
+        yield from _mlp(row, hidden, own, bias=False, count=count)
         yield Tensor("shared_expert_gate", "linear", 1, hidden, count)
 
 
