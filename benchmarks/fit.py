@@ -114,6 +114,15 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "dropout": 0.05,
         **LORA,
     },
+    "autocast bf16": {"model": MIDDLE, "seq": 512, "precision": "bf16", "stored": "fp32"},
+    "autocast lora bf16 ckpt": {
+        "model": MIDDLE,
+        "seq": 512,
+        "precision": "bf16",
+        "stored": "fp32",
+        "checkpointing": True,
+        **LORA,
+    },
     "dora bf16": {"model": SMALL, "seq": 512, "precision": "bf16", "dora": True, **LORA},
     "zero0 bf16": {"model": MIDDLE, "seq": 256, "precision": "bf16", "stage": 0},
     "zero1 bf16": {"model": MIDDLE, "seq": 256, "precision": "bf16", "stage": 1},
@@ -265,7 +274,9 @@ def _prepared(wanted: dict[str, Any], rank: int, device: str) -> tuple[Any, Any]
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    dtype = torch.bfloat16 if wanted.get("precision") == "bf16" else torch.float32
+    bf16 = wanted.get("precision") == "bf16"
+    dtype = torch.bfloat16 if bf16 and "stored" not in wanted else torch.float32
+    autocast = torch.autocast(device, torch.bfloat16, enabled=bf16 and "stored" in wanted)
     config = AutoConfig.for_model(**wanted["model"], use_cache=False)
     model = AutoModelForCausalLM.from_config(
         config, dtype=dtype, attn_implementation=wanted.get("attention", "sdpa")
@@ -291,7 +302,8 @@ def _prepared(wanted: dict[str, Any], rank: int, device: str) -> tuple[Any, Any]
 
     def step(meter: Any) -> None:
         _mark(meter, "forward")
-        loss = called(input_ids=tokens, labels=tokens).loss
+        with autocast:
+            loss = called(input_ids=tokens, labels=tokens).loss
         _mark(meter, "backward")
         loss.backward()
         _mark(meter, "step")
@@ -368,7 +380,16 @@ def measured(python: str, wanted: dict[str, Any], device: str) -> dict[str, Any]
     with tempfile.TemporaryDirectory() as folder:
         meter = Path(folder) / "meter.so"
         if device == "cpu":
-            build = ["cc", "-shared", "-fPIC", "-O2", "-o", str(meter), str(ROOT / "benchmarks/meter.c"), "-ldl"]
+            build = [
+                "cc",
+                "-shared",
+                "-fPIC",
+                "-O2",
+                "-o",
+                str(meter),
+                str(ROOT / "benchmarks/meter.c"),
+                "-ldl",
+            ]
             subprocess.run(build, check=True)
         common = {
             **os.environ,

@@ -7,6 +7,7 @@ describes is refused or left to the headers of safetensors files, never guessed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from envcheck.model import InputError
@@ -434,3 +435,100 @@ def _projector(kind: str, sizes: _Sizes, width: int, hidden: int, norm: Row) -> 
     else:
         yield Tensor("projection", "other", width, hidden, 1, "tower")
         yield from _norm({}, width, 1, "tower")
+
+
+# --- without a row -----------------------------------------------------------------------------------
+
+DESCRIBED = "params="
+"""The name of a model that was described by numbers alone."""
+
+_NUMBERS = ("params", "layers", "hidden", "heads", "kv_heads", "mlp", "vocab")
+
+
+def described(text: str) -> Model:
+    """The model of `params=7.6e9,layers=28,hidden=3584,heads=28,kv_heads=4,mlp=18944,vocab=152064`.
+
+    With `params` alone its activations cannot be counted; with the rest it is taken for a gated decoder such
+    as Llama, and so are the names of its modules.
+
+    Raises:
+        InputError: a number is missing, unknown or absurd.
+    """
+    numbers: dict[str, int] = {}
+    for each in text.split(","):
+        name, _, value = each.partition("=")
+        where = f"--model {each[:_LONGEST_QUOTE]}"
+        if name not in _NUMBERS:
+            raise InputError(where, f"expected NAME=NUMBER with a name of {', '.join(_NUMBERS)}")
+        numbers[name] = _number(value, where, MOST_PARAMETERS if name == "params" else LARGEST)
+    total = numbers["params"]
+    shapes = [numbers.get(name) for name in ("layers", "hidden", "heads", "mlp", "vocab")]
+    if not all(shapes):
+        if len(numbers) > 1:
+            raise InputError("--model", "params= takes layers, hidden, heads, mlp and vocab together")
+        return Model(DESCRIBED, (Tensor("weights", "other", total, 1),), None)
+    config = {
+        "model_type": DESCRIBED,
+        "hidden_size": numbers["hidden"],
+        "num_hidden_layers": numbers["layers"],
+        "num_attention_heads": numbers["heads"],
+        "num_key_value_heads": numbers.get("kv_heads", numbers["heads"]),
+        "intermediate_size": numbers["mlp"],
+        "vocab_size": numbers["vocab"],
+    }
+    tied = model({**config, "tie_word_embeddings": True}, {"decoder": [_LLAMA], "tower": []}, "--model")
+    untied = model(config, {"decoder": [_LLAMA], "tower": []}, "--model")
+    assert tied is not None  # noqa: S101 - the row describes it
+    assert untied is not None  # noqa: S101
+    found = min(tied, untied, key=lambda each: abs(each.parameters - total))
+    rest = total - found.parameters
+    if abs(rest) > total * _NEAR:
+        raise InputError(
+            "--model", f"a decoder of these sizes has {found.parameters:.3g} parameters, not {total:.3g}"
+        )
+    return found._replace(notes=(f"taken for a gated decoder of {found.parameters:,} parameters",))
+
+
+_NEAR = 0.1
+
+_LLAMA: Row = {
+    "model_types": [DESCRIBED],
+    "attention": "split",
+    "mlp": "gated",
+    "modules": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+    "norms": 2,
+    "tied": False,
+    "lora": ["q_proj", "v_proj"],
+}
+
+
+def _number(text: str, where: str, most: int) -> int:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 1 <= value <= most or value != int(value):
+        raise InputError(where, f"expected a whole number from 1 to {most:.0e}, such as 7.6e9")
+    return int(value)
+
+
+def listed(kind: str, tensors: Sequence[tuple[str, tuple[int, ...]]]) -> Model:
+    """A model by the names and shapes of its stored tensors; its widths stay unknown.
+
+    A matrix is a linear module by its own name (`q_proj` of `model.layers.0.self_attn.q_proj.weight`) unless
+    the name says embedding, norm or head.
+    """
+    found = []
+    for name, shape in tensors:
+        parts = name.split(".")
+        module = parts[-2] if len(parts) > 1 else name
+        rows, columns = (shape[0], prod(shape[1:])) if shape else (1, 1)
+        matrix = len(shape) == 2 and parts[-1] == "weight"  # noqa: PLR2004
+        word = "linear" if matrix else "other"
+        for mark in ("embed", "head", "norm"):
+            if mark in module:
+                word = {"embed": "embedding"}.get(mark, mark)
+        where = "layer" if any(part.isdecimal() for part in parts) else "outside"
+        found.append(Tensor(module, word, rows, columns, 1, where))
+    note = f"model_type {kind[:_LONGEST_QUOTE]} is not described: weights counted from their files"
+    return Model(kind, tuple(found), None, notes=(note,))
