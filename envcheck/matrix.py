@@ -447,6 +447,7 @@ LARGE_TABLES = frozenset(
     | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
     | {"xformers_build", "deepspeed_toolkit", "torchao_torch"}
     | {"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command"}
+    | {"decoder", "tower", "activation", "optimizer"}
 )
 """Tables that judging does without (defaults are parsed already); the whole tree keeps them."""
 
