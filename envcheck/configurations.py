@@ -16,6 +16,7 @@ from envcheck.settings import Document, Reference
 from envcheck.understanding import Understood, understood
 
 _LARGEST = 1 << 20  # bytes of a configuration; the largest seen in the wild is a tenth
+_LONGEST = 200  # characters of a file's name that a message quotes
 _DEEPEST = 8  # files that name files
 
 
@@ -141,8 +142,9 @@ class _Reading:
         if inside and not host.is_file(path):
             return  # a name of the Hub
         if not host.exists(path):
-            self._leave_open(reference, f"{reference.path}, which {document.file} names, is not here")
-            text = f"{reference.path} is not here: what it says is not known"
+            name = reference.path if len(reference.path) <= _LONGEST else f"{reference.path[:_LONGEST]}…"
+            self._leave_open(reference, f"{name}, which {document.file} names, is not here")
+            text = f"{name} is not here: what it says is not known"
             self.remarks.append(Remark(Severity.WARNING, "not-here", text, (reference.place,)))
             return
         try:

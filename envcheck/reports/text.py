@@ -288,7 +288,8 @@ def quotation(place: Place) -> tuple[tuple[str, str, str], ...]:
         return ()
     # Cleaned here, for what is written out as an escape is wider, and the underline would point elsewhere.
     before, at = place.excerpt[: place.column - 1 - place.cut], place.excerpt[place.column - 1 - place.cut :]
-    line, shift = _flat(place.excerpt), width(_flat(before))
+    more = "…" if place.cut else ""
+    line, shift = more + _flat(place.excerpt), width(more + _flat(before))
     under = "^" * max(1, width(_flat(at[: place.length])))
     number = str(place.line).rjust(7)
     return (number, line, ""), (" " * len(number), " " * shift, under)
