@@ -96,6 +96,9 @@ def _contradictions(group: Sequence[Understood], facts: Mapping[str, Fact]) -> I
         for row in inner.dialect.filled if inner.dialect else ():
             asked = [part for part in trainers if part.dialect and row["by"] in part.dialect.lineage]
             yield from _filled(row, inner, asked) if asked else ()
+        for row in inner.dialect.excluded if inner.dialect else ():
+            asked = [part for part in trainers if part.dialect and row["by"] in part.dialect.lineage]
+            yield from _excluded(row, inner, asked)
         yield from _left_open(inner, trainers)
         yield from _batch(inner, trainers, facts)
 
@@ -152,6 +155,22 @@ def _filled(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Unders
         'write "auto", and the argument decides',
         str(row.get("source", "")),
     )
+
+
+def _excluded(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]:
+    """What another file may not set beside this one."""
+    for part in trainers:
+        settings = _settings(part)
+        wanted = row["when"].items()
+        if part.document.form == "arguments" or not all(
+            name in settings and spelled(settings[name].value) == value for name, value in wanted
+        ):
+            continue
+        both = [settings[name] for name in row["settings"] if name in settings]
+        if both:
+            text = f"{', '.join(each.name for each in both)} beside {inner.document.file}: {row['refuses']}"
+            places = tuple(each.named for each in both)
+            yield Remark(Severity.ERROR, "set-beside-the-file", text, places, row["advice"], row["source"])
 
 
 def _settings(part: Understood) -> dict[str, Setting]:

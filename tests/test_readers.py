@@ -487,3 +487,22 @@ def test_of_several_arguments_the_last_counts_for_what_contradicts(tmp_path: Pat
         codes(read(tmp_path, ds=ds, yaml=yaml.format(2), more=f"{more} --gradient_accumulation_steps 4"))
         == []
     )
+
+
+ACCELERATE = """compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  deepspeed_config_file: ds.json
+  zero3_init_flag: true
+"""
+
+
+def test_what_accelerate_does_not_take_beside_deepspeeds_file(tmp_path: Path) -> None:
+    _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}')
+    fine = read(tmp_path, acc=ACCELERATE)
+    assert codes(fine) == []
+    assert facts(fine)["zero_stage"] == 3
+    both = read(tmp_path, acc=f"{ACCELERATE}  zero_stage: 2\nmixed_precision: bf16\n")
+    assert codes(both) == ["error set-beside-the-file"]
+    assert [place.line for place in both.remarks[0].places] == [6, 7]
+    assert facts(both)["zero_stage"] == 3
