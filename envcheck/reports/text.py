@@ -16,6 +16,7 @@ from envcheck.model import (
     Because,
     Fact,
     Finding,
+    Fix,
     Inventory,
     Judgement,
     Known,
@@ -336,6 +337,10 @@ def _finding(finding: Finding, report: Report) -> Iterator[Line]:
             yield _detail("", f"$ {command}")
     if rule.fixes and not finding.fixes and not undecided:
         yield _detail(lang.say("fix"), lang.say("none of the known ways out passes the judge here by itself"))
+    reasons = [each.why for each in rule.no_fixes]
+    for vain in rule.no_fixes:
+        changes = fix_text(Fix(vain.set), lang.say(" and "))
+        yield _detail(lang.say("no fix"), f"{changes} ({lang.no_fix(rule.id, reasons, vain.why)})")
     for number, source in enumerate(rule.sources):
         basis = f"{lang.word(rule.basis.value)}: " if number == 0 else ""
         checked = lang.say(" (checked {})", source.checked) if source.checked else ""
