@@ -286,7 +286,7 @@ def test_comments_are_an_error_where_the_trainer_reads_the_file(tmp_path: Path) 
 
 def test_the_batch_of_the_arguments_counts(tmp_path: Path) -> None:
     _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 2}, "train_batch_size": 30}')
-    launch = "torchrun train.py --output_dir out --deepspeed ds.json --per_device_train_batch_size 4"
+    launch = "torchrun --nproc_per_node 10 train.py --output_dir out --deepspeed ds.json --per_device_train_batch_size 4"
     assert codes(read(tmp_path, run=launch)) == ["error batch-arithmetic"]
     assert codes(read(tmp_path, run=launch.replace(" 4", " 3"))) == []
 

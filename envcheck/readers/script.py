@@ -150,6 +150,15 @@ class _Scope:
             scope = scope.outer
         return None
 
+    def names(self) -> set[str]:
+        """Every variable that is set or was."""
+        found: set[str] = set()
+        scope: _Scope | None = self
+        while scope is not None:
+            found |= scope.here.keys()
+            scope = scope.outer
+        return found
+
     def absorb(self, inner: _Scope) -> None:
         """Take over what an inner scope set."""
         self.here.update(inner.here)
@@ -174,17 +183,7 @@ _PREFIXES = frozenset({
     "strace", "pdsh", "ssh", "tmux", "screen", "run",
 })  # fmt: skip
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
-_SETS_UP = (
-    "activate",
-    "bashrc",
-    "bash_profile",
-    "profile",
-    "conda.sh",
-    "modules.sh",
-    "lmod.sh",
-    "setvars.sh",
-    "env",
-)
+_SETS_UP = ("activate", "bashrc", "profile", "conda.sh", "modules.sh", "lmod.sh", "setvars.sh")
 _OF_THE_JOB = re.compile(
     r"(?:SLURM|PBS|LSB|OMPI|PMI|KUBERNETES)\w*|HOME|USER|HOSTNAME|PATH|RANDOM|SECONDS|UID|HOST"
 )
@@ -598,6 +597,10 @@ class _Following:
         name = "".join(bit.text for field in fields[1:2] for bit in field)
         if not name.endswith(_SETS_UP):
             scope.hidden = f"may be set by {name}, which line {self.line(node.at)} reads"
+            for known in scope.names():
+                self.spend(1)
+                why = f"${known} {scope.hidden}"
+                scope.here[known] = (_Bit(f"${known}", node.at, why, loose=True),)
         return None
 
     def input(self, node: Simple, scope: _Scope) -> _Value | None:
@@ -760,13 +763,13 @@ class _Following:
             return (_Bit(".", piece.at),) if found is None and name == "PWD" else found
         if scope.arguments is None:
             self.assumed.add("@")
-        if name == "#":
-            return (_Bit(str(len(scope.arguments or ())), piece.at),)
+        given = {str(place): value for place, value in enumerate(scope.arguments or (), 1)}
+        given["#"] = (_Bit(str(len(given)), piece.at),)
         why = f"{_short(piece.source)} is known only when the script runs"
+        if name in given:
+            return given[name]
         if _PLACE.fullmatch(name):
-            if scope.arguments is not None:
-                return dict(enumerate(scope.arguments, 1)).get(int(name))
-            if asked or piece.operator not in ("", "#"):
+            if scope.arguments is not None or asked or piece.operator not in ("", "#"):
                 return None
             why = f"{_short(piece.source)} is given when the script is run"
         return self.unknown(piece.at, piece.source, why)
