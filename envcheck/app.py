@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from envcheck import (
     __version__,
-    configurations,
     derive,
     factsfile,
     host,
@@ -195,6 +194,17 @@ def take_inventory(
         request = probes.Request(path, named_by, question.static, question.deadline_s)
         inventory = probes.survey(machine, request, found)
         subject = f"{path} ({named_by})"
+    return (subject, *completed(inventory, question, known))
+
+
+def completed(
+    inventory: Inventory, question: Question, known: Matrix
+) -> tuple[Inventory, tuple[Remark, ...]]:
+    """The inventory with what is declared of the machine and said of training, and remarks on that.
+
+    Raises:
+        InputError: an argument or a configuration is wrong.
+    """
     inventory = declare_machine(inventory, question, known)
     packages = {
         key.removeprefix("pkg."): str(fact.value)
@@ -207,7 +217,7 @@ def take_inventory(
     taken = inventory.with_facts(
         fact for fact in said if fact.source != implied or fact.key not in inventory.facts
     )
-    return subject, taken, remarks
+    return taken, remarks
 
 
 def which_environment(python: str | None, machine: Host) -> tuple[Path, str]:
@@ -260,6 +270,10 @@ def training_facts(
     target = find_target(question.target, known)
     if target is not None:
         facts = {key: Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()}
+    if not question.train:
+        return list(facts.values()), ()
+    from envcheck import configurations  # few starts name one
+
     said = configurations.configured(question.train, known.tables.get("argument", []), installed)
     facts.update({fact.key: fact for fact in said.facts})
     return list(facts.values()), said.remarks

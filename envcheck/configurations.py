@@ -73,31 +73,39 @@ class _Reading:
         self.unread: list[Fact] = []
         self.texts: dict[str, str] = {}
         self.read: set[tuple[Path, int]] = set()
+        self.reading: list[Path] = []  # the chain of files that name one another
+        self.inline = 0
 
     def take(self, named: str) -> None:
         """Read what the user named."""
         inline = named.startswith("-") or ("=" in named and not Path(named).exists())
         try:
             if inline:
-                self._text(named, "--train", Path(), 0)
+                self.inline += 1
+                number = "" if self.inline == 1 else f" ({self.inline})"
+                self._text(named, f"--train{number}", Path())
             else:
-                self._file(Path(named), named, 0)
+                self._file(Path(named), named)
         except InputError as error:
             self.remarks.append(Remark(Severity.ERROR, UNREADABLE, error.problem, (error.place,)))
 
-    def _file(self, path: Path, name: str, depth: int, dialect: str = "", launch: int = 0) -> None:
-        if depth > _DEEPEST:
-            raise InputError(name, f"named by more than {_DEEPEST} files that name one another")
+    def _file(self, path: Path, name: str, dialect: str = "", launch: int = 0) -> None:
         resolved = path.resolve()
+        if resolved in self.reading:
+            raise InputError(name, "names itself, by way of the files that it names")
         if (resolved, launch) in self.read:
             return
+        if len(self.reading) > _DEEPEST:
+            raise InputError(name, f"more than {_DEEPEST} files that name one another")
         self.read.add((resolved, launch))
         text = host.read_file(path, _LARGEST).decode("utf-8", "replace")
-        self._text(text, name, path.parent, depth, dialect, launch)
+        self.reading.append(resolved)
+        try:
+            self._text(text, name, path.parent, dialect, launch)
+        finally:
+            self.reading.pop()
 
-    def _text(
-        self, text: str, name: str, folder: Path, depth: int, dialect: str = "", launch: int = 0
-    ) -> None:
+    def _text(self, text: str, name: str, folder: Path, dialect: str = "", launch: int = 0) -> None:
         self.texts[name] = text
         taken: list[Understood] = []
         for document in readers.read(text, name):
@@ -107,13 +115,13 @@ class _Reading:
             parts = understood(placed, self.known, self.installed)
             for part in parts:
                 for reference in part.references:
-                    self._refer(reference, part.document, folder, depth)
+                    self._refer(reference, part.document, folder)
             taken += parts
         if not dialect and not any(part.facts or part.references or part.remarks for part in taken):
             raise InputError(name, "says nothing of training that envcheck knows")
         self.parts += taken
 
-    def _refer(self, reference: Reference, document: Document, folder: Path, depth: int) -> None:
+    def _refer(self, reference: Reference, document: Document, folder: Path) -> None:
         """Read the file that a setting names, beside the file that names it or where we are."""
         if reference.unknown:
             self._leave_open(reference, reference.unknown)
@@ -129,7 +137,7 @@ class _Reading:
             self.remarks.append(Remark(Severity.WARNING, "not-here", text, (reference.place,)))
             return
         try:
-            self._file(path, str(path), depth + 1, reference.dialect, reference.launch)
+            self._file(path, str(path), reference.dialect, reference.launch)
         except InputError as error:
             self._leave_open(reference, f"{reference.path} cannot be read")
             places = (error.place, reference.place)

@@ -85,7 +85,12 @@ def shown_fact(fact: Fact) -> str:
 
 
 def _contradictions(group: Sequence[Understood], facts: Mapping[str, Fact]) -> Iterator[Remark]:
-    for inner in filter(_has_the_last_word, group):
+    several = [part for part in group if _has_the_last_word(part)]
+    if len(several) > 1:
+        text = f"{len(several)} DeepSpeed configurations for one launch: the last one counts here"
+        places = tuple(Place(part.document.file) for part in reversed(several))
+        yield Remark(Severity.WARNING, "several-configurations", text, places, "name the one that is used")
+    for inner in several:
         trainers = [part for part in group if part.dialect is not None and not _has_the_last_word(part)]
         yield from _form(inner, trainers)
         for trainer in trainers:

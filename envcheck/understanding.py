@@ -6,6 +6,7 @@ Which release of a package is installed decides, where it is known, what that pa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from operator import ge, gt, le, lt, ne
 from typing import Any, NamedTuple
 
@@ -39,8 +40,18 @@ def understood(
         return [Understood(document, None)]
     reading = _Reading(document, dialect, installed.get(dialect.package, ""))
     inner = [each for part in reading.embedded() for each in understood(part, dialects, installed)]
-    facts, remarks = tuple(reading.facts()), tuple(reading.remarks())
+    facts, remarks = tuple(reading.facts()), tuple(_at_most(reading.remarks(), document.file))
     return [*inner, Understood(document, dialect, facts, remarks, tuple(reading.references()))]
+
+
+_MOST = 100  # remarks on one document
+
+
+def _at_most(remarks: Iterator[Remark], file: str) -> Iterator[Remark]:
+    yield from islice(remarks, _MOST)
+    if next(remarks, None) is not None:
+        text = f"more than {_MOST} mistakes: the others are not shown"
+        yield Remark(Severity.WARNING, "too-many", text, (Place(file),))
 
 
 class _Reading:
@@ -107,9 +118,15 @@ class _Reading:
     # --- what is wrong
 
     def remarks(self) -> Iterator[Remark]:
-        """Everything that is wrong with the document by itself, from top to bottom."""
+        """Everything that is wrong with the document by itself: what contradicts, then each setting."""
         yield from self.document.remarks
         yield from self._twice()
+        for each in self.dialect.contradictions:
+            if self._all(each.when) is Tri.YES and self._takes(each.versions) is not Tri.NO:
+                places = tuple(self.settings[name].place for name in each.when if name in self.settings)
+                places = places or (Place(self.document.file),)
+                severity = Severity(each.severity)
+                yield Remark(severity, each.code, each.text, places, each.advice, each.source)
         for setting in self.document.settings:
             rows = self.rows(setting.name)
             if not rows:
@@ -124,12 +141,6 @@ class _Reading:
                 text = f"{setting.name}: {wrong}{converts if converted else ''}"
                 severity = Severity.WARNING if converted else Severity.ERROR
                 yield Remark(severity, "wrong-value", text, (setting.place,), source=self._said_in(rows[0]))
-        for each in self.dialect.contradictions:
-            if self._all(each.when) is Tri.YES and self._takes(each.versions) is not Tri.NO:
-                places = tuple(self.settings[name].place for name in each.when if name in self.settings)
-                places = places or (Place(self.document.file),)
-                severity = Severity(each.severity)
-                yield Remark(severity, each.code, each.text, places, each.advice, each.source)
 
     def _twice(self) -> Iterator[Remark]:
         for name, first, again in self.document.twice if self.typed else ():
@@ -199,10 +210,12 @@ class _Reading:
         section = setting.name.rpartition(".")[0]
         said_in = self._said_in(row)
         if self._takes(row.versions) is Tri.NO:
-            refused = self._refuses(section) is Tri.YES and setting.value != "auto"
+            policy = self._refuses(section)
+            refused = policy is Tri.YES and setting.value != "auto"
             when = "yet" if ">=" in row.versions else "any more"
-            becomes = "refuses it" if refused else "ignores it without a word"
-            text = f"{package} {self.version} has no {leaf} {when} ({row.versions} has) and {becomes}"
+            becomes = " and refuses it" if refused else " and ignores it without a word"
+            text = f"{package} {self.version} has no {leaf} {when} ({row.versions} has)"
+            text += "" if policy is None else becomes
             severity = Severity.ERROR if refused else Severity.WARNING
             yield Remark(severity, "other-release", text, (setting.named,), source=said_in)
         if row.renamed:

@@ -284,6 +284,12 @@ def test_comments_are_an_error_where_the_trainer_reads_the_file(tmp_path: Path) 
     assert "error" not in {remark.severity.value for remark in alone.remarks}
 
 
+def test_two_deepspeed_configurations_are_one_too_many(tmp_path: Path) -> None:
+    found = read(tmp_path, z2='{"zero_optimization": {"stage": 2}}', z3='{"zero_optimization": {"stage": 3}}')
+    assert codes(found) == ["warning several-configurations"]
+    assert facts(found)["zero_stage"] == 3
+
+
 def test_the_batch_of_the_arguments_counts(tmp_path: Path) -> None:
     _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 2}, "train_batch_size": 30}')
     launch = "torchrun --nproc_per_node 10 train.py --output_dir out --deepspeed ds.json --per_device_train_batch_size 4"
@@ -425,3 +431,19 @@ def test_json_is_what_it_says_and_each_place_is_what_it_names(
             assert json.loads(marked(setting.named)) == setting.name
             if not isinstance(tree[setting.name], dict | list):
                 assert json.loads(marked(setting.place)) == tree[setting.name] == setting.value
+
+
+def test_files_that_name_one_another_in_a_circle_end(tmp_path: Path) -> None:
+    _written(tmp_path, "a.args", "--output_dir out --bf16 --deepspeed b.args")
+    _written(tmp_path, "b.args", "--zero_stage 3 --deepspeed a.args")
+    found = configured([str(tmp_path / "a.args")], SHARED, {})
+    assert codes(found) == ["error unreadable"]
+    assert "names itself" in found.remarks[0].text
+    assert facts(found)["precision"] == "bf16"
+
+
+def test_two_arguments_on_the_spot_have_places_of_their_own(tmp_path: Path) -> None:
+    del tmp_path
+    found = configured(["--bf16 true", "--zero_stage 7"], SHARED, {})
+    (place,) = found.remarks[0].places
+    assert (str(place), place.excerpt) == ("--train (2):1:14", "--zero_stage 7")

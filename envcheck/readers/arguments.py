@@ -17,7 +17,7 @@ _PIECE = re.compile(
     r"""(?P<blank>[ \t\r\n;&|]+|\\\r?\n)
     | (?P<comment>(?<![^\s])\#[^\n]*)
     | (?P<single>'[^']*')
-    | (?P<double>"(?:[^"\\]|\\.)*")
+    | (?P<double>"(?:[^"\\]++|\\.)*+")
     | (?P<escaped>\\.)
     | (?P<bare>[^\s'"\\;&|]+)
     | (?P<other>.)""",
@@ -94,11 +94,10 @@ def read(text: str, file: str) -> tuple[Document, ...]:
             continue
         named, place, is_open = word.place, word.place, word.open
         if equals:
-            shift = len(spelled) + 1
-            named = word.place._replace(length=len(spelled))
-            place = word.place._replace(
-                column=word.place.column + shift, length=max(1, word.place.length - shift)
-            )
+            named = word.place._replace(length=min(len(spelled), word.place.length) or 1)
+            if word.place.length > len(spelled) + 1:  # else the value stands on another line
+                at, rest = word.place.column + len(spelled) + 1, word.place.length - len(spelled) - 1
+                place = word.place._replace(column=at, length=rest)
         elif i < len(said) and not said[i].text.startswith("--"):
             value, place, is_open = said[i].text, said[i].place, said[i].open
             i += 1

@@ -396,7 +396,8 @@ def _count(report: Report) -> str:
     ]
     parts = [lang.say("{} broken", broken) + (f" ({', '.join(by_severity)})" if broken else "")]
     if report.remarks:
-        parts.append(lang.say("{} remarks on the configuration", len(report.remarks)))
+        remarks = lang.say("{} remarks on the configuration", len(report.remarks))
+        parts.append(lang.say("{} remark on the configuration", 1) if len(report.remarks) == 1 else remarks)
     parts.append(lang.say("{} undecided", judgement.tally(Verdict.UNDECIDED)))
     reasons: dict[str, int] = {}
     for each in judgement.waiting:
