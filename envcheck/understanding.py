@@ -210,10 +210,12 @@ class _Reading:
         section = setting.name.rpartition(".")[0]
         said_in = self._said_in(row)
         if self._takes(row.versions) is Tri.NO:
-            refused = self._refuses(section) is Tri.YES and setting.value != "auto"
+            policy = self._refuses(section)
+            refused = policy is Tri.YES and setting.value != "auto"
             when = "yet" if ">=" in row.versions else "any more"
-            becomes = "refuses it" if refused else "ignores it without a word"
-            text = f"{package} {self.version} has no {leaf} {when} ({row.versions} has) and {becomes}"
+            becomes = " and refuses it" if refused else " and ignores it without a word"
+            text = f"{package} {self.version} has no {leaf} {when} ({row.versions} has)"
+            text += "" if policy is None else becomes
             severity = Severity.ERROR if refused else Severity.WARNING
             yield Remark(severity, "other-release", text, (setting.named,), source=said_in)
         if row.renamed:

@@ -292,7 +292,7 @@ def test_two_deepspeed_configurations_are_one_too_many(tmp_path: Path) -> None:
 
 def test_the_batch_of_the_arguments_counts(tmp_path: Path) -> None:
     _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 2}, "train_batch_size": 30}')
-    launch = "torchrun train.py --output_dir out --deepspeed ds.json --per_device_train_batch_size 4"
+    launch = "torchrun --nproc_per_node 10 train.py --output_dir out --deepspeed ds.json --per_device_train_batch_size 4"
     assert codes(read(tmp_path, run=launch)) == ["error batch-arithmetic"]
     assert codes(read(tmp_path, run=launch.replace(" 4", " 3"))) == []
 

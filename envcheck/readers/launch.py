@@ -110,14 +110,13 @@ def _name(line: _Line) -> str:
 
 def _assumed(followed: Followed, lines: Lines, command: Command) -> Iterator[Remark]:
     names = sorted(followed.assumed - {"@"})
-    parts = ["without arguments"] if "@" in followed.assumed else []
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    parts = ["without its arguments"] if "@" in followed.assumed else []
     if names:
-        shown = ", ".join(names[:_NAMED]) + (
-            f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        )
-        parts.append(f"where {shown} {'is' if len(names) == 1 else 'are'} not set")
+        be = "is" if len(names) == 1 else "are"
+        parts.append(f"as where {', '.join(names[:_NAMED])}{more} {be} not set outside")
     if parts:
-        text = f"read as if it were started {' and '.join(parts)}"
+        text = f"read {' and '.join(parts)}"
         yield Remark(Severity.NOTE, "read-as-if", text, (lines.place(command.at, command.at + 1),))
 
 
