@@ -246,10 +246,19 @@ class _Reading:
 
         pydantic, which refuses unknown names, reads `"3"` as 3 and true as 1. "auto" is for `merging`.
         """
-        silent = value is None and (row.null or not self.typed)
+        lenient = (
+            row.under not in self.dialect.unknown
+        )  # a section that takes any name takes null for nothing
+        silent = value is None and (row.null or lenient or not self.typed)
         if isinstance(value, Unknown) or silent or value == "auto":
             return "", False
-        wrong = misfit(row, value, as_text=not self.typed)
+        # Trainers read YAML in their own ways, most of which make a number of the text 1e-4, and a word of no.
+        in_yaml = self.document.form == "yaml" and (row.kind in CONVERTED or isinstance(value, bool))
+        wrong = misfit(
+            row,
+            spelled(value) if in_yaml and row.kind == "word" else value,
+            as_text=in_yaml or not self.typed,
+        )
         pydantic = row.kind in CONVERTED and self.dialect.unknown.get(row.under, "ignored") != "ignored"
         pydantic = pydantic and bool(wrong) and value != ""
         return wrong, pydantic and not misfit(row, _as_number(value, row), as_text=True)

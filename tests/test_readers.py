@@ -506,3 +506,17 @@ def test_what_accelerate_does_not_take_beside_deepspeeds_file(tmp_path: Path) ->
     assert codes(both) == ["error set-beside-the-file"]
     assert [place.line for place in both.remarks[0].places] == [6, 7]
     assert facts(both)["zero_stage"] == 3
+
+
+def test_what_trainers_make_of_yaml_is_no_remark(tmp_path: Path) -> None:
+    text = (
+        "output_dir: out\nlearning_rate: 3e-4\nper_device_train_batch_size: '2'\nmax_grad_norm: ${CLIP}\n"
+        "torch_dtype: null\nlr_scheduler_type: no\n"
+    )
+    found = read(tmp_path, conf=text)
+    assert codes(found) == []
+    assert facts(found)["micro_batch_size"] == 2
+    clipping = next(fact for fact in found.facts if fact.key == "train.gradient_clipping")
+    assert getattr(clipping.reading, "why", "") == "${CLIP} is filled in elsewhere"
+    wrong = read(tmp_path, conf=text.replace("3e-4", "three"))
+    assert codes(wrong) == ["error wrong-value"]
