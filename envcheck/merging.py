@@ -70,14 +70,13 @@ def _agreed(outcomes: Sequence[Mapping[str, Fact]]) -> list[Fact]:
         if len(values) == 1 and len(found) == len(outcomes):
             agreed.append(found[0])
             continue
-        said = ", ".join(dict.fromkeys(f"{shown_fact(each)} in {each.source}" for each in found))
+        said = ", ".join(dict.fromkeys(f"{_shown(each)} in {each.source}" for each in found))
         missing = " and nothing elsewhere" if len(found) < len(outcomes) else ""
         agreed.append(Fact(key, Unknown(f"the launches differ: {said}{missing}"), found[0].source))
     return agreed
 
 
-def shown_fact(fact: Fact) -> str:
-    """A fact's value, in a sentence."""
+def _shown(fact: Fact) -> str:
     return str(fact.value).lower() if fact.value is not None else "unknown"
 
 

@@ -252,13 +252,10 @@ class _Reading:
         silent = value is None and (row.null or lenient or not self.typed)
         if isinstance(value, Unknown) or silent or value == "auto":
             return "", False
-        # Trainers read YAML in their own ways, most of which make a number of the text 1e-4, and a word of no.
+        # Most trainers make a number of YAML's text 1e-4, and a word of its no.
         in_yaml = self.document.form == "yaml" and (row.kind in CONVERTED or isinstance(value, bool))
-        wrong = misfit(
-            row,
-            spelled(value) if in_yaml and row.kind == "word" else value,
-            as_text=in_yaml or not self.typed,
-        )
+        said = spelled(value) if in_yaml and row.kind == "word" else value
+        wrong = misfit(row, said, as_text=in_yaml or not self.typed)
         pydantic = row.kind in CONVERTED and self.dialect.unknown.get(row.under, "ignored") != "ignored"
         pydantic = pydantic and bool(wrong) and value != ""
         return wrong, pydantic and not misfit(row, _as_number(value, row), as_text=True)
