@@ -23,7 +23,6 @@ class Row(NamedTuple):
     kind: str = "any"
     words: Sequence[Scalar] = ()
     least: float | None = None
-    above: float | None = None
     most: float | None = None
     null: bool = False
     default: Scalar = None
@@ -229,8 +228,6 @@ def _out_of_bounds(row: Row, number: float) -> str:
     # Written so that NaN, which compares with nothing, is out of every bound.
     if row.least is not None and not number >= row.least:
         return f"{row.least:g} or more"
-    if row.above is not None and not number > row.above:
-        return f"more than {row.above:g}"
     if row.most is not None and not number <= row.most:
         return f"{row.most:g} or less"
     return ""
