@@ -85,6 +85,7 @@ class Dialect(NamedTuple):
     implied: Sequence[Implied]
     contradictions: Sequence[Contradiction]
     filled: Sequence[Mapping[str, Any]]
+    excluded: Sequence[Mapping[str, Any]]
 
 
 # --- loading ----------------------------------------------------------------------------------------
@@ -138,6 +139,7 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
             _of(Contradiction, row) for each in inherited for row in each.get("contradiction", ())
         ],
         filled=[row for each in inherited for row in each.get("filled", ())],
+        excluded=[row for each in inherited for row in each.get("excluded", ())],
     )
 
 

@@ -20,7 +20,7 @@ SHARED = app.source_tree()["tables"]["argument"]
 KNOWN = dialects.load(TREES, SHARED)
 KINDS = {"flag", "whole", "number", "positive", "word", "list", "section", "any"}
 FIELDS = {"title", "package", "trainer", "forms", "marks", "programs", "extends", "shared", "unknown", "twice", "strict",
-          "fills", "auto", "sources", "unread", "setting", "implied", "contradiction", "filled"}  # fmt: skip
+          "fills", "auto", "sources", "unread", "inside", "setting", "implied", "contradiction", "filled", "excluded"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(TREES))
@@ -62,9 +62,10 @@ def test_conditions_are_about_settings_that_the_dialect_has(name: str) -> None:
         *(row["setting"] for row in dialect.filled),
     ]:
         section = setting.rpartition(".")[0]
-        assert setting in dialect.rows or (section in dialect.rows and section not in dialect.unknown), (
-            setting
-        )
+        assert setting in dialect.rows or section not in dialect.unknown, setting
+    for row in dialect.excluded:
+        known = KNOWN[row["by"]].rows
+        assert all(name in known or name.endswith("_nvme_path") for name in row["settings"]), row
     for row in dialect.filled:
         arguments = KNOWN[row["by"]].rows
         assert all(argument in arguments for argument in row["from"]), row
@@ -75,14 +76,16 @@ def test_every_statement_names_its_source() -> None:
         urls = [*tree.get("sources", {}).values()]
         urls += [
             row["source"]
-            for kind in ("setting", "contradiction", "filled")
+            for kind in ("setting", "contradiction", "filled", "excluded")
             for row in tree.get(kind, [])
             if "source" in row
         ]
         assert all(re.match(r"https://github\.com/\S+$", url) for url in urls), name
-        assert all(row.get("source") for kind in ("contradiction", "filled") for row in tree.get(kind, [])), (
-            name
-        )
+        assert all(
+            row.get("source")
+            for kind in ("contradiction", "filled", "excluded")
+            for row in tree.get(kind, [])
+        ), name
 
 
 def test_a_mistake_in_a_dialect_is_named() -> None:
