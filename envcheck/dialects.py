@@ -79,6 +79,7 @@ class Dialect(NamedTuple):
     auto: Sequence[str]  # names that such a trainer fills in
     sources: Mapping[str, str]
     unread: Sequence[str]  # facts that nobody knows while such a configuration cannot be read
+    spelled: bool  # whether its program reads numbers that are written as texts, such as YAML's 1e-4
     inside: str  # the file's name, where what is named is its folder, or nothing that is here
     lineage: Sequence[str]  # its own name and those of the dialects it extends
     rows: Mapping[str, Sequence[Row]]
@@ -131,6 +132,7 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
         auto=tree.get("auto", ()),
         sources=tree.get("sources", _NOTHING),
         unread=tree.get("unread", ()),
+        spelled=tree.get("spelled", False),
         inside=tree.get("inside", ""),
         lineage=lineage,
         rows=rows,

@@ -249,7 +249,7 @@ class _Reading:
         silent = value is None and (row.null or not self.typed)
         if isinstance(value, Unknown) or silent or value == "auto":
             return "", False
-        wrong = misfit(row, value, as_text=not self.typed)
+        wrong = misfit(row, value, as_text=not self.typed or self.dialect.spelled)
         pydantic = row.kind in CONVERTED and self.dialect.unknown.get(row.under, "ignored") != "ignored"
         pydantic = pydantic and bool(wrong) and value != ""
         return wrong, pydantic and not misfit(row, _as_number(value, row), as_text=True)
