@@ -45,7 +45,7 @@ def _facts(group: Sequence[Understood]) -> dict[str, Fact]:
                 facts[fact.key] = fact
                 own.add(fact.key)
     for part in group:
-        for key in _may_be_said(part) - facts.keys():
+        for key in sorted(_may_be_said(part) - facts.keys()):
             facts[key] = Fact(key, Unknown(part.document.open_end), part.document.file)
     return facts
 

@@ -510,7 +510,7 @@ def test_what_accelerate_does_not_take_beside_deepspeeds_file(tmp_path: Path) ->
 
 def test_what_trainers_make_of_yaml_is_no_remark(tmp_path: Path) -> None:
     text = (
-        "output_dir: out\nlearning_rate: 3e-4\nper_device_train_batch_size: '2'\nmax_grad_norm: ${CLIP}\n"
+        "output_dir: out\nlearning_rate: 3.0e-4\nper_device_train_batch_size: 2\nmax_grad_norm: ${CLIP}\n"
         "torch_dtype: null\nlr_scheduler_type: no\n"
     )
     found = read(tmp_path, conf=text)
@@ -518,5 +518,5 @@ def test_what_trainers_make_of_yaml_is_no_remark(tmp_path: Path) -> None:
     assert facts(found)["micro_batch_size"] == 2
     clipping = next(fact for fact in found.facts if fact.key == "train.gradient_clipping")
     assert getattr(clipping.reading, "why", "") == "${CLIP} is filled in elsewhere"
-    wrong = read(tmp_path, conf=text.replace("3e-4", "three"))
-    assert codes(wrong) == ["error wrong-value"]
+    assert codes(read(tmp_path, conf=text.replace("3.0e-4", "three"))) == ["error wrong-value"]
+    assert codes(read(tmp_path, conf=text.replace("3.0e-4", "3e-4"))) == ["warning wrong-value"]

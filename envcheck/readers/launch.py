@@ -50,7 +50,7 @@ _OTHER_WORK = re.compile(
 )
 _STARTS = re.compile(
     r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
-    r"|swift|trl|ray[ \t]+job[ \t]+submit)[ \t\\]"
+    r"|swift|megatron|trl|ray[ \t]+job[ \t]+submit)[ \t\\]"
 )
 _EXPORTED = frozenset({"CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN"})
 _FILES = (".yaml", ".yml", ".json")
@@ -66,13 +66,19 @@ class _Line(NamedTuple):
 
 
 def recognises(text: str) -> bool:
-    """Whether a text starts a program that trains, or is a shell script by its first line."""
-    return not text.lstrip().startswith(("{", "[", "-")) and bool(
-        text.startswith("#!") or (_STARTS.search(text) and not _YAML.match(text))
+    """Whether a text starts a program that trains, or is more than one line of arguments."""
+    if text.lstrip().startswith(("{", "[", "-")):
+        return False
+    lines = [line for line in _CONTINUED.sub(" ", text).split("\n") if _COMMAND.match(line)]
+    pairs = all(_PAIR.fullmatch(line) for line in lines)
+    return bool(lines) and (
+        text.startswith("#!") or bool(_STARTS.search(text)) or (len(lines) > 1 and not pairs)
     )
 
 
-_YAML = re.compile(r"(?:\s|#.*\n|---)*[\w.-]+:(?:\s|$)")
+_CONTINUED = re.compile(r"\\\r?\n")
+_COMMAND = re.compile(r"[ \t]*[^\s#]")
+_PAIR = re.compile(r"[ \t]*[\w.-]+=\S*[ \t\r]*")
 
 
 def read(text: str, file: str) -> tuple[Document, ...]:

@@ -640,12 +640,14 @@ class _Following:
 
     def split(self, word: Word, scope: _Scope) -> Iterator[_Value]:
         current: list[_Bit] = []
+        nothing = False  # "$@" without arguments is no word, where "" is one
         for piece in word.pieces:
             if (
                 isinstance(piece, Expansion)
                 and piece.name
                 and (several := self.elements(piece, scope)) is not None
             ):
+                nothing = nothing or not several
                 for number, element in enumerate(several):
                     if number and current:
                         yield tuple(current)
@@ -660,7 +662,7 @@ class _Following:
                 current += value
             else:
                 yield from self.spread(value, current)
-        if current:
+        if current and not (nothing and not any(bit.text for bit in current)):
             yield tuple(current)
 
     def spread(self, value: _Value, current: list[_Bit]) -> Iterator[_Value]:
