@@ -97,7 +97,7 @@ def _cause(cause: Cause, each: Explanation) -> Iterator[str]:
 
 
 def _kind(cause: Cause) -> str:
-    if cause.kind == "code":
+    if cause.kind == "code" and cause.match is None:
         return "raised by a line of your own code, and no known failure reads like it"
     if cause.kind != "unknown":
         return KINDS[cause.kind]
