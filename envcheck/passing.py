@@ -202,7 +202,8 @@ class _Streams:
 
     def resize(self) -> bool:
         """Tell the command's terminals how large ours is now; whether that is news."""
-        return any([_copy_size(number, ours) for ours, number in self._terminals])
+        changed = [_copy_size(number, ours) for ours, number in self._terminals]
+        return any(changed)
 
     def pass_on(self, kept: Kept, process: int, passed: _Signals) -> int:
         """Copy until the command has ended and its last words are read; its exit code."""
