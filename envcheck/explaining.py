@@ -129,8 +129,8 @@ def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
     try:
         wrote = Wrote(shlex.join(command), ended.code, named=beside is None)
         return Ran(ended.code, told(question, name, kept.pieces(), machine, wrote))
-    except EnvcheckError as error:  # the command's own end is what counts
-        return Ran(ended.code, trouble=str(error))
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with us, the command's own end counts
+        return Ran(ended.code, trouble=str(error) or type(error).__name__)
 
 
 def _with_end(log: logs.Log, code: int) -> logs.Log:

@@ -132,6 +132,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], kept: Kept) -> Ended
         streams.started()
     passed = _Signals(process, streams.resize)
     code = streams.pass_on(kept, process, passed)
+    signal.pthread_sigmask(signal.SIG_SETMASK, masked)  # from here on they are for us
     return Ended(code, frozenset(passed.asked))
 
 
