@@ -362,7 +362,9 @@ class Reader:
 
     def _summary(self, stream: _Stream, number: int, text: str) -> None:
         """Torchrun's table of failures, a line of which is a field."""
-        if "Root Cause" in text:
+        if text.startswith("Failures:"):
+            stream.root = False  # of an earlier attempt, maybe
+        elif "Root Cause" in text:
             stream.root = True
         elif "rank" in text and (found := _SUMMARY_RANK.match(text)):
             stream.summary_rank = found[1]

@@ -217,6 +217,16 @@ def test_the_rank_that_torchrun_saw_first_is_the_cause() -> None:
     assert cause_of(f"{other}\n{text}").event.ranks == ("1",)
 
 
+def test_each_table_of_torchrun_names_its_own_root() -> None:
+    text = (REAL / "killed.log").read_text()
+    roots = [
+        (each.ranks, each.code)
+        for each in read(text + text.replace("rank      : 0", "rank      : 5")).events
+        if each.root
+    ]
+    assert roots == [(("1",), -9)]
+
+
 def test_what_the_run_went_on_after_is_not_the_cause() -> None:
     first = "\n".join(CAUSE).replace("KeyError: 'labels'", "ValueError: a shard was skipped")
     steps = "".join(f"{{'loss': {1 / (n + 1):.4f}}}\n" for n in range(2000))
