@@ -16,6 +16,7 @@ from envcheck import (
     judge,
     language,
     matrix,
+    nvidia,
     probes,
     readers,
     training,
@@ -345,7 +346,7 @@ def gpu_declared(query: str, known: Matrix) -> tuple[str, str]:
         raise InputError("--gpu", f"{NO_GPU} declares a machine without GPUs; name it alone")
     digits = query.removeprefix("sm_")
     capability = query if digits == query else f"{digits[:-1]}.{digits[-1:]}"
-    if derive.is_capability(capability):
+    if nvidia.is_capability(capability):
         return "gpu.compute_capability", capability
     wanted = _words(query)
     table = known.tables.get("gpu", [])
