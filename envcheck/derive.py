@@ -80,6 +80,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
 
 _CUDA_LABEL = re.compile(r"cu[0-9]{3}")
 
+
 def derive(read: Inventory, matrix: Matrix) -> Inventory:
     """The inventory with everything that follows from it and the tables."""
     tables = matrix.tables

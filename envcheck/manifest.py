@@ -40,12 +40,13 @@ def problem(tree: object) -> str:
     """What is wrong with a manifest that was read; empty if nothing is."""
     if not isinstance(tree, dict) or "schema_version" not in tree:
         return "not a manifest of envcheck gate"
-    version = tree["schema_version"]
-    if version != SCHEMA_VERSION or isinstance(version, bool):
-        return f"schema_version {version!r}: this envcheck reads {SCHEMA_VERSION}"
-    for key, kinds in _SHAPE.items():
-        if not isinstance(tree.get(key, ...), kinds):
-            return f"{key}: missing or of the wrong kind"
+    if tree["schema_version"] != SCHEMA_VERSION:
+        return f"schema_version {str(tree['schema_version'])[:20]}: this envcheck reads {SCHEMA_VERSION}"
+    misshapen = [key for key, kinds in _SHAPE.items() if not isinstance(tree.get(key, ...), kinds)]
+    return f"{misshapen[0]}: missing or of the wrong kind" if misshapen else _ill_said(tree)
+
+
+def _ill_said(tree: dict) -> str:
     if tree["gate"].get("verdict") not in ("open", "shut"):
         return "gate.verdict: expected open or shut"
     if not _all_text(tree["gate"].get("reasons")) or not _all_text(tree["architectures"] or []):
@@ -88,7 +89,9 @@ def labels(tree: dict[str, object]) -> dict[str, str]:
 
 def _pairs(table: object) -> str:
     rows = table.items() if isinstance(table, dict) else ()
-    return ",".join(f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in rows)
+    return ",".join(
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in rows
+    )
 
 
 def require_cuda(tree: dict[str, object]) -> str:

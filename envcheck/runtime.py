@@ -73,7 +73,7 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
     except (OSError, AttributeError):
         # Nobody reads: the exit code says it all the same, and Python must not flush once more.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
     return code
 
 
@@ -149,28 +149,32 @@ def look(seconds: float) -> Seen:
     """The driver and the GPUs of this machine, in at most so many seconds and half a second of grace."""
     seen = Seen()
     for event in _asked(seconds, seen):
-        match event:
-            case ["driver", str(version)]:
-                seen.driver = version
-            case ["count", int(count)]:
-                seen.count = count
-            case ["capabilities", int(gpu), str(value)] if nvidia.is_capability(value):
-                seen.capabilities[gpu] = value
-            case [("names" | "uuids") as kind, int(gpu), str(value)]:
-                getattr(seen, kind)[gpu] = value
-            case ["lost", int(gpu), int(code)] if code in nvidia.GONE:
-                seen.lost[gpu] = nvidia.code_in_words(code)
-            case ["refused", str(call), int(code)]:
-                seen.refused = f"NVML {call}: {nvidia.code_in_words(code)}"
-            case ["no library"]:
-                seen.refused = f"no NVIDIA driver library ({nvidia.LIBRARY}) was found"
-            case _:
-                pass
+        _hear(seen, event)
     if not seen.driver:
         seen.driver = _kernel_module()
     if seen.count is None and not seen.refused and not seen.trouble:
         seen.trouble = "the driver could not be asked"
     return seen
+
+
+def _hear(seen: Seen, event: object) -> None:
+    match event:
+        case ["driver", str(version)]:
+            seen.driver = version
+        case ["count", int(count)]:
+            seen.count = count
+        case ["capabilities", int(gpu), str(value)] if nvidia.is_capability(value):
+            seen.capabilities[gpu] = value
+        case [("names" | "uuids") as kind, int(gpu), str(value)]:
+            getattr(seen, kind)[gpu] = value
+        case ["lost", int(gpu), int(code)] if code in nvidia.GONE:
+            seen.lost[gpu] = nvidia.code_in_words(code)
+        case ["refused", str(call), int(code)]:
+            seen.refused = f"NVML {call}: {nvidia.code_in_words(code)}"
+        case ["no library"]:
+            seen.refused = f"no NVIDIA driver library ({nvidia.LIBRARY}) was found"
+        case _:
+            pass
 
 
 def _kernel_module() -> str:
@@ -239,7 +243,7 @@ def _ended(child: int) -> int | None:
 
 
 def _ask(wire: int, seconds: float) -> None:
-    """Ask NVML, and write each answer as it comes. Runs in the child, which nothing else outlives."""
+    """Set the child apart and ask NVML, writing each answer as it comes."""
     import ctypes
     import resource
     import signal
@@ -250,13 +254,21 @@ def _ask(wire: int, seconds: float) -> None:
     os.dup2(nowhere, 1)  # what the driver prints must not mix with our lines
     os.dup2(nowhere, 2)
 
+    for place in ("", *nvidia.OTHER_FOLDERS):
+        try:
+            library = ctypes.CDLL(f"{place}/{nvidia.LIBRARY}" if place else nvidia.LIBRARY)
+        except OSError:
+            continue
+        _question(library, wire)
+        return
+    os.write(wire, b'["no library"]\n')
+
+
+def _question(library: object, wire: int) -> None:
+    import ctypes
+
     def tell(*event: object) -> None:
         os.write(wire, json.dumps(event).encode() + b"\n")
-
-    library = _library(ctypes.CDLL)
-    if library is None:
-        tell("no library")
-        return
 
     def ask(name: str, *arguments: object) -> int:
         function = getattr(library, name, None)
@@ -286,16 +298,6 @@ def _ask(wire: int, seconds: float) -> None:
             tell("capabilities", gpu, f"{number.value}.{other.value}")
 
 
-def _library(load: type) -> object:
-    """The driver's library, loaded; None if no loader finds it."""
-    for place in ("", *nvidia.OTHER_FOLDERS):
-        try:
-            return load(f"{place}/{nvidia.LIBRARY}" if place else nvidia.LIBRARY)  # type: ignore[no-any-return]
-        except OSError:
-            continue
-    return None
-
-
 # --- judging ----------------------------------------------------------------------------------------
 
 
@@ -314,6 +316,8 @@ def judged(
         return 0, ["gate open: the torch of this image was built without CUDA, and needs no driver"]
     shut = [*_driver(tree, seen)]
     unread = [f"{key}: {why}" for key, why in _unknown(tree).items()]
+    if not manifest.driver_order(seen.driver):
+        unread.append("the driver's version could not be read")
     if not shut:
         bad, open_questions = _gpus(tree, seen, visible, same_order)
         shut += bad
@@ -326,7 +330,7 @@ def judged(
         return 1, [f"gate shut: undecided: {line}" for line in unread]
     if tree["undecided"] == "pass":
         unread = []
-    kinds = ", ".join(dict.fromkeys(seen.names.values()))
+    kinds = ", ".join(dict.fromkeys(filter(None, seen.names.values())))
     words = f"driver {seen.driver or '?'}, {seen.count} x {kinds or 'GPU'}"
     return 0, [*(f"undecided: {line}" for line in unread), *_other_machine(tree, seen), f"gate open: {words}"]
 
@@ -387,7 +391,10 @@ def _gpus(
     by_number = visible is not None and not visible.startswith("GPU-")
     if lacking and by_number and not same_order and len(set(seen.names.values())) > 1 and len(used) < count:
         differ = "CUDA_VISIBLE_DEVICES counts the fastest GPU first, and these differ"
-        return [], [*unread, f"{differ}: which are used is not known, and {_named(lacking[0], seen)} is too new or old"]
+        return [], [
+            *unread,
+            f"{differ}: which are used is not known, and {_named(lacking[0], seen)} is too new or old",
+        ]
     return [
         f"{_named(gpu, seen)}: the torch of this image has code for {', '.join(built or ())} only"
         for gpu in lacking
@@ -403,7 +410,9 @@ def _named(gpu: int, seen: Seen) -> str:
 def _other_machine(tree: dict[str, object], seen: Seen) -> list[str]:
     """A note where this driver is older than any the image was judged for."""
     rows = tree["machines"]
-    declared = [str(row.get("driver")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    declared = (
+        [str(row.get("driver")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    )
     orders = [order for each in declared if (order := manifest.driver_order(each))]
     here = manifest.driver_order(seen.driver)
     if not here or not orders or here >= min(orders):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, derive, lock, nvidia, versions
+from envcheck import app, lock, nvidia, versions
 from envcheck.model import Tri
 from tests.local_index import LocalIndex, sdist, serving, wheel
 from tests.running import Outcome, envcheck

@@ -17,8 +17,6 @@ from envcheck.model import Known, Reading, Unknown
 from envcheck.nvidia import (
     FUNCTION_NOT_FOUND,
     LIBRARY,
-    LIBRARY_NOT_FOUND,
-    NOT_FOUND,
     NOT_SUPPORTED,
     OTHER_FOLDERS,
     code_in_words,

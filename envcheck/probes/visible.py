@@ -17,7 +17,7 @@ def visibility(
     index into an order that only CUDA knows.
     """
     value = environ.get("CUDA_VISIBLE_DEVICES")
-    seen = chosen(value, uuids)
+    seen = chosen(value, list(uuids))
     readings: list[Reading] = [Known(index in seen) for index in range(len(uuids))]
     if value is None:
         return tuple(readings)
