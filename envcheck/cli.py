@@ -215,8 +215,8 @@ def gate(
         bool,
         typer.Option(
             "--runtime",
-            help="At start: hold the driver and GPUs that are here against the manifest, within milliseconds. "
-            "Goes with --manifest, --timeout and --json alone.",
+            help="At start: hold the driver and GPUs that are here against the manifest. With --manifest, "
+            "--timeout and --json alone.",
         ),
     ] = False,
     as_json: JsonOption = False,

@@ -184,7 +184,7 @@ def together(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
         judgement=judgement,
         inventory=_common(
             [report.inventory for _, report in parts],
-            f"judged for the {noun} " + ", ".join(n for n, _ in parts),
+            f"judged for the {noun}s " + ", ".join(n for n, _ in parts),
         ),
         nothing_to_judge=first.nothing_to_judge,
     )

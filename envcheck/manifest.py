@@ -46,12 +46,13 @@ def problem(tree: object) -> str:
     return f"{misshapen[0]}: missing or of the wrong kind" if misshapen else _ill_said(tree)
 
 
-def _ill_said(tree: dict) -> str:
+def _ill_said(tree: dict[str, dict[str, object]]) -> str:
     if tree["gate"].get("verdict") not in ("open", "shut"):
         return "gate.verdict: expected open or shut"
     if not _all_text(tree["gate"].get("reasons")) or not _all_text(tree["architectures"] or []):
         return "gate.reasons and architectures: expected lists of words"
-    if tree["minimum_driver"] is not None and not driver_order(tree["minimum_driver"]):
+    least = tree["minimum_driver"]
+    if isinstance(least, str) and not driver_order(least):
         return "minimum_driver: expected a version such as 525.60.13"
     return ""
 

@@ -133,7 +133,7 @@ class _Reader:
     # --- places
 
     def place(self, path: str, number: int = 0) -> str:
-        """`file:line:column` of a key (of the nth `[[waive]]`), or of its table if it has no line of its own."""
+        """`file:line:column` of a key (in the nth `[[waive]]`), of its table if it has no line itself."""
         full = f"{self.prefix}.{path}" if self.prefix else path
         table, _, key = full.rpartition(".")
         for header, wanted in ((table, key), (full, ""), *self._shorter(full)):

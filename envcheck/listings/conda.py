@@ -26,26 +26,10 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
         if _is_mapping(node):
             by_pip += [value for key, value in node.value if key.value == "pip"]
             continue
-        place = _place(node, where)
-        found = _SPEC.fullmatch(str(node.value).strip())
-        if found is None:
-            raise InputError(place, "expected a package such as numpy=1.26.4")
-        name, bound = normalised(found["name"]), re.sub(r"\s+", "", found["bound"] or "")
-        spec, _, build = (
-            bound.lstrip("=").partition("=") if not bound.startswith("==") else (bound[2:], "", "")
-        )
-        version = requirement.conda_version(("==" if bound.startswith("==") else "=") + spec) if spec else ""
-        if name == "python" and re.fullmatch(r"3(\.\d+)+", spec):
-            facts.append(Fact("python.version", Known(spec), place))
-        elif name == "pytorch-cuda" and re.fullmatch(r"\d+\.\d+", spec):
-            facts.append(Fact("build.torch.cuda", Known(spec), place))
-        else:
-            why = "" if version else "no version is pinned"
-            conda[_NAMES.get(name, name)] = Line(_NAMES.get(name, name), version, place, why)
-            cuda = re.search(r"cuda_?(\d{2})(\d)(?!\d)|cuda(\d+\.\d+)", build)
-            if _NAMES.get(name) == "torch" and cuda:
-                cuda_version = cuda[3] or f"{cuda[1]}.{cuda[2]}"
-                facts.append(Fact("build.torch.cuda", Known(cuda_version), place))
+        line, told = _package(str(node.value), _place(node, where))
+        facts += told
+        if line is not None:
+            conda[line.name] = line
     if "torch" in conda and not any(fact.key == "build.torch.cuda" for fact in facts):
         why = "conda chooses the build of torch by the machine it installs on"
         facts.append(Fact("build.torch.cuda", Unknown(why, asked=True), conda["torch"].place))
@@ -60,6 +44,25 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
     sheet = reader.sheet(where, tuple(facts))
     lines = {**conda, **{line.name: line for line in sheet.lines}}
     return (sheet._replace(lines=tuple(lines.values())),)
+
+
+def _package(text: str, place: str) -> tuple[Line | None, list[Fact]]:
+    """What a conda spec such as `pytorch=2.4.0=py3.11_cuda12.1_cudnn9_0` says."""
+    found = _SPEC.fullmatch(text.strip())
+    if found is None:
+        raise InputError(place, "expected a package such as numpy=1.26.4")
+    name, bound = normalised(found["name"]), re.sub(r"\s+", "", found["bound"] or "")
+    exact = bound.startswith("==")
+    spec, _, build = bound.lstrip("=").partition("=")
+    if name == "python" and re.fullmatch(r"3(\.\d+)+", spec):
+        return None, [Fact("python.version", Known(spec), place)]
+    if name == "pytorch-cuda" and re.fullmatch(r"\d+\.\d+", spec):
+        return None, [Fact("build.torch.cuda", Known(spec), place)]
+    version = requirement.conda_version(f"{'==' if exact else '='}{spec}") if bound.startswith("=") else ""
+    name = _NAMES.get(name, name)
+    cuda = re.search(r"cuda(\d+\.\d+)", build) if name == "torch" else None
+    told = [Fact("build.torch.cuda", Known(cuda[1]), place)] if cuda else []
+    return Line(name, version, place, "" if version else "no version is pinned"), told
 
 
 def _dependencies(text: str, where: str) -> Any:

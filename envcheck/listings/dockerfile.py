@@ -163,34 +163,22 @@ class _Stage:
                 self.facts.pop("build.torch.cuda", None)
 
     def _pip(self, words: Sequence[Word]) -> None:
-        upgrade = any(word.text in ("-U", "--upgrade") for word in words)
-        index: list[tuple[str, str]] = []
-        wanted: list[Word] = []
-        left = list(words)
-        while left:
-            word = left.pop(0)
-            name, equals, value = word.text.partition("=")
-            if name in _FILES or name in _INDEXES or name in _VALUED:
-                given = Word(value, word.place) if equals else left.pop(0) if left else Word("", word.place)
-                if name in _INDEXES:
-                    index.append((f"{name} {given.text}", word.place))
-                elif name in _FILES:
-                    self._file(given, limit=name in ("-c", "--constraint"))
-            elif word.text.startswith(("-r", "-c")) and not word.text.startswith("--") and len(word.text) > 2:  # noqa: PLR2004
-                self._file(Word(word.text[2:], word.place), limit=word.text.startswith("-c"))
-            elif not word.text.startswith("-"):
-                wanted.append(word)
         before = self.reader.lines.get("torch")
-        for word in wanted:
+        given = arguments(words)
+        for option, word in given.options:
+            if option in _FILES:
+                self._file(word, limit=option in ("-c", "--constraint"))
+        for word in given.wanted:
             if "$" in word.text:
                 self._unknown(word, "a variable that only the build sets")
             elif word.text not in (".", "./"):
-                self.reader.one(word.text, word.place, upgrade=upgrade)
+                self.reader.one(word.text, word.place, upgrade=given.upgrade)
         if self.reader.lines.get("torch") != before:
             self.facts.pop("build.torch.cuda", None)
             self.reader.elsewhere, self.reader.label = "", ""
-            for option, place in index:
-                self.reader.index(option, place)
+            for option, word in given.options:
+                if option in _INDEXES:
+                    self.reader.index(f"{option} {word.text}", word.place)
 
     def _file(self, word: Word, *, limit: bool) -> None:
         path = posixpath.normpath(posixpath.join(self.folder, word.text))
@@ -223,15 +211,53 @@ class _Stage:
 
 _FILES = ("-r", "--requirement", "-c", "--constraint")
 _INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
-_VALUED = frozenset(
-    (
-        "-e --editable -t --target --prefix --root --platform --python-version --timeout --retries --cache-dir "
-        "--trusted-host --no-binary --only-binary --python -p --log --progress-bar --proxy --src --report -C "
-        "--upgrade-strategy --config-settings --abi --global-option --implementation --torch-backend --index "
-        "--default-index --exclude-newer"
-    ).split()
+_FLAGS = frozenset(
+    {"--no-deps", "--pre", "--user", "--isolated", "--require-hashes", "--system", "--no-index"}
 )
-"""Options of `pip install` and `uv pip install` that take a value."""
+_VALUELESS = (
+    "-q",
+    "-v",
+    "--no-",
+    "--force",
+    "--ignore",
+    "--break",
+    "--use-",
+    "--disable",
+    "--quiet",
+    "--verbose",
+    "--compile",
+)
+"""Options of `pip install` that take no value; every other one takes its value from the next word."""
+
+
+class Arguments(NamedTuple):
+    """What a `pip install` is given: requirements, options with their values, whether it upgrades."""
+
+    wanted: tuple[Word, ...]
+    options: tuple[tuple[str, Word], ...]
+    upgrade: bool
+
+
+def arguments(words: Sequence[Word]) -> Arguments:
+    """The arguments of a `pip install` or `uv pip install`."""
+    wanted: list[Word] = []
+    options: list[tuple[str, Word]] = []
+    upgrade = False
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.text.partition("=")
+        if not word.text.startswith("-"):
+            wanted.append(word)
+        elif word.text in ("-U", "--upgrade"):
+            upgrade = True
+        elif equals:
+            options.append((name, Word(value, word.place)))
+        elif re.match(r"-[rcfi][^-\s]", word.text):
+            options.append((word.text[:2], Word(word.text[2:], word.place)))
+        elif not (name in _FLAGS or name.startswith(_VALUELESS)) and left:
+            options.append((name, left.pop(0)))
+    return Arguments(tuple(wanted), tuple(options), upgrade)
 
 
 def installer(words: Sequence[Word]) -> tuple[str, Sequence[Word]]:
