@@ -27,6 +27,9 @@ GROUP = "files"
 RECORD_LIMIT = 64 * 1024 * 1024
 """Bytes of one RECORD: that of torch 2.6 has 1.5 million."""
 
+KEEP_THEIR_OWN = ("conda", "debian", "rpm")
+"""What INSTALLER says where files were moved or rewritten after their RECORD was made."""
+
 _SHOWN = 5
 
 
@@ -51,6 +54,10 @@ def verify(machine: Host, request: Request, seconds: float) -> Verified:
     for site, record in _records(machine, located(machine, request).sites):
         changed: list[str] = []
         folder = f"{site}/{record.entry}"
+        installer = (machine.read_text(f"{folder}/INSTALLER") or "").strip().lower()
+        if installer in KEEP_THEIR_OWN:
+            left_out.setdefault(installer, []).append(record.name)
+            continue
         try:
             for path, wrong in _differences(machine, site, folder, until):
                 compared += 1
@@ -61,7 +68,7 @@ def verify(machine: Host, request: Request, seconds: float) -> Verified:
             left_out.setdefault(f"not finished within {seconds:g} s", []).append(record.name)
         if changed:
             findings.append(_changed(record.name, changed, f"{folder}/RECORD"))
-    findings += [_not_done(names, why) for why, names in left_out.items()]
+    findings += [_not_compared(names, why) for why, names in left_out.items()]
     return Verified(tuple(findings), compared)
 
 
@@ -86,9 +93,6 @@ def _differences(machine: Host, site: str, folder: str, until: float) -> Iterato
         InputError: there is no RECORD that can be read.
         TimeoutError: the time is up.
     """
-    # conda rewrites paths inside files after their RECORD was made, and keeps a list of its own.
-    if (machine.read_text(f"{folder}/INSTALLER") or "").strip() == "conda":
-        raise InputError(folder, "installed by conda")
     text = host.read_file(machine.path(f"{folder}/RECORD"), RECORD_LIMIT).decode("utf-8", "replace")
     try:
         rows = list(csv.reader(text.splitlines()))
@@ -132,11 +136,14 @@ def _changed(name: str, changed: list[str], record: str) -> Finding:
     return gate.written(f"files:changed:{name}", Severity.ERROR, title, [Because(fact)], group=GROUP)
 
 
-def _not_done(names: list[str], why: str) -> Finding:
+def _not_compared(names: list[str], why: str) -> Finding:
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    fact = Fact("files", Unknown(f"{shown}: {why}"))
+    if why in KEEP_THEIR_OWN:
+        because = [Because(Fact("files", Known(shown), f"installed by {why}, which keeps a list of its own"))]
+        title = f"the files of {len(names)} packages of {why} were not compared"
+        return gate.written("files:not-ours", Severity.NOTE, title, because, group=GROUP)
+    because = [Because(Fact("files", Unknown(f"{shown}: {why}")))]
     title = f"the files of {len(names)} packages were not compared"
-    because = [Because(fact)]
     return gate.written(
         "files:not-compared", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED
     )
