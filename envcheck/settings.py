@@ -136,12 +136,16 @@ class _Reader:
         """`file:line:column` of a key (in the nth `[[waive]]`), of its table if it has no line itself."""
         full = f"{self.prefix}.{path}" if self.prefix else path
         table, _, key = full.rpartition(".")
+        fallback = 0
         for header, wanted in ((table, key), (full, ""), *self._shorter(full)):
             found = [block for block in self.blocks if block.header == header]
+            if not found and not wanted:  # [tool.envcheck] is the line of `tool` too
+                found = [block for block in self.blocks if block.header.startswith(f"{header}.")]
             block = found[number] if number < len(found) else found[0] if found else None
             if block is not None and (line := block.keys.get(wanted) if wanted else block.line):
                 return f"{self.file}:{line}:{self._column(line, wanted or header)}"
-        return self.file
+            fallback = fallback or (block.line if block is not None and header == table != self.prefix else 0)
+        return f"{self.file}:{fallback}:1" if fallback else self.file
 
     def _shorter(self, full: str) -> Iterator[tuple[str, str]]:
         """Inline tables: the line of the key that holds them."""

@@ -28,7 +28,9 @@ RECORD_LIMIT = 64 * 1024 * 1024
 """Bytes of one RECORD: that of torch 2.6 has 1.5 million."""
 
 KEEP_THEIR_OWN = ("conda", "debian", "rpm")
-"""What INSTALLER says where files were moved or rewritten after their RECORD was made."""
+"""Who moves or rewrites files after their RECORD was made, as INSTALLER spells it."""
+
+_DEBIANS_OWN = "/usr/lib/python3/dist-packages"  # dpkg's; pip installs below /usr/local there
 
 _SHOWN = 5
 
@@ -54,9 +56,8 @@ def verify(machine: Host, request: Request, seconds: float) -> Verified:
     for site, record in _records(machine, located(machine, request).sites):
         changed: list[str] = []
         folder = f"{site}/{record.entry}"
-        installer = (machine.read_text(f"{folder}/INSTALLER") or "").strip().lower()
-        if installer in KEEP_THEIR_OWN:
-            left_out.setdefault(installer, []).append(record.name)
+        if keeper := _keeper(machine, site, folder):
+            left_out.setdefault(keeper, []).append(record.name)
             continue
         try:
             for path, wrong in _differences(machine, site, folder, until):
@@ -70,6 +71,12 @@ def verify(machine: Host, request: Request, seconds: float) -> Verified:
             findings.append(_changed(record.name, changed, f"{folder}/RECORD"))
     findings += [_not_compared(names, why) for why, names in left_out.items()]
     return Verified(tuple(findings), compared)
+
+
+def _keeper(machine: Host, site: str, folder: str) -> str:
+    """Who keeps a list of a package's files that is better than its RECORD; empty if nobody does."""
+    installer = (machine.read_text(f"{folder}/INSTALLER") or "").strip().lower()
+    return "debian" if site == _DEBIANS_OWN else installer if installer in KEEP_THEIR_OWN else ""
 
 
 def _records(machine: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, Record]]:
