@@ -98,9 +98,10 @@ def _line(finding: Finding, report: Report) -> str:
 
 def place(finding: Finding, inventory: Inventory) -> str:
     """`file:line:column` of what brings a finding: what its first way out moves, else the last it names."""
-    moved = [inventory.fact(key).source for fix in finding.fixes for key, _ in fix.set]
-    named = [each.fact.source for each in reversed(finding.because) if isinstance(each.fact.reading, Known)]
-    return next(filter(_is_place, (*moved, *named)), "")
+    said = {each.fact.key: each.fact for each in finding.because if isinstance(each.fact.reading, Known)}
+    moved = [said.get(key) or inventory.fact(key) for fix in finding.fixes for key, _ in fix.set]
+    sources = (fact.source for fact in (*moved, *reversed(said.values())))
+    return next(filter(_is_place, sources), "")
 
 
 def _is_place(source: str) -> bool:

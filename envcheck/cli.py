@@ -791,7 +791,7 @@ def _decided(decision: Decision, spoken: Language, as_json: bool) -> int:
     """Say what a gate came to; its exit code."""
     if not as_json:
         verdict = spoken.say("gate open") if decision.code == 0 else spoken.say("gate shut")
-        said = [*decision.reasons, *decision.remarks]
+        said = [*(decision.reasons or decision.remarks)]
         said += [spoken.say("waived: {}", each) for each in decision.waived]
         _emit((f"{verdict}: {'; '.join(said)}" if said else verdict) + "\n")
     return decision.code

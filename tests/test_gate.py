@@ -25,7 +25,7 @@ def install(root: Path, *made: tuple[str, str | bytes], installer: str = "pip") 
     for file, data in made:
         assert isinstance(data, bytes)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            archive.extractall(root / SITE)  # noqa: S202 - ours
+            archive.extractall(root / SITE)
         name, version = Path(file).name.split("-")[:2]
         (root / SITE / f"{name}-{version}.dist-info/INSTALLER").write_text(f"{installer}\n")
 

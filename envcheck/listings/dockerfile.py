@@ -24,15 +24,16 @@ class Word(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """One instruction: its name in capitals, and its text with a place for every character."""
+    """One instruction: its name in capitals, where it begins, its text with a place for every character."""
 
     name: str
+    place: str
     text: str
     places: tuple[str, ...]
 
     def at(self, offset: int) -> str:
         """The place of a character of the text."""
-        return self.places[min(offset, len(self.places) - 1)] if self.places else ""
+        return self.places[min(offset, len(self.places) - 1)] if self.places else self.place
 
 
 def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
@@ -48,7 +49,7 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
         if each.name == "FROM":
             words = [word for word in split(each) if not word.text.startswith("--")]
             if not words:
-                raise InputError(each.at(0) or where, "FROM names no image")
+                raise InputError(each.place, "FROM names no image")
             image = words[0]._replace(text=substituted(words[0].text, outside))
             alias = words[2].text.lower() if len(words) > 2 and words[1].text.lower() == "as" else ""  # noqa: PLR2004
             stage = _Stage(alias or f"stage {len(stages) + 1}", where, asked, outside)
@@ -323,7 +324,7 @@ def instructions(text: str, where: str) -> Iterator[Instruction]:
         whole = "".join(chars)
         name = whole.split(None, 1)[0]
         start = len(name) + len(whole[len(name) :]) - len(whole[len(name) :].lstrip())
-        yield Instruction(name.upper(), whole[start:], tuple(places[start:]))
+        yield Instruction(name.upper(), places[0], whole[start:], tuple(places[start:]))
 
 
 def _is_run(chars: Sequence[str]) -> bool:
