@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import app, gate, gating, host, listings, probes, settings
+from envcheck import app, derive, gate, gating, host, listings, probes, settings
 from envcheck.app import Question
 from envcheck.clean import inline
 from envcheck.gate import Decision
@@ -97,11 +97,22 @@ def _line(finding: Finding, report: Report) -> str:
 
 
 def place(finding: Finding, inventory: Inventory) -> str:
-    """`file:line:column` of what brings a finding: what its first way out moves, else the last it names."""
+    """`file:line:column` of what brings a finding: what its first way out moves, else the last it names.
+
+    What was derived leads to what it follows from: a driver that is too old, to the line of torch.
+    """
     said = {each.fact.key: each.fact for each in finding.because if isinstance(each.fact.reading, Known)}
-    moved = [said.get(key) or inventory.fact(key) for fix in finding.fixes for key, _ in fix.set]
-    sources = (fact.source for fact in (*moved, *reversed(said.values())))
-    return next(filter(_is_place, sources), "")
+    left = [key for fix in finding.fixes for key, _ in fix.set] + list(reversed(said))
+    seen = set[str]()
+    while left:
+        key = left.pop(0)
+        if key not in seen:
+            seen.add(key)
+            source = (said.get(key) or inventory.fact(key)).source
+            if _is_place(source):
+                return source
+            left += derive.FOLLOWS_FROM.get(key, ())
+    return ""
 
 
 def _is_place(source: str) -> bool:

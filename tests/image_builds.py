@@ -35,7 +35,7 @@ LIBRARIES = ("typer", "rich", "packaging", "yaml", "pynvml.py", "shellingham", "
              "typing_extensions.py", "annotated_doc", "click")  # fmt: skip
 """What envcheck imports, as it lies in the environment of the tests."""
 
-SHIM = "#!/opt/envcheck/bin/python3\nfrom envcheck.__main__ import main\nmain()\n"
+SHIM = "#!/opt/judge/bin/python3\nfrom envcheck.__main__ import main\nmain()\n"
 
 
 class Built(NamedTuple):
@@ -60,7 +60,7 @@ def run(*command: str | Path, timeout: float = 300, cwd: Path | None = None) -> 
 
 def debian(kept: Path) -> Path:
     """The tar file of a minimal Debian with Python and pip, made if it is not kept already."""
-    file = kept / f"{SUITE}-python.tar"
+    file = kept / f"{SUITE}-python-venv.tar"
     if file.is_file():
         return file
     for program in ("debootstrap", "buildah"):
@@ -71,7 +71,12 @@ def debian(kept: Path) -> Path:
     kept.mkdir(parents=True, exist_ok=True)
     folder = kept / "root"
     made = run(
-        "debootstrap", "--variant=minbase", "--include=python3,python3-pip", SUITE, folder, timeout=560
+        "debootstrap",
+        "--variant=minbase",
+        "--include=python3,python3-pip,python3-venv",
+        SUITE,
+        folder,
+        timeout=560,
     )
     try:
         if made.code:
@@ -93,7 +98,7 @@ def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 class Builder:
-    """Builds images from Dockerfiles, with a base image that has envcheck in /opt/envcheck."""
+    """Builds images from Dockerfiles, with a base image that has envcheck in /opt/judge."""
 
     def __init__(self, folder: Path) -> None:
         """Keep everything in a folder, which `close` removes."""
@@ -106,7 +111,7 @@ class Builder:
     def base(self, debian_tar: Path) -> None:
         """Make the base image: Debian, and envcheck as a wheel installs it, away from what is judged."""
         context = self.folder / "base"
-        site = context / "opt/envcheck/lib/python3.11/site-packages"
+        site = context / "opt/judge/lib/python3.11/site-packages"
         site.mkdir(parents=True)
         wheels = self.folder / "wheel"
         made = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", wheels, cwd=ROOT)
@@ -121,8 +126,8 @@ class Builder:
                 )
             elif (ours / name).is_file():
                 shutil.copy(ours / name, site / name)
-        (context / "opt/envcheck/pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n")
-        programs = context / "opt/envcheck/bin"
+        (context / "opt/judge/pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n")
+        programs = context / "opt/judge/bin"
         programs.mkdir()
         (programs / "python3").symlink_to("/usr/bin/python3")
         (context / "usr/local/bin").mkdir(parents=True)

@@ -322,7 +322,7 @@ def test_a_file_that_is_not_copied_from_here_is_said_to_be_unread(tmp_path: Path
         ),
         (
             "requirements.txt",
-            "torch==2.4.0 \\\n",
+            "torch==2.4.0 \\",
             "requirements.txt:1:1: the file ends in the middle of an entry",
         ),
         ("requirements.txt", "  -r none.txt\n", "requirements.txt:1:3: none.txt: no such file or directory"),
