@@ -50,7 +50,7 @@ from envcheck.model import (
 from envcheck.pages import nearest
 
 if TYPE_CHECKING:
-    from envcheck.settings import Settings
+    from envcheck.gate import Settings
 
 
 class Question(NamedTuple):

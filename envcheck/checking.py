@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import app, derive, gate, gating, host, listings, probes, settings
+from envcheck import app, derive, gate, gating, host, listings, probes
 from envcheck.app import Question
 from envcheck.clean import inline
-from envcheck.gate import Decision
+from envcheck.gate import Decision, Machine, Settings
 from envcheck.language import ENGLISH, Language
 from envcheck.model import Fact, Finding, InputError, Inventory, Known, Matrix, Report, Target, Verdict
-from envcheck.settings import Machine
 
 
 class Checked(NamedTuple):
@@ -39,7 +38,7 @@ def check(
         InputError: no kind of file has that name, or it has a mistake; with file, line and column.
         EnvcheckError: as `gating.pass_`.
     """
-    said = app.settings_here() or settings.NONE
+    said = app.settings_here() or Settings()
     question = question._replace(
         target=question.target or said.target or None, train=question.train or said.train
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from envcheck.model import (
     Basis,
@@ -24,6 +25,8 @@ from envcheck.model import (
 
 UNDECIDED = ("pass", "warn", "fail")
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 
 class Waiver(NamedTuple):
     """A person's dated, reasoned exception: the rule counts again after the day `until` (ISO)."""
@@ -32,6 +35,32 @@ class Waiver(NamedTuple):
     reason: str
     until: str
     place: str  # file:line
+
+
+class Machine(NamedTuple):
+    """Where an image will run: the driver of the host, its GPUs, and its platform; empty if not said."""
+
+    name: str
+    driver: str = ""
+    gpus: tuple[str, ...] = ()
+    platform: str = ""
+
+
+class Settings(NamedTuple):
+    """What a settings file says; a command's own options win."""
+
+    file: str = ""
+    matrix: tuple[str, ...] = ()
+    threshold: Severity | None = None
+    undecided: str = ""
+    target: str = ""
+    train: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+    lock: str = ""
+    skip: tuple[str, ...] = ()
+    severity: Mapping[str, Severity] = _NOTHING
+    waivers: tuple[Waiver, ...] = ()
+    machine: Mapping[str, Machine] = _NOTHING
 
 
 class Policy(NamedTuple):
@@ -43,7 +72,7 @@ class Policy(NamedTuple):
 
     fail_on: Severity = Severity.ERROR
     undecided: str = "warn"
-    severity: Mapping[str, Severity] = {}
+    severity: Mapping[str, Severity] = _NOTHING
     waivers: tuple[Waiver, ...] = ()
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()

@@ -6,27 +6,14 @@ What it judged is written into the image as a manifest, against which `gate --ru
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envcheck import (
-    __version__,
-    app,
-    derive,
-    drift,
-    gate,
-    host,
-    judge,
-    listings,
-    manifest,
-    probes,
-    settings,
-    versions,
-)
+from envcheck import __version__, app, derive, gate, host, judge, manifest, probes
 from envcheck.app import Question
-from envcheck.gate import Decision, Policy
+from envcheck.gate import Decision, Machine, Policy, Settings
 from envcheck.host import Host
 from envcheck.language import ENGLISH, Language
 from envcheck.model import (
@@ -47,7 +34,9 @@ from envcheck.model import (
     family,
 )
 from envcheck.pages import nearest
-from envcheck.settings import Machine, Settings
+
+if TYPE_CHECKING:
+    from envcheck.listings import Sheet
 
 INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python3")
 """Where an unpacked root's own Python is looked for if nobody named one."""
@@ -84,7 +73,7 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
     Raises:
         EnvcheckError: as `app.examine`; the settings, a lock or a machine is wrong.
     """
-    said = app.settings_here() or settings.NONE
+    said = app.settings_here() or Settings()
     question = _settled(question, said)
     if wanted.root:
         machine = _unpacked(wanted.root)
@@ -97,7 +86,7 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
     declared = machines(wanted.machines, question, said, known)
     lock = _lock(wanted.lock or said.lock, known, machine, question)
     subject, read = app.take_inventory(question, machine, found, known, words)
-    more = [] if lock is None else [*drift.findings(lock, read, known)]
+    more = [] if lock is None else _drift(lock, read, known)
     if wanted.verify_s is not None:
         more += _verified(question, machine, wanted.verify_s)
     report = judged_for(declared, subject, read, known, target)
@@ -165,15 +154,23 @@ def machines(names: Sequence[str], question: Question, said: Settings, known: Ma
         raise InputError("--machine", "declares the driver and the GPUs; leave out --driver and --gpu")
     if not names and not (question.driver or question.gpus or question.facts):
         names = said.machines
-    everyone = {**known.machines, **said.machine}
+    everyone: dict[str, Machine | Mapping[str, Any]] = {**known.machines, **said.machine}
     found = []
     for name in dict.fromkeys(names):
         if name not in everyone:
             where = f"machine {name}"
             raise InputError(where, f"no such machine{nearest(name, list(everyone))}")
         raw = everyone[name]
-        found.append(raw if isinstance(raw, Machine) else settings.machine(name, raw, "[machine]"))
+        found.append(raw if isinstance(raw, Machine) else _machine(name, raw, known))
     return tuple(found)
+
+
+def _machine(name: str, raw: Mapping[str, Any], known: Matrix) -> Machine:
+    if known.origins:  # an overlay may have declared it
+        from envcheck import settings
+
+        return settings.machine(name, raw, "[machine]")
+    return Machine(name, raw["driver"], (raw["gpu"],))
 
 
 def judged_for(
@@ -262,9 +259,17 @@ def _python_of(machine: Host, root: str) -> str:
 # --- the lock ---------------------------------------------------------------------------------------
 
 
-def _lock(file: str, known: Matrix, machine: Host, question: Question) -> listings.Sheet | None:
+def _drift(sheet: Sheet, read: Inventory, known: Matrix) -> list[Finding]:
+    from envcheck import drift  # most gates have no lock
+
+    return list(drift.findings(sheet, read, known))
+
+
+def _lock(file: str, known: Matrix, machine: Host, question: Question) -> Sheet | None:
     if not file:
         return None
+    from envcheck import listings, versions
+
     text = host.read_file(Path(file)).decode("utf-8", "replace")
     asked = listings.Asked(text_beside, known.tables, _python_version(machine, question))
     sheets = listings.read(text, file, asked)

@@ -10,11 +10,11 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck import places, versions
 from envcheck.clean import inline
-from envcheck.gate import UNDECIDED, Waiver
+from envcheck.gate import UNDECIDED, Machine, Settings, Waiver
 from envcheck.model import EnvcheckError, InputError, Severity
 from envcheck.pages import nearest
 
@@ -29,34 +29,6 @@ PLATFORMS = ("linux-x86_64", "linux-aarch64")
 class SettingsError(EnvcheckError):
     """The settings are wrong: all mistakes, one a line, each with its place."""
 
-
-class Machine(NamedTuple):
-    """Where an image will run: the driver of the host, its GPUs, and its platform; empty if not said."""
-
-    name: str
-    driver: str = ""
-    gpus: tuple[str, ...] = ()
-    platform: str = ""
-
-
-class Settings(NamedTuple):
-    """What a settings file says; a command's own options win."""
-
-    file: str = ""
-    matrix: tuple[str, ...] = ()
-    threshold: Severity | None = None
-    undecided: str = ""
-    target: str = ""
-    train: tuple[str, ...] = ()
-    machines: tuple[str, ...] = ()
-    lock: str = ""
-    skip: tuple[str, ...] = ()
-    severity: Mapping[str, Severity] = MappingProxyType({})
-    waivers: tuple[Waiver, ...] = ()
-    machine: Mapping[str, Machine] = MappingProxyType({})
-
-
-NONE = Settings()
 
 _KEYS = (
     "matrix",
@@ -167,7 +139,7 @@ class _Reader:
     def settings(self, tree: Any) -> Settings:
         if not isinstance(tree, dict):
             self.problems.append(f"{self.file}: {self.prefix}: expected a table of settings, found {tree!r}")
-            return NONE
+            return Settings()
         self.known(tree, _KEYS, "")
         severity = self.table(tree, "severity")
         return Settings(
