@@ -51,7 +51,7 @@ def check(
     asked = listings.Asked(gating.text_beside, known.tables, python)
     sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
     parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
-    report = gate.together(parts, "in")._replace(subject=", ".join(sheet.name for sheet in sheets))
+    report = gate.together(parts, "file")._replace(subject=", ".join(sheet.name for sheet in sheets))
     spoken = spoken.without(known.overlaid())
     report = report._replace(judgement=gate.under(report.judgement, policy), language=spoken)
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)

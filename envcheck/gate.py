@@ -174,7 +174,7 @@ def written(
     sources = tuple(
         dict.fromkeys(Source(each.fact.source, "file", "") for each in because[:1] if each.fact.source)
     )
-    rule = Rule(rule_id, severity, Basis.MEASURED, title, (), sources=sources, group=group)
+    rule = Rule(rule_id, severity, Basis.METADATA, title, (), sources=sources, group=group)
     return Finding(rule, verdict, severity, tuple(because), note=note)
 
 
