@@ -387,7 +387,7 @@ def _packages(read: Inventory) -> dict[str, str]:
 def leave(
     passed: Passed, question: Question, wanted: Wanted, machine: Host, remark: Callable[[str], None]
 ) -> None:
-    """Write the manifest: where `--manifest` says, else into the image that is being built.
+    """Write the manifest: where `--manifest` or ENVCHECK_MANIFEST says, else into the image that is built.
 
     Raises:
         InputError: it cannot be written where the user named a place.
@@ -396,10 +396,10 @@ def leave(
     from envcheck.probes.driver import in_container
 
     text = json.dumps(passed.tree, indent=2) + "\n"
-    if wanted.manifest:
-        if wanted.manifest != NO_MANIFEST:
-            host.replace_file(Path(wanted.manifest), text)
-            remark(f"manifest written to {wanted.manifest}")
+    if named := wanted.manifest or host.variable(manifest.VARIABLE):
+        if named != NO_MANIFEST:
+            host.replace_file(Path(named), text)
+            remark(f"manifest written to {named}")
         return
     if question.facts is not None or wanted.root or not in_container(machine):
         return  # nothing is written on a machine that is no image, unless asked

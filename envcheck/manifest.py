@@ -9,6 +9,9 @@ from __future__ import annotations
 PATH = "/usr/share/envcheck/manifest.json"
 """Where the gate writes it in an image, and where a start looks for it."""
 
+VARIABLE = "ENVCHECK_MANIFEST"
+"""Names another place, to the gate that writes it and to the start that reads it."""
+
 SCHEMA_VERSION = 1
 
 NO_CUDA = "none"

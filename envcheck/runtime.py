@@ -22,7 +22,6 @@ SECONDS = 10.0
 """What the driver may take by default; a cold one wakes GPU after GPU."""
 
 MOST_GPUS = 256
-VARIABLE = "ENVCHECK_MANIFEST"
 
 USAGE = "envcheck gate --runtime [--manifest FILE] [--timeout SECONDS] [--json]"
 
@@ -82,7 +81,7 @@ def _same_order() -> bool:
 
 
 def _options(arguments: list[str]) -> tuple[str, float, bool]:
-    path, seconds, as_json = os.environ.get(VARIABLE) or manifest.PATH, SECONDS, False  # noqa: TID251
+    path, seconds, as_json = os.environ.get(manifest.VARIABLE) or manifest.PATH, SECONDS, False  # noqa: TID251
     left = list(arguments)
     while left:
         word = left.pop(0)

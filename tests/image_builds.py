@@ -15,7 +15,7 @@ import subprocess  # noqa: TID251 - tests are users
 import sys
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -185,3 +185,17 @@ def torch(version: str, cuda: str | None) -> tuple[str, bytes]:
     said = f"__version__ = '{version}'\ncuda: Optional[str] = {cuda!r}\ngit_version = 'abc'\nhip: Optional[str] = None\n"
     loud = "open('/imported', 'w').close()\nraise SystemExit('torch was imported')\n"
     return wheel("torch", version, more={"torch/version.py": said, "torch/__init__.py": loud})
+
+
+@pytest.fixture(scope="session")
+def builder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    named = os.environ.get("ENVCHECK_IMAGES")  # noqa: TID251
+    kept = Path(named) if named else Path(request.config.cache.mkdir("envcheck-images"))
+    for program in ("buildah", "cc"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed: no image is built here")
+    tar = debian(kept)
+    made = Builder(tmp_path_factory.mktemp("images"))
+    made.base(tar)
+    yield made
+    made.close()

@@ -309,6 +309,18 @@ def test_a_file_that_is_not_copied_from_here_is_said_to_be_unread(tmp_path: Path
     assert pins(sheet(tmp_path, "Dockerfile", stolen)) == {}
 
 
+def test_what_only_looks_like_an_instruction_or_a_requirement_is_none(tmp_path: Path) -> None:
+    text = (
+        "FROM x\nCOPY <<EOF /later.sh\nRUN pip install deepspeed==0.14.0\nEOF\n"
+        "RUN echo $((1<<EOF)); pip install torch==2.4.0 # pip install peft==0.14.0 && pip install trl==0.12.0\n"
+        "RUN pip install dist/*.whl {a,b}==1 $(cat x) peft==${V}; echo pip install numpy==1.26.4\n"
+        "RUN pip install -r https://me:secret@example.org/r.txt\n"
+    )
+    found = sheet(tmp_path, "Dockerfile", text)
+    assert {name: version for name, version in pins(found).items() if version} == {"torch": "2.4.0"}
+    assert found.remarks == ("Dockerfile:7:20: a file at an address is not fetched",)
+
+
 # --- mistakes ---------------------------------------------------------------------------------------
 
 

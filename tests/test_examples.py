@@ -20,10 +20,8 @@ from tests.fake_nvml import HERE as SCENARIOS
 from tests.fake_nvml import library
 from tests.image_builds import ROOT, Builder, Built, run, torch, wheel
 from tests.running import envcheck
-from tests.test_images import STACK, builder
+from tests.test_images import STACK
 from tests.test_runtime import TREE
-
-__all__ = ["builder"]
 
 EXAMPLES = ROOT / "examples"
 
@@ -137,25 +135,21 @@ def test_the_dockerfile_is_built_and_starts_only_where_it_can(
         "config"
     ]
     assert "NVIDIA_REQUIRE_CUDA=cuda>=12.0" in config["Env"]
-    assert started(builder, config["Entrypoint"], "h100", tmp_path) == (0, "trained")
-    code, said = started(builder, config["Entrypoint"], "v100", tmp_path)
-    assert (code, "gate shut: driver 470.256.02" in said, "trained" in said) == (1, True, False)
-
-
-def started(builder: Builder, entrypoint: list[str], scenario: str, folder: Path) -> tuple[int, str]:
-    """The image's own entrypoint, run in it with the fake driver, as a container's start would."""
-    driver = library(folder / "nvml")
     made = builder.buildah("from", "--pull-never", "--name", "start", "localhost/example")
     assert made.code == 0, made.out
+    good = started(builder, config["Entrypoint"], "h100", tmp_path)
+    assert (good.code, good.out.strip().splitlines()[-1]) == (0, "trained")
+    bad = started(builder, config["Entrypoint"], "v100", tmp_path)
+    assert (bad.code, "gate shut: driver 470.256.02" in bad.out, "trained" in bad.out) == (1, True, False)
+
+
+def started(builder: Builder, entrypoint: list[str], scenario: str, folder: Path) -> Built:
+    """The image's own entrypoint, run in it with the fake driver, as a container's start would."""
+    driver = library(folder / "nvml")
     mounts = ("--volume", f"{driver}:/driver:ro", "--volume", f"{SCENARIOS}:/scenarios:ro")
     played = ("--env", "LD_LIBRARY_PATH=/driver", "--env", f"FAKE_NVML=/scenarios/{scenario}.ini")
-    try:
-        ran = builder.buildah(
-            "run", "--isolation", "chroot", *mounts, *played, "start", "--", *entrypoint, "echo", "trained"
-        )
-    finally:
-        builder.buildah("rm", "start")
-    return ran.code, ran.out.strip().splitlines()[-1] if ran.code == 0 else ran.out
+    words = ("run", "--isolation", "chroot", *mounts, *played, "start", "--", *entrypoint, "echo", "trained")
+    return builder.buildah(*words)
 
 
 # --- Slurm ------------------------------------------------------------------------------------------

@@ -170,8 +170,8 @@ class _Stage:
             if option in _FILES:
                 self._file(word, limit=option in ("-c", "--constraint"))
         for word in given.wanted:
-            if "$" in word.text:
-                self._unknown(word, "a variable that only the build sets")
+            if set("$*?{}") & set(word.text):
+                self._unknown(word, "only the shell of the build knows what it stands for")
             elif word.text not in (".", "./"):
                 self.reader.one(word.text, word.place, upgrade=given.upgrade)
         if self.reader.lines.get("torch") != before:
@@ -182,6 +182,9 @@ class _Stage:
                     self.reader.index(f"{option} {word.text}", word.place)
 
     def _file(self, word: Word, *, limit: bool) -> None:
+        if "://" in word.text:  # which may hold a login
+            self.reader.remarks.append(f"{word.place}: a file at an address is not fetched")
+            return
         path = posixpath.normpath(posixpath.join(self.folder, word.text))
         for name in self._origins(path):
             try:
@@ -305,6 +308,8 @@ def _of_tag(part: str) -> str:
     return r"([0-9]+(?:\.[0-9]+)+)" if part.startswith("{") else re.escape(part)
 
 
+_HEREDOC = re.compile(r"(?:^|\s)\d*<<-?[\"']?([A-Za-z_]\w*)[\"']?(?=\s|$)")
+
 # --- text → instructions → words --------------------------------------------------------------------
 
 
@@ -319,16 +324,13 @@ def instructions(text: str, where: str) -> Iterator[Instruction]:
         chars: list[str] = []
         places: list[str] = []
         number = _logical(lines, number, where, chars, places)
-        for mark in re.findall(r"<<-?\s*[\"']?(\w+)[\"']?", "".join(chars)) if _is_run(chars) else ():
-            number = _heredoc(lines, number, mark, where, chars, places)
         whole = "".join(chars)
         name = whole.split(None, 1)[0]
+        for mark in _HEREDOC.findall(whole) if name.upper() in ("RUN", "COPY", "ADD") else ():
+            number = _heredoc(lines, number, mark, where, chars, places)
+        whole = "".join(chars) if name.upper() == "RUN" else whole  # the text of a file is no instruction
         start = len(name) + len(whole[len(name) :]) - len(whole[len(name) :].lstrip())
         yield Instruction(name.upper(), places[0], whole[start:], tuple(places[start:]))
-
-
-def _is_run(chars: Sequence[str]) -> bool:
-    return "".join(chars[:4]).upper().startswith("RUN")
 
 
 def _logical(lines: Sequence[str], number: int, where: str, chars: list[str], places: list[str]) -> int:
@@ -360,6 +362,8 @@ def _logical(lines: Sequence[str], number: int, where: str, chars: list[str], pl
 def _heredoc(
     lines: Sequence[str], number: int, mark: str, where: str, chars: list[str], places: list[str]
 ) -> int:
+    if mark not in (line.strip() for line in lines[number:]):
+        return number  # what looked like one was none
     while number < len(lines):
         line = lines[number]
         number += 1
@@ -396,10 +400,13 @@ def commands(each: Instruction) -> Iterator[list[Word]]:
         yield split(each)
         return
     words: list[Word] = []
+    comment = False
     for match in _SHELL.finditer(each.text):
-        if match["end"]:
+        comment = (comment or (match["word"] or "").startswith("#")) and match["end"] != "\n"
+        if match["end"] and not comment:
             yield words
             words = []
+        if match["end"] or comment:
             continue
         plain = re.sub(r"\\(.)", r"\1", match["word"].replace('"', "").replace("'", ""))
         if plain.startswith("--mount=") or _REDIRECTED.match(plain):
