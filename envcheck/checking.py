@@ -51,9 +51,14 @@ def check(
     asked = listings.Asked(gating.text_beside, known.tables, python)
     sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
     parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
+    said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.remarks))
     report = gate.together(parts, "file")._replace(subject=", ".join(sheet.name for sheet in sheets))
     spoken = spoken.without(known.overlaid())
-    report = report._replace(judgement=gate.under(report.judgement, policy), language=spoken)
+    report = report._replace(
+        judgement=gate.under(report.judgement, policy, said_of_training),
+        remarks=gate.remarked(said_of_training, policy),
+        language=spoken,
+    )
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
     remarks = tuple(dict.fromkeys(remark for sheet in sheets for remark in _remarks(sheet)))
     return Checked(report, gate.decide(report, policy), lines, remarks)
@@ -79,13 +84,10 @@ def _judged(
     read = listings.inventory(sheet)
     if python and read.known("python.version") is None:
         read = read.with_facts([Fact("python.version", Known(python), "--python-version")])
-    read = _with_training(app.declare_machine(read, question, known), question, known)
+    read, remarks = app.completed(read, question, known)
+    report = gating.judged_for(declared, sheet.name, read, known, target)
     # A file without torch may still bring two packages together that cannot be.
-    return gating.judged_for(declared, sheet.name, read, known, target)._replace(nothing_to_judge="")
-
-
-def _with_training(read: Inventory, question: Question, known: Matrix) -> Inventory:
-    return read.with_facts(app.training_facts(question, known))
+    return report._replace(nothing_to_judge="", remarks=remarks)
 
 
 def _line(finding: Finding, report: Report) -> str:

@@ -6,8 +6,9 @@ carriage return, a log line bidirectional overrides that make it read as somethi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 # Format and bidirectional controls, which reorder or hide text without being C0 or C1; tag characters,
 # which spell invisible ASCII; and lone surrogates, which cannot be encoded.
@@ -51,4 +52,39 @@ def redact(text: str, homes: Iterable[str]) -> str:
     for home in homes:
         if home.strip("/"):
             text = text.replace(home.rstrip("/"), "~")
+    return text
+
+
+@cache
+def _secrets() -> tuple[tuple[re.Pattern[str], str], ...]:
+    value = r"""(?:"[^"]*"|'[^']*'|[^\s,;&"'})\]]+)"""
+    name = (
+        r"[\w.-]*(?:token|secret|passw(?:or)?d|passwd|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?"
+        r"|credentials?|authorization|cookie|signature|sig|session[_-]?id)"
+    )
+    return (
+        (re.compile(r"(?<=://)[^\s/@]+@"), "…@"),
+        (re.compile(rf"(?i)\b({name}['\"]?\s*(?:=|:)\s*(?:(?:bearer|basic|token)\s+)?){value}"), r"\1…"),
+        (re.compile(rf"(?i)(--{name}\s+){value}"), r"\1…"),
+        (re.compile(r"(?i)\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}"), r"\1…"),
+        (
+            re.compile(
+                r"\b(?:hf_|sk-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|ya29\.|eyJ)[\w./+=-]{12,}"
+            ),
+            "…",
+        ),
+        (
+            re.compile(r"\b[0-9a-f]{40}\b"),
+            "…",
+        ),  # a key of Weights & Biases; a commit, too, tells nothing here
+    )
+
+
+def secretless(text: str) -> str:
+    """Text of somebody's log without what looks like a password, a token or a key.
+
+    Logs hold addresses with logins, `HF_TOKEN=…`, headers, and keys that are known by their beginning.
+    """
+    for pattern, instead in _secrets():
+        text = pattern.sub(instead, text)
     return text

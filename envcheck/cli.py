@@ -43,8 +43,8 @@ TrainOption = Annotated[
     typer.Option(
         "--train",
         metavar="FILE",
-        help="Training configuration: DeepSpeed JSON, a file of arguments, or arguments such as "
-        "'--use_lora true'. Repeatable; later ones win.",
+        help="What is launched: a script, a trainer's YAML or JSON, DeepSpeed's JSON, or arguments such as "
+        "'--use_lora true'. Repeatable; merged as the trainer merges them.",
     ),
 ]
 FactsOption = Annotated[
@@ -341,14 +341,14 @@ def init(
     """
     from pathlib import Path
 
-    from envcheck import settings
+    from envcheck import policy
 
     if file == "-":
-        _emit(settings.TEMPLATE)
+        _emit(policy.TEMPLATE)
         return 0
     if Path(file).exists():
         raise InputError(file, "is there already; name another file, or - to print it")
-    _save(settings.TEMPLATE, file)
+    _save(policy.TEMPLATE, file)
     return 0
 
 
@@ -599,6 +599,102 @@ def selftest(
     return proved.code
 
 
+class LogFormat(Enum):
+    """How an explanation is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+LogFormatOption = Annotated[LogFormat, typer.Option("--format", help="json, or text for people.")]
+
+
+def explain(
+    log: Annotated[
+        str, typer.Argument(metavar="[LOG]", help="The log, also gzipped; standard input if it is -.")
+    ] = "-",
+    python: PythonOption = None,
+    static: StaticOption = False,
+    target: TargetOption = None,
+    train: TrainOption = None,
+    facts: FactsOption = None,
+    driver: DriverOption = None,
+    gpu: GpuOption = None,
+    written: LogFormatOption = LogFormat.TEXT,
+    as_json: JsonOption = False,
+    timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
+) -> int:
+    """Read the log of a failed run: the first cause, what is known of it, whether that holds here.
+
+    Judges the environment that is named, else the one the log describes, else doctor's.
+    Exit codes: 0 no failure in the log, 1 a failure that is explained, 2 wrong use or unreadable input,
+    3 a failure that nothing known explains.
+    """
+    from envcheck import app, explaining, explanation
+
+    question = app.Question(
+        python,
+        static,
+        facts,
+        target,
+        tuple(train or ()),
+        driver,
+        tuple(gpu or ()),
+        timeout,
+        tuple(overlay or ()),
+    )
+    told = explaining.explained(question, log, host.Host())
+    json_wanted = as_json or written is LogFormat.JSON
+    _emit(json.dumps(explanation.tree(told), indent=2) + "\n" if json_wanted else explanation.render(told))
+    return told.code
+
+
+def run_command(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND [ARG]…", help="What to run, such as torchrun and all.")
+    ],
+    python: PythonOption = None,
+    target: TargetOption = None,
+    train: TrainOption = None,
+    facts: FactsOption = None,
+    driver: DriverOption = None,
+    gpu: GpuOption = None,
+    timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
+) -> int:
+    """Run a command as if nobody stood between, and explain it on standard error if it fails.
+
+    The exit code is the command's own, or its signal. 126 it may not be run, 127 it does not exist.
+    """
+    from envcheck import app, explaining, explanation, passing
+
+    question = app.Question(
+        python,
+        False,
+        facts,
+        target,
+        tuple(train or ()),
+        driver,
+        tuple(gpu or ()),
+        timeout,
+        tuple(overlay or ()),
+    )
+    try:
+        ended = explaining.run(question, command, host.Host())
+    except OSError as error:
+        _remark(f"envcheck: {command[0]}: {(error.strerror or 'cannot be run').lower()}")
+        return 127 if isinstance(error, FileNotFoundError) else 126
+    if ended.trouble:
+        _remark(f"\nenvcheck: what it printed could not be explained: {ended.trouble}")
+    elif ended.explanation is not None:
+        _remark(f"\n{explanation.render(ended.explanation)}".rstrip())
+    if ended.code < 0:
+        passing.die_by(-ended.code)
+        return 128 - ended.code
+    return ended.code
+
+
 class MatrixAction(Enum):
     """What to do with the knowledge."""
 
@@ -702,6 +798,71 @@ def matrix(
     return code
 
 
+def fit(
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            help="config.json, a folder that holds one (safetensors beside it are read by their headers), or "
+            "params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064.",
+        ),
+    ],
+    target: TargetOption = None,
+    train: TrainOption = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", metavar="N", min=1, max=100_000, help="Ranks, one a GPU.")
+    ] = None,
+    gpu: GpuOption = None,
+    seq: Annotated[
+        int | None,
+        typer.Option("--seq", metavar="N", min=1, max=100_000_000, help="Tokens of a sequence."),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--micro-batch", metavar="N", min=1, max=1_000_000, help="Sequences that a rank takes at once."
+        ),
+    ] = None,
+    rank: Annotated[
+        int, typer.Option("--lora-rank", metavar="R", min=1, max=100_000, help="Rank of LoRA; 8 is PEFT's.")
+    ] = 8,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lora-target", metavar="NAME", help="A module that LoRA adapts, or all-linear. Repeatable."
+        ),
+    ] = None,
+    python: PythonOption = None,
+    static: StaticOption = False,
+    facts: FactsOption = None,
+    as_json: JsonOption = False,
+    timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
+) -> int:
+    """What memory will it take, before it is started? Nothing is downloaded, no torch is needed.
+
+    Exit codes: 0 it fits (or is tight), 1 it does not, 2 wrong use or unreadable input, 3 cannot tell.
+    """
+    from envcheck import app, fitting, sizing
+
+    question = app.Question(
+        python,
+        static,
+        facts,
+        target,
+        tuple(train or ()),
+        None,
+        tuple(gpu or ()),
+        timeout,
+        tuple(overlay or ()),
+    )
+    wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()))
+    found = sizing.fitted(question, wanted, host.Host())
+    _emit(json.dumps(fitting.tree(found), indent=2) + "\n" if as_json else fitting.render(found))
+    return found.code
+
+
 COMMANDS: dict[str, Callable[..., int]] = {
     "doctor": doctor,
     "facts": facts,
@@ -710,6 +871,9 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "check": check,
     "init": init,
     "selftest": selftest,
+    "explain": explain,
+    "run": run_command,
+    "fit": fit,
     "target": target,
     "rule": rule,
     "matrix": matrix,
@@ -771,7 +935,9 @@ def _command(arguments: list[str]) -> Callable[..., int]:
     wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
     for name, command in COMMANDS.items():
         if wanted in (None, name):
-            app.command(name)(command)
+            # What follows the command that is to be run is that command's, options too.
+            own = {"allow_interspersed_args": False} if command is run_command else {}
+            app.command(name, context_settings=own)(command)
     built: Callable[..., int] = typer.main.get_command(app)
     return built
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from envcheck.model import (
+    UNREADABLE,
     Basis,
     Because,
     Fact,
@@ -14,6 +15,7 @@ from envcheck.model import (
     Inventory,
     Judgement,
     Known,
+    Remark,
     Report,
     Rule,
     Severity,
@@ -80,7 +82,10 @@ class Policy(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The exit code (0 open, 1 shut by findings, 3 nothing was there to judge) and the reasons.
+    """The exit code and the reasons.
+
+    0 open, 1 shut by findings or by remarks on a configuration, 2 a configuration could not be read (the
+    rest was judged, but what was found is not all), 3 nothing was there to judge.
 
     `waived` are findings that a waiver keeps from counting, `remarks` the undecided ones that are let pass.
     """
@@ -94,7 +99,23 @@ class Decision(NamedTuple):
 # --- a policy held against a judgement --------------------------------------------------------------
 
 
-def under(judgement: Judgement, policy: Policy) -> Judgement:
+def remarked(remarks: Sequence[Remark], policy: Policy) -> tuple[Remark, ...]:
+    """The remarks as a policy sees them; one that could not read its input is never left out.
+
+    To a policy a remark of the code `unknown-key` is the rule `remark:unknown-key`.
+    """
+    return tuple(
+        remark._replace(severity=_severity(_remark_id(remark), remark.severity, policy))
+        for remark in remarks
+        if remark.code == UNREADABLE or _asked(_remark_id(remark), policy)
+    )
+
+
+def _remark_id(remark: Remark) -> str:
+    return f"remark:{remark.code}"
+
+
+def under(judgement: Judgement, policy: Policy, remarks: Sequence[Remark] = ()) -> Judgement:
     """The judgement as a policy sees it: severities, what is left out, and what is wrong with waivers.
 
     A finding that is waived stays, with the waiver as its note.
@@ -102,8 +123,8 @@ def under(judgement: Judgement, policy: Policy) -> Judgement:
     findings = [_under(finding, policy) for finding in judgement.findings if _asked(finding.rule.id, policy)]
     waiting = tuple(each for each in judgement.waiting if _asked(each.rule.id, policy))
     dead = [
-        finding._replace(severity=_severity(finding, policy))
-        for finding in _dead_waivers(judgement, policy)
+        _under(finding, policy)
+        for finding in _dead_waivers(judgement, policy, remarks)
         if _asked(finding.rule.id, policy)
     ]
     return judgement._replace(findings=worst_first([*findings, *dead]), waiting=waiting)
@@ -131,17 +152,19 @@ def _under(finding: Finding, policy: Policy) -> Finding:
         if _names(waiver.rule, rule_id):
             word = "waived until" if waiver.until >= policy.today else "no longer waived since"
             notes.append(f"{word} {waiver.until}: {waiver.reason} ({waiver.place})")
-    return finding._replace(severity=_severity(finding, policy), note="; ".join(notes))
+    severity = _severity(rule_id, finding.severity, policy)
+    return finding._replace(severity=severity, note="; ".join(notes))
 
 
-def _severity(finding: Finding, policy: Policy) -> Severity:
-    """The policy's own word for a rule: the last that names it."""
-    own = [each for word, each in policy.severity.items() if _names(word, finding.rule.id)]
-    return own[-1] if own else finding.severity
+def _severity(rule_id: str, severity: Severity, policy: Policy) -> Severity:
+    """The policy's own word for a rule, the last that names it; else the rule's."""
+    own = [each for word, each in policy.severity.items() if _names(word, rule_id)]
+    return own[-1] if own else severity
 
 
-def _dead_waivers(judgement: Judgement, policy: Policy) -> Iterator[Finding]:
+def _dead_waivers(judgement: Judgement, policy: Policy, remarks: Sequence[Remark]) -> Iterator[Finding]:
     open_rules = {each.rule.id for each in judgement.findings} | {each.rule.id for each in judgement.waiting}
+    open_rules |= {_remark_id(remark) for remark in remarks}
     for waiver in policy.waivers:
         if waiver.until < policy.today:
             yield _waiver_finding("expired", f"a waiver of {waiver.rule} has expired", waiver)
@@ -253,7 +276,14 @@ def decide(report: Report, policy: Policy) -> Decision:
     """Whether this environment may pass."""
     lang = report.language
     waivers = [waiver.rule for waiver in policy.waivers if waiver.until >= policy.today]
-    reasons, waived, remarks = [], [], []
+    reasons: list[str] = []
+    waived: list[str] = []
+    let_pass: list[str] = []
+    for remark in report.remarks:
+        said = f"{lang.word(remark.severity.value)} {remark.code} ({remark.places[0]})"
+        if remark.severity.rank >= policy.fail_on.rank:
+            known = remark.code != UNREADABLE and any(_names(word, _remark_id(remark)) for word in waivers)
+            (waived if known else reasons).append(said)
     for finding in report.judgement.findings:
         undecided = finding.verdict is Verdict.UNDECIDED
         said = f"{lang.word('undecided' if undecided else finding.severity.value)} {finding.rule.id}"
@@ -263,8 +293,10 @@ def decide(report: Report, policy: Policy) -> Decision:
         elif counts:
             reasons.append(said)
         elif undecided and policy.undecided == "warn":
-            remarks.append(said)
-    words = tuple(map(tuple, (reasons, waived, remarks)))
+            let_pass.append(said)
+    words = tuple(reasons), tuple(waived), tuple(let_pass)
+    if any(remark.code == UNREADABLE for remark in report.remarks):
+        return Decision(2, *words)
     if reasons:
         return Decision(1, *words)
     if report.nothing_to_judge:

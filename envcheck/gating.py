@@ -85,14 +85,18 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
     policy = policy_of(wanted, said, known)
     declared = machines(wanted.machines, question, said, known)
     lock = _lock(wanted.lock or said.lock, known, machine, question)
-    subject, read = app.take_inventory(question, machine, found, known, words)
+    subject, read, remarks = app.take_inventory(question, machine, found, known, words)
     more = [] if lock is None else _drift(lock, read, known)
     if wanted.verify_s is not None:
         more += _verified(question, machine, wanted.verify_s)
     report = judged_for(declared, subject, read, known, target)
     report = report._replace(judgement=with_findings(report.judgement, more))
     spoken = spoken.without(known.overlaid())
-    report = report._replace(judgement=gate.under(report.judgement, policy), language=spoken)
+    report = report._replace(
+        judgement=gate.under(report.judgement, policy, remarks),
+        remarks=gate.remarked(remarks, policy),
+        language=spoken,
+    )
     decision = gate.decide(report, policy)
     tree = manifest_tree(report, read, declared, decision, policy)
     return Passed(report, decision, tree)
@@ -167,9 +171,9 @@ def machines(names: Sequence[str], question: Question, said: Settings, known: Ma
 
 def _machine(name: str, raw: Mapping[str, Any], known: Matrix) -> Machine:
     if known.origins:  # an overlay may have declared it
-        from envcheck import settings
+        from envcheck import policy
 
-        return settings.machine(name, raw, "[machine]")
+        return policy.machine(name, raw, "[machine]")
     return Machine(name, raw["driver"], (raw["gpu"],))
 
 

@@ -87,7 +87,9 @@ def places(texts: Mapping[str, str]) -> Places:
     rows: dict[str, list[Row]] = {kind: [] for kind in _KINDS}
     tables: dict[str, Row] = {}
     for file in sorted(texts):
-        if file.startswith("lang/") or (file.startswith("tables/") and "[[default]]" not in texts[file]):
+        if file.startswith(("lang/", "dialects/")) or (
+            file.startswith("tables/") and "[[default]]" not in texts[file]
+        ):
             continue
         for block in blocks(texts[file]):
             kind, _, inner = block.header.partition(".")

@@ -16,12 +16,15 @@ from envcheck.model import (
     Because,
     Fact,
     Finding,
+    Fix,
     Inventory,
     Judgement,
     Known,
     Matrix,
     Move,
+    Place,
     Plan,
+    Remark,
     Report,
     Rule,
     Severity,
@@ -72,6 +75,9 @@ def lines(report: Report) -> Iterator[Line]:
     if report.nothing_to_judge:
         yield ()
         yield (Span(report.language.told(report.nothing_to_judge), "warning"),)
+    for remark in report.remarks:
+        yield ()
+        yield from _remark(remark, report.language)
     for finding in report.judgement.findings:
         yield ()
         yield from _finding(finding, report)
@@ -110,7 +116,7 @@ def _category(rule: Rule) -> str:
 
 
 def _categories(report: Report) -> Iterator[Line]:
-    worst = _worst_by_category(report.judgement.findings)
+    worst = _worst_by_category(report.judgement.findings, report.remarks)
     lang = report.language
     facts = {
         "Machine": _machine(report.inventory, lang),
@@ -126,8 +132,10 @@ def _categories(report: Report) -> Iterator[Line]:
         yield _measured(report)
 
 
-def _worst_by_category(findings: Iterable[Finding]) -> dict[str, str]:
-    worst: dict[str, str] = {}
+def _worst_by_category(findings: Iterable[Finding], remarks: Sequence[Remark]) -> dict[str, str]:
+    # The worst remark comes first; a note on how something is spelled is no mark on the training.
+    blamed = [each.severity.value for each in remarks[:1] if each.severity is not Severity.NOTE]
+    worst: dict[str, str] = {"Training": blamed[0]} if blamed else {}
     rank = {"note": 0, "unknown": 1, "warning": 2, "error": 3}
     for finding in findings:
         mark = "unknown" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
@@ -255,6 +263,42 @@ def _measured(report: Report) -> Line:
     return (Span(f"[{_MARKS['none']}]", "none"), label, Span(text))
 
 
+# --- remarks on configurations ----------------------------------------------------------------------
+
+
+def _remark(remark: Remark, lang: Language) -> Iterator[Line]:
+    style = remark.severity.value
+    yield (
+        Span(f"{_MARKS[style]} {lang.word(style)}: ", style),
+        Span(lang.told(remark.text), "title"),
+        Span(f" [{remark.code}]", "dim"),
+    )
+    for number, place in enumerate(remark.places):
+        yield _detail(lang.say("at") if number == 0 else "", str(place))
+        for gutter, code, mark in quotation(place):
+            yield (Span(f"    {gutter} | ", "dim"), Span(code), Span(mark, style))
+    if remark.advice:
+        yield _detail(lang.say("fix"), lang.told(remark.advice))
+    if remark.source:
+        yield _detail(lang.say("known"), remark.source)
+
+
+def quotation(place: Place) -> tuple[tuple[str, str, str], ...]:
+    """The line that a place is on and what underlines it, as (line number, text, underline)."""
+    if not place.excerpt:
+        return ()
+    # Cleaned here, for what is written out as an escape is wider, and the underline would point elsewhere.
+    before, at = place.excerpt[: place.column - 1 - place.cut], place.excerpt[place.column - 1 - place.cut :]
+    line, shift = _flat(place.excerpt), width(_flat(before))
+    under = "^" * max(1, width(_flat(at[: place.length])))
+    number = str(place.line).rjust(7)
+    return (number, line, ""), (" " * len(number), " " * shift, under)
+
+
+def _flat(code: str) -> str:
+    return inline(code.replace("\t", " "))
+
+
 # --- findings ---------------------------------------------------------------------------------------
 
 
@@ -285,6 +329,10 @@ def _finding(finding: Finding, report: Report) -> Iterator[Line]:
             yield _detail("", f"$ {command}")
     if rule.fixes and not finding.fixes and not undecided:
         yield _detail(lang.say("fix"), lang.say("none of the known ways out passes the judge here by itself"))
+    reasons = [each.why for each in rule.no_fixes]
+    for vain in rule.no_fixes:
+        changes = fix_text(Fix(vain.set), lang.say(" and "))
+        yield _detail(lang.say("no fix"), f"{changes} ({lang.no_fix(rule.id, reasons, vain.why)})")
     for number, source in enumerate(rule.sources):
         basis = f"{lang.word(rule.basis.value)}: " if number == 0 else ""
         checked = lang.say(" (checked {})", source.checked) if source.checked else ""
@@ -352,6 +400,9 @@ def _count(report: Report) -> str:
         if (count := judgement.tally(Verdict.BROKEN, each))
     ]
     parts = [lang.say("{} broken", broken) + (f" ({', '.join(by_severity)})" if broken else "")]
+    if report.remarks:
+        remarks = lang.say("{} remarks on the configuration", len(report.remarks))
+        parts.append(lang.say("{} remark on the configuration", 1) if len(report.remarks) == 1 else remarks)
     parts.append(lang.say("{} undecided", judgement.tally(Verdict.UNDECIDED)))
     reasons: dict[str, int] = {}
     for each in judgement.waiting:
