@@ -266,9 +266,8 @@ def gate(
     )
     passed = gating.pass_(question, wanted, host.Host(), spoken)
     _show(passed.report, as_json)
-    if not as_json:
-        for line in gating.advice(passed.tree):
-            _emit(f"{line}\n")
+    if not as_json and passed.decision.code == 0:
+        _emit("".join(f"{line}\n" for line in gating.advice(passed.tree)))
     gating.leave(passed, question, wanted, host.Host(), _remark)
     return _decided(passed.decision, spoken, as_json)
 
@@ -325,8 +324,7 @@ def check(
         _remark(remark)
     _show(checked.report, as_json)
     if not as_json:
-        for line in checked.lines:
-            _emit(f"{line}\n")
+        _emit("".join(f"{line}\n" for line in checked.lines))
     return _decided(checked.decision, spoken, as_json)
 
 
