@@ -238,7 +238,6 @@ def together(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
             [report.inventory for _, report in parts],
             f"judged for the {noun}s " + ", ".join(n for n, _ in parts),
         ),
-        nothing_to_judge=first.nothing_to_judge,
     )
 
 
@@ -257,16 +256,15 @@ def _of_several(found: Sequence[tuple[str, Finding]], parts: int, noun: str) -> 
 def _common(inventories: Sequence[Inventory], why: str) -> Inventory:
     """What all have in common; a fact that differs was given for each of them, and is said of none."""
     first, *others = inventories
-    facts = {
-        key: fact
-        if all(other.facts.get(key) == fact for other in others)
-        else Fact(key, Unknown(why, asked=False))
-        for key, fact in first.facts.items()
-    }
+    facts = dict(first.facts)
+    for key in {key for each in inventories for key in each.facts}:
+        if any(each.facts.get(key) != first.facts.get(key) for each in others):
+            facts[key] = Fact(key, Unknown(why, asked=False))
+    complete = frozenset.intersection(*(each.complete for each in inventories))
     same = all(other.devices == first.devices for other in others)
     if not same:
         facts["gpus.count"] = Fact("gpus.count", Unknown(why, asked=False))
-    return Inventory(facts, first.devices if same else (), first.complete, first.unread)
+    return Inventory(facts, first.devices if same else (), complete, first.unread)
 
 
 # --- the decision -----------------------------------------------------------------------------------

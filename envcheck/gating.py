@@ -315,7 +315,7 @@ def _verified(question: Question, machine: Host, seconds: float) -> list[Finding
         raise InputError("--verify-files", "a facts file has no files; leave out --facts")
     path, named_by = app.which_environment(question.python, machine)
     request = probes.Request(path, named_by, static=True)
-    return list(verifying.verify(machine, request, seconds).findings)
+    return verifying.verify(machine, request, seconds)
 
 
 # --- the manifest -----------------------------------------------------------------------------------

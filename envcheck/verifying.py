@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from envcheck import gate, host
 from envcheck.host import Host
@@ -35,14 +34,7 @@ _DEBIANS_OWN = "/usr/lib/python3/dist-packages"  # dpkg's; pip installs below /u
 _SHOWN = 5
 
 
-class Verified(NamedTuple):
-    """What came out: findings, and how many files were compared."""
-
-    findings: tuple[Finding, ...]
-    files: int
-
-
-def verify(machine: Host, request: Request, seconds: float) -> Verified:
+def verify(machine: Host, request: Request, seconds: float) -> list[Finding]:
     """Compare every file that a RECORD lists with a hash, for at most so many seconds.
 
     Raises:
@@ -51,7 +43,6 @@ def verify(machine: Host, request: Request, seconds: float) -> Verified:
     """
     until = time.monotonic() + seconds
     findings: list[Finding] = []
-    compared = 0
     left_out: dict[str, list[str]] = {}
     for site, record in _records(machine, located(machine, request).sites):
         changed: list[str] = []
@@ -61,7 +52,6 @@ def verify(machine: Host, request: Request, seconds: float) -> Verified:
             continue
         try:
             for path, wrong in _differences(machine, site, folder, until):
-                compared += 1
                 changed += [f"{path} ({wrong})"] if wrong else []
         except InputError:
             left_out.setdefault("no RECORD of their files", []).append(record.name)
@@ -69,8 +59,7 @@ def verify(machine: Host, request: Request, seconds: float) -> Verified:
             left_out.setdefault(f"not finished within {seconds:g} s", []).append(record.name)
         if changed:
             findings.append(_changed(record.name, changed, f"{folder}/RECORD"))
-    findings += [_not_compared(names, why) for why, names in left_out.items()]
-    return Verified(tuple(findings), compared)
+    return findings + [_not_compared(names, why) for why, names in left_out.items()]
 
 
 def _keeper(machine: Host, site: str, folder: str) -> str:

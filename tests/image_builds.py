@@ -24,13 +24,28 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SUITE = "bookworm"  # the oldest Debian whose Python envcheck runs on
-LEFT_OUT = (
-    "./usr/share/doc",
-    "./usr/share/locale",
-    "./usr/share/man",
-    "./var/cache/apt",
-    "./var/lib/apt/lists",
+LEFT_OUT = tuple(
+    f"./{path}"
+    for path in (
+        *(
+            "boot",
+            "usr/share/doc",
+            "usr/share/locale",
+            "usr/share/man",
+            "usr/share/zoneinfo",
+            "usr/share/perl",
+        ),
+        *(
+            "usr/lib/x86_64-linux-gnu/gconv",
+            "usr/lib/x86_64-linux-gnu/perl",
+            "usr/lib/systemd",
+            "usr/lib/udev",
+        ),
+        *("var/cache/apt", "var/lib/apt/lists", "var/lib/dpkg/info"),
+    )
 )
+"""What no test needs: every build copies all the rest."""
+
 LIBRARIES = ("typer", "rich", "packaging", "yaml", "pynvml.py", "shellingham", "markdown_it", "mdurl", "pygments",
              "typing_extensions.py", "annotated_doc", "click")  # fmt: skip
 """What envcheck imports, as it lies in the environment of the tests."""
