@@ -1,4 +1,4 @@
-"""Launch scripts: whether a text is one. What it says is read in `launch_lines`; only scripts pay for that."""
+"""Launch scripts: whether a text is one. What it says is read in `launch_lines`, for which only they pay."""
 
 from __future__ import annotations
 
