@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,7 @@ from envcheck.model import (
     Known,
     Matrix,
     Measured,
+    Place,
     Plan,
     Report,
     Severity,
@@ -398,6 +400,7 @@ def examine(question: Question, machine: Host, mend_from: Severity | None = None
         target=target,
         measured=nearest_cell(inventory, known, target),
         nothing_to_judge=_nothing_to_judge(inventory),
+        places=located(judgement, question),
         plan=None if mend_from is None else mended(read, known, target, mend_from),
     )
 
@@ -410,6 +413,29 @@ def mended(read: Inventory, known: Matrix, target: Target | None, level: Severit
     python = read.known("python.version")
     listed = mend.releases(known, rows, None if python is None else str(python))
     return mend.plan(read, known, target, listed, level)
+
+
+def located(judgement: Judgement, question: Question) -> dict[str, Place]:
+    """Where the files that the question names say what the findings are about, by the facts' keys."""
+    because = [each for finding in judgement.findings for each in finding.because]
+    if not because:
+        return {}
+    from envcheck import places
+
+    texts: dict[str, str] = {}
+    for name in (*question.train, *([question.facts] if question.facts else [])):
+        with contextlib.suppress(InputError):  # arguments in place of a file
+            texts[name] = host.read_file(Path(name)).decode("utf-8", "replace")
+            for other in readers.referred_files(texts[name], name) if name in question.train else ():
+                inner = str(Path(name).parent / other)
+                texts[inner] = host.read_file(Path(inner)).decode("utf-8", "replace")
+    found = {}
+    for key, _, source in (each.fact for each in because):
+        file, _, path = source.partition(": ")
+        if file in texts:
+            line, column = places.setting(texts[file], path or key)
+            found[key] = Place(file, line, column)
+    return found
 
 
 def _nothing_to_judge(inventory: Inventory) -> str:

@@ -1,4 +1,4 @@
-"""What leaves envcheck is safe to look at and to paste: the one output boundary uses these two.
+"""What leaves envcheck is safe to look at and to paste: the one output boundary uses these.
 
 Everything from outside is hostile: a package's metadata may carry terminal escapes, a GPU's name a
 carriage return, a log line bidirectional overrides that make it read as something else.
@@ -6,8 +6,11 @@ carriage return, a log line bidirectional overrides that make it read as somethi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from envcheck.model import Fact, Inventory, Known, Matrix, Rule, Unknown
 
 # Format and bidirectional controls, which reorder or hide text without being C0 or C1; tag characters,
 # which spell invisible ASCII; and lone surrogates, which cannot be encoded.
@@ -17,6 +20,7 @@ _UNSEEN = (
     *range(0x2028, 0x202F),
     *range(0x2060, 0x2070),
     *range(0xFFF9, 0xFFFC),
+    *(0xFFFE, 0xFFFF),  # no characters at all, and no XML may hold them
     *range(0xE0000, 0xE0080),
     *range(0xD800, 0xE000),
 )
@@ -50,5 +54,170 @@ def redact(text: str, homes: Iterable[str]) -> str:
     """The text with every home folder written `~`, so that a report names nobody."""
     for home in homes:
         if home.strip("/"):
-            text = text.replace(home.rstrip("/"), "~")
+            text = _replaced(text, home.rstrip("/"), "~")
     return text
+
+
+def _replaced(text: str, word: str, by: str, before: str = "") -> str:
+    """The text with a word replaced where it stands alone: `/home/al` is no part of `/home/alice`.
+
+    With `before`, only behind one of these signs.
+    """
+    if word not in text:
+        return text
+    head, *pieces = text.split(word)
+    out = head
+    for piece in pieces:
+        last, first = out[-1:], piece[:1]
+        alone = not (first.isalnum() or first == "_") and not (word[0].isalnum() and last.isalnum())
+        out += (by if alone and (not before or (last and last in before)) else word) + piece
+    return out
+
+
+# --- secrets ----------------------------------------------------------------------------------------
+
+
+class Private(NamedTuple):
+    """What no report names: home folders, the user's name, names of this machine."""
+
+    homes: tuple[str, ...] = ()
+    user: str = ""
+    machines: tuple[str, ...] = ()
+
+
+HIDDEN = "…"
+
+# Accounts that images and clouds give everybody.
+_NOBODY = frozenset(
+    {"root", "user", "ubuntu", "debian", "ec2-user", "azureuser", "jovyan", "runner", "localhost"}
+)
+
+_STARTS = ("hf_", "sk-", "gh", "glpat-", "AKIA", "ASIA", "eyJ", "xox", "nvapi-")
+_HINTS = ("://", "@", "/home/", "/Users/", *_STARTS)
+_NAMES = ("token", "secret", "passw", "pwd", "credential", "auth", "key")
+_LONGEST_WORD = 32  # letters and digits without a break: longer is a key or a digest
+
+_BEGINS_SO = (
+    r"(?<![A-Za-z0-9])(?:sk-(?=[\w-]{20})|hf_|gh[oprsu]_|github_pat_|glpat-|xox[abeoprs]-|nvapi-|AKIA|ASIA|eyJ)"
+    r"(?=[\w-]*[A-Z\d])[\w-]{12,}(?:\.[\w-]{12,})*"
+)
+_LOGIN = r"(://)[^\s/@\"'<>]+@"
+
+# An address keeps its scheme, a setting its name; what may identify or admit somebody goes.
+_SETTING = (
+    r"(?i)\b([\w-]*(?:token|secret|passw(?:or)?d|pwd|credentials?|authorization|(?:api|access|private)_?-?key)"
+    r"[\w-]*[\"']?\s*[=:]\s*[\"']?(?:(?:bearer|basic)\s+)?)[^\s\"',;&]+"
+)
+_AWS_40 = (  # letters, digits and slashes, of every kind several
+    r"(?<![\w+])(?=[a-z0-9+/]*(?:[A-Z][a-z0-9+/]*){3})(?=[A-Z0-9+/]*(?:[a-z][A-Z0-9+/]*){3})(?=\D*\d)"
+    r"[A-Za-z0-9+/]{40}(?![\w+])"
+)
+_SECRETS = (
+    (r"\b([A-Za-z][A-Za-z0-9+.-]*://)(?=[^\s/])[^\s\"'<>|]+", rf"\1{HIDDEN}"),
+    (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}\b", HIDDEN),
+    (r"(/home/|/Users/)[^/\s:;,'\"]+", rf"\1{HIDDEN}"),
+    (_BEGINS_SO, HIDDEN),
+    (_SETTING, rf"\1{HIDDEN}"),
+    (r"(?i)(--[\w-]*(?:token|secret|passw(?:or)?d|api-key|access-key)[\s=]+)[^\s\"']+", rf"\1{HIDDEN}"),
+    (_AWS_40, HIDDEN),
+    (rf"(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{{{_LONGEST_WORD + 1},}}", HIDDEN),
+)
+
+
+@lru_cache(maxsize=1)
+def _secrets() -> list[tuple[Any, str]]:
+    import re  # most reports hold nothing that needs it
+
+    return [(re.compile(pattern), by) for pattern, by in _SECRETS]
+
+
+def _quoted(text: str, private: Private) -> str:
+    """A rule's own text: its addresses and digests are sources, only logins and tokens go."""
+    text = redact(text, private.homes)
+    if any(hint in text for hint in ("@", *_STARTS)):
+        import re
+
+        text = re.sub(_BEGINS_SO, HIDDEN, re.sub(_LOGIN, r"\1", text))
+    return text
+
+
+def withheld(text: str, private: Private) -> str:
+    """The text without what it may tell of people and of their secrets; an address keeps its scheme."""
+    text = redact(text, private.homes)
+    if len(private.user) > 1 and private.user not in _NOBODY:
+        # A folder or an address of theirs; as a word alone it may be a package's name.
+        text = _replaced(text, private.user, HIDDEN, "/@:=").replace(f"{private.user}@", f"{HIDDEN}@")
+    for machine in private.machines:
+        if len(machine) > 1 and machine not in _NOBODY:
+            text = _replaced(text, machine, HIDDEN, "/@:=._-" if machine.isalpha() else "")
+    lower = text.lower()
+    if (
+        any(hint in text for hint in _HINTS)
+        or any(name in lower for name in _NAMES)
+        or any(len(word) > _LONGEST_WORD for word in text.split())
+    ):
+        for pattern, by in _secrets():
+            text = pattern.sub(by, text)
+    return text
+
+
+Presented = TypeVar("Presented")
+_Show = Callable[[str], str]
+
+
+_LONGEST_TEXT = 4000  # characters: what is longer floods a report
+
+
+def _short(text: str) -> str:
+    more = len(text) - _LONGEST_TEXT
+    return text if more <= 0 else f"{text[:_LONGEST_TEXT]}{HIDDEN} ({more} characters more)"
+
+
+def presented(value: Presented, private: Private) -> Presented:
+    """A report (or any part of it) that may be shown: every text in it cleaned, nothing private in it.
+
+    The knowledge itself, which says the same to everybody, is passed through; of rules that are quoted,
+    addresses stay.
+    """
+    done: dict[str, str] = {}
+
+    def outside(text: str) -> str:
+        if (found := done.get(text)) is None:
+            found = done[text] = withheld(_short(clean(text)), private)
+        return found
+
+    def ours(text: str) -> str:
+        return _quoted(clean(text), private)
+
+    shown: Presented = _walked(value, outside, ours)
+    return shown
+
+
+def _walked(value: Any, show: _Show, quote: _Show) -> Any:
+    if isinstance(value, str):
+        return show(value)
+    if isinstance(value, Matrix):
+        return value._replace(origins=_walked(value.origins, show, quote))
+    if isinstance(value, Rule) and value.group != "requires-dist":
+        show = quote  # the title of a generated one is made of names from outside
+
+    def walk(each: Any) -> Any:
+        return _walked(each, show, quote)
+
+    match value:
+        case Fact(key, reading, source) if source.startswith("default: "):
+            shown: Any = Fact(show(key), walk(reading), quote(source))  # of a table of ours
+        case Known(inner):
+            shown = Known(walk(inner))
+        case Unknown(why, asked):
+            shown = Unknown(show(why), asked)
+        case Inventory(facts, devices, complete, unread):
+            shown = Inventory(walk(facts), walk(devices), complete, walk(unread))
+        case Mapping():
+            shown = {show(str(key)): walk(each) for key, each in value.items()}
+        case list() | tuple():
+            parts = map(walk, value)
+            shown = value._make(parts) if hasattr(value, "_make") else type(value)(parts)
+        case _:
+            shown = value
+    return shown

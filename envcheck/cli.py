@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from envcheck import host
-from envcheck.clean import clean, inline, redact
+from envcheck.clean import clean, inline, presented, redact
 from envcheck.model import EnvcheckError, ExamineError, InputError, Report, Severity
 
 PythonOption = Annotated[
@@ -64,6 +64,18 @@ OverlayOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+ReportFormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="text, json, markdown, html, sarif, junit, github. Default: what the name of -o says, or text.",
+    ),
+]
+ReportFileOption = Annotated[
+    str,
+    typer.Option("-o", "--output", metavar="FILE", help="Write the report there, whole or not at all."),
+]
 DeadlineOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline of each probe.")
 ]
@@ -116,6 +128,8 @@ def doctor(
     driver: DriverOption = None,
     gpu: GpuOption = None,
     as_json: JsonOption = False,
+    written: ReportFormatOption = "",
+    output: ReportFileOption = "",
     fail_on: FailOnOption = FailOn.ERROR,
     timeout: DeadlineOption = 10.0,
     fix: FixOption = False,
@@ -145,7 +159,10 @@ def doctor(
         host.Host(),
         Severity(fail_on.value) if fix else None,
     )
-    _show(report._replace(language=spoken.without(report.matrix.overlaid())), as_json)
+    report = report._replace(
+        language=spoken.without(report.matrix.overlaid()), fail_on=Severity(fail_on.value)
+    )
+    _show(report, as_json, written, output)
     return gate.decide(report, gate.Policy(Severity(fail_on.value))).code
 
 
@@ -158,6 +175,8 @@ def gate(
     driver: DriverOption = None,
     gpu: GpuOption = None,
     as_json: JsonOption = False,
+    written: ReportFormatOption = "",
+    output: ReportFileOption = "",
     fail_on: FailOnOption = FailOn.ERROR,
     undecided: UndecidedOption = Undecided.WARN,
     timeout: DeadlineOption = 10.0,
@@ -188,10 +207,13 @@ def gate(
         host.Host(),
     )
     policy = gates.Policy(Severity(fail_on.value), undecided is Undecided.FAIL)
-    report = report._replace(language=spoken.without(report.matrix.overlaid()))
+    report = report._replace(
+        language=spoken.without(report.matrix.overlaid()),
+        fail_on=policy.fail_on,
+        undecided_fails=policy.undecided_fails,
+    )
     decision = gates.decide(report, policy)
-    _show(report, as_json)
-    if not as_json:
+    if _show(report, as_json, written, output):
         verdict = spoken.say("gate open") if decision.code == 0 else spoken.say("gate shut")
         reasons = "; ".join(decision.reasons)
         _emit((f"{verdict}: {reasons}" if reasons else verdict) + "\n")
@@ -623,12 +645,27 @@ def _command(arguments: list[str]) -> Callable[..., int]:
 # --- the output boundary ----------------------------------------------------------------------------
 
 
-def _show(report: Report, as_json: bool) -> None:
-    from envcheck.reports import format_named
+def _show(report: Report, as_json: bool, written: str, output: str) -> bool:
+    """Print a report or save it; whether people read what was printed, so that a verdict may follow."""
+    from pathlib import Path
 
+    from envcheck.reports import beside, format_of, rendered
+
+    if as_json and written not in ("", "json"):
+        raise InputError("--json", f"contradicts --format {written}")
     terminal = sys.stdout is not None and sys.stdout.isatty() and not host.variable("NO_COLOR")
-    name = "json" if as_json else "terminal" if terminal else "text"
-    _emit(format_named(name)(report), coloured=name == "terminal")
+    name = "json" if as_json else written or format_of(output) or ("terminal" if terminal else "text")
+    name = "text" if name == "terminal" and output else name
+    private = host.private()
+    text = rendered(name, report, private)
+    if output:
+        _save(text, output)
+    else:
+        _emit(text, coloured=name == "terminal")
+    for variable, render in beside(name).items():
+        if file := host.variable(variable):
+            host.append_file(Path(file), clean(render(presented(report, private))))
+    return bool(output) or name in ("text", "terminal", "github")
 
 
 def _emit(text: str, *, coloured: bool = False) -> None:

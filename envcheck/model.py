@@ -535,8 +535,19 @@ class Plan(NamedTuple):
     states: int = 0  # judged
 
 
+class Place(NamedTuple):
+    """Where a file says something; line and column count from 1, and 0 is a place nobody knows."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+
 class Report(NamedTuple):
-    """What a format renders: what was examined, what is known, what came out."""
+    """What a format renders: what was examined, what is known, what came out.
+
+    `places` are those in the user's own files, by the key of the fact that was read there.
+    """
 
     version: str
     subject: str  # the environment, as the first line names it
@@ -548,3 +559,6 @@ class Report(NamedTuple):
     nothing_to_judge: str = ""
     plan: Plan | None = None  # only where it was asked for
     language: Language = ENGLISH  # of the formats for people
+    fail_on: Severity = Severity.ERROR  # the least severity that fails
+    undecided_fails: bool = False
+    places: Mapping[str, Place] = _NOTHING

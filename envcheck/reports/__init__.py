@@ -1,17 +1,33 @@
 """Output formats. A module here that defines `render(report) -> str` is one, named by its file.
 
-A format arranges what a `Report` says; it decides nothing and reads nothing. What it returns is not
-yet fit to print: `cli` cleans and redacts it at the one output boundary.
+A format arranges what a `Report` says; it decides nothing and reads nothing. `rendered` is the one output
+boundary: what a format is given there was cleaned and holds nothing private; a format has only to
+escape what acts in its own language. It may name the `SUFFIXES` of its files, and what goes `BESIDE`:
+other renderings, by the environment variable that names the file each is added to.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from envcheck import versions
-from envcheck.model import Absent, Fix, Inventory, Move, Plan, Report, Tri, Value
+from envcheck.clean import Private, presented
+from envcheck.model import (
+    Absent,
+    Finding,
+    Fix,
+    InputError,
+    Inventory,
+    Move,
+    Place,
+    Plan,
+    Report,
+    Tri,
+    Value,
+    Verdict,
+)
 
 Render = Callable[[Report], str]
 
@@ -27,6 +43,35 @@ def format_named(name: str) -> Render:
         raise KeyError(name)
     render: Render = importlib.import_module(f"{__name__}.{name}").render
     return render
+
+
+def rendered(name: str, report: Report, private: Private) -> str:
+    """The report in a format, fit to leave. Raises InputError if there is no format of that name."""
+    try:
+        render = format_named(name)
+    except KeyError:
+        from envcheck.pages import nearest
+
+        known = sorted(set(formats()) - {"terminal"})
+        raise InputError(f"--format {name}", f"no such format{nearest(name, known)}") from None
+    return render(presented(report, private))
+
+
+def beside(name: str) -> Mapping[str, Render]:
+    """What a format adds to files that environment variables name: those, and how each is rendered."""
+    found: Mapping[str, Render] = getattr(importlib.import_module(f"{__name__}.{name}"), "BESIDE", {})
+    return found
+
+
+def format_of(file: str) -> str:
+    """The format that a file's name asks for, by its longest suffix; empty if none does."""
+    suffixes = {
+        suffix: name
+        for name in formats()
+        for suffix in getattr(importlib.import_module(f"{__name__}.{name}"), "SUFFIXES", ())
+    }
+    asked = [suffix for suffix in suffixes if file.lower().endswith(suffix)]
+    return suffixes[max(asked, key=len)] if asked else ""
 
 
 # --- words that several formats use -----------------------------------------------------------------
@@ -184,3 +229,20 @@ def plan_notes(plan: Plan, report: Report) -> tuple[str, ...]:
     if plan.added:
         notes.append(f"an installer adds what these need and is not here: {', '.join(plan.added)}")
     return tuple(notes)
+
+
+# --- what several formats ask -----------------------------------------------------------------------
+
+
+def fails(finding: Finding, report: Report) -> bool:
+    """Whether a finding makes the exit code 1."""
+    if finding.verdict is Verdict.UNDECIDED:
+        return report.undecided_fails
+    return finding.severity.rank >= report.fail_on.rank
+
+
+def place_of(finding: Finding, report: Report) -> Place | None:
+    """Where the user's own files say what breaks: the first place known of the finding's facts."""
+    places = (report.places.get(each.fact.key) for each in finding.because)
+    known = [place for place in places if place is not None]
+    return next((place for place in known if place.line), known[0] if known else None)

@@ -18,6 +18,7 @@ from envcheck.reports import (
 )
 
 SCHEMA_VERSION = 1
+SUFFIXES = (".json",)
 
 
 def render(report: Report) -> str:
@@ -128,7 +129,7 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
         "from": finding.rule.group,
         "note": finding.note,
         "devices": list(finding.devices),
-        "because": [_because(each) for each in finding.because],
+        "because": [_because(each, report) for each in finding.because],
         "fix": [
             {
                 "text": fix_text(fix),
@@ -145,11 +146,12 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
     }
 
 
-def _because(because: Because) -> dict[str, Any]:
+def _because(because: Because, report: Report) -> dict[str, Any]:
     reading = because.fact.reading
     value: Any = None
     if isinstance(reading, Known):
         value = list(reading.value) if isinstance(reading.value, tuple) else reading.value
+    place = report.places.get(because.fact.key)
     return {
         "key": because.fact.key,
         "value": value,
@@ -158,4 +160,5 @@ def _because(because: Because) -> dict[str, Any]:
         "source": because.fact.source,
         "device": because.device,
         "note": because.note,
+        "place": None if place is None else place._asdict(),
     }

@@ -385,6 +385,11 @@ def waits(report: Report) -> tuple[str, tuple[str, ...]]:
     return lead, tuple(lang.say("{}, if {}", each.rule.id, _if(each.open, lang)) for each in nearest)
 
 
+def waiting_text(waiting: Waiting, lang: Language) -> str:
+    """Why a rule was not asked, and what would have to hold: `training: if ZeRO-3 + LoRA`."""
+    return f"{lang.word(waiting.reason)}: {_if(waiting.open, lang)}"
+
+
 def _met(waiting: Waiting) -> int:
     """How many clauses of the rule hold here already."""
     return max(len(table) for table in waiting.rule.when) - len(waiting.open)
