@@ -193,22 +193,27 @@ def presented(value: Presented, private: Private) -> Presented:
     return shown
 
 
+def _ours(value: object) -> bool:
+    """Whether it is quoted from the matrix; a generated rule's title is made of names from outside."""
+    if isinstance(value, Fact):
+        return value.source.startswith("default: ")
+    return isinstance(value, Rule) and value.group != "requires-dist"
+
+
 def _walked(value: Any, show: _Show, quote: _Show) -> Any:
     if isinstance(value, str):
         return show(value)
     if isinstance(value, Matrix):
         return value._replace(origins=_walked(value.origins, show, quote))
-    if isinstance(value, Rule) and value.group != "requires-dist":
-        show = quote  # the title of a generated one is made of names from outside
+    if _ours(value):
+        show = quote
 
     def walk(each: Any) -> Any:
         return _walked(each, show, quote)
 
     match value:
-        case Fact(key, reading, source) if source.startswith("default: "):
-            shown: Any = Fact(show(key), walk(reading), quote(source))  # of a table of ours
         case Known(inner):
-            shown = Known(walk(inner))
+            shown: Any = Known(walk(inner))
         case Unknown(why, asked):
             shown = Unknown(show(why), asked)
         case Inventory(facts, devices, complete, unread):
