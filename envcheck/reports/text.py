@@ -218,13 +218,13 @@ def _gpu(inventory: Inventory, device: int, lang: Language) -> str:
     )
 
 
-_STACK = ("torch", "deepspeed", "transformers", "peft", "accelerate", "trl", "bitsandbytes", "flash-attn")
+STACK = ("torch", "deepspeed", "transformers", "peft", "accelerate", "trl", "bitsandbytes", "flash-attn")
 
 
 def _packages(report: Report) -> tuple[str, str]:
     inventory = report.inventory
     python = _labelled("Python", reading(inventory, "python.version"))
-    wanted = (*_STACK, *(report.target.packages if report.target else ()))
+    wanted = (*STACK, *(report.target.packages if report.target else ()))
     found = [f"{name} {reading(inventory, f'pkg.{name}')}" for name in dict.fromkeys(wanted)]
     installed = [each for each in found if not each.endswith(" ")]
     runtime = inventory.fact("cuda.runtime")
@@ -241,12 +241,17 @@ def _packages(report: Report) -> tuple[str, str]:
 
 
 def _training(inventory: Inventory, lang: Language) -> tuple[str, str]:
-    phrases = [
+    said = phrases(inventory, lang)
+    return (", ".join(said), "ok") if said else (lang.say("not given (--target or --train)"), "none")
+
+
+def phrases(inventory: Inventory, lang: Language) -> tuple[str, ...]:
+    """What the configuration or the target says of training, as people do: `ZeRO-3`, `LoRA`."""
+    return tuple(
         _phrase(key, shown(fact.value), lang)
         for key, fact in inventory.facts.items()
         if key in TRAINING and fact.value is not None and not fact.source.startswith("default")
-    ]
-    return (", ".join(phrases), "ok") if phrases else (lang.say("not given (--target or --train)"), "none")
+    )
 
 
 def _phrase(key: str, value: str, lang: Language) -> str:
@@ -348,11 +353,16 @@ def _detail(detail: Detail) -> Line:
 
 def because_text(because: Because, lang: Language) -> str:
     """A fact that made a rule hold, with its source: `pkg.torch = 2.6.0 (torch-2.6.0.dist-info)`."""
+    name, state, source = because_parts(because, lang)
+    note = f"; {lang.told(because.note)}" if because.note else ""
+    return f"{name} {state}{f' ({source})' if source else ''}{note}"
+
+
+def because_parts(because: Because, lang: Language) -> tuple[str, str, str]:
+    """A fact that made a rule hold: its name, what it is, and where it was read."""
     fact = because.fact
     name = fact.key if because.device is None else fact.key.replace("gpu.", f"gpu[{because.device}].", 1)
-    source = f" ({lang.told(fact.source)})" if fact.source else ""
-    note = f"; {lang.told(because.note)}" if because.note else ""
-    return f"{name} {_state(because.fact, lang)}{source}{note}"
+    return name, _state(fact, lang), lang.told(fact.source)
 
 
 def _state(fact: Fact, lang: Language) -> str:
