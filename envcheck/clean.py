@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from envcheck.model import Fact, Inventory, Known, Matrix, Rule, Unknown
+from envcheck.model import Fact, Inventory, Known, Matrix, Source, Unknown
 
 # Format and bidirectional controls, which reorder or hide text without being C0 or C1; tag characters,
 # which spell invisible ASCII; and lone surrogates, which cannot be encoded.
@@ -101,27 +101,45 @@ _BEGINS_SO = (
     r"(?<![A-Za-z0-9])(?:sk-(?=[\w-]{20})|hf_|gh[oprsu]_|github_pat_|glpat-|xox[abeoprs]-|nvapi-|AKIA|ASIA|eyJ)"
     r"(?=[\w-]*[A-Z\d])[\w-]{12,}(?:\.[\w-]{12,})*"
 )
-_LOGIN = r"(://)[^\s/@\"'<>]+@"
 
 # An address keeps its scheme, a setting its name; what may identify or admit somebody goes.
+# Repetitions have limits: a text that nearly matches costs no more than one that does.
+_ADDRESS = r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{0,20}://(?=[^\s/])[^\s\"'<>|]+"
 _SETTING = (
-    r"(?i)\b([\w-]*(?:token|secret|passw(?:or)?d|pwd|credentials?|authorization|(?:api|access|private)_?-?key)"
-    r"[\w-]*[\"']?\s*[=:]\s*[\"']?(?:(?:bearer|basic)\s+)?)[^\s\"',;&]+"
+    r"(?i)((?:token|secret|passw(?:or)?d|pwd|credentials?|authorization|(?:api|access|private)_?-?key)"
+    r"(?![a-z])[\w-]{0,40}[\"']?\s{0,9}[=:]\s{0,9}[\"']?(?:(?:bearer|basic)\s{1,9})?)[^\s\"',;&]+"
+)
+_ARGUMENT = (
+    r"(?i)(--(?:\w{1,20}[_-]){0,3}(?:token|secret|passw(?:or)?d|api-key|access-key)[\s=]{1,9})[^\s\"']+"
 )
 _AWS_40 = (  # letters, digits and slashes, of every kind several
-    r"(?<![\w+])(?=[a-z0-9+/]*(?:[A-Z][a-z0-9+/]*){3})(?=[A-Z0-9+/]*(?:[a-z][A-Z0-9+/]*){3})(?=\D*\d)"
+    r"(?<![\w+])(?=(?:[a-z0-9+/]{0,39}[A-Z]){3})(?=(?:[A-Z0-9+/]{0,39}[a-z]){3})(?=[A-Za-z+/]{0,39}\d)"
     r"[A-Za-z0-9+/]{40}(?![\w+])"
 )
 _SECRETS = (
-    (r"\b([A-Za-z][A-Za-z0-9+.-]*://)(?=[^\s/])[^\s\"'<>|]+", rf"\1{HIDDEN}"),
-    (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}\b", HIDDEN),
+    (rf"(?={_ADDRESS})([^:]+://)[^\s\"'<>|]+", rf"\1{HIDDEN}"),
+    (r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,9}\.[A-Za-z]{2,24}\b", HIDDEN),
     (r"(/home/|/Users/)[^/\s:;,'\"]+", rf"\1{HIDDEN}"),
     (_BEGINS_SO, HIDDEN),
     (_SETTING, rf"\1{HIDDEN}"),
-    (r"(?i)(--[\w-]*(?:token|secret|passw(?:or)?d|api-key|access-key)[\s=]+)[^\s\"']+", rf"\1{HIDDEN}"),
+    (_ARGUMENT, rf"\1{HIDDEN}"),
     (_AWS_40, HIDDEN),
     (rf"(?<![A-Za-z0-9])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{{{_LONGEST_WORD + 1},}}", HIDDEN),
 )
+
+
+@lru_cache(maxsize=1)
+def _addresses() -> Any:
+    import re
+
+    return re.compile(rf"({_ADDRESS})")
+
+
+@lru_cache(maxsize=1)
+def _login() -> Any:
+    import re
+
+    return re.compile(r"(://)[^/]*@")
 
 
 @lru_cache(maxsize=1)
@@ -131,18 +149,20 @@ def _secrets() -> list[tuple[Any, str]]:
     return [(re.compile(pattern), by) for pattern, by in _SECRETS]
 
 
-def _quoted(text: str, private: Private) -> str:
-    """A rule's own text: its addresses and digests are sources, only logins and tokens go."""
-    text = redact(text, private.homes)
-    if any(hint in text for hint in ("@", *_STARTS)):
-        import re
-
-        text = re.sub(_BEGINS_SO, HIDDEN, re.sub(_LOGIN, r"\1", text))
-    return text
-
-
 def withheld(text: str, private: Private) -> str:
     """The text without what it may tell of people and of their secrets; an address keeps its scheme."""
+    return _without_secrets(_nameless(text, private))
+
+
+def quoted(text: str, private: Private) -> str:
+    """The same for what is meant to be looked up: of an address only logins and queries go."""
+    pieces = _addresses().split(_nameless(text, private)) if "://" in text else [_nameless(text, private)]
+    pieces[::2] = map(_without_secrets, pieces[::2])  # every other one is an address
+    pieces[1::2] = (_login().sub(r"\1", piece).partition("?")[0] for piece in pieces[1::2])
+    return "".join(pieces)
+
+
+def _nameless(text: str, private: Private) -> str:
     text = redact(text, private.homes)
     if len(private.user) > 1 and private.user not in _NOBODY:
         # A folder or an address of theirs; as a word alone it may be a package's name.
@@ -150,15 +170,23 @@ def withheld(text: str, private: Private) -> str:
     for machine in private.machines:
         if len(machine) > 1 and machine not in _NOBODY:
             text = _replaced(text, machine, HIDDEN, "/@:=._-" if machine.isalpha() else "")
-    lower = text.lower()
-    if (
-        any(hint in text for hint in _HINTS)
-        or any(name in lower for name in _NAMES)
-        or any(len(word) > _LONGEST_WORD for word in text.split())
-    ):
+    return text
+
+
+def _without_secrets(text: str) -> str:
+    if _suspicious(text):
         for pattern, by in _secrets():
             text = pattern.sub(by, text)
     return text
+
+
+def _suspicious(text: str) -> bool:
+    lower = text.lower()
+    return (
+        any(hint in text for hint in _HINTS)
+        or any(name in lower for name in _NAMES)
+        or any(len(word) > _LONGEST_WORD for word in text.split())
+    )
 
 
 Presented = TypeVar("Presented")
@@ -176,8 +204,7 @@ def _short(text: str) -> str:
 def presented(value: Presented, private: Private) -> Presented:
     """A report (or any part of it) that may be shown: every text in it cleaned, nothing private in it.
 
-    The knowledge itself, which says the same to everybody, is passed through; of rules that are quoted,
-    addresses stay.
+    The matrix, which says the same to everybody, is passed through; the addresses of sources stay.
     """
     done: dict[str, str] = {}
 
@@ -187,17 +214,15 @@ def presented(value: Presented, private: Private) -> Presented:
         return found
 
     def ours(text: str) -> str:
-        return _quoted(clean(text), private)
+        return quoted(_short(clean(text)), private)
 
     shown: Presented = _walked(value, outside, ours)
     return shown
 
 
 def _ours(value: object) -> bool:
-    """Whether it is quoted from the matrix; a generated rule's title is made of names from outside."""
-    if isinstance(value, Fact):
-        return value.source.startswith("default: ")
-    return isinstance(value, Rule) and value.group != "requires-dist"
+    """Whether it says where something is written, for people to look up."""
+    return isinstance(value, Source) or (isinstance(value, Fact) and value.source.startswith("default: "))
 
 
 def _walked(value: Any, show: _Show, quote: _Show) -> Any:

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from envcheck import host
-from envcheck.clean import clean, inline, presented, redact
+from envcheck.clean import clean, inline, presented, quoted, redact
 from envcheck.model import EnvcheckError, ExamineError, InputError, Report, Severity
 
 PythonOption = Annotated[
@@ -230,7 +230,8 @@ def facts(
     from envcheck import app
 
     question = app.Question(python=python, static=static, train=tuple(train or ()), deadline_s=timeout)
-    _emit(json.dumps(app.inventory_report(question, host.Host()), indent=2) + "\n")
+    inventory = presented(app.inventory_report(question, host.Host()), host.private())
+    _emit(json.dumps(inventory, indent=2) + "\n")
     return 0
 
 
@@ -695,7 +696,7 @@ def _save(text: str, file: str) -> None:
 
 def _remark(message: str) -> None:
     """Print a line of progress or diagnosis on stderr."""
-    sys.stderr.write(f"{_redacted(clean(message))}\n")
+    sys.stderr.write(f"{quoted(clean(message), host.private())}\n")
 
 
 def _redacted(text: str) -> str:

@@ -207,15 +207,14 @@ def _nodes(report: Report) -> list[_Node]:
         value = reading(inventory, key)
         return f"{label} {value}" if value else ""
 
-    kinds: dict[str, int] = {}
+    kinds: dict[tuple[str, ...], int] = {}
     for device in range(len(inventory.devices)):
         memory = inventory.known("gpu.memory_mib", device)
-        kind = "\n".join(
-            known(
-                reading(inventory, "gpu.name", device).removeprefix("NVIDIA ") or f"GPU {device}",
-                f"{memory / 1024:.0f} GiB" if isinstance(memory, int) else "",
-                " ".join(known("sm", reading(inventory, "gpu.compute_capability", device))),
-            )
+        capability = reading(inventory, "gpu.compute_capability", device)
+        kind = known(
+            reading(inventory, "gpu.name", device).removeprefix("NVIDIA ") or f"GPU {device}",
+            f"{memory / 1024:.0f} GiB" if isinstance(memory, int) else "",
+            f"sm {capability}" if capability else "",
         )
         kinds[kind] = kinds.get(kind, 0) + 1
     gpus = [line for kind, count in kinds.items() for line in _counted(kind, count)]
@@ -256,8 +255,8 @@ def _missing(found: Reading, lang: Language) -> str:
     return lang.say("not given") if isinstance(found, Unknown) else lang.say("none here")
 
 
-def _counted(kind: str, count: int) -> Iterator[str]:
-    first, *rest = kind.split("\n")
+def _counted(kind: Sequence[str], count: int) -> Iterator[str]:
+    first, *rest = kind
     yield f"{count} x {first}" if count > 1 else first
     yield from rest
 

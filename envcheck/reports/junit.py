@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck import derive, matrix
-from envcheck.clean import clean
+from envcheck.clean import inline
 from envcheck.model import Finding, Report, Rule, Verdict
 from envcheck.reports import fails
 from envcheck.reports.text import Detail, count_text, details, heading, waiting_text
 
 SUFFIXES = (".xml",)
 
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": "&#10;", "\t": "&#9;"}
-_IN_ATTRIBUTE = str.maketrans(_ENTITIES)
-_IN_TEXT = str.maketrans({sign: entity for sign, entity in _ENTITIES.items() if sign not in "\n\t"})
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
 def render(report: Report) -> str:
@@ -52,7 +50,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"      <property name={_quoted(name)} value={_quoted(value)}/>"
     yield "    </properties>"
     yield from cases
-    yield f"    <system-out>{_escaped(count_text(report))}</system-out>"
+    yield f"    <system-out>{_escaped(inline(count_text(report)))}</system-out>"
     yield "  </testsuite>"
     yield "</testsuites>"
 
@@ -70,7 +68,7 @@ def _found(finding: Finding, report: Report) -> str:
 
 
 def _line(detail: Detail) -> str:
-    return f"{detail.label}: {detail.text}" if detail.label else f"  {detail.text}"
+    return inline(f"{detail.label}: {detail.text}" if detail.label else f"  {detail.text}")
 
 
 def _held(report: Report) -> Iterator[Rule]:
@@ -98,8 +96,8 @@ def _element(name: str, message: str, text: str = "", kind: str = "") -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{clean(text).translate(_IN_ATTRIBUTE)}"'
+    return f'"{inline(text).translate(_ENTITIES)}"'
 
 
 def _escaped(text: str) -> str:
-    return clean(text).translate(_IN_TEXT)
+    return text.translate(_ENTITIES)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from envcheck.clean import inline
 from envcheck.model import Because, Finding, Place, Report, Rule, Verdict
 from envcheck.reports import place_of
 from envcheck.reports.markdown import link, prose
@@ -79,7 +80,7 @@ def _rule(rule: Rule, report: Report) -> dict[str, Any]:
 
 def _result(finding: Finding, index: int, report: Report) -> dict[str, Any]:
     _, word, title = heading(finding, report.language)
-    lines = [title, *map(_line, details(finding, report))]
+    lines = [inline(title), *map(_line, details(finding, report))]
     undecided = finding.verdict is Verdict.UNDECIDED
     return {
         "ruleId": finding.rule.id,
@@ -95,7 +96,7 @@ def _result(finding: Finding, index: int, report: Report) -> dict[str, Any]:
 
 
 def _line(detail: Detail) -> str:
-    return f"{detail.label}: {detail.text}" if detail.label else f"  {detail.text}"
+    return inline(f"{detail.label}: {detail.text}" if detail.label else f"  {detail.text}")
 
 
 def _named(because: Because) -> str:
