@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,13 +17,13 @@ from envcheck import (
     language,
     matrix,
     probes,
-    readers,
     training,
     versions,
 )
 from envcheck.clauses import shown
 from envcheck.host import Host
 from envcheck.model import (
+    UNREADABLE,
     Absent,
     Cell,
     ExamineError,
@@ -40,15 +39,16 @@ from envcheck.model import (
     Measured,
     Place,
     Plan,
+    Remark,
     Report,
     Severity,
     Target,
-    Unknown,
     Value,
     Verdict,
     Vocabulary,
 )
 from envcheck.pages import nearest
+from envcheck.readers import json_text
 
 
 class Question(NamedTuple):
@@ -181,8 +181,8 @@ def spoken(option: str | None, machine: Host) -> language.Language:
 
 def take_inventory(
     question: Question, machine: Host, found: Sequence[probes.Probe], known: Matrix, words: Vocabulary
-) -> tuple[str, Inventory]:
-    """What is examined, in words, and every fact that was read or given; nothing derived yet.
+) -> tuple[str, Inventory, tuple[Remark, ...]]:
+    """What is examined, in words, every fact that was read or given, and remarks on configurations.
 
     Raises:
         InputError: a file or an argument is wrong.
@@ -195,13 +195,30 @@ def take_inventory(
         request = probes.Request(path, named_by, question.static, question.deadline_s)
         inventory = probes.survey(machine, request, found)
         subject = f"{path} ({named_by})"
+    return (subject, *completed(inventory, question, known))
+
+
+def completed(
+    inventory: Inventory, question: Question, known: Matrix
+) -> tuple[Inventory, tuple[Remark, ...]]:
+    """The inventory with what is declared of the machine and said of training, and remarks on that.
+
+    Raises:
+        InputError: an argument or a configuration is wrong.
+    """
     inventory = declare_machine(inventory, question, known)
-    said = training_facts(question, known)
+    packages = {
+        key.removeprefix("pkg."): str(fact.value)
+        for key, fact in inventory.facts.items()
+        if fact.value is not None and key.startswith("pkg.") and key.count(".") == 1
+    }
+    said, remarks = training_facts(question, known, packages)
     implied = f"target {question.target}"
     # A target only fills in: what a facts file says of training is the user's own configuration.
-    return subject, inventory.with_facts(
+    taken = inventory.with_facts(
         fact for fact in said if fact.source != implied or fact.key not in inventory.facts
     )
+    return taken, remarks
 
 
 def which_environment(python: str | None, machine: Host) -> tuple[Path, str]:
@@ -231,7 +248,7 @@ def read_facts(where: str, words: Vocabulary) -> Inventory:
 
 def _parse(text: str, where: str) -> Any:
     if text.lstrip().startswith(("{", "//", "/*")):
-        return readers.loads_commented(text, where)
+        return json_text.loads(text, where)
     import tomllib
 
     try:
@@ -242,49 +259,25 @@ def _parse(text: str, where: str) -> Any:
         raise InputError(where, "not TOML: nested too deeply") from None
 
 
-def training_facts(question: Question, known: Matrix) -> list[Fact]:
-    """What the target implies and what the training configuration says; the configuration wins.
+def training_facts(
+    question: Question, known: Matrix, installed: Mapping[str, str]
+) -> tuple[list[Fact], tuple[Remark, ...]]:
+    """What the target implies and what the configurations say, which wins; and what is wrong with these.
 
     Raises:
-        InputError: a configuration is missing, malformed or of no known kind.
+        InputError: there is no such target, or no configuration could be read at all.
     """
     facts: dict[str, Fact] = {}
     target = find_target(question.target, known)
     if target is not None:
         facts = {key: Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()}
-    for each in question.train:
-        inline = each.startswith("-") or ("=" in each and not Path(each).exists())
-        text = each if inline else host.read_file(Path(each)).decode("utf-8", "replace")
-        where = "--train" if inline else each
-        found = _referred(text, where, Path() if inline else Path(each).parent, known)
-        found += readers.read_training(text, where, known.tables)
-        if not found:
-            raise InputError(where, "says nothing of training that envcheck knows")
-        facts.update({fact.key: fact for fact in found})
-    for fact in facts.values():
-        words = training.KEYS[fact.key].words
-        if words and fact.value is not None and str(fact.value) not in words:
-            raise InputError(
-                fact.source, f"{fact.key}: expected one of {', '.join(words)}, found {fact.value!r}"
-            )
-    return list(facts.values())
+    if not question.train:
+        return list(facts.values()), ()
+    from envcheck import configurations  # few starts name one
 
-
-def _referred(text: str, where: str, folder: Path, known: Matrix) -> list[Fact]:
-    """What the files say that a configuration names; a file that is not here leaves the stage unknown."""
-    found: list[Fact] = []
-    for name in readers.referred_files(text, where):
-        path = folder / name if (folder / name).is_file() else Path(name)
-        if path.is_file():
-            inner = host.read_file(path).decode("utf-8", "replace")
-            found += readers.read_training(inner, str(path), known.tables)
-        else:
-            unread = Unknown(f"{name}, which {where} names, is not here")
-            found += [
-                Fact("train.parallel", Known("deepspeed"), where),
-                Fact("train.zero_stage", unread, where),
-            ]
-    return found
+    said = configurations.configured(question.train, known.tables.get("argument", []), installed)
+    facts.update({fact.key: fact for fact in said.facts})
+    return list(facts.values()), said.remarks
 
 
 def declare_machine(inventory: Inventory, question: Question, known: Matrix) -> Inventory:
@@ -386,7 +379,7 @@ def examine(question: Question, machine: Host, mend_from: Severity | None = None
     words = vocabulary(found)
     known = load_matrix(words, question.overlays)
     target = find_target(question.target, known)
-    subject, read = take_inventory(question, machine, found, known, words)
+    subject, read, remarks = take_inventory(question, machine, found, known, words)
     inventory = derive.derive(read, known)
     if not known.rules:
         raise ExamineError("no rule was held against this environment: compat/ is empty")
@@ -402,6 +395,7 @@ def examine(question: Question, machine: Host, mend_from: Severity | None = None
         nothing_to_judge=_nothing_to_judge(inventory),
         places=located(judgement, question),
         plan=None if mend_from is None else mended(read, known, target, mend_from),
+        remarks=remarks,
     )
 
 
@@ -416,25 +410,19 @@ def mended(read: Inventory, known: Matrix, target: Target | None, level: Severit
 
 
 def located(judgement: Judgement, question: Question) -> dict[str, Place]:
-    """Where the files that the question names say what the findings are about, by the facts' keys."""
-    because = [each for finding in judgement.findings for each in finding.because]
-    if not because:
-        return {}
-    from envcheck import places
-
-    texts: dict[str, str] = {}
-    for name in (*question.train, *([question.facts] if question.facts else [])):
-        with contextlib.suppress(InputError):  # arguments in place of a file
-            texts[name] = host.read_file(Path(name)).decode("utf-8", "replace")
-            for other in readers.referred_files(texts[name], name) if name in question.train else ():
-                inner = str(Path(name).parent / other)
-                texts[inner] = host.read_file(Path(inner)).decode("utf-8", "replace")
+    """Where the user's own files say what the findings are about, by the facts' keys."""
+    facts = [each.fact for finding in judgement.findings for each in finding.because]
     found = {}
-    for key, _, source in (each.fact for each in because):
-        file, _, path = source.partition(": ")
-        if file in texts:
-            line, column = places.setting(texts[file], path or key)
-            found[key] = Place(file, line, column)
+    text = ""
+    for key, _, source in facts:
+        file, _, line = source.partition(": ")[0].rpartition(":")
+        if key.startswith("train.") and line.isdecimal() and not file.startswith("--"):
+            found[key] = Place(file, int(line))
+        elif question.facts and source == question.facts:
+            from envcheck import places
+
+            text = text or host.read_file(Path(source)).decode("utf-8", "replace")
+            found[key] = Place(source, *places.setting(text, key))
     return found
 
 
@@ -513,5 +501,8 @@ def inventory_report(question: Question, machine: Host) -> dict[str, Any]:
     found = probes.every_probe()
     words = vocabulary(found)
     known = load_matrix(words, question.overlays)
-    _, inventory = take_inventory(question, machine, found, known, words)
+    _, inventory, remarks = take_inventory(question, machine, found, known, words)
+    for remark in remarks:
+        if remark.code == UNREADABLE:  # half a configuration would be judged as a whole one elsewhere
+            raise InputError(remark.places[0], remark.text)
     return {"envcheck": __version__, **factsfile.dump(inventory)}

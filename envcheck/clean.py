@@ -251,3 +251,11 @@ def _walked(value: Any, show: _Show, quote: _Show) -> Any:
         case _:
             shown = value
     return shown
+
+
+def secretless(text: str) -> str:
+    """Text of somebody's log without what looks like a password, a token or a key.
+
+    Logs hold addresses with logins, `HF_TOKEN=…`, headers, and keys that are known by their beginning.
+    """
+    return quoted(text, Private())

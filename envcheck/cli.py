@@ -39,8 +39,8 @@ TrainOption = Annotated[
     typer.Option(
         "--train",
         metavar="FILE",
-        help="Training configuration: DeepSpeed JSON, a file of arguments, or arguments such as "
-        "'--use_lora true'. Repeatable; later ones win.",
+        help="What is launched: a script, a trainer's YAML or JSON, DeepSpeed's JSON, or arguments such as "
+        "'--use_lora true'. Repeatable; merged as the trainer merges them.",
     ),
 ]
 FactsOption = Annotated[
@@ -468,6 +468,57 @@ def selftest(
     return proved.code
 
 
+class LogFormat(Enum):
+    """How an explanation is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+LogFormatOption = Annotated[LogFormat, typer.Option("--format", help="json, or text for people.")]
+
+
+def explain(
+    log: Annotated[
+        str, typer.Argument(metavar="[LOG]", help="The log, also gzipped; standard input if it is -.")
+    ] = "-",
+    python: PythonOption = None,
+    static: StaticOption = False,
+    target: TargetOption = None,
+    train: TrainOption = None,
+    facts: FactsOption = None,
+    driver: DriverOption = None,
+    gpu: GpuOption = None,
+    written: LogFormatOption = LogFormat.TEXT,
+    as_json: JsonOption = False,
+    timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
+) -> int:
+    """Read the log of a failed run: the first cause, what is known of it, whether that holds here.
+
+    Judges the environment that is named, else the one the log describes, else doctor's.
+    Exit codes: 0 no failure in the log, 1 a failure that is explained, 2 wrong use or unreadable input,
+    3 a failure that nothing known explains.
+    """
+    from envcheck import app, explaining, explanation
+
+    question = app.Question(
+        python,
+        static,
+        facts,
+        target,
+        tuple(train or ()),
+        driver,
+        tuple(gpu or ()),
+        timeout,
+        tuple(overlay or ()),
+    )
+    told = explaining.explained(question, log, host.Host())
+    json_wanted = as_json or written is LogFormat.JSON
+    _emit(json.dumps(explanation.tree(told), indent=2) + "\n" if json_wanted else explanation.render(told))
+    return told.code
+
+
 class MatrixAction(Enum):
     """What to do with the knowledge."""
 
@@ -577,6 +628,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "pin": pin,
     "gate": gate,
     "selftest": selftest,
+    "explain": explain,
     "target": target,
     "rule": rule,
     "matrix": matrix,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from envcheck.model import Report, Severity, Verdict
+from envcheck.model import UNREADABLE, Report, Severity, Verdict
 
 
 class Policy(NamedTuple):
@@ -15,7 +15,11 @@ class Policy(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The exit code (0 open, 1 shut by findings, 3 nothing was there to judge) and the reasons."""
+    """The exit code and the reasons.
+
+    0 open, 1 shut by findings or by remarks on a configuration, 2 a configuration could not be read (the
+    rest was judged, but what was found is not all), 3 nothing was there to judge.
+    """
 
     code: int
     reasons: tuple[str, ...]
@@ -32,8 +36,15 @@ def decide(report: Report, policy: Policy) -> Decision:
         if (finding.verdict is Verdict.BROKEN and finding.severity.rank >= policy.fail_on.rank)
         or (finding.verdict is Verdict.UNDECIDED and policy.undecided_fails)
     )
-    if reasons:
-        return Decision(1, reasons)
+    remarks = tuple(
+        f"{lang.word(remark.severity.value)} {remark.code} ({remark.places[0]})"
+        for remark in report.remarks
+        if remark.severity.rank >= policy.fail_on.rank
+    )
+    if any(remark.code == UNREADABLE for remark in report.remarks):
+        return Decision(2, (*remarks, *reasons))
+    if remarks or reasons:
+        return Decision(1, (*remarks, *reasons))
     if report.nothing_to_judge:
         return Decision(3, (lang.told(report.nothing_to_judge),))
     return Decision(0, ())

@@ -242,6 +242,51 @@ def read_file(path: Path, limit: int = READ_LIMIT) -> bytes:
     return b"".join(chunks)
 
 
+CHUNK = 4 << 20
+"""Bytes of a stream that are read at once."""
+
+
+def chunks(name: str) -> Iterator[bytes]:
+    """A file as it comes, however long; a pipe is waited for to its end.
+
+    Raises:
+        InputError: no such file, a folder, or it cannot be read.
+    """
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "cannot be opened"
+        raise InputError(name, why.lower()) from None
+    try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise InputError(name, "expected a file, found a directory")
+        yield from _read_on(descriptor, name)
+    finally:
+        os.close(descriptor)
+
+
+def standard_input() -> Iterator[bytes]:
+    """Standard input as it comes, to its end.
+
+    Raises:
+        InputError: it is closed, or cannot be read.
+    """
+    if sys.stdin is None:
+        raise InputError("standard input", "is closed")
+    return _read_on(sys.stdin.fileno(), "standard input")
+
+
+def _read_on(descriptor: int, name: str) -> Iterator[bytes]:
+    while True:
+        try:
+            chunk = os.read(descriptor, CHUNK)
+        except OSError as error:
+            raise InputError(name, (error.strerror or "cannot be read").lower()) from None
+        if not chunk:
+            return
+        yield chunk
+
+
 def own_python() -> str:
     """The interpreter that runs envcheck."""
     return sys.executable

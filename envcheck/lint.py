@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from envcheck import derive, factsfile, judge, matrix, regions, versions
+from envcheck import derive, factsfile, judge, matrix, regions, signatures, versions
 from envcheck.model import (
     Absent,
     Clause,
@@ -265,7 +265,8 @@ def _place_of(book: _Book, kind: str, file: str, name: str) -> Row:
 # --- rows by themselves -----------------------------------------------------------------------------
 
 _CASE_KEYS = frozenset(
-    {"id", "expect", "rule", "title", "signature", "sources", "facts", "why", "note", "explain", "file"}
+    {"id", "expect", "rule", "title", "signature", "kind", "sources", "facts", "why", "note", "explain"}
+    | {"file"}
 )
 _CELL_KEYS = frozenset(
     {"target", "outcome", "rule", "signature", "failed", "pkg", "python", "train", "device", "ranks"}
@@ -395,6 +396,34 @@ def _cases(book: _Book) -> Iterator[Problem]:
             yield Problem("case-rule", place.file, place.line, name, f"expects {expect}, but names no rule")
         if isinstance(read, InputError):
             yield Problem("case", place.file, place.at("facts"), name, str(read))
+
+
+def _signatures(book: _Book) -> Iterator[Problem]:
+    """A signature can be found: its texts are patterns, one of which holds a word logs are searched for."""
+    words = [str(row.get("word", "")) for row in book.tree["tables"].get("trigger", [])]
+    for row, place in book.case_rows:
+        name, texts = str(row.get("id", "")), row.get("signature", [])
+        if row.get("kind", "version") not in signatures.KINDS:
+            message = f"kind: expected one of {', '.join(signatures.KINDS)}, found {row['kind']!r}"
+            yield Problem("case", place.file, place.at("kind"), name, message)
+        if not isinstance(texts, list) or not all(isinstance(each, str) and each for each in texts):
+            message = f"signature: expected a list of patterns, found {texts!r}"
+            yield Problem("signature", place.file, place.at("signature"), name, message)
+            continue
+        for each in texts:
+            try:
+                empty = re.compile(each).search("") is not None
+            except re.error as error:
+                message = f"signature {each!r} is no pattern: {error}"
+            else:
+                message = f"signature {each!r} is found in any text" if empty else ""
+            if message:
+                yield Problem("signature", place.file, place.at("signature"), name, message)
+        if texts and not any(signatures.needs(each, words) for each in texts):
+            message = (
+                f"no text of the signature needs one of the words logs are searched for: {', '.join(words)}"
+            )
+            yield Problem("signature", place.file, place.at("signature"), name, message)
 
 
 def _both_cases(book: _Book) -> Iterator[Problem]:
@@ -840,6 +869,7 @@ _CHECKS = (
     _sources,
     _target_values,
     _cases,
+    _signatures,
     _both_cases,
     _never_holds,
     _same_ground,

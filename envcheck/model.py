@@ -13,7 +13,25 @@ from typing import Any, NamedTuple, TypeAlias
 
 from envcheck.language import ENGLISH, Language
 
-# --- errors -----------------------------------------------------------------------------------------
+# --- places and errors ------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """Where something stands: line and column from 1, in characters; line 0 is the file as a whole.
+
+    `excerpt` is the line it stands on, or the part of a long line that begins after `cut` characters.
+    """
+
+    file: str
+    line: int = 0
+    column: int = 0
+    length: int = 1
+    excerpt: str = ""
+    cut: int = 0
+
+    def __str__(self) -> str:
+        """`ds.json:7:23`."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 class EnvcheckError(Exception):
@@ -25,10 +43,11 @@ class EnvcheckError(Exception):
 class InputError(EnvcheckError):
     """Unreadable or malformed input; says the file, the position and what was expected."""
 
-    def __init__(self, where: str, problem: str) -> None:
+    def __init__(self, where: str | Place, problem: str) -> None:
         """Join the place (`file`, `file:line:column` or `file: key.path`) with what is wrong there."""
         super().__init__(f"{where}: {problem}")
-        self.where = where
+        self.place = Place(where) if isinstance(where, str) else where
+        self.where = str(where)
         self.problem = problem
 
 
@@ -535,12 +554,23 @@ class Plan(NamedTuple):
     states: int = 0  # judged
 
 
-class Place(NamedTuple):
-    """Where a file says something; line and column count from 1, and 0 is a place nobody knows."""
+UNREADABLE = "unreadable"
+"""The code of a remark on an input that could not be read: what was judged is not the whole."""
 
-    file: str
-    line: int = 0
-    column: int = 0
+
+class Remark(NamedTuple):
+    """What is wrong with a configuration itself, whatever the environment: a misspelt key, a contradiction.
+
+    `code` names the kind of mistake (`unknown-key`), `places` all that take part in it, the first foremost;
+    `source` is the code of the program that says so.
+    """
+
+    severity: Severity
+    code: str
+    text: str
+    places: tuple[Place, ...]
+    advice: str = ""
+    source: str = ""
 
 
 class Report(NamedTuple):
@@ -562,3 +592,4 @@ class Report(NamedTuple):
     fail_on: Severity = Severity.ERROR  # the least severity that fails
     undecided_fails: bool = False
     places: Mapping[str, Place] = _NOTHING
+    remarks: tuple[Remark, ...] = ()  # on the training configurations, worst first

@@ -229,7 +229,7 @@ def _place(question: app.Question, machine: Host, python_version: str | None, or
         found = tuple(probe for probe in found if probe.name != "python_env")
     if target is None:
         raise InputError("--target", f"pin needs a target; known are {', '.join(known.targets)}")
-    subject, read = app.take_inventory(question, machine, found, known, words)
+    subject, read, _ = app.take_inventory(question, machine, found, known, words)
     python = python_version or ".".join(str(read.known("python.version")).split(".")[:2])
     major, _, minor = python.partition(".")
     if not (python.isascii() and major.isdecimal() and minor.isdecimal()):

@@ -1,4 +1,4 @@
-"""Where a row stands in its TOML file, a setting in a configuration: parsers give values without lines."""
+"""Where a row stands in its TOML file, and a fact in a facts file: parsers give values without lines."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def places(texts: Mapping[str, str]) -> Places:
     rows: dict[str, list[Row]] = {kind: [] for kind in _KINDS}
     tables: dict[str, Row] = {}
     for file in sorted(texts):
-        if file.startswith("lang/") or (file.startswith("tables/") and "[[default]]" not in texts[file]):
+        if file.startswith(("lang/", "dialects/")) or (
+            file.startswith("tables/") and "[[default]]" not in texts[file]
+        ):
             continue
         for block in blocks(texts[file]):
             kind, _, inner = block.header.partition(".")
@@ -101,29 +103,22 @@ def places(texts: Mapping[str, str]) -> Places:
     return Places({kind: tuple(found) for kind, found in rows.items()}, tables)
 
 
-# --- configurations ---------------------------------------------------------------------------------
+# --- facts files ---------------------------------------------------------------------------------
 
-_JSON_TOKEN = re.compile(r"""//[^\n]*|\#[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\])*"|[{}\[\],:]""", re.DOTALL)
+_JSON_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]', re.DOTALL)
 
 
 def setting(text: str, path: str) -> tuple[int, int]:
-    """Line and column, from 1, of what a user's file says under a dotted path; (0, 0) if it is not found.
+    """Line and column, from 1, of what a facts file says under a dotted path; (0, 0) if it is not found.
 
-    JSON with comments (`zero_optimization.stage`), TOML laid out one key a line (`pkg.torch`), or arguments
-    (`use_lora` of `--use-lora true`).
+    JSON, or TOML laid out one key a line.
     """
     steps = path.split(".")
-    if text.lstrip().startswith(("{", "//", "/*")):
-        at = _in_json(text, steps)
-    elif (line := _in_toml(text, steps)) > 0:
-        return line, 1
-    else:
-        name = "[-_]".join(map(re.escape, re.split("[-_]", path)))
-        found = re.search(rf"(?<![\w.-])(?:--?)?{name}(?=[=\s]|$)", text)
-        at = found.start() if found else -1
-    if at < 0:
-        return 0, 0
-    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    if not text.lstrip().startswith("{"):
+        line = _in_toml(text, steps)
+        return line, 1 if line else 0
+    at = _in_json(text, steps)
+    return (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)) if at >= 0 else (0, 0)
 
 
 def _in_json(text: str, steps: list[str]) -> int:

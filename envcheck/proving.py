@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from envcheck import __version__, app, clauses, derive, host, judge, probes, proof
+from envcheck import __version__, app, clauses, derive, host, judge, probes, proof, signatures
 from envcheck.host import Host, Running
 from envcheck.model import (
     ExamineError,
@@ -50,7 +49,7 @@ LINGER_S = 2.0
 JOURNAL_LIMIT = 64 * 1024 * 1024
 
 AT_ONCE = 8
-"""Most variants that run side by side on CUDA, two cores each: mostly imports, half a GiB of a GPU each."""
+"""Most variants that run side by side on CUDA, two cores each: they mostly import. Not measured."""
 
 
 class Wanted(NamedTuple):
@@ -105,7 +104,9 @@ def prepare(question: app.Question, machine: Host) -> Prepared:
     known = app.load_matrix(words, question.overlays)
     target = app.find_target(question.target, known)
     # The target's training facts select variants; those of the environment must stay free of them.
-    subject, read = app.take_inventory(question._replace(target=None, train=()), machine, found, known, words)
+    subject, read, _ = app.take_inventory(
+        question._replace(target=None, train=()), machine, found, known, words
+    )
     path, _ = app.which_environment(question.python, machine)
     interpreter = find_interpreter(machine, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
     if read.known("pkg.torch") is None:
@@ -584,17 +585,16 @@ def _known(outcome: proof.Outcome, prepared: Prepared) -> proof.Outcome:
 
 
 @cache
-def _signatures() -> Mapping[str, Sequence[Sequence[str]]]:
-    """What the cases of each rule say in a traceback: expressions that are all found in it."""
-    found: dict[str, list[Sequence[str]]] = {}
-    for case in app.source_tree()["case"]:
-        if case.get("signature"):
-            found.setdefault(case.get("rule", ""), []).append(case["signature"])
+def _signatures() -> Mapping[str, Sequence[signatures.Signature]]:
+    """What the cases of each rule say in a traceback."""
+    found: dict[str, list[signatures.Signature]] = {}
+    for each in signatures.compiled(app.source_tree()["case"]):
+        found.setdefault(each.rule, []).append(each)
     return found
 
 
 def _speaks(rule_id: str, said: str) -> bool:
-    return any(all(re.search(each, said) for each in one) for one in _signatures().get(rule_id, ()))
+    return signatures.speaks(_signatures().get(rule_id, ()), said)
 
 
 def _forbidden(variant: proof.Variant, prepared: Prepared) -> tuple[Judgement, Inventory, Inventory]:

@@ -112,5 +112,95 @@ KEYS = {
     "train.resume": Key(Kind.FLAG, "training continues from a saved checkpoint"),
     "train.world_size": Key(Kind.NUMBER, "processes in all"),
     "train.torch_compile": Key(Kind.FLAG, "the model is compiled"),
+    # --- what is trained, with what
+    "train.method": Key(
+        Kind.WORD,
+        "what the loop optimises",
+        ("pretrain", "sft", "dpo", "kto", "orpo", "reward", "ppo", "grpo", "rloo"),
+    ),
+    "train.base_dtype": Key(
+        Kind.WORD, "dtype the base model is loaded in", ("float32", "float16", "bfloat16", "auto")
+    ),
+    "train.quant_storage": Key(
+        Kind.WORD,
+        "dtype in which 4-bit weights are stored (bnb_4bit_quant_storage)",
+        ("uint8", "float32", "float16", "bfloat16"),
+    ),
+    "train.compute_dtype": Key(
+        Kind.WORD,
+        "dtype that 4-bit weights are multiplied in (bnb_4bit_compute_dtype)",
+        ("float32", "float16", "bfloat16"),
+    ),
+    "train.tf32": Key(
+        Kind.FLAG, "float32 matrix products in TF32", phrases={"true": "TF32", "false": "no TF32"}
+    ),
+    "train.device_map": Key(Kind.WORD, "device_map the model is loaded with; none if it is given none"),
+    "train.liger_kernel": Key(Kind.FLAG, "kernels of Liger replace the model's own"),
+    "train.unsloth": Key(Kind.FLAG, "Unsloth loads and patches the model"),
+    "train.padding_free": Key(Kind.FLAG, "a batch is flattened into one sequence without padding"),
+    # --- the size of a step
+    "train.micro_batch_size": Key(Kind.NUMBER, "examples that a process takes at once"),
+    "train.gradient_accumulation_steps": Key(Kind.NUMBER, "micro batches for each optimizer step"),
+    "train.global_batch_size": Key(
+        Kind.NUMBER, "examples for each optimizer step, all processes together, as the configuration says"
+    ),
+    "train.tensor_parallel": Key(Kind.NUMBER, "processes that share each layer"),
+    "train.sequence_parallel": Key(Kind.NUMBER, "processes that share each sequence by heads (Ulysses)"),
+    "train.context_parallel": Key(Kind.NUMBER, "processes that share each sequence by position (ring)"),
+    "train.auto_find_batch_size": Key(Kind.FLAG, "the trainer halves the batch until it fits"),
+    # --- DeepSpeed
+    "train.zero_sub_group_size": Key(Kind.NUMBER, "elements of a tile in ZeRO-3's optimizer step"),
+    "train.zero_persistence_threshold": Key(
+        Kind.NUMBER,
+        "elements below which ZeRO-3 leaves a parameter whole (stage3_param_persistence_threshold)",
+    ),
+    "train.zero_overlap_comm": Key(Kind.FLAG, "ZeRO reduces gradients during the backward pass"),
+    "train.zero_contiguous_gradients": Key(Kind.FLAG, "ZeRO copies gradients into one buffer"),
+    "train.zero_reduce_scatter": Key(Kind.FLAG, "ZeRO reduces and scatters gradients in one call"),
+    "train.zero_hpz_partition_size": Key(
+        Kind.NUMBER, "processes of ZeRO++'s secondary partition (zero_hpz_partition_size); 1 is none"
+    ),
+    "train.zero_quantized_weights": Key(Kind.FLAG, "ZeRO++ gathers quantised weights"),
+    "train.zero_quantized_gradients": Key(Kind.FLAG, "ZeRO++ reduces quantised gradients"),
+    "train.zero_allow_untested_optimizer": Key(
+        Kind.FLAG, "ZeRO takes optimizers nobody tested with it (zero_allow_untested_optimizer)"
+    ),
+    "train.zero_force_cpu_optimizer": Key(
+        Kind.FLAG, "offload insists on DeepSpeed's CPU optimizer (zero_force_ds_cpu_optimizer)"
+    ),
+    "train.deepspeed_optimizer": Key(
+        Kind.FLAG, "the DeepSpeed configuration itself names the optimizer, not the trainer"
+    ),
+    "train.gather_on_save": Key(
+        Kind.FLAG, "ZeRO-3 gathers weights for a save (stage3_gather_16bit_weights_on_model_save)"
+    ),
+    # --- FSDP and DDP
+    "train.fsdp_state_dict": Key(
+        Kind.WORD, "how FSDP saves: one file, a shard a rank, or local views", ("full", "sharded", "local")
+    ),
+    "train.fsdp_sharding": Key(
+        Kind.WORD,
+        "FSDP1's sharding strategy",
+        ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"),
+    ),
+    "train.fsdp_forward_prefetch": Key(Kind.FLAG, "FSDP gathers the next unit during the forward pass"),
+    "train.fsdp_offload": Key(Kind.FLAG, "FSDP keeps parameters and gradients on the CPU"),
+    "train.fsdp_activation_checkpointing": Key(
+        Kind.FLAG, "FSDP's own activation checkpointing, beside the trainer's gradient_checkpointing"
+    ),
+    "train.fsdp_cpu_ram_efficient_loading": Key(Kind.FLAG, "only rank 0 reads the weights"),
+    "train.fsdp_sync_module_states": Key(Kind.FLAG, "FSDP broadcasts rank 0's weights when it wraps"),
+    "train.ddp_find_unused_parameters": Key(Kind.FLAG, "DDP looks for parameters without a gradient"),
+    # --- saving, evaluation, data
+    "train.load_best_model": Key(Kind.FLAG, "the best checkpoint is loaded at the end"),
+    "train.save_only_model": Key(Kind.FLAG, "checkpoints without optimizer, scheduler and random state"),
+    "train.save_strategy": Key(Kind.WORD, "when a checkpoint is saved", ("no", "steps", "epoch", "best")),
+    "train.eval_strategy": Key(Kind.WORD, "when the model is evaluated", ("no", "steps", "epoch")),
+    "train.save_steps": Key(Kind.NUMBER, "optimizer steps between two checkpoints"),
+    "train.eval_steps": Key(Kind.NUMBER, "optimizer steps between two evaluations"),
+    "train.lr_scheduler": Key(Kind.WORD, "learning-rate schedule by the trainer's name for it"),
+    "train.dataloader_workers": Key(Kind.NUMBER, "processes that prepare batches; 0 is none"),
+    "train.dataloader_prefetch_factor": Key(Kind.NUMBER, "batches that each of them prepares ahead"),
+    "train.dataloader_persistent_workers": Key(Kind.FLAG, "they are kept from epoch to epoch"),
 }
 """What the facts of a training configuration mean, and how a sentence names their values."""

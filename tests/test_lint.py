@@ -619,3 +619,28 @@ def test_lint_of_a_folder_that_is_not_there_is_wrong_use(tmp_path: Path) -> None
     ran = envcheck("matrix", "lint", str(tmp_path / "none"))
     assert ran.code == 2
     assert len(ran.err.splitlines()) == 1
+
+
+# --- signatures ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('signature = ["nothing to look for"]', "needs one of the words"),
+        ('signature = ["an (error"]', "is no pattern"),
+        ('signature = ["(error)?"]', "is found in any text"),
+        ('signature = "an error"', "expected a list of patterns"),
+        ('signature = ["an error"]\nkind = "mystery"', "kind: expected one of version"),
+    ],
+)
+def test_a_signature_that_no_log_can_be_searched_for_is_reported(row: str, said: str) -> None:
+    text = f'[[case]]\nid = "a-case"\nexpect = "signature"\ntitle = "seen"\n{row}\n'
+    found = linted(cases=text, tables='trigger = [{ word = "error" }]')
+    assert any(said in each.message and each.file == "cases/peft.toml" for each in found)
+
+
+def test_a_signature_that_can_be_found_is_fine() -> None:
+    text = '[[case]]\nid = "a-case"\nexpect = "signature"\ntitle = "seen"\nkind = "memory"\n'
+    found = linted(cases=text + 'signature = ["an ERROR"]\n', tables='trigger = [{ word = "error" }]')
+    assert found == []

@@ -1,8 +1,8 @@
-"""The build hook: compat/*.toml → two JSON files inside the wheel.
+"""The build hook: compat/*.toml → three JSON files inside the wheel.
 
 `judging.json` is the matrix as doctor and gate load it, every clause parsed; `source.json` is everything,
-for pin, lint and overlays; each language of compat/lang is a file of its own. A mistake in compat/ stops
-the build.
+for pin, lint and overlays; `dialects.json` is what --train needs besides. Each language of compat/lang is a
+file of its own. A mistake in compat/ stops the build.
 """
 
 from __future__ import annotations
@@ -32,7 +32,12 @@ class CompileMatrix(BuildHookInterface[Any]):
         tree = app.source_tree()
         known = matrix.build(tree, app.vocabulary(probes.every_probe()))
         folder = Path(tempfile.mkdtemp(prefix="envcheck-matrix-"))
-        contents = {"judging.json": matrix.freeze(known), "source.json": tree}
+        dialects = host.source_texts("compat/dialects", ".toml")
+        contents = {
+            "judging.json": matrix.freeze(known),
+            "source.json": tree,
+            "dialects.json": {Path(name).stem: tomllib.loads(text) for name, text in dialects.items()},
+        }
         for name, text in host.source_texts("compat/lang", ".toml").items():
             contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
         for name, content in contents.items():

@@ -1,121 +1,99 @@
-"""Readers turn training configurations into `train.*` facts. A module here that defines `READER` is one.
+"""Readers turn a text into documents: settings with their places. A module here that defines `READER` is one.
 
-Readers read text, never run it. What a configuration leaves open stays not given, and the trainer's
-defaults fill it in later.
+Readers read text, never run it, and know nothing of what a name means.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from envcheck.model import Fact, InputError
-
-Tables = Mapping[str, Sequence[Mapping[str, Any]]]
+from envcheck.model import InputError, Place, Remark
+from envcheck.settings import Document
 
 
 class Reader(NamedTuple):
-    """One kind of configuration: whether a text is one, and what it says.
+    """One form of text. `read` gets the text and the name to report places under.
 
-    `read` gets the text, the name to report problems under, and the matrix's tables; it raises
-    InputError with `file:line:column`. `refers` names other files that belong to it.
+    It raises InputError, with `file:line:column` where there is one, and nothing else. Of the readers that
+    recognise a text the one with the least `order` reads it.
     """
 
     name: str
+    order: int
     recognises: Callable[[str], bool]
-    read: Callable[[str, str, Tables], list[Fact]]
-    refers: Callable[[str, str], tuple[str, ...]] = lambda text, where: ()  # noqa: ARG005
+    read: Callable[[str, str], tuple[Document, ...]]
 
 
 def every_reader() -> tuple[Reader, ...]:
-    """All readers of this folder, by module name."""
+    """All readers of this folder, in the order in which they are asked."""
     found = []
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+    for module in pkgutil.iter_modules(__path__):
         reader = getattr(importlib.import_module(f"{__name__}.{module.name}"), "READER", None)
         if isinstance(reader, Reader):
             found.append(reader)
-    return tuple(found)
+    return tuple(sorted(found, key=lambda reader: reader.order))
 
 
-def read_training(text: str, where: str, tables: Tables) -> list[Fact]:
-    """The facts of one configuration, by the first reader that recognises it.
+_BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+
+
+def read(text: str, file: str) -> tuple[Document, ...]:
+    """What a text says, by the first reader that recognises it.
 
     Raises:
-        InputError: no reader does, or the one that does found a mistake.
+        InputError: it is no text, no reader recognises it, or the one that does found it malformed.
     """
+    if _BINARY.search(text):
+        raise InputError(file, "a binary file, not a configuration")
     readers = every_reader()
     for reader in readers:
         if reader.recognises(text):
-            return reader.read(text, where, tables)
-    kinds = " or ".join(reader.name for reader in readers)
-    raise InputError(where, f"not recognised as {kinds}")
+            return reader.read(text, file)
+    kinds = ", ".join(reader.name for reader in readers)
+    raise InputError(file, f"not recognised as a training configuration ({kinds})")
 
 
-def referred_files(text: str, where: str) -> tuple[str, ...]:
-    """Other configurations that this one names, such as `--deepspeed ds_config.json`."""
-    reader = next((reader for reader in every_reader() if reader.recognises(text)), None)
-    return reader.refers(text, where) if reader else ()
+# --- places -----------------------------------------------------------------------------------------
 
 
-# --- JSON as people write it ------------------------------------------------------------------------
+class Lines:
+    """Where the lines of a text begin, so that an offset becomes a place."""
+
+    def __init__(self, text: str, file: str) -> None:
+        """Take the text and the name of its file."""
+        self.text, self.file = text, file
+        self.starts = [0]
+        at = text.find("\n")
+        while at >= 0:
+            self.starts.append(at + 1)
+            at = text.find("\n", at + 1)
+
+    def place(self, start: int, end: int) -> Place:
+        """The place of `text[start:end]`, as far as it stands on its first line."""
+        line = bisect_right(self.starts, start)
+        begin = self.starts[line - 1]
+        ends = self.starts[line] - 1 if line < len(self.starts) else len(self.text)
+        return Place(self.file, line, start - begin + 1, max(1, min(end, ends) - start))
 
 
-def loads_commented(text: str, where: str) -> Any:
-    """JSON with `//`, `#` and `/* */` comments and trailing commas.
-
-    Raises:
-        InputError: with line and column.
-    """
-    try:
-        return json.loads(without_comments(text))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}:{error.lineno}:{error.colno}", f"not JSON: {error.msg.lower()}") from None
-    except RecursionError:
-        raise InputError(where, "not JSON: nested too deeply") from None
+_WIDEST = 200  # characters of a line that are shown
+_BEFORE = 40  # of them before the place, where the line is longer
 
 
-def without_comments(text: str) -> str:
-    """The text with comments and trailing commas blanked out, every character in its place."""
-    out = list(text)
-    i, last_comma = 0, -1
-    while i < len(text):
-        char = text[i]
-        if char == '"':
-            i = _end_of_string(text, i)
-            last_comma = -1
-            continue
-        end = _end_of_comment(text, i)
-        if end > i:
-            out[i:end] = ["\n" if each == "\n" else " " for each in text[i:end]]
-            i = end
-            continue
-        if char == ",":
-            last_comma = i
-        elif char in "}]" and last_comma >= 0:
-            out[last_comma] = " "
-            last_comma = -1
-        elif not char.isspace():
-            last_comma = -1
-        i += 1
-    return "".join(out)
+def quoted(remarks: Iterable[Remark], texts: dict[str, str]) -> list[Remark]:
+    """The remarks with the source line of each place; `texts` by the file names that places have."""
+    lines = {file: text.split("\n") for file, text in texts.items()}
 
+    def with_line(place: Place) -> Place:
+        if not 0 < place.line <= len(lines.get(place.file, ())):
+            return place
+        line = lines[place.file][place.line - 1].rstrip("\r")
+        cut = max(0, place.column - 1 - _BEFORE) if len(line) > _WIDEST else 0
+        return place._replace(excerpt=line[cut : cut + _WIDEST], cut=cut)
 
-def _end_of_string(text: str, start: int) -> int:
-    i = start + 1
-    while i < len(text) and text[i] != '"':
-        i += 2 if text[i] == "\\" else 1
-    return i + 1
-
-
-def _end_of_comment(text: str, start: int) -> int:
-    """The index behind a comment that starts here; `start` itself if none does."""
-    if text[start] == "#" or text.startswith("//", start):
-        end = text.find("\n", start)
-        return len(text) if end < 0 else end
-    if text.startswith("/*", start):
-        end = text.find("*/", start + 2)
-        return len(text) if end < 0 else end + 2
-    return start
+    return [remark._replace(places=tuple(map(with_line, remark.places))) for remark in remarks]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from envcheck import factsfile
-from envcheck.model import Because, Finding, Known, Plan, Report, Severity, Verdict
+from envcheck.model import Because, Finding, Known, Plan, Remark, Report, Severity, Verdict
 from envcheck.reports import (
     configuration_changes,
     fix_commands,
@@ -40,6 +40,7 @@ def _tree(report: Report) -> dict[str, Any]:
         "measured": _measured(report),
         "nothing_to_judge": report.nothing_to_judge or None,
         "facts": factsfile.dump(report.inventory),
+        "remarks": [_remark(each) for each in report.remarks],
         "findings": [_finding(each, report) for each in report.judgement.findings],
         "waiting": [
             {
@@ -114,6 +115,22 @@ def _summary(report: Report) -> dict[str, Any]:
         "broken": {each.value: judgement.tally(Verdict.BROKEN, each) for each in Severity},
         "undecided": judgement.tally(Verdict.UNDECIDED),
         "waiting": waiting,
+    }
+
+
+def _remark(remark: Remark) -> dict[str, Any]:
+    """What is wrong with a configuration itself; a line of 0 is the file as a whole."""
+    places = [
+        {"file": each.file, "line": each.line, "column": each.column, "length": each.length}
+        for each in remark.places
+    ]
+    return {
+        "severity": remark.severity.value,
+        "code": remark.code,
+        "text": remark.text,
+        "places": places,
+        "advice": remark.advice,
+        "source": remark.source,
     }
 
 

@@ -21,7 +21,9 @@ from envcheck.model import (
     Known,
     Matrix,
     Move,
+    Place,
     Plan,
+    Remark,
     Report,
     Rule,
     Severity,
@@ -74,6 +76,9 @@ def lines(report: Report) -> Iterator[Line]:
     if report.nothing_to_judge:
         yield ()
         yield (Span(report.language.told(report.nothing_to_judge), "warning"),)
+    for remark in report.remarks:
+        yield ()
+        yield from _remark(remark, report.language)
     for finding in report.judgement.findings:
         yield ()
         yield from _finding(finding, report)
@@ -125,7 +130,7 @@ class Category(NamedTuple):
 
 def categories(report: Report) -> Iterator[Category]:
     """Machine, driver, GPU, packages, training, and the nearest measured combination."""
-    worst = _worst_by_category(report.judgement.findings)
+    worst = _worst_by_category(report.judgement.findings, report.remarks)
     lang = report.language
     facts = {
         "Machine": _machine(report.inventory, lang),
@@ -140,8 +145,10 @@ def categories(report: Report) -> Iterator[Category]:
         yield _measured(report)
 
 
-def _worst_by_category(findings: Iterable[Finding]) -> dict[str, str]:
-    worst: dict[str, str] = {}
+def _worst_by_category(findings: Iterable[Finding], remarks: Sequence[Remark]) -> dict[str, str]:
+    # The worst remark comes first; a note on how something is spelled is no mark on the training.
+    blamed = [each.severity.value for each in remarks[:1] if each.severity is not Severity.NOTE]
+    worst: dict[str, str] = {"Training": blamed[0]} if blamed else {}
     rank = {"note": 0, "unknown": 1, "warning": 2, "error": 3}
     for finding in findings:
         mark = "unknown" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
@@ -272,6 +279,47 @@ def _measured(report: Report) -> Category:
     )
     text = lang.say("not this combination; nearest good {} ({}) has {}", cell.date, device, away)
     return Category(label, text, "none")
+
+
+# --- remarks on configurations ----------------------------------------------------------------------
+
+
+def _remark(remark: Remark, lang: Language) -> Iterator[Line]:
+    style = remark.severity.value
+    yield (
+        Span(f"{MARKS[style]} {lang.word(style)}: ", style),
+        Span(lang.told(remark.text), "title"),
+        Span(f" [{remark.code}]", "dim"),
+    )
+    for number, place in enumerate(remark.places):
+        yield _detail(Detail(lang.say("at") if number == 0 else "", str(place), "at"))
+        for gutter, code, mark in quotation(place):
+            yield (Span(f"    {gutter} | ", "dim"), Span(code), Span(mark, style))
+    yield from map(_detail, remark_details(remark, lang))
+
+
+def remark_details(remark: Remark, lang: Language) -> Iterator[Detail]:
+    """What to do about a remark, and the code that says so."""
+    if remark.advice:
+        yield Detail(lang.say("fix"), lang.told(remark.advice), "fix")
+    if remark.source:
+        yield Detail(lang.say("known"), remark.source, "known", remark.source)
+
+
+def quotation(place: Place) -> tuple[tuple[str, str, str], ...]:
+    """The line that a place is on and what underlines it, as (line number, text, underline)."""
+    if not place.excerpt:
+        return ()
+    # Cleaned here, for what is written out as an escape is wider, and the underline would point elsewhere.
+    before, at = place.excerpt[: place.column - 1 - place.cut], place.excerpt[place.column - 1 - place.cut :]
+    line, shift = _flat(place.excerpt), width(_flat(before))
+    under = "^" * max(1, width(_flat(at[: place.length])))
+    number = str(place.line).rjust(7)
+    return (number, line, ""), (" " * len(number), " " * shift, under)
+
+
+def _flat(code: str) -> str:
+    return inline(code.replace("\t", " "))
 
 
 # --- findings ---------------------------------------------------------------------------------------
@@ -422,6 +470,9 @@ def count_text(report: Report) -> str:
         if (count := judgement.tally(Verdict.BROKEN, each))
     ]
     parts = [lang.say("{} broken", broken) + (f" ({', '.join(by_severity)})" if broken else "")]
+    if report.remarks:
+        remarks = lang.say("{} remarks on the configuration", len(report.remarks))
+        parts.append(lang.say("{} remark on the configuration", 1) if len(report.remarks) == 1 else remarks)
     parts.append(lang.say("{} undecided", judgement.tally(Verdict.UNDECIDED)))
     reasons: dict[str, int] = {}
     for each in judgement.waiting:

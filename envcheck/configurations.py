@@ -1,0 +1,151 @@
+"""The training configurations a user names: read with the files they name themselves, understood, merged.
+
+What cannot be read is a remark with its place, and the rest is still judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envcheck import dialects, host, merging, readers
+from envcheck.dialects import Dialect
+from envcheck.model import UNREADABLE, Fact, InputError, Known, Remark, Severity, Unknown
+from envcheck.settings import Document, Reference
+from envcheck.understanding import Understood, understood
+
+_LARGEST = 1 << 20  # bytes of a configuration; the largest seen in the wild is a tenth
+_DEEPEST = 8  # files that name files
+
+
+class Configured(NamedTuple):
+    """What all configurations say together, and what is wrong with them, worst first."""
+
+    facts: tuple[Fact, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+
+def configured(
+    named: Sequence[str], shared: Iterable[Mapping[str, Any]], installed: Mapping[str, str]
+) -> Configured:
+    """The facts of files, and of arguments given in place of a file.
+
+    `shared` are the rows that all dialects share, `installed` the versions that are known.
+
+    Raises:
+        InputError: not one of them could be read.
+    """
+    if not named:
+        return Configured()
+    known = dialects.load(_trees(), shared)
+    reading = _Reading(known, installed)
+    for each in named:
+        reading.take(each)
+    if not reading.parts:
+        raise InputError(reading.remarks[0].places[0], reading.remarks[0].text)
+    facts, remarks = merging.merged(reading.parts)
+    found = [*reading.remarks, *(remark for part in reading.parts for remark in part.remarks), *remarks]
+    ordered = sorted(readers.quoted(found, reading.texts), key=lambda remark: -remark.severity.rank)
+    return Configured((*reading.unread, *facts), tuple(ordered))
+
+
+def _trees() -> dict[str, Any]:
+    """compat/dialects by name: compiled in a wheel, TOML in a checkout."""
+    if compiled := host.shipped_text("dialects.json"):
+        import json
+
+        trees: dict[str, Any] = json.loads(compiled)
+        return trees
+    import tomllib
+
+    texts = host.source_texts("compat/dialects", ".toml")
+    return {Path(name).stem: tomllib.loads(text) for name, text in texts.items()}
+
+
+class _Reading:
+    """The files read so far, in the order in which they count."""
+
+    def __init__(self, known: Mapping[str, Dialect], installed: Mapping[str, str]) -> None:
+        self.known, self.installed = known, installed
+        self.parts: list[Understood] = []
+        self.remarks: list[Remark] = []
+        self.unread: list[Fact] = []
+        self.texts: dict[str, str] = {}
+        self.read: set[tuple[Path, int]] = set()
+        self.reading: list[Path] = []  # the chain of files that name one another
+        self.inline = 0
+
+    def take(self, named: str) -> None:
+        """Read what the user named."""
+        inline = named.startswith("-") or ("=" in named and not Path(named).exists())
+        try:
+            if inline:
+                self.inline += 1
+                number = "" if self.inline == 1 else f" ({self.inline})"
+                self._text(named, f"--train{number}", Path())
+            else:
+                self._file(Path(named), named)
+        except InputError as error:
+            self.remarks.append(Remark(Severity.ERROR, UNREADABLE, error.problem, (error.place,)))
+
+    def _file(self, path: Path, name: str, dialect: str = "", launch: int = 0) -> None:
+        resolved = path.resolve()
+        if resolved in self.reading:
+            raise InputError(name, "names itself, by way of the files that it names")
+        if (resolved, launch) in self.read:
+            return
+        if len(self.reading) > _DEEPEST:
+            raise InputError(name, f"more than {_DEEPEST} files that name one another")
+        self.read.add((resolved, launch))
+        text = host.read_file(path, _LARGEST).decode("utf-8", "replace")
+        self.reading.append(resolved)
+        try:
+            self._text(text, name, path.parent, dialect, launch)
+        finally:
+            self.reading.pop()
+
+    def _text(self, text: str, name: str, folder: Path, dialect: str = "", launch: int = 0) -> None:
+        self.texts[name] = text
+        taken: list[Understood] = []
+        for document in readers.read(text, name):
+            placed = document._replace(launch=document.launch or launch)
+            if dialect and document.form in self.known[dialect].forms:
+                placed = placed._replace(dialect=dialect)
+            parts = understood(placed, self.known, self.installed)
+            for part in parts:
+                for reference in part.references:
+                    self._refer(reference, part.document, folder)
+            taken += parts
+        if not any(part.facts or part.references or part.remarks for part in taken):
+            raise InputError(name, "says nothing of training that envcheck knows")
+        self.parts += taken
+
+    def _refer(self, reference: Reference, document: Document, folder: Path) -> None:
+        """Read the file that a setting names, beside the file that names it or where we are."""
+        if reference.unknown:
+            self._leave_open(reference, reference.unknown)
+            return
+        path = folder / reference.path
+        path = path if path.is_file() else Path(reference.path)
+        if not path.exists():
+            self._leave_open(reference, f"{reference.path}, which {document.file} names, is not here")
+            text = f"{reference.path} is not here: what it says is not known"
+            self.remarks.append(Remark(Severity.WARNING, "not-here", text, (reference.place,)))
+            return
+        try:
+            self._file(path, str(path), reference.dialect, reference.launch)
+        except InputError as error:
+            self._leave_open(reference, f"{reference.path} cannot be read")
+            places = (error.place, reference.place)
+            self.remarks.append(Remark(Severity.ERROR, UNREADABLE, error.problem, places))
+
+    def _leave_open(self, reference: Reference, why: str) -> None:
+        dialect = self.known[reference.dialect]
+        source = f"{reference.place.file}:{reference.place.line}"
+        self.unread += [
+            Fact(each.key, Known(each.value), source)
+            for each in dialect.implied
+            if not each.when and each.value is not None
+        ]
+        self.unread += [Fact(key, Unknown(why), source) for key in dialect.unread]

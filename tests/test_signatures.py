@@ -1,0 +1,63 @@
+"""Signatures: what a text must hold, what a pattern cannot do without, and how specific a match is."""
+
+from __future__ import annotations
+
+import pytest
+
+from envcheck import app, signatures
+
+TREE = app.source_tree()
+WORDS = [row["word"] for row in TREE["tables"]["trigger"]]
+ALL = signatures.compiled(TREE["case"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "needed"),
+    [
+        ("an Error here", True),
+        (r"\w+Error: x", True),
+        ("(an error|a warning) came", True),
+        ("(an error|nothing) came", False),
+        ("an error|nothing", False),
+        ("(the|an) error", True),
+        ("(error)?s", False),
+        ("(error)*s", False),
+        ("erro?r", False),
+        ("[error]", False),
+        ("x(?=error)", False),
+        ("(?!error)x", False),
+        (r"error\.x", True),
+        (r"a\|b error", True),
+        (r"a\|b", False),
+        ("(?i)ERROR", True),
+        ("((an|the) error|a warning)", True),
+        ("(?:an error)+", True),
+        ("(error){0,2}", False),
+    ],
+)
+def test_what_every_text_that_a_pattern_matches_must_hold(pattern: str, needed: bool) -> None:
+    assert signatures.needs(pattern, WORDS) is needed
+
+
+def test_every_signature_can_be_found_by_a_trigger() -> None:
+    for each in TREE["case"]:
+        texts = each.get("signature", [])
+        assert not texts or any(signatures.needs(text, WORDS) for text in texts), each["id"]
+
+
+def test_a_signature_speaks_only_if_all_of_its_texts_are_there() -> None:
+    (one,) = signatures.compiled([{"id": "x", "signature": ["first error", "second"]}])
+    assert signatures.speaks([one], "second\nfirst error")
+    assert not signatures.speaks([one], "first error")
+    assert signatures.found(one, "a second") == {1: 2}
+    assert 0 < one.score([0]) < one.score([0, 1]) < 1
+
+
+def test_the_more_specific_text_scores_higher() -> None:
+    short, long = signatures.compiled(
+        [
+            {"id": "short", "signature": ["Error: Cannot"]},
+            {"id": "long", "signature": [r"Error: Cannot re-initialize CUDA in forked subprocess \d+"]},
+        ]
+    )
+    assert short.score([0]) < long.score([0])
