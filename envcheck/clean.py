@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from envcheck.model import Fact, Inventory, Known, Matrix, Source, Unknown
+from envcheck.model import Fact, Inventory, Known, Matrix, Place, Remark, Source, Unknown
 
 # Format and bidirectional controls, which reorder or hide text without being C0 or C1; tag characters,
 # which spell invisible ASCII; and lone surrogates, which cannot be encoded.
@@ -225,13 +225,10 @@ def _ours(value: object) -> bool:
     return isinstance(value, Source) or (isinstance(value, Fact) and value.source.startswith("default: "))
 
 
-def _walked(value: Any, show: _Show, quote: _Show) -> Any:
+def _walked(value: Any, show: _Show, quote: _Show) -> Any:  # noqa: C901 - one case a shape
     if isinstance(value, str):
         return show(value)
-    if isinstance(value, Matrix):
-        return value._replace(origins=_walked(value.origins, show, quote))
-    if _ours(value):
-        show = quote
+    show = quote if _ours(value) else show
 
     def walk(each: Any) -> Any:
         return _walked(each, show, quote)
@@ -241,16 +238,29 @@ def _walked(value: Any, show: _Show, quote: _Show) -> Any:
             shown: Any = Known(walk(inner))
         case Unknown(why, asked):
             shown = Unknown(show(why), asked)
+        case Place():
+            shown = _place(value, show)
+        case Matrix():
+            shown = value._replace(origins=walk(value.origins))
         case Inventory(facts, devices, complete, unread):
             shown = Inventory(walk(facts), walk(devices), complete, walk(unread))
         case Mapping():
             shown = {show(str(key)): walk(each) for key, each in value.items()}
+        case Remark():
+            code, text, places, advice = map(walk, value[1:5])
+            shown = Remark(value.severity, code, text, places, advice, quote(value.source))
         case list() | tuple():
             parts = map(walk, value)
             shown = value._make(parts) if hasattr(value, "_make") else type(value)(parts)
         case _:
             shown = value
     return shown
+
+
+def _place(place: Place, show: _Show) -> Place:
+    """A place; the line it quotes is cleaned where it is underlined, and left out if it tells too much."""
+    plain = clean(place.excerpt)
+    return place._replace(file=show(place.file), excerpt=place.excerpt if show(plain) == plain else "")
 
 
 def secretless(text: str) -> str:

@@ -23,6 +23,7 @@ from envcheck.model import (
     Move,
     Place,
     Plan,
+    Remark,
     Report,
     Tri,
     Value,
@@ -234,9 +235,9 @@ def plan_notes(plan: Plan, report: Report) -> tuple[str, ...]:
 # --- what several formats ask -----------------------------------------------------------------------
 
 
-def fails(finding: Finding, report: Report) -> bool:
-    """Whether a finding makes the exit code 1."""
-    if finding.verdict is Verdict.UNDECIDED:
+def fails(finding: Finding | Remark, report: Report) -> bool:
+    """Whether a finding, or a remark on a configuration, is one that the exit code tells."""
+    if isinstance(finding, Finding) and finding.verdict is Verdict.UNDECIDED:
         return report.undecided_fails
     return finding.severity.rank >= report.fail_on.rank
 

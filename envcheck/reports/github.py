@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.clean import inline
-from envcheck.model import Finding, Report
+from envcheck.model import Finding, Place, Remark, Report
 from envcheck.reports import markdown, place_of
-from envcheck.reports.text import count_text, details, heading
+from envcheck.reports.text import count_text, details, heading, line, remark_details
 
 BESIDE = {"GITHUB_STEP_SUMMARY": markdown.render}
 
@@ -25,6 +25,8 @@ def render(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
+    for remark in report.remarks:
+        yield _on_configuration(remark, report)
     for finding in report.judgement.findings:
         yield _annotation(finding, report)
     if report.nothing_to_judge:
@@ -32,16 +34,26 @@ def _lines(report: Report) -> Iterator[str]:
     yield inline(count_text(report))
 
 
+def _on_configuration(remark: Remark, report: Report) -> str:
+    lang, severity = report.language, remark.severity.value
+    lines = [f"{lang.word(severity)}: {lang.told(remark.text)}", *map(line, remark_details(remark, lang))]
+    place = remark.places[0] if remark.places else None
+    return _command(severity, place, remark.code, lines)
+
+
 def _annotation(finding: Finding, report: Report) -> str:
     mark, word, title = heading(finding, report.language)
+    said = [line(each) for each in details(finding, report) if each.kind in _SAID]
     place = place_of(finding, report)
-    fields = {"file": place.file, "line": place.line, "col": place.column} if place else {}
-    fields["title"] = f"envcheck: {finding.rule.id}"
-    named = ",".join(f"{name}={_field(str(value))}" for name, value in fields.items() if value)
-    lines = [f"{word}: {title}"]
-    for label, text, kind, _ in details(finding, report):
-        if kind in _SAID:
-            lines.append(f"{label}: {text}" if label else f"  {text}")
+    return _command(mark, place, finding.rule.id, [f"{word}: {title}", *said])
+
+
+def _command(mark: str, place: Place | None, name: str, lines: list[str]) -> str:
+    fields: dict[str, str | int] = {}
+    if place is not None:
+        fields = {"file": place.file, "line": place.line, "col": place.column}
+    fields["title"] = f"envcheck: {name}"
+    named = ",".join(f"{key}={_field(str(value))}" for key, value in fields.items() if value)
     return f"::{_COMMANDS[mark]} {named}::{_message(chr(10).join(map(inline, lines)))}"
 
 

@@ -22,6 +22,7 @@ from envcheck.model import (
     Known,
     Plan,
     Reading,
+    Remark,
     Report,
     Severity,
     Unknown,
@@ -32,6 +33,7 @@ from envcheck.reports.text import (
     MARKS,
     STACK,
     Detail,
+    Heading,
     because_parts,
     categories,
     count_text,
@@ -41,6 +43,8 @@ from envcheck.reports.text import (
     plan_details,
     plan_table,
     plan_title,
+    quotation,
+    remark_details,
     waits,
 )
 
@@ -112,11 +116,15 @@ def _verdict(report: Report) -> str:
     counts = [
         lang.say(f"{{}} {each.value}{'s' if count > 1 else ''}", count)
         for each in Severity
-        if (count := judgement.tally(Verdict.BROKEN, each))
+        if (count := judgement.tally(Verdict.BROKEN, each) + _remarks(report, each))
     ]
     undecided = judgement.tally(Verdict.UNDECIDED)
     open_ = [lang.say("{} undecided", undecided)] if undecided else []
     return ", ".join((*(counts or [lang.say("Nothing known is broken")]), *open_))
+
+
+def _remarks(report: Report, severity: Severity) -> int:
+    return sum(each.severity is severity for each in report.remarks)
 
 
 def _state(report: Report) -> str:
@@ -124,6 +132,7 @@ def _state(report: Report) -> str:
     if report.nothing_to_judge:
         return "none"
     marks = [heading(each, report.language).mark for each in report.judgement.findings]
+    marks += [each.severity.value for each in report.remarks]
     return min(marks, key=_RANK.index, default="ok")
 
 
@@ -174,7 +183,8 @@ class _Break(NamedTuple):
     one: int
     other: int
     mark: str
-    findings: tuple[int, ...]
+    anchor: str  # of the first and so the worst
+    said: tuple[str, ...]
 
 
 _PARTS = ("driver", "cuda", "torch", "gpu", "libraries", "training")
@@ -263,29 +273,37 @@ def _counted(kind: Sequence[str], count: int) -> Iterator[str]:
 
 def _breaks(report: Report) -> list[_Break]:
     """What the findings say of the parts: each path goes through the parts a finding's facts are about."""
+    lang = report.language
     found: dict[tuple[int, int], _Break] = {}
-    for number, finding in enumerate(report.judgement.findings):
-        parts = {_part(each.fact.key) for each in finding.because} - {""}
+    for anchor, mark, title, parts in _blamed(report):
         touched = sorted(_PARTS.index(each) for each in parts)
-        mark = heading(finding, report.language).mark
-        pairs = list(pairwise(touched)) or [(place, place) for place in touched]
-        for pair in pairs:
-            before = found.get(pair)
-            if before is None:
-                found[pair] = _Break(*pair, mark, (number,))
-            else:
-                worst = min(mark, before.mark, key=_RANK.index)
-                found[pair] = before._replace(mark=worst, findings=(*before.findings, number))
+        for pair in list(pairwise(touched)) or [(place, place) for place in touched]:
+            before = found.get(pair, _Break(*pair, mark, anchor, ()))
+            worst = min(mark, before.mark, key=_RANK.index)
+            anchor_ = before.anchor if worst == before.mark else anchor
+            said = (*before.said, f"{lang.word(_WORDS[mark])}: {title}")
+            found[pair] = _Break(*pair, worst, anchor_, said)
     return sorted(found.values(), key=lambda each: (each.one, each.other))
+
+
+_WORDS = {"error": "error", "warning": "warning", "note": "note", "unknown": "undecided"}
+
+
+def _blamed(report: Report) -> Iterator[tuple[str, str, str, set[str]]]:
+    """Remarks and findings: the anchor of each, its mark, its title, and the parts it is about."""
+    lang = report.language
+    for number, remark in enumerate(report.remarks, 1):
+        yield f"r{number}", remark.severity.value, lang.told(remark.text), {"training"}
+    for number, finding in enumerate(report.judgement.findings, 1):
+        mark, _, title = heading(finding, lang)
+        yield f"f{number}", mark, title, {_part(each.fact.key) for each in finding.because} - {""}
 
 
 def _picture(report: Report) -> Iterator[str]:
     lang = report.language
     nodes, breaks = _nodes(report), _breaks(report)
-    titles = [heading(finding, lang) for finding in report.judgement.findings]
     said = [
-        f"{' + '.join(dict.fromkeys((nodes[each.one].name, nodes[each.other].name)))}: "
-        + "; ".join(f"{titles[number].word}: {titles[number].title}" for number in each.findings)
+        f"{' + '.join(dict.fromkeys((nodes[each.one].name, nodes[each.other].name)))}: {'; '.join(each.said)}"
         for each in breaks
     ]
     label = lang.say("Driver, CUDA, torch, GPU, libraries and training, and what does not go together")
@@ -342,7 +360,7 @@ class _Drawing:
         for each, words in zip(breaks, said, strict=True):
             _, x, y = self._line(each)
             yield (
-                f'<a href="#f{each.findings[0] + 1}" class="{each.mark}"><title>{text(words)}</title>'
+                f'<a href="#{each.anchor}" class="{each.mark}"><title>{text(words)}</title>'
                 f'<circle cx="{x}" cy="{y}" r="11"/>'
                 f'<text x="{x}" y="{y + 5}" class="sign">{MARKS[each.mark]}</text></a>'
             )
@@ -448,10 +466,11 @@ class _Tall(_Drawing):
 
 
 def _findings(report: Report) -> Iterator[str]:
-    lang, findings = report.language, report.judgement.findings
+    lang, findings, remarks = report.language, report.judgement.findings, report.remarks
     yield f'<section aria-labelledby="findings"><h2 id="findings">{text(lang.say("Findings"))}</h2>'
-    marks = [heading(each, lang) for each in findings]
-    if len(findings) > 1:
+    marks = [Heading(each.severity.value, lang.word(each.severity.value), "") for each in remarks]
+    marks += [heading(each, lang) for each in findings]
+    if len(marks) > 1:
         yield f'<form id="filter" hidden role="search" aria-label="{text(lang.say("Filter"))}">'
         yield (
             f'<input type="search" name="q" placeholder="{text(lang.say("Filter"))}" '
@@ -465,10 +484,13 @@ def _findings(report: Report) -> Iterator[str]:
                     f"{MARKS[mark]} {text(words[0])} {len(words)}</label>"
                 )
         yield '<output id="left" aria-live="polite"></output></form>'
-    if not findings:
+    if not marks:
         yield f'<p class="fine {_state(report)}">{text(_nothing(report))}</p>'
+    for number, remark in enumerate(remarks, 1):
+        yield from _remark(number, remark, report, opened=number == 1 or len(marks) <= _FEW)
     for number, finding in enumerate(findings, 1):
-        yield from _finding(number, finding, report, opened=number == 1 or len(findings) <= _FEW)
+        opened = (number == 1 and not remarks) or len(marks) <= _FEW
+        yield from _finding(number, finding, report, opened=opened)
     yield "</section>"
 
 
@@ -486,11 +508,24 @@ def _finding(number: int, finding: Finding, report: Report, *, opened: bool) -> 
     yield f'<span class="pill"><span aria-hidden="true">{MARKS[mark]}</span> {text(word)}</span>'
     yield f"<h3>{text(title)}</h3></summary>"
     place = place_of(finding, report)
-    at = ":".join(str(part) for part in place if part) if place else ""
-    codes = [f"<code>{text(each)}</code>" for each in (finding.rule.id, at) if each]
+    codes = [f"<code>{text(str(each))}</code>" for each in (finding.rule.id, place) if each]
     yield f'<p class="id">{" · ".join(codes)}</p>'
     yield from _because(finding, report)
     yield from _listed(each for each in details(finding, report) if each.kind != "because")
+    yield "</details></article>"
+
+
+def _remark(number: int, remark: Remark, report: Report, *, opened: bool) -> Iterator[str]:
+    lang, mark = report.language, remark.severity.value
+    yield f'<article id="r{number}" class="{mark}" data-mark="{mark}">'
+    yield f"<details{' open' if opened else ''}><summary>"
+    yield f'<span class="pill"><span aria-hidden="true">{MARKS[mark]}</span> {text(lang.word(mark))}</span>'
+    yield f"<h3>{text(lang.told(remark.text))}</h3></summary>"
+    yield f'<p class="id"><code>{text(remark.code)}</code></p>'
+    for place in remark.places:
+        rows = "\n".join(text("".join(parts)) for parts in quotation(place))
+        yield f'<div class="at"><code>{text(str(place))}</code>{f"<pre>{rows}</pre>" if rows else ""}</div>'
+    yield from _listed(remark_details(remark, lang))
     yield "</details></article>"
 
 
@@ -691,6 +726,8 @@ caption { text-align:left; }
 .because td:nth-child(2) { width:30%; font-weight:600; }
 .source { color:var(--dim); }
 .details { margin-block:10px 0; }
+.at { margin-block:8px 0; color:var(--dim); }
+.at pre { white-space:pre; color:var(--ink); }
 .details > div { display:grid; grid-template-columns:74px minmax(0,1fr); gap:2px 10px; padding:4px 0; }
 .details dt { padding-top:2px; }
 .details dd { margin:0; min-width:0; }

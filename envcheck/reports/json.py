@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from envcheck import factsfile
-from envcheck.model import Because, Finding, Known, Plan, Remark, Report, Severity, Verdict
+from envcheck.model import Because, Finding, Known, Place, Plan, Remark, Report, Severity, Verdict
 from envcheck.reports import (
     configuration_changes,
     fix_commands,
@@ -120,10 +120,7 @@ def _summary(report: Report) -> dict[str, Any]:
 
 def _remark(remark: Remark) -> dict[str, Any]:
     """What is wrong with a configuration itself; a line of 0 is the file as a whole."""
-    places = [
-        {"file": each.file, "line": each.line, "column": each.column, "length": each.length}
-        for each in remark.places
-    ]
+    places = [_place(each) for each in remark.places]
     return {
         "severity": remark.severity.value,
         "code": remark.code,
@@ -177,5 +174,9 @@ def _because(because: Because, report: Report) -> dict[str, Any]:
         "source": because.fact.source,
         "device": because.device,
         "note": because.note,
-        "place": None if place is None else place._asdict(),
+        "place": None if place is None else _place(place),
     }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {"file": place.file, "line": place.line, "column": place.column, "length": place.length}

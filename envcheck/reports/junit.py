@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from envcheck import derive, matrix
 from envcheck.clean import inline
-from envcheck.model import Finding, Report, Rule, Verdict
+from envcheck.model import Finding, Remark, Report, Rule, Verdict
 from envcheck.reports import fails
-from envcheck.reports.text import Detail, count_text, details, heading, waiting_text
+from envcheck.reports.text import count_text, details, heading, line, remark_details, waiting_text
 
 SUFFIXES = (".xml",)
 
@@ -32,8 +32,10 @@ def _lines(report: Report) -> Iterator[str]:
         for each in judgement.waiting
     ]
     passed = [_case(rule, report) for rule in _held(report)]
-    cases = [*findings, *waiting, *passed]
-    failures = sum(fails(each, report) for each in judgement.findings)
+    remarks = [_remark(each, report) for each in report.remarks]
+    cases = [*remarks, *findings, *waiting, *passed]
+    failures = sum(fails(each, report) for each in report.remarks)
+    failures += sum(fails(each, report) for each in judgement.findings)
     skipped = len(waiting) + sum(
         each.verdict is Verdict.UNDECIDED and not fails(each, report) for each in judgement.findings
     )
@@ -57,7 +59,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 def _found(finding: Finding, report: Report) -> str:
     mark, word, title = heading(finding, report.language)
-    text = "\n".join(map(_line, details(finding, report)))
+    text = "\n".join(map(line, details(finding, report)))
     if fails(finding, report):
         body = _element("failure", title, text, mark)
     elif finding.verdict is Verdict.UNDECIDED:
@@ -67,8 +69,17 @@ def _found(finding: Finding, report: Report) -> str:
     return _case(finding.rule, report, body)
 
 
-def _line(detail: Detail) -> str:
-    return inline(f"{detail.label}: {detail.text}" if detail.label else f"  {detail.text}")
+def _remark(remark: Remark, report: Report) -> str:
+    lang, severity = report.language, remark.severity.value
+    title = lang.told(remark.text)
+    text = "\n".join(
+        (*(inline(str(each)) for each in remark.places), *map(line, remark_details(remark, lang)))
+    )
+    body = f"<system-out>{_escaped(inline(title))}\n{_escaped(text)}</system-out>"
+    if fails(remark, report):
+        body = _element("failure", title, text, severity)
+    name = _quoted(f"{remark.code}: {title}")
+    return f'    <testcase classname="envcheck.configuration" name={name} time="0">{body}</testcase>'
 
 
 def _held(report: Report) -> Iterator[Rule]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from envcheck.clean import inline
-from envcheck.model import Finding, Plan, Report
+from envcheck.model import Finding, Plan, Remark, Report
 from envcheck.reports import fails
 from envcheck.reports.text import (
     MARKS,
@@ -22,6 +22,8 @@ from envcheck.reports.text import (
     plan_details,
     plan_table,
     plan_title,
+    quotation,
+    remark_details,
     waits,
 )
 
@@ -55,6 +57,9 @@ def _lines(report: Report) -> Iterator[str]:
     if report.nothing_to_judge:
         yield ""
         yield f"**{prose(lang.told(report.nothing_to_judge))}**"
+    for remark in report.remarks:
+        yield ""
+        yield from _remark(remark, report)
     for finding in report.judgement.findings:
         yield ""
         yield from _finding(finding, report)
@@ -79,6 +84,24 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     yield code(finding.rule.id)
     yield ""
     yield from _listed(details(finding, report))
+    yield ""
+    yield "</details>"
+
+
+def _remark(remark: Remark, report: Report) -> Iterator[str]:
+    lang, severity = report.language, remark.severity.value
+    opened = " open" if fails(remark, report) else ""
+    word, title = markup(lang.word(severity)), markup(lang.told(remark.text))
+    yield f"<details{opened}><summary>{MARKS[severity]} <b>{word}</b>: {title}</summary>"
+    yield ""
+    yield code(remark.code)
+    yield ""
+    for place in remark.places:
+        yield f"- {code(str(place))}"
+        quoted = ["".join(parts) for parts in quotation(place)]
+        if quoted:
+            yield from block("\n".join(quoted), "")
+    yield from _listed(remark_details(remark, lang))
     yield ""
     yield "</details>"
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from envcheck.clean import inline
-from envcheck.model import Because, Finding, Place, Report, Rule, Verdict
+from envcheck.model import Because, Finding, Place, Remark, Report, Rule, Verdict
 from envcheck.reports import place_of
 from envcheck.reports.markdown import link, prose
-from envcheck.reports.text import Detail, details, heading
+from envcheck.reports.text import details, heading, line, remark_details
 
 SUFFIXES = (".sarif", ".sarif.json")
 
@@ -30,11 +30,15 @@ def render(report: Report) -> str:
 def _log(report: Report) -> dict[str, Any]:
     findings = report.judgement.findings
     rules = {finding.rule.id: finding.rule for finding in findings}
-    ids = list(rules)
+    codes = dict.fromkeys(remark.code for remark in report.remarks)
+    ids = [*rules, *(f"configuration/{code}" for code in codes)]
     driver = {
         "name": "envcheck",
         "version": report.version,
-        "rules": [_rule(rule, report) for rule in rules.values()],
+        "rules": [
+            *(_rule(rule, report) for rule in rules.values()),
+            *({"id": f"configuration/{code}", "name": code} for code in codes),
+        ],
         "properties": {"matrix": report.matrix.updated, "digest": report.matrix.digest},
     }
     run = {
@@ -48,7 +52,10 @@ def _log(report: Report) -> dict[str, Any]:
                 "toolExecutionNotifications": _notifications(report),
             }
         ],
-        "results": [_result(finding, ids.index(finding.rule.id), report) for finding in findings],
+        "results": [
+            *(_remark(each, ids.index(f"configuration/{each.code}"), report) for each in report.remarks),
+            *(_result(each, ids.index(each.rule.id), report) for each in findings),
+        ],
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -80,7 +87,7 @@ def _rule(rule: Rule, report: Report) -> dict[str, Any]:
 
 def _result(finding: Finding, index: int, report: Report) -> dict[str, Any]:
     _, word, title = heading(finding, report.language)
-    lines = [inline(title), *map(_line, details(finding, report))]
+    lines = [inline(title), *map(line, details(finding, report))]
     undecided = finding.verdict is Verdict.UNDECIDED
     return {
         "ruleId": finding.rule.id,
@@ -95,8 +102,22 @@ def _result(finding: Finding, index: int, report: Report) -> dict[str, Any]:
     }
 
 
-def _line(detail: Detail) -> str:
-    return inline(f"{detail.label}: {detail.text}" if detail.label else f"  {detail.text}")
+def _remark(remark: Remark, index: int, report: Report) -> dict[str, Any]:
+    lang = report.language
+    lines = [inline(lang.told(remark.text)), *map(line, remark_details(remark, lang))]
+    first, *others = [_physical(place) for place in remark.places] or [{}]
+    return {
+        "ruleId": f"configuration/{remark.code}",
+        "ruleIndex": index,
+        "kind": "fail",
+        "level": remark.severity.value,
+        "message": {"text": _message("\n".join(lines))},
+        "locations": [{"physicalLocation": first}] if first else [],
+        "relatedLocations": [
+            {"id": number, "physicalLocation": each} for number, each in enumerate(others, 1)
+        ],
+        "partialFingerprints": {"rule/v1": f"{remark.code}: {remark.text}"},
+    }
 
 
 def _named(because: Because) -> str:
@@ -122,7 +143,8 @@ def _location(finding: Finding, report: Report) -> dict[str, Any]:
 
 
 def _physical(place: Place) -> dict[str, Any]:
-    region = {"startLine": place.line, "startColumn": place.column}
+    end = place.column + place.length if place.column else 0
+    region = {"startLine": place.line, "startColumn": place.column, "endColumn": end}
     known = {name: number for name, number in region.items() if number}
     uri = f"file://{_uri(place.file)}" if place.file.startswith("/") else _uri(place.file)
     return {"artifactLocation": {"uri": uri}, **({"region": known} if place.line else {})}

@@ -301,7 +301,7 @@ def _remark(remark: Remark, lang: Language) -> Iterator[Line]:
 def remark_details(remark: Remark, lang: Language) -> Iterator[Detail]:
     """What to do about a remark, and the code that says so."""
     if remark.advice:
-        yield Detail(lang.say("fix"), lang.told(remark.advice), "fix")
+        yield Detail(lang.say("fix"), lang.told(remark.advice), "advice")
     if remark.source:
         yield Detail(lang.say("known"), remark.source, "known", remark.source)
 
@@ -336,6 +336,11 @@ class Detail(NamedTuple):
     text: str
     kind: str
     url: str = ""
+
+
+def line(detail: Detail) -> str:
+    """A detail on a line: `fix: deepspeed >=0.19.3`; without a label, under the line before."""
+    return inline(f"{detail.label}: {detail.text}" if detail.label else f"  {detail.text}")
 
 
 class Heading(NamedTuple):
@@ -500,10 +505,10 @@ def plan_details(plan: Plan, report: Report, *, commands: bool = True) -> Iterat
     lang = report.language
     for command in plan_commands(plan, report) if commands else ():
         yield Detail("", command, "command")
-    for line, source, argument in configuration_changes(plan, report):
+    for setting, source, argument in configuration_changes(plan, report):
         now = lang.say(" (now from {})", lang.told(source)) if source else ""
         as_argument = lang.say(", as an argument: {}", argument) if argument else ""
-        yield Detail(lang.say("set"), f"{line}{now}{as_argument}", "set")
+        yield Detail(lang.say("set"), f"{setting}{now}{as_argument}", "set")
     for note in plan_notes(plan, report):
         yield Detail(lang.say("note"), lang.told(note), "note")
     for rule in plan.brings:
