@@ -519,6 +519,51 @@ def explain(
     return told.code
 
 
+def run_command(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND [ARG]…", help="What to run, such as torchrun and all.")
+    ],
+    python: PythonOption = None,
+    target: TargetOption = None,
+    train: TrainOption = None,
+    facts: FactsOption = None,
+    driver: DriverOption = None,
+    gpu: GpuOption = None,
+    timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
+) -> int:
+    """Run a command as if nobody stood between, and explain it on standard error if it fails.
+
+    The exit code is the command's own, or its signal. 126 it may not be run, 127 it does not exist.
+    """
+    from envcheck import app, explaining, explanation, passing
+
+    question = app.Question(
+        python,
+        False,
+        facts,
+        target,
+        tuple(train or ()),
+        driver,
+        tuple(gpu or ()),
+        timeout,
+        tuple(overlay or ()),
+    )
+    try:
+        ended = explaining.run(question, command, host.Host())
+    except OSError as error:
+        _remark(f"envcheck: {command[0]}: {(error.strerror or 'cannot be run').lower()}")
+        return 127 if isinstance(error, FileNotFoundError) else 126
+    if ended.trouble:
+        _remark(f"\nenvcheck: what it printed could not be explained: {ended.trouble}")
+    elif ended.explanation is not None:
+        _remark(f"\n{explanation.render(ended.explanation)}".rstrip())
+    if ended.code < 0:
+        passing.die_by(-ended.code)
+        return 128 - ended.code
+    return ended.code
+
+
 class MatrixAction(Enum):
     """What to do with the knowledge."""
 
@@ -622,6 +667,71 @@ def matrix(
     return code
 
 
+def fit(
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            help="config.json, a folder that holds one (safetensors beside it are read by their headers), or "
+            "params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064.",
+        ),
+    ],
+    target: TargetOption = None,
+    train: TrainOption = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", metavar="N", min=1, max=100_000, help="Ranks, one a GPU.")
+    ] = None,
+    gpu: GpuOption = None,
+    seq: Annotated[
+        int | None,
+        typer.Option("--seq", metavar="N", min=1, max=100_000_000, help="Tokens of a sequence."),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--micro-batch", metavar="N", min=1, max=1_000_000, help="Sequences that a rank takes at once."
+        ),
+    ] = None,
+    rank: Annotated[
+        int, typer.Option("--lora-rank", metavar="R", min=1, max=100_000, help="Rank of LoRA; 8 is PEFT's.")
+    ] = 8,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lora-target", metavar="NAME", help="A module that LoRA adapts, or all-linear. Repeatable."
+        ),
+    ] = None,
+    python: PythonOption = None,
+    static: StaticOption = False,
+    facts: FactsOption = None,
+    as_json: JsonOption = False,
+    timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
+) -> int:
+    """What memory will it take, before it is started? Nothing is downloaded, no torch is needed.
+
+    Exit codes: 0 it fits (or is tight), 1 it does not, 2 wrong use or unreadable input, 3 cannot tell.
+    """
+    from envcheck import app, fitting, sizing
+
+    question = app.Question(
+        python,
+        static,
+        facts,
+        target,
+        tuple(train or ()),
+        None,
+        tuple(gpu or ()),
+        timeout,
+        tuple(overlay or ()),
+    )
+    wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()))
+    found = sizing.fitted(question, wanted, host.Host())
+    _emit(json.dumps(fitting.tree(found), indent=2) + "\n" if as_json else fitting.render(found))
+    return found.code
+
+
 COMMANDS: dict[str, Callable[..., int]] = {
     "doctor": doctor,
     "facts": facts,
@@ -629,6 +739,8 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "gate": gate,
     "selftest": selftest,
     "explain": explain,
+    "run": run_command,
+    "fit": fit,
     "target": target,
     "rule": rule,
     "matrix": matrix,
@@ -690,7 +802,9 @@ def _command(arguments: list[str]) -> Callable[..., int]:
     wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
     for name, command in COMMANDS.items():
         if wanted in (None, name):
-            app.command(name)(command)
+            # What follows the command that is to be run is that command's, options too.
+            own = {"allow_interspersed_args": False} if command is run_command else {}
+            app.command(name, context_settings=own)(command)
     built: Callable[..., int] = typer.main.get_command(app)
     return built
 

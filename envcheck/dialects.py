@@ -79,6 +79,7 @@ class Dialect(NamedTuple):
     auto: Sequence[str]  # names that such a trainer fills in
     sources: Mapping[str, str]
     unread: Sequence[str]  # facts that nobody knows while such a configuration cannot be read
+    inside: str  # the file's name, where what is named is its folder, or nothing that is here
     lineage: Sequence[str]  # its own name and those of the dialects it extends
     rows: Mapping[str, Sequence[Row]]
     implied: Sequence[Implied]
@@ -129,6 +130,7 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
         auto=tree.get("auto", ()),
         sources=tree.get("sources", _NOTHING),
         unread=tree.get("unread", ()),
+        inside=tree.get("inside", ""),
         lineage=lineage,
         rows=rows,
         implied=[_of(Implied, row) for each in inherited for row in each.get("implied", ())],
@@ -160,21 +162,31 @@ _A_PROGRAM = 100  # marks that a program's name counts for
 def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect | None:
     """The dialect whose marks the document bears; of several that with most, the more special among equals.
 
-    A command line that bears none is of the dialect `arguments`.
+    A dialect needs a mark of its own; those of the dialects it extends count for it too. A command line that
+    bears none is of the dialect `arguments`.
     """
     if document.dialect:
         return dialects[document.dialect]
     names = document.names()
-    program = {word.rpartition("/")[2] for word in document.program}
+    program = program_names(document)
+
+    def own(dialect: Dialect) -> int:
+        marks = sum(mark in names for mark in dialect.marks)
+        return marks + _A_PROGRAM * sum(each in program for each in dialect.programs)
 
     def score(dialect: Dialect) -> tuple[int, int]:
-        marks = sum(mark in names for mark in dialect.marks)
-        return marks + _A_PROGRAM * sum(each in program for each in dialect.programs), len(dialect.lineage)
+        return sum(own(dialects[each]) for each in dialect.lineage), len(dialect.lineage)
 
-    fitting = [each for each in dialects.values() if document.form in each.forms and score(each)[0]]
+    fitting = [each for each in dialects.values() if document.form in each.forms and own(each)]
     if not fitting:
         return dialects.get("arguments") if document.form == "arguments" else None
     return max(fitting, key=score)
+
+
+def program_names(document: Document) -> set[str]:
+    """The words before the arguments, and their parts: openrlhf of `python -m openrlhf.cli.train_sft`."""
+    words = {word.rpartition("/")[2] for word in document.program}
+    return words | {part for word in document.program for part in word.replace(".", "/").split("/")}
 
 
 # --- values of a row --------------------------------------------------------------------------------

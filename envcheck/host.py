@@ -218,18 +218,31 @@ def read_file(path: Path, limit: int = READ_LIMIT) -> bytes:
         InputError: no such file, not a regular file (a FIFO or device would hang us), too large,
             or unreadable.
     """
+    data = read_start(path, limit + 1)
+    if len(data) > limit:
+        raise InputError(str(path), f"larger than {limit} bytes")
+    return data
+
+
+def read_start(path: Path, length: int) -> bytes:
+    """The first `length` bytes of a regular file, however large; fewer where it ends before.
+
+    Raises:
+        InputError: as `read_file`, but for its size.
+    """
     try:
         # O_NONBLOCK: opening a FIFO nobody writes to must not hang.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise InputError(str(path), (error.strerror or "cannot be opened").lower()) from None
+    except (OSError, ValueError) as error:  # a zero byte in the name
+        why = getattr(error, "strerror", None) or "cannot be opened"
+        raise InputError(str(path), why.lower()) from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise InputError(str(path), f"expected a file, found {kind}")
         chunks: list[bytes] = []
-        left = limit + 1
+        left = length
         while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 20))):
             chunks.append(chunk)
             left -= len(chunk)
@@ -237,8 +250,6 @@ def read_file(path: Path, limit: int = READ_LIMIT) -> bytes:
         raise InputError(str(path), (error.strerror or "cannot be read").lower()) from None
     finally:
         os.close(descriptor)
-    if left <= 0:
-        raise InputError(str(path), f"larger than {limit} bytes")
     return b"".join(chunks)
 
 
@@ -285,6 +296,33 @@ def _read_on(descriptor: int, name: str) -> Iterator[bytes]:
         if not chunk:
             return
         yield chunk
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file; what cannot be a path (too long, a loop of links) is none."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for these
+
+
+def exists(path: Path) -> bool:
+    """Whether something is there, as `is_file`."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def followed(path: Path) -> str:
+    """Where a path leads, links followed as far as they can be."""
+    return os.path.realpath(path)
+
+
+def names(folder: Path) -> tuple[str, ...]:
+    """Names in a folder of the user's, sorted.
+
+    Raises:
+        InputError: it is not there, or closed.
+    """
+    try:
+        return tuple(sorted(os.listdir(folder)))  # noqa: PTH208 - names, not paths
+    except OSError as error:
+        raise InputError(str(folder), (error.strerror or "cannot be read").lower()) from None
 
 
 def own_python() -> str:
@@ -365,6 +403,16 @@ def scratch() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal: SIGKILL of 9."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time one
 
 
 class Ended(SystemExit):

@@ -11,7 +11,7 @@ from operator import ge, gt, le, lt, ne
 from typing import Any, NamedTuple
 
 from envcheck import versions
-from envcheck.dialects import CONVERTED, Dialect, Row, misfit, recognised
+from envcheck.dialects import CONVERTED, Dialect, Row, misfit, program_names, recognised
 from envcheck.model import Absent, Fact, Known, Place, Reading, Remark, Severity, Tri, Unknown
 from envcheck.settings import Document, Reference, Said, Section, Setting
 from envcheck.training import KEYS
@@ -67,12 +67,8 @@ class _Reading:
             found = self.dialect.rows.get(
                 ".".join("*" if part.isdigit() else part for part in name.split(".")), ()
             )
-        return [row for row in found if not row.trainers or {*row.trainers} & self._names_of_trainers()]
-
-    def _names_of_trainers(self) -> set[str]:
-        """The dialect's trainer, and the parts of the words before the arguments: `openrlhf.cli.train`."""
-        parts = {part for word in self.document.program for part in word.replace(".", "/").split("/")}
-        return {self.dialect.trainer, *parts}
+        trainers = {self.dialect.trainer, *program_names(self.document)}
+        return [row for row in found if not row.trainers or {*row.trainers} & trainers]
 
     # --- facts
 
@@ -123,6 +119,7 @@ class _Reading:
 
     def remarks(self) -> Iterator[Remark]:
         """Everything that is wrong with the document by itself: what contradicts, then each setting."""
+        yield from self.document.remarks
         yield from self._twice()
         for each in self.dialect.contradictions:
             if self._all(each.when) is Tri.YES and self._takes(each.versions) is not Tri.NO:
@@ -262,7 +259,7 @@ class _Reading:
         launch = self.document.launch
         for setting in self.settings.values():
             row = next((row for row in self.rows(setting.name) if row.refers), None)
-            if row is None:
+            if row is None or setting.value in self.document.written:
                 continue
             if isinstance(setting.value, Unknown):
                 yield Reference("", setting.place, row.refers, launch, setting.value.why)

@@ -57,6 +57,16 @@ def test_doctor_passes_what_is_fine_and_counts_what_it_held(fine: Path) -> None:
     assert "rules held" in out.splitlines()[-1]
 
 
+def test_what_is_often_advised_and_does_not_help_is_said(facts: Path) -> None:
+    out = envcheck("doctor", "--facts", str(facts)).out
+    assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile of the optimizer step" in out
+    page = envcheck("rule", RULE).out
+    assert "\nno fix train.zero_sub_group_size 1000000  (it is the tile" in page
+    finding = json.loads(envcheck("doctor", "--facts", str(facts), "--json").out)["findings"][0]
+    assert {"train.zero_sub_group_size": 1000000} in [each["set"] for each in finding["no_fix"]]
+    assert all(each["why"] and each["source"].startswith("https://") for each in finding["no_fix"])
+
+
 def test_json_is_only_json_with_the_documented_keys(facts: Path) -> None:
     code, out, err = envcheck("doctor", "--facts", str(facts), "--json")
     assert (code, err) == (1, "")

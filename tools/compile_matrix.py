@@ -40,6 +40,10 @@ class CompileMatrix(BuildHookInterface[Any]):
         }
         for name, text in host.source_texts("compat/lang", ".toml").items():
             contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
+        models = host.source_texts("compat/tables", ".toml", "architectures.")  # fit reads these alone
+        contents.update(
+            {f"compat/tables/{Path(name).stem}.json": tomllib.loads(text) for name, text in models.items()}
+        )
         for name, content in contents.items():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)

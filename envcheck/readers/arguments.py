@@ -103,14 +103,14 @@ def read(text: str, file: str) -> tuple[Document, ...]:
             i += 1
         name = spelled.lstrip("-").replace("-", "_")
         shown = Unknown(f"{value} is known to the shell only") if is_open else value
-        for setting in _nested(Setting(name, shown, named, place)):
+        for setting in nested(Setting(name, shown, named, place)):
             if setting.name in settings:
                 twice.append((setting.name, settings.pop(setting.name).named, setting.named))
             settings[setting.name] = setting
     return (Document(file, "arguments", tuple(settings.values()), tuple(program), twice=tuple(twice)),)
 
 
-def _nested(setting: Setting) -> Iterator[Setting]:
+def nested(setting: Setting) -> Iterator[Setting]:
     """`gradient_checkpointing_kwargs '{"use_reentrant": false}'` as a dotted name with its own value."""
     yield setting
     if isinstance(setting.value, str) and setting.value.startswith("{"):

@@ -16,6 +16,7 @@ from envcheck.model import (
     Because,
     Fact,
     Finding,
+    Fix,
     Inventory,
     Judgement,
     Known,
@@ -382,6 +383,11 @@ def details(finding: Finding, report: Report) -> Iterator[Detail]:
     if rule.fixes and not finding.fixes and finding.verdict is not Verdict.UNDECIDED:
         none = lang.say("none of the known ways out passes the judge here by itself")
         yield Detail(lang.say("fix"), none, "fix")
+    reasons = [each.why for each in rule.no_fixes]
+    for vain in rule.no_fixes:
+        changes = fix_text(Fix(vain.set), lang.say(" and "))
+        said = f"{changes} ({lang.no_fix(rule.id, reasons, vain.why)})"
+        yield Detail(lang.say("no fix"), said, "fix")
     for number, source in enumerate(rule.sources):
         basis = f"{lang.word(rule.basis.value)}: " if number == 0 else ""
         checked = lang.say(" (checked {})", source.checked) if source.checked else ""

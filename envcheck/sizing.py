@@ -1,0 +1,414 @@
+"""`fit`: the model is read from its folder, the training from its facts, the machine as doctor reads it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envcheck import app, derive, fit, fitting, geometry, host, judge, probes
+from envcheck.host import Host
+from envcheck.model import Fact, InputError, Inventory, Known, Matrix, Rule, Severity, Value, Verdict
+
+MIB = 1024 * 1024
+
+
+class Wanted(NamedTuple):
+    """What `fit` is asked beside doctor's question; None is not given."""
+
+    model: str
+    gpus: int | None = None
+    seq: int | None = None
+    batch: int | None = None
+    rank: int = 8  # LoraConfig's own (peft/tuners/lora/config.py)
+    targets: tuple[str, ...] = ()
+    dtype: str = ""
+
+
+def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fitting:
+    """The account of a training on a machine, and what would fit.
+
+    Raises:
+        InputError: the model or an argument cannot be read.
+    """
+    tables = _tables()
+    model = read_model(wanted.model, tables)
+    found = probes.every_probe()
+    words = app.vocabulary(found)
+    known = app.load_matrix(words, question.overlays)
+    subject, read, _ = app.take_inventory(question, machine, found, known, words)
+    read = _declared(read, wanted, model)
+    inventory = derive.derive(read, known)
+    judged = _Judge(read, known)
+    settings = _Settings(model, wanted, tables)
+    how, assumed = settings.training(inventory)
+    room = _room(inventory, how)
+    account = fit.estimate(settings.model(how), how)
+    options = fitting.options(
+        how,
+        lambda other: fit.estimate(settings.model(other), other),
+        room,
+        judged.allows,
+        quantises=inventory.known("pkg.bitsandbytes") is not None,
+    )
+    return fitting.Fitting(subject, question.target or "", model, how, account, room, assumed, options)
+
+
+def _tables() -> dict[str, list[dict[str, Any]]]:
+    """The rows of compat/tables/architectures, which judging does without."""
+    import tomllib
+
+    for name, text in host.source_texts("compat/tables", "", "architectures.").items():
+        tables: dict[str, list[dict[str, Any]]] = (
+            json.loads(text) if name.endswith(".json") else tomllib.loads(text)
+        )
+        return tables
+    rows: dict[str, list[dict[str, Any]]] = app.source_tree()["tables"]
+    return rows
+
+
+# --- the model --------------------------------------------------------------------------------------
+
+_LARGEST_HEADER = 100 * MIB
+"""Bytes of a safetensors header that are read: the format's own limit (safetensors/src/tensor.rs)."""
+
+_MOST_FILES = 10_000
+
+_DTYPES = {
+    "float32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "fp32": "fp32",
+    "bf16": "bf16",
+    "fp16": "fp16",
+}
+
+_BITS = {
+    "F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16,
+    "U16": 16, "I8": 8, "U8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4,
+    "F6_E2M3": 6, "F6_E3M2": 6,
+}  # fmt: skip
+
+
+def read_model(named: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> geometry.Model:
+    """The model of a config.json, of a folder that holds one, or of `params=7.6e9,…`.
+
+    Raises:
+        InputError: it is none of these, or what it says is absurd.
+    """
+    if named.startswith("params="):
+        return geometry.described(named)
+    path = Path(named)
+    folder = path if path.is_dir() else path.parent
+    file = path / "config.json" if path.is_dir() else path
+    if path.is_dir() and not file.exists():
+        raise InputError(named, "no config.json in this folder")
+    config = _json(host.read_file(file), str(file))
+    headers = dict(_headers(folder)) if path.is_dir() else {}
+    found = geometry.model(config, tables, str(file))
+    stored = sum(tensor.stored for tensor in headers.values())
+    if found is None:
+        kind = config.get("model_type")
+        if not headers:
+            raise InputError(
+                str(file),
+                f"model_type {str(kind)[:40]!r} is not described, and no safetensors files lie beside it; "
+                "say its size: --model params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064",
+            )
+        found = geometry.listed(str(kind), [(name, each.shape) for name, each in headers.items()])
+    notes = found.notes
+    dtype = config.get("dtype", config.get("torch_dtype"))
+    if not isinstance(dtype, str) and isinstance(config.get("text_config"), dict):
+        inner = config["text_config"]
+        dtype = inner.get("dtype", inner.get("torch_dtype"))
+    return found._replace(
+        dtype=_DTYPES.get(str(dtype), ""),
+        quantised=_quantised(config, str(file)),
+        stored=stored,
+        notes=notes,
+    )
+
+
+def _json(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, json.JSONDecodeError) else "it cannot be decoded"
+        raise InputError(where, f"not JSON: {why}") from None
+    if not isinstance(found, dict):
+        raise InputError(where, "expected a JSON object")
+    return found
+
+
+_QUANTISED = {"gptq": "gptq", "awq": "awq", "fp8": "fp8", "hqq": "hqq", "bitsandbytes": ""}
+
+
+def _quantised(config: Mapping[str, Any], where: str) -> str:
+    """How the weights are quantised as they are stored, by transformers' quantization_config."""
+    said = config.get("quantization_config")
+    if said is None:
+        return ""
+    if not isinstance(said, dict):
+        raise InputError(f"{where}: quantization_config", "expected an object")
+    method = str(said.get("quant_method", ""))
+    if said.get("load_in_4bit") is True or said.get("_load_in_4bit") is True:
+        kind = str(said.get("bnb_4bit_quant_type", "fp4"))
+        return kind if kind in ("nf4", "fp4") else "fp4"
+    if said.get("load_in_8bit") is True or said.get("_load_in_8bit") is True:
+        return "int8"
+    if method in ("gptq", "awq", "fp8"):
+        if method != "fp8" and said.get("bits", 4) != 4:  # noqa: PLR2004
+            raise InputError(f"{where}: quantization_config.bits", "only 4 bit is counted")
+        return method
+    raise InputError(
+        f"{where}: quantization_config", f"quant_method {method[:40]!r} is not one that is counted"
+    )
+
+
+class _Stored(NamedTuple):
+    shape: tuple[int, ...]
+    stored: int
+
+
+def _headers(folder: Path) -> Iterator[tuple[str, _Stored]]:
+    """Every tensor of a folder's safetensors files by their headers; nothing else of them is read.
+
+    Raises:
+        InputError: a header is no header.
+    """
+    names = [name for name in host.names(folder) if name.endswith(".safetensors")]
+    if len(names) > _MOST_FILES:
+        raise InputError(str(folder), f"{len(names)} safetensors files")
+    for name in names:
+        yield from _header(folder / name)
+
+
+def _header(path: Path) -> Iterator[tuple[str, _Stored]]:
+    where = str(path)
+    length = int.from_bytes(host.read_start(path, 8), "little")
+    if not 2 <= length <= _LARGEST_HEADER:  # noqa: PLR2004 - `{}`
+        raise InputError(where, f"not safetensors: a header of {length} bytes")
+    data = host.read_start(path, 8 + length)[8:]
+    if len(data) < length:
+        raise InputError(where, f"not safetensors: it ends within its header of {length} bytes")
+    for name, entry in _json(data, where).items():
+        if name == "__metadata__":
+            continue
+        shape = entry.get("shape") if isinstance(entry, dict) else None
+        dtype = entry.get("dtype") if isinstance(entry, dict) else None
+        whole = isinstance(shape, list) and all(
+            type(each) is int and 0 <= each <= geometry.LARGEST for each in shape
+        )
+        if not whole or dtype not in _BITS:
+            raise InputError(where, f"not safetensors: {name[:60]!r} has no shape or dtype that is known")
+        sizes = tuple(shape or ())
+        numel = math.prod(sizes)
+        if numel > geometry.MOST_PARAMETERS:
+            raise InputError(where, f"{name[:60]!r} has {numel:.1e} elements, which is not believed")
+        yield name, _Stored(sizes, numel * _BITS[str(dtype)] // 8)
+
+
+# --- the training -----------------------------------------------------------------------------------
+
+
+def _declared(read: Inventory, wanted: Wanted, model: geometry.Model) -> Inventory:
+    """The inventory with what `fit`'s own options say of training."""
+    said: list[tuple[str, Value | None]] = [
+        ("train.world_size", wanted.gpus),
+        ("train.micro_batch_size", wanted.batch),
+        ("train.model_type", None if model.name == geometry.DESCRIBED else model.name),
+        ("train.quantization", model.quantised or None),
+    ]
+    facts = [
+        Fact(key, Known(value), "--model" if "m" in key[6:8] else "option")
+        for key, value in said
+        if value is not None
+    ]
+    return read.with_facts(facts)
+
+
+class _Settings:
+    """What facts and options say of a training, and what is assumed where they are silent."""
+
+    def __init__(
+        self,
+        model: geometry.Model,
+        wanted: Wanted,
+        tables: Mapping[str, Sequence[Mapping[str, Any]]],
+    ) -> None:
+        self.counted, self.wanted, self.tables = model, wanted, tables
+
+    def model(self, how: fit.Training) -> geometry.Model:
+        """The model; without its widths where the length of a sequence is not known."""
+        return self.counted if how.seq else self.counted._replace(decoder=None)
+
+    def training(self, inventory: Inventory) -> tuple[fit.Training, tuple[str, ...]]:
+        """The training, and a sentence for each thing assumed.
+
+        Raises:
+            InputError: what is asked for has no meaning.
+        """
+        assumed: list[str] = []
+
+        def given(key: str, default: Value, why: str = "") -> Any:
+            value = inventory.known(f"train.{key}")
+            if value is None and why:
+                assumed.append(why)
+            return default if value is None else value
+
+        adapter = str(given("adapter", "none", "no adapter: all weights train"))
+        stage = int(given("zero_stage", 0))
+        parallel = str(given("parallel", "deepspeed" if stage else "none"))
+        ranks = int(given("world_size", 0)) or len(inventory.visible_devices()) or 1
+        if inventory.known("train.world_size") is None:
+            assumed.append(f"{ranks} {'rank' if ranks == 1 else 'ranks'} (--gpus)")
+        if parallel == "none" and ranks > 1:
+            parallel = "ddp"
+        precision = str(given("precision", "bf16", "bf16"))
+        if self.wanted.seq is None:
+            assumed.append("activations and logits not counted: no --seq")
+        batch = int(given("micro_batch_size", 1, "micro-batch 1"))
+        optimizer, row = str(given("optimizer", "adamw")), None
+        for each in self.tables["optimizer"]:
+            row = each if optimizer in each["names"] else row
+        if row is None:
+            assumed.append(f"optimizer {optimizer}: not described, counted as AdamW")
+        kept = self._activation(assumed)
+        targets = self._targets(adapter, assumed)
+        attention = str(given("attention", "sdpa", "attention sdpa"))
+        quantised = str(given("quantization", "none"))
+        quantised = {"fp8": "fp8"}.get(quantised, quantised)
+        if adapter not in ("none", "lora"):
+            raise InputError(f"adapter {adapter}", "only LoRA, DoRA and full fine-tuning are counted")
+        if quantised not in ("none", "nf4", "fp4", "int8", "gptq", "awq", "fp8"):
+            raise InputError(f"quantization {quantised}", "not one that is counted")
+        stored = self._stored(inventory, precision, parallel)
+        overlap = given("zero_overlap_comm", stage == 3)  # noqa: PLR2004
+        how = fit.Training(
+            seq=self.wanted.seq or 0,
+            batch=batch,
+            ranks=ranks,
+            precision=precision,
+            stored=stored,
+            parallel=parallel,
+            stage=stage,
+            offload_optimizer=given("offload_optimizer", "none") != "none",
+            offload_param=given("offload_param", "none") != "none" or given("fsdp_offload", False) is True,
+            adapter=adapter == "lora",
+            rank=self.wanted.rank,
+            targets=targets,
+            saved=("embed_tokens", "lm_head") if given("modules_to_save", False) is True else (),
+            dora=given("dora", False) is True,
+            fp32_adapters=given("autocast_adapter_dtype", True) is True,
+            quantised=quantised,
+            checkpointing=given("gradient_checkpointing", False) is True,
+            attention="eager" if attention == "eager" else attention,
+            optimizer=row or {"states": 2},
+            activation=kept,
+            fused_loss=given("liger_kernel", False) is True,
+            overlap=overlap is True,
+            persistence=int(given("zero_persistence_threshold", 100_000)),
+            sub_group=int(given("zero_sub_group_size", 1_000_000_000)),
+        )
+        if how.saved:
+            assumed.append("modules_to_save: the embedding and the head (which ones is not known)")
+        if how.parallel == "deepspeed" and how.stage:
+            assumed.append("DeepSpeed's own buckets of 5e8 elements, max_reuse_distance 1e9")
+        if how.quantised in ("nf4", "fp4", "int8"):
+            assumed.append("what bitsandbytes leaves unquantised is cast to fp32, as PEFT prepares it")
+        if any(tensor.where == "tower" for tensor in self.counted.tensors):
+            assumed.append("weights of the vision tower counted, its activations not: text alone")
+        return how, (*assumed, *self.counted.notes)
+
+    def _stored(self, inventory: Inventory, precision: str, parallel: str) -> str:
+        said = inventory.known("train.base_dtype")
+        dtype = self.wanted.dtype or _DTYPES.get(str(said), "") or self.counted.dtype
+        return "" if parallel == "deepspeed" or not dtype or dtype == precision else dtype
+
+    def _activation(self, assumed: list[str]) -> int:
+        shape = self.counted.decoder
+        if shape is None:
+            return 1
+        for row in self.tables["activation"]:
+            if shape.activation in row["names"]:
+                return int(row["kept"])
+        assumed.append(f"activation {shape.activation[:20]}: not described, counted as four tensors")
+        return 4
+
+    def _targets(self, adapter: str, assumed: list[str]) -> tuple[str, ...]:
+        if adapter != "lora":
+            return ()
+        modules = {tensor.module for tensor in self.counted.tensors if tensor.kind == "linear"}
+        for name in self.wanted.targets:
+            if name not in modules and name != fit.ALL_LINEAR:
+                close = ", ".join(
+                    sorted({each.module for each in self.counted.tensors if each.kind == "linear"})
+                )
+                raise InputError(f"--lora-target {name[:40]}", f"the model's linear modules are {close}")
+        if self.wanted.targets:
+            return self.wanted.targets
+        if not self.counted.lora:
+            assumed.append("LoRA on all linear modules (--lora-target): PEFT names none for this model")
+            return (fit.ALL_LINEAR,)
+        assumed.append(
+            f"LoRA of rank {self.wanted.rank} on {', '.join(self.counted.lora)}, as PEFT by itself (--lora-target)"
+        )
+        return ()
+
+
+# --- the machine ------------------------------------------------------------------------------------
+
+
+def _room(inventory: Inventory, how: fit.Training) -> fitting.Room:
+    """The least memory of a visible GPU, and the host's for each rank of this node."""
+    sizes = []
+    for number in inventory.visible_devices():
+        free = inventory.known("gpu.memory_free_mib", number)
+        whole = inventory.known("gpu.memory_mib", number)
+        if isinstance(found := free if free is not None else whole, int):
+            sizes.append((found * MIB, free is not None, str(inventory.known("gpu.name", number) or "GPU")))
+    least = min(sizes, default=None)
+    ram = inventory.known("host.ram_limit_mib")
+    here = inventory.known("gpus.count")
+    ranks = min(how.ranks, here) if isinstance(here, int) and here > 1 else how.ranks
+    return fitting.Room(
+        gpu=least[0] if least else None,
+        free=bool(least and least[1]),
+        name=least[2] if least else "",
+        ram=ram * MIB if isinstance(ram, int) else None,
+        ranks=ranks,
+    )
+
+
+class _Judge:
+    """Whether a training is broken by a rule about training, in this environment."""
+
+    def __init__(self, read: Inventory, known: Matrix) -> None:
+        self.read, self.known = read, known
+        self.rules: tuple[Rule, ...] = tuple(
+            rule
+            for rule in known.rules
+            if rule.severity is Severity.ERROR
+            and any(clause.key.startswith("train.") for when in rule.when for clause in when)
+        )
+
+    def allows(self, how: fit.Training) -> bool:
+        """Whether no such rule is broken."""
+        changes: list[tuple[str, Value]] = [
+            ("train.precision", how.precision),
+            ("train.parallel", how.parallel),
+            ("train.gradient_checkpointing", how.checkpointing),
+            ("train.quantization", how.quantised),
+        ]
+        if how.parallel == "deepspeed":
+            changes += [
+                ("train.zero_stage", how.stage),
+                ("train.offload_optimizer", "cpu" if how.offload_optimizer else "none"),
+                ("train.offload_param", "cpu" if how.offload_param else "none"),
+            ]
+        changed = derive.derive(derive.changed(self.read, changes, self.known), self.known)
+        found = judge.judge(replace(changed), self.rules)
+        return not any(finding.verdict is Verdict.BROKEN for finding in found.findings)
