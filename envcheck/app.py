@@ -496,6 +496,16 @@ def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[t
             yield key.removeprefix("train."), shown(given), shown(value)
 
 
+def both(question: Question, sides: tuple[str, str], machine: Host) -> tuple[Report, Report]:
+    """The reports on two facts files, `-` for the environment and the machine that the question names.
+
+    Raises:
+        EnvcheckError: as `examine`.
+    """
+    one, other = (question if side == "-" else question._replace(facts=side) for side in sides)
+    return examine(one, machine), examine(other, machine)
+
+
 def inventory_report(question: Question, machine: Host) -> dict[str, Any]:
     """The inventory as a facts file: `envcheck facts`, which `--facts` reads back."""
     found = probes.every_probe()

@@ -224,15 +224,35 @@ def facts(
     python: PythonOption = None,
     static: StaticOption = False,
     train: TrainOption = None,
+    diff: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--diff", metavar="A B", help="Two facts files: what differs, and what that breaks. - is here."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
     timeout: DeadlineOption = 10.0,
 ) -> int:
-    """Print the inventory as JSON; `doctor --facts` judges it anywhere."""
+    """Print the inventory as JSON, which `doctor --facts` judges anywhere; or tell two inventories apart.
+
+    Exit codes: 0 printed, 1 with --diff if an error is found in B and not in A, 2 wrong use or unreadable
+    input, 3 could not examine.
+    """
     from envcheck import app
 
     question = app.Question(python=python, static=static, train=tuple(train or ()), deadline_s=timeout)
-    inventory = presented(app.inventory_report(question, host.Host()), host.private())
-    _emit(json.dumps(inventory, indent=2) + "\n")
-    return 0
+    if diff is None:
+        inventory = presented(app.inventory_report(question, host.Host()), host.private())
+        _emit(json.dumps(inventory, indent=2) + "\n")
+        return 0
+    from envcheck import contrast, gate
+
+    one, other = (presented(each, host.private()) for each in app.both(question, diff, host.Host()))
+    found = contrast.contrast(one, other)
+    text = json.dumps(contrast.tree(found, one, other), indent=2) + "\n"
+    _emit(text if as_json else contrast.page(found, one, other))
+    worse = other._replace(judgement=other.judgement._replace(findings=found.appear), nothing_to_judge="")
+    return gate.decide(worse, gate.Policy()).code
 
 
 # Named, not written out in the signature of pin: typer evaluates that four times, and a name costs nothing.
@@ -760,7 +780,7 @@ _INTERRUPTED = 128 + 2  # as a shell counts SIGINT
 def run(arguments: list[str]) -> int:
     """Run a command line; the exit code. Never a traceback, unless ENVCHECK_DEBUG asks for one."""
     try:
-        code = _command(arguments)(arguments or ["--help"], standalone_mode=False) or 0
+        code = _command(arguments)(arguments or ["--help"], prog_name="envcheck", standalone_mode=False) or 0
     except host.Ended as end:
         _remark(f"envcheck: ended by {end.name}")
         return int(str(end.code))
@@ -797,7 +817,9 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 def _command(arguments: list[str]) -> Callable[..., int]:
     """The click command; only the one that is called is built, for building all costs a third of a start."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        add_completion=_completing(arguments), rich_markup_mode=None, pretty_exceptions_enable=False
+    )
     app.callback()(_main)
     wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
     for name, command in COMMANDS.items():
@@ -807,6 +829,12 @@ def _command(arguments: list[str]) -> Callable[..., int]:
             app.command(name, context_settings=own)(command)
     built: Callable[..., int] = typer.main.get_command(app)
     return built
+
+
+def _completing(arguments: list[str]) -> bool:
+    """Whether a shell asks how a word goes on, or a person for the script that makes it ask."""
+    asked = arguments[:1] in ([], ["--help"], ["--show-completion"], ["--install-completion"])
+    return asked or host.variable("_ENVCHECK_COMPLETE") is not None
 
 
 # --- the output boundary ----------------------------------------------------------------------------
