@@ -6,11 +6,11 @@ carriage return, a log line bidirectional overrides that make it read as somethi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from envcheck.model import Fact, Inventory, Known, Matrix, Place, Remark, Source, Unknown
+from envcheck.model import Fact, Inventory, Known, Matrix, Place, Remark, Report, Rule, Source, Unknown
 
 # Format and bidirectional controls, which reorder or hide text without being C0 or C1; tag characters,
 # which spell invisible ASCII; and lone surrogates, which cannot be encoded.
@@ -92,10 +92,12 @@ _NOBODY = frozenset(
     {"root", "user", "ubuntu", "debian", "ec2-user", "azureuser", "jovyan", "runner", "localhost"}
 )
 
-_STARTS = ("hf_", "sk-", "gh", "glpat-", "AKIA", "ASIA", "eyJ", "xox", "nvapi-")
-_HINTS = ("://", "@", "/home/", "/Users/", *_STARTS)
-_NAMES = ("token", "secret", "passw", "pwd", "credential", "auth", "key")
 _LONGEST_WORD = 32  # letters and digits without a break: longer is a key or a digest
+_HINTS = (  # one of these is in whatever a pattern below matches
+    rf"(?i)://|@|/home/|/users/|hf_|sk-|gh[oprsu]_|github_pat_|glpat-|akia|asia|eyj|xox|nvapi-"
+    rf"|(?:token|secret|passw|pwd|credential|authorization|key)[\w-]{{0,48}}[\"']?[\s=:]"
+    rf"|[a-z0-9+/]{{{_LONGEST_WORD + 1}}}"
+)
 
 _BEGINS_SO = (
     r"(?<![A-Za-z0-9])(?:sk-(?=[\w-]{20})|hf_|gh[oprsu]_|github_pat_|glpat-|xox[abeoprs]-|nvapi-|AKIA|ASIA|eyJ)"
@@ -162,6 +164,11 @@ def quoted(text: str, private: Private) -> str:
     return "".join(pieces)
 
 
+def secretless(text: str) -> str:
+    """Text of somebody's log without what looks like a password, a token or a key."""
+    return quoted(text, Private())
+
+
 def _nameless(text: str, private: Private) -> str:
     text = redact(text, private.homes)
     if len(private.user) > 1 and private.user not in _NOBODY:
@@ -181,16 +188,18 @@ def _without_secrets(text: str) -> str:
 
 
 def _suspicious(text: str) -> bool:
-    lower = text.lower()
-    return (
-        any(hint in text for hint in _HINTS)
-        or any(name in lower for name in _NAMES)
-        or any(len(word) > _LONGEST_WORD for word in text.split())
-    )
+    """Whether a text is worth the patterns: most are a version or the name of a folder."""
+    return _hint().search(text) is not None
+
+
+@lru_cache(maxsize=1)
+def _hint() -> Any:
+    import re
+
+    return re.compile(_HINTS)
 
 
 Presented = TypeVar("Presented")
-_Show = Callable[[str], str]
 
 
 _LONGEST_TEXT = 4000  # characters: what is longer floods a report
@@ -204,68 +213,82 @@ def _short(text: str) -> str:
 def presented(value: Presented, private: Private) -> Presented:
     """A report (or any part of it) that may be shown: every text in it cleaned, nothing private in it.
 
-    The matrix, which says the same to everybody, is passed through; the addresses of sources stay.
+    The matrix and its rules, which say the same to everybody, are passed through, but for what an overlay
+    brought; the addresses of sources stay.
     """
-    done: dict[str, str] = {}
+    rules: Iterable[Rule] = value.matrix.rules if isinstance(value, Report) else ()
+    brought = value.matrix.overlaid() if isinstance(value, Report) else ()
+    shown: Presented = _Presenting(private, {id(each) for each in rules if each.id not in brought}).walk(
+        value
+    )
+    return shown
 
-    def outside(text: str) -> str:
-        if (found := done.get(text)) is None:
-            found = done[text] = withheld(_short(clean(text)), private)
+
+class _Presenting:
+    """A walk through a report. It goes by exact types, for it is taken at every start."""
+
+    def __init__(self, private: Private, ours: set[int]) -> None:
+        """Take what is private, and the rules (by identity) that hold nothing from outside."""
+        self.private, self.ours = private, ours
+        self.done: dict[str, str] = {}
+
+    def show(self, text: str) -> str:
+        """A text from outside."""
+        found = self.done.get(text)
+        if found is None:
+            found = self.done[text] = withheld(_short(clean(text)), self.private)
         return found
 
-    def ours(text: str) -> str:
-        return quoted(_short(clean(text)), private)
+    def quote(self, text: str) -> str:
+        """A text that says where something is written."""
+        return quoted(_short(clean(text)), self.private)
 
-    shown: Presented = _walked(value, outside, ours)
-    return shown
+    def walk(self, value: Any) -> Any:
+        """The value, presented."""
+        kind = type(value)
+        if kind is str:
+            return self.show(value)
+        if kind is Fact:
+            return self._fact(value)
+        if kind is dict or isinstance(value, Mapping):
+            return {self.show(str(key)): self.walk(each) for key, each in value.items()}
+        if kind is tuple or kind is list:
+            return kind(map(self.walk, value))
+        if hasattr(value, "_make"):
+            return self._named(value)
+        return self._reading(value)
 
+    def _fact(self, fact: Fact) -> Fact:
+        # A default is a row of a table of ours, and says where that is written.
+        show = self.quote if fact.source.startswith("default: ") else self.show
+        return Fact(self.show(fact.key), self._reading(fact.reading), show(fact.source))
 
-def _ours(value: object) -> bool:
-    """Whether it says where something is written, for people to look up."""
-    return isinstance(value, Source) or (isinstance(value, Fact) and value.source.startswith("default: "))
+    def _named(self, value: Any) -> Any:
+        match value:
+            case Rule() if id(value) in self.ours:
+                return value
+            case Matrix():
+                return value._replace(origins=self.walk(value.origins))
+            case Source():
+                return Source(*map(self.quote, value))
+            case Remark():
+                code, text, places, advice = map(self.walk, value[1:5])
+                return Remark(value.severity, code, text, places, advice, self.quote(value.source))
+            case Place():
+                # The line it quotes is cleaned where it is underlined, and left out if it tells too much.
+                plain = clean(value.excerpt)
+                excerpt = value.excerpt if self.show(plain) == plain else ""
+                return value._replace(file=self.show(value.file), excerpt=excerpt)
+            case _:
+                return value._make(map(self.walk, value))
 
-
-def _walked(value: Any, show: _Show, quote: _Show) -> Any:  # noqa: C901 - one case a shape
-    if isinstance(value, str):
-        return show(value)
-    show = quote if _ours(value) else show
-
-    def walk(each: Any) -> Any:
-        return _walked(each, show, quote)
-
-    match value:
-        case Known(inner):
-            shown: Any = Known(walk(inner))
-        case Unknown(why, asked):
-            shown = Unknown(show(why), asked)
-        case Place():
-            shown = _place(value, show)
-        case Matrix():
-            shown = value._replace(origins=walk(value.origins))
-        case Inventory(facts, devices, complete, unread):
-            shown = Inventory(walk(facts), walk(devices), complete, walk(unread))
-        case Mapping():
-            shown = {show(str(key)): walk(each) for key, each in value.items()}
-        case Remark():
-            code, text, places, advice = map(walk, value[1:5])
-            shown = Remark(value.severity, code, text, places, advice, quote(value.source))
-        case list() | tuple():
-            parts = map(walk, value)
-            shown = value._make(parts) if hasattr(value, "_make") else type(value)(parts)
-        case _:
-            shown = value
-    return shown
-
-
-def _place(place: Place, show: _Show) -> Place:
-    """A place; the line it quotes is cleaned where it is underlined, and left out if it tells too much."""
-    plain = clean(place.excerpt)
-    return place._replace(file=show(place.file), excerpt=place.excerpt if show(plain) == plain else "")
-
-
-def secretless(text: str) -> str:
-    """Text of somebody's log without what looks like a password, a token or a key.
-
-    Logs hold addresses with logins, `HF_TOKEN=…`, headers, and keys that are known by their beginning.
-    """
-    return quoted(text, Private())
+    def _reading(self, value: Any) -> Any:
+        match value:
+            case Known(inner):
+                return Known(self.walk(inner)) if type(inner) in (str, tuple) else value
+            case Unknown(why, asked):
+                return Unknown(self.show(why), asked)
+            case Inventory(facts, devices, complete, unread):
+                return Inventory(self.walk(facts), self.walk(devices), complete, self.walk(unread))
+            case _:
+                return value
