@@ -34,7 +34,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """What the command would exit with: 0, 1 findings, 2 an unreadable file, 3 nothing to judge."""
-        policy = gate.Policy(self._judged.fail_on, self._judged.undecided_fails)
+        policy = gate.Policy(self._judged.fail_on)
         return gate.decide(self._judged, policy).code
 
     @property

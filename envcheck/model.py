@@ -600,5 +600,6 @@ class Report(NamedTuple):
     language: Language = ENGLISH  # of the formats for people
     fail_on: Severity = Severity.ERROR  # the least severity that fails
     undecided_fails: bool = False
+    waived: frozenset[str] = frozenset()  # ids of rules, and `remark:code`, that fail nothing
     places: Mapping[str, Place] = _NOTHING
     remarks: tuple[Remark, ...] = ()  # on the training configurations, worst first

@@ -198,14 +198,27 @@ def test_sarif_and_annotations_point_at_the_real_line(folder: Path) -> None:
     log = json.loads(envcheck("doctor", *QUESTION, "--format", "sarif", cwd=folder).out)
     (result,) = [each for each in log["runs"][0]["results"] if each["ruleId"] == rule]
     where = result["locations"][0]["physicalLocation"]
-    assert where["artifactLocation"]["uri"] == "ds.json"
+    assert where["artifactLocation"]["uri"] == "facts.toml"
     line = where["region"]["startLine"]
-    assert CONFIG.splitlines()[line - 1].strip().startswith('"stage"')
-    annotations = envcheck("doctor", *QUESTION, "--format", "github", cwd=folder).out.splitlines()
-    assert f"::error file=ds.json,line={line},title=envcheck%3A {rule}::" in "\n".join(annotations)
-    driver = next(each for each in annotations if "driver-below-cuda-family-floor" in each)
-    number = int(re.findall(r"file=facts.toml,line=(\d+)", driver)[0])
-    assert FACTS.splitlines()[number - 1].startswith('version = "470')
+    assert FACTS.splitlines()[line - 1].startswith("deepspeed = ")  # what the first way out moves
+    annotations = envcheck("doctor", *QUESTION, "--format", "github", cwd=folder).out
+    assert f"::error file=facts.toml,line={line},col=1,title=envcheck%3A {rule}::" in annotations
+
+
+def test_a_lock_is_pointed_at_where_it_pins(tmp_path: Path) -> None:
+    lock = "torch==2.4.0\nnumpy==1.26.4\ndeepspeed==0.14.0\n"
+    (tmp_path / "requirements.txt").write_text(lock)
+    ran = envcheck("check", "requirements.txt", "--format", "sarif", cwd=tmp_path)
+    results = json.loads(ran.out)["runs"][0]["results"]
+    (where,) = [
+        each["locations"][0]["physicalLocation"]
+        for each in results
+        if each["ruleId"] == "deepspeed-elastic-log-import-torch24"
+    ]
+    assert where["artifactLocation"]["uri"] == "requirements.txt"
+    assert lock.splitlines()[where["region"]["startLine"] - 1] == "deepspeed==0.14.0"
+    said = envcheck("check", "requirements.txt", "--format", "github", cwd=tmp_path).out
+    assert "::error file=requirements.txt,line=3,col=1,title=" in said
 
 
 def test_a_remark_points_at_the_very_letters(folder: Path) -> None:
@@ -257,7 +270,7 @@ def test_junit_has_one_test_a_rule(case: str, folder: Path) -> None:
 
 def test_junit_fails_what_the_exit_code_fails(folder: Path) -> None:
     def failures(*more: str) -> set[str]:
-        xml = envcheck("gate", *QUESTION, "--format", "junit", *more, cwd=folder).out
+        xml = envcheck("gate", *QUESTION, "--manifest", "none", "--format", "junit", *more, cwd=folder).out
         return {
             str(each.get("name")).partition(": ")[0]
             for each in ET.fromstring(xml).iter("testcase")  # noqa: S314

@@ -12,10 +12,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 
-from envcheck import versions
+from envcheck import derive, versions
 from envcheck.clean import Private, presented
 from envcheck.model import (
     Absent,
+    Fact,
     Finding,
     Fix,
     InputError,
@@ -237,13 +238,40 @@ def plan_notes(plan: Plan, report: Report) -> tuple[str, ...]:
 
 def fails(finding: Finding | Remark, report: Report) -> bool:
     """Whether a finding, or a remark on a configuration, is one that the exit code tells."""
-    if isinstance(finding, Finding) and finding.verdict is Verdict.UNDECIDED:
+    if isinstance(finding, Remark):
+        return f"remark:{finding.code}" not in report.waived and finding.severity.rank >= report.fail_on.rank
+    if finding.rule.id in report.waived:
+        return False
+    if finding.verdict is Verdict.UNDECIDED:
         return report.undecided_fails
     return finding.severity.rank >= report.fail_on.rank
 
 
 def place_of(finding: Finding, report: Report) -> Place | None:
-    """Where the user's own files say what breaks: the first place known of the finding's facts."""
-    places = (report.places.get(each.fact.key) for each in finding.because)
-    known = [place for place in places if place is not None]
-    return next((place for place in known if place.line), known[0] if known else None)
+    """Where the user's own files bring a finding: what its first way out moves, else the last it names.
+
+    What was derived leads to what it follows from: a driver that is too old, to the line of torch.
+    """
+    said = {each.fact.key: each.fact for each in finding.because}
+    left = [key for fix in finding.fixes for key, _ in fix.set] + list(reversed(said))
+    seen = set[str]()
+    while left:
+        key = left.pop(0)
+        if key not in seen:
+            seen.add(key)
+            place = report.places.get(key) or _written(said.get(key) or report.inventory.fact(key))
+            if place is not None:
+                return place
+            left += derive.FOLLOWS_FROM.get(key, ())
+    return None
+
+
+def _written(fact: Fact) -> Place | None:
+    """The place that a source names: `requirements.txt:2:1`, `ds.json:5: zero_optimization.stage`."""
+    file, *numbers = fact.source.partition(": ")[0].rsplit(":", 2)
+    if len(numbers) == 2 and not numbers[0].isdecimal():  # noqa: PLR2004 - a colon of the file's name
+        file, numbers = f"{file}:{numbers[0]}", numbers[1:]
+    if not file or file.startswith("--") or not numbers or not all(map(str.isdecimal, numbers)):
+        return None
+    line, column = (*map(int, numbers), 0)[:2]
+    return Place(file, line, column)

@@ -49,6 +49,7 @@ from envcheck.reports import (
 from envcheck.training import KEYS as TRAINING
 
 MARKS = {"ok": "✓", "warning": "!", "error": "✗", "note": "·", "unknown": "?", "none": "-"}
+_MOST_TRAINING = 12  # training facts in the overview; JSON has all
 _CLOSEST = 3  # known failures named when no training configuration was given
 
 
@@ -250,16 +251,22 @@ def _packages(report: Report) -> tuple[str, str]:
 
 def _training(inventory: Inventory, lang: Language) -> tuple[str, str]:
     said = phrases(inventory, lang)
-    return (", ".join(said), "ok") if said else (lang.say("not given (--target or --train)"), "none")
+    if not said:
+        return lang.say("not given (--target or --train)"), "none"
+    text = ", ".join(said[:_MOST_TRAINING])
+    more = len(said) - _MOST_TRAINING
+    return (lang.say("{} and {} more", text, more) if more > 0 else text), "ok"
 
 
 def phrases(inventory: Inventory, lang: Language) -> tuple[str, ...]:
     """What the configuration or the target says of training, as people do: `ZeRO-3`, `LoRA`."""
-    return tuple(
-        _phrase(key, shown(fact.value), lang)
+    said = {
+        key: fact.value
         for key, fact in inventory.facts.items()
         if key in TRAINING and fact.value is not None and not fact.source.startswith("default")
-    )
+    }
+    # The vocabulary begins with what most failures depend on.
+    return tuple(_phrase(key, shown(said[key]), lang) for key in TRAINING if key in said)
 
 
 def _phrase(key: str, value: str, lang: Language) -> str:
@@ -313,7 +320,8 @@ def quotation(place: Place) -> tuple[tuple[str, str, str], ...]:
         return ()
     # Cleaned here, for what is written out as an escape is wider, and the underline would point elsewhere.
     before, at = place.excerpt[: place.column - 1 - place.cut], place.excerpt[place.column - 1 - place.cut :]
-    line, shift = _flat(place.excerpt), width(_flat(before))
+    more = "…" if place.cut else ""
+    line, shift = more + _flat(place.excerpt), width(more + _flat(before))
     under = "^" * max(1, width(_flat(at[: place.length])))
     number = str(place.line).rjust(7)
     return (number, line, ""), (" " * len(number), " " * shift, under)
