@@ -642,6 +642,8 @@ def explain(
         timeout,
         tuple(overlay or ()),
     )
+    if log == explaining.STDIN and sys.stdin is not None and sys.stdin.isatty():
+        _remark("reading standard input; Ctrl-D ends it")
     told = explaining.explained(question, log, host.Host())
     json_wanted = as_json or written is LogFormat.JSON
     _emit(json.dumps(explanation.tree(told), indent=2) + "\n" if json_wanted else explanation.render(told))
