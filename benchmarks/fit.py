@@ -2,7 +2,7 @@
 
     python benchmarks/fit.py --python TORCH_ENVIRONMENT/bin/python [--only NAME] [--device cuda] [-o FILE]
 
-Each configuration is trained for three steps in processes of its own (two ranks on 127.0.0.1 where it says so).
+Each configuration is trained for three steps in processes of its own, those with ZeRO or DDP in two ranks.
 On a CPU the bytes are those that torch's CPU allocator has handed out, counted by meter.c (which needs a C
 compiler) in every thread. The resident set of the process holds libraries, freed pages and fragmentation
 too and varies from run to run; its peak is kept beside. A count of live tensors from Python misses what a
@@ -19,7 +19,7 @@ import argparse
 import ctypes
 import json
 import os
-import subprocess
+import subprocess  # noqa: TID251 - a benchmark starts what it measures
 import sys
 import tempfile
 import time
@@ -185,7 +185,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 # --- in the environment that is measured --------------------------------------------------------------
 
 
-def worker(wanted: dict[str, Any], rank: int, device: str) -> dict[str, Any]:
+def worker(wanted: dict[str, Any], device: str) -> dict[str, Any]:
     """Train three steps; bytes of the last step's phases and of what lies at rest."""
     import torch
 
@@ -194,7 +194,7 @@ def worker(wanted: dict[str, Any], rank: int, device: str) -> dict[str, Any]:
     before = _resident()
     meter = _Cuda() if device == "cuda" else _Cpu()
     with meter:
-        model, step = _prepared(wanted, rank, device)
+        model, step = _prepared(wanted, device)
         for number in range(STEPS):
             if number == STEPS - 1:
                 meter.mark("rest")
@@ -269,7 +269,7 @@ class _Cuda:
         return {name: self.most[name] for name in PHASES}
 
 
-def _prepared(wanted: dict[str, Any], rank: int, device: str) -> tuple[Any, Any]:
+def _prepared(wanted: dict[str, Any], device: str) -> tuple[Any, Any]:
     """The model and a function that trains one step, as the configuration says."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -392,7 +392,7 @@ def measured(python: str, wanted: dict[str, Any], device: str) -> dict[str, Any]
             ]
             subprocess.run(build, check=True)
         common = {
-            **os.environ,
+            **os.environ,  # noqa: TID251
             "WORLD_SIZE": str(ranks),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(29000 + os.getpid() % 900),
@@ -432,7 +432,7 @@ def main() -> None:
     parser.add_argument("-o", "--output")
     asked = parser.parse_args()
     if asked.worker:
-        found = worker(json.loads(asked.worker), int(os.environ["RANK"]), asked.device)
+        found = worker(json.loads(asked.worker), asked.device)
         Path(asked.output).write_text(json.dumps(found))
         return
     results = {}

@@ -25,7 +25,6 @@ class Wanted(NamedTuple):
     batch: int | None = None
     rank: int = 8  # LoraConfig's own (peft/tuners/lora/config.py)
     targets: tuple[str, ...] = ()
-    dtype: str = ""
 
 
 def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fitting:
@@ -43,17 +42,18 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fit
     read = _declared(read, wanted, model)
     inventory = derive.derive(read, known)
     judged = _Judge(read, known)
-    settings = _Settings(model, wanted, tables)
-    how, assumed = settings.training(inventory)
-    room = _room(inventory, how)
-    account = fit.estimate(settings.model(how), how)
+    settings = _Settings(model, wanted, tables, inventory)
+    how = settings.training()
+    room = _room(inventory, how, elsewhere=bool(question.gpus))
+    account = fit.estimate(model, how)
     options = fitting.options(
         how,
-        lambda other: fit.estimate(settings.model(other), other),
+        lambda other: fit.estimate(model, other),
         room,
         judged.allows,
-        quantises=inventory.known("pkg.bitsandbytes") is not None,
+        frozenset(name for name in ("bitsandbytes", "liger-kernel") if inventory.known(f"pkg.{name}")),
     )
+    assumed = tuple(settings.assumed)
     return fitting.Fitting(subject, question.target or "", model, how, account, room, assumed, options)
 
 
@@ -222,12 +222,9 @@ def _declared(read: Inventory, wanted: Wanted, model: geometry.Model) -> Invento
         ("train.model_type", None if model.name == geometry.DESCRIBED else model.name),
         ("train.quantization", model.quantised or None),
     ]
-    facts = [
-        Fact(key, Known(value), "--model" if "m" in key[6:8] else "option")
-        for key, value in said
-        if value is not None
-    ]
-    return read.with_facts(facts)
+    return read.with_facts(
+        Fact(key, Known(value), "given to fit") for key, value in said if value is not None
+    )
 
 
 class _Settings:
@@ -238,132 +235,135 @@ class _Settings:
         model: geometry.Model,
         wanted: Wanted,
         tables: Mapping[str, Sequence[Mapping[str, Any]]],
+        inventory: Inventory,
     ) -> None:
-        self.counted, self.wanted, self.tables = model, wanted, tables
+        self.counted, self.wanted, self.tables, self.inventory = model, wanted, tables, inventory
+        self.assumed: list[str] = []
 
-    def model(self, how: fit.Training) -> geometry.Model:
-        """The model; without its widths where the length of a sequence is not known."""
-        return self.counted if how.seq else self.counted._replace(decoder=None)
-
-    def training(self, inventory: Inventory) -> tuple[fit.Training, tuple[str, ...]]:
-        """The training, and a sentence for each thing assumed.
+    def training(self) -> fit.Training:
+        """The training; `assumed` then says what was not given.
 
         Raises:
-            InputError: what is asked for has no meaning.
+            InputError: it is of a kind that is not counted.
         """
-        assumed: list[str] = []
-
-        def given(key: str, default: Value, why: str = "") -> Any:
-            value = inventory.known(f"train.{key}")
-            if value is None and why:
-                assumed.append(why)
-            return default if value is None else value
-
-        adapter = str(given("adapter", "none", "no adapter: all weights train"))
-        stage = int(given("zero_stage", 0))
-        parallel = str(given("parallel", "deepspeed" if stage else "none"))
-        ranks = int(given("world_size", 0)) or len(inventory.visible_devices()) or 1
-        if inventory.known("train.world_size") is None:
-            assumed.append(f"{ranks} {'rank' if ranks == 1 else 'ranks'} (--gpus)")
-        if parallel == "none" and ranks > 1:
-            parallel = "ddp"
-        precision = str(given("precision", "bf16", "bf16"))
-        if self.wanted.seq is None:
-            assumed.append("activations and logits not counted: no --seq")
-        batch = int(given("micro_batch_size", 1, "micro-batch 1"))
-        optimizer, row = str(given("optimizer", "adamw")), None
-        for each in self.tables["optimizer"]:
-            row = each if optimizer in each["names"] else row
-        if row is None:
-            assumed.append(f"optimizer {optimizer}: not described, counted as AdamW")
-        kept = self._activation(assumed)
-        targets = self._targets(adapter, assumed)
-        attention = str(given("attention", "sdpa", "attention sdpa"))
-        quantised = str(given("quantization", "none"))
-        quantised = {"fp8": "fp8"}.get(quantised, quantised)
+        adapter = self.given("adapter", "none", "no adapter: all weights train")
+        quantised = self.given("quantization", "none")
         if adapter not in ("none", "lora"):
             raise InputError(f"adapter {adapter}", "only LoRA, DoRA and full fine-tuning are counted")
         if quantised not in ("none", "nf4", "fp4", "int8", "gptq", "awq", "fp8"):
             raise InputError(f"quantization {quantised}", "not one that is counted")
-        stored = self._stored(inventory, precision, parallel)
-        overlap = given("zero_overlap_comm", stage == 3)  # noqa: PLR2004
-        how = fit.Training(
+        if self.wanted.seq is None:
+            self.assumed.append("activations and logits not counted: no --seq")
+        how = self._spread()._replace(
             seq=self.wanted.seq or 0,
-            batch=batch,
-            ranks=ranks,
-            precision=precision,
-            stored=stored,
-            parallel=parallel,
-            stage=stage,
-            offload_optimizer=given("offload_optimizer", "none") != "none",
-            offload_param=given("offload_param", "none") != "none" or given("fsdp_offload", False) is True,
+            batch=int(self.given("micro_batch_size", 1, "micro-batch 1 (--micro-batch)")),
             adapter=adapter == "lora",
             rank=self.wanted.rank,
-            targets=targets,
-            saved=("embed_tokens", "lm_head") if given("modules_to_save", False) is True else (),
-            dora=given("dora", False) is True,
-            fp32_adapters=given("autocast_adapter_dtype", True) is True,
+            targets=self._targets() if adapter == "lora" else (),
+            saved=("embed_tokens", "lm_head") if self.flag("modules_to_save") else (),
+            dora=self.flag("dora"),
+            fp32_adapters=self.flag("autocast_adapter_dtype", default=True),
             quantised=quantised,
-            checkpointing=given("gradient_checkpointing", False) is True,
-            attention="eager" if attention == "eager" else attention,
-            optimizer=row or {"states": 2},
-            activation=kept,
-            fused_loss=given("liger_kernel", False) is True,
-            overlap=overlap is True,
-            persistence=int(given("zero_persistence_threshold", 100_000)),
-            sub_group=int(given("zero_sub_group_size", 1_000_000_000)),
+            checkpointing=self.flag("gradient_checkpointing"),
+            attention=self.given("attention", "sdpa", "attention sdpa"),
+            optimizer=self._optimizer(),
+            activation=self._activation(),
+            fused_loss=self.flag("liger_kernel"),
         )
-        if how.saved:
-            assumed.append("modules_to_save: the embedding and the head (which ones is not known)")
-        if how.parallel == "deepspeed" and how.stage:
-            assumed.append("DeepSpeed's own buckets of 5e8 elements, max_reuse_distance 1e9")
-        if how.quantised in ("nf4", "fp4", "int8"):
-            assumed.append("what bitsandbytes leaves unquantised is cast to fp32, as PEFT prepares it")
-        if any(tensor.where == "tower" for tensor in self.counted.tensors):
-            assumed.append("weights of the vision tower counted, its activations not: text alone")
-        return how, (*assumed, *self.counted.notes)
+        self._remark(how)
+        return how
 
-    def _stored(self, inventory: Inventory, precision: str, parallel: str) -> str:
-        said = inventory.known("train.base_dtype")
-        dtype = self.wanted.dtype or _DTYPES.get(str(said), "") or self.counted.dtype
-        return "" if parallel == "deepspeed" or not dtype or dtype == precision else dtype
+    def given(self, key: str, default: str | int, why: str = "") -> Any:
+        """A fact of training, or the default; `why` is what is then assumed."""
+        value = self.inventory.known(f"train.{key}")
+        if value is None and why:
+            self.assumed.append(why)
+        return default if value is None else value
 
-    def _activation(self, assumed: list[str]) -> int:
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        """A fact that holds or does not."""
+        return self.given(key, default) is True
+
+    def _spread(self) -> fit.Training:
+        """Ranks, engine, dtypes and buckets."""
+        stage = int(self.given("zero_stage", 0))
+        parallel = str(self.given("parallel", fit.DEEPSPEED if stage else "none"))
+        visible = len(self.inventory.visible_devices()) or 1
+        ranks = int(self.given("world_size", visible, f"ranks: {visible} (--gpus)"))
+        precision = str(self.given("precision", "bf16", "bf16"))
+        stored = _DTYPES.get(str(self.inventory.known("train.base_dtype")), "") or self.counted.dtype
+        engine = parallel == fit.DEEPSPEED
+        return fit.Training(
+            seq=0,
+            ranks=ranks,
+            precision=precision,
+            stored="" if engine or stored == precision else stored,
+            parallel=fit.DDP if parallel == "none" and ranks > 1 else parallel,
+            stage=stage,
+            offload_optimizer=self.given("offload_optimizer", "none") != "none",
+            offload_param=self.given("offload_param", "none") != "none" or self.flag("fsdp_offload"),
+            overlap=self.flag("zero_overlap_comm"),
+            persistence=int(self.given("zero_persistence_threshold", fit.PERSISTENCE)),
+            sub_group=int(self.given("zero_sub_group_size", fit.SUB_GROUP)),
+            autocast=not engine and fit.WIDTH[precision] == fit.WIDTH["bf16"],
+        )
+
+    def _optimizer(self) -> Mapping[str, Any]:
+        named = str(self.given("optimizer", "adamw"))
+        for row in self.tables["optimizer"]:
+            if named in row["names"]:
+                return row
+        self.assumed.append(f"optimizer {named}: not described, counted as AdamW")
+        return {"states": 2}
+
+    def _activation(self) -> int:
         shape = self.counted.decoder
-        if shape is None:
-            return 1
+        named = shape.activation if shape else "silu"
         for row in self.tables["activation"]:
-            if shape.activation in row["names"]:
+            if named in row["names"]:
                 return int(row["kept"])
-        assumed.append(f"activation {shape.activation[:20]}: not described, counted as four tensors")
+        self.assumed.append(f"activation {named[:20]}: not described, counted as four tensors")
         return 4
 
-    def _targets(self, adapter: str, assumed: list[str]) -> tuple[str, ...]:
-        if adapter != "lora":
-            return ()
-        modules = {tensor.module for tensor in self.counted.tensors if tensor.kind == "linear"}
+    def _targets(self) -> tuple[str, ...]:
+        modules = sorted(
+            {
+                tensor.module
+                for tensor in self.counted.tensors
+                if tensor.kind == "linear" and tensor.where == "layer"
+            }
+        )
+        if not modules:
+            raise InputError("--model", "its modules are not known, so LoRA on them cannot be counted")
         for name in self.wanted.targets:
             if name not in modules and name != fit.ALL_LINEAR:
-                close = ", ".join(
-                    sorted({each.module for each in self.counted.tensors if each.kind == "linear"})
-                )
-                raise InputError(f"--lora-target {name[:40]}", f"the model's linear modules are {close}")
+                raise InputError(f"--lora-target {name[:40]}", f"the linear modules are {', '.join(modules)}")
         if self.wanted.targets:
             return self.wanted.targets
         if not self.counted.lora:
-            assumed.append("LoRA on all linear modules (--lora-target): PEFT names none for this model")
+            self.assumed.append("LoRA on all linear modules (--lora-target): PEFT has no choice of its own")
             return (fit.ALL_LINEAR,)
-        assumed.append(
-            f"LoRA of rank {self.wanted.rank} on {', '.join(self.counted.lora)}, as PEFT by itself (--lora-target)"
-        )
+        named = ", ".join(self.counted.lora)
+        self.assumed.append(f"LoRA of rank {self.wanted.rank} on {named}, PEFT's own choice (--lora-target)")
         return ()
+
+    def _remark(self, how: fit.Training) -> None:
+        if how.saved:
+            self.assumed.append("modules_to_save: the embedding and the head (which ones is not known)")
+        if how.parallel == fit.DEEPSPEED and how.stage:
+            self.assumed.append("buckets of 5e8 elements and max_reuse_distance 1e9, DeepSpeed's own")
+        if how.quantised in ("nf4", "fp4", "int8"):
+            self.assumed.append("what bitsandbytes leaves is cast to fp32, as PEFT prepares it")
+        if any(tensor.where == "tower" for tensor in self.counted.tensors):
+            self.assumed.append("the vision tower's weights are counted, what an image makes of them is not")
+        self.assumed.extend(self.counted.notes)
 
 
 # --- the machine ------------------------------------------------------------------------------------
 
 
-def _room(inventory: Inventory, how: fit.Training) -> fitting.Room:
-    """The least memory of a visible GPU, and the host's for each rank of this node."""
+def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool) -> fitting.Room:
+    """The least memory of a visible GPU, and the host's, unless the GPUs are elsewhere."""
     sizes = []
     for number in inventory.visible_devices():
         free = inventory.known("gpu.memory_free_mib", number)
@@ -371,7 +371,7 @@ def _room(inventory: Inventory, how: fit.Training) -> fitting.Room:
         if isinstance(found := free if free is not None else whole, int):
             sizes.append((found * MIB, free is not None, str(inventory.known("gpu.name", number) or "GPU")))
     least = min(sizes, default=None)
-    ram = inventory.known("host.ram_limit_mib")
+    ram = None if elsewhere else inventory.known("host.ram_limit_mib")
     here = inventory.known("gpus.count")
     ranks = min(how.ranks, here) if isinstance(here, int) and here > 1 else how.ranks
     return fitting.Room(
@@ -380,6 +380,7 @@ def _room(inventory: Inventory, how: fit.Training) -> fitting.Room:
         name=least[2] if least else "",
         ram=ram * MIB if isinstance(ram, int) else None,
         ranks=ranks,
+        declared=elsewhere,
     )
 
 
@@ -402,6 +403,7 @@ class _Judge:
             ("train.parallel", how.parallel),
             ("train.gradient_checkpointing", how.checkpointing),
             ("train.quantization", how.quantised),
+            ("train.liger_kernel", how.fused_loss),
         ]
         if how.parallel == "deepspeed":
             changes += [
