@@ -9,6 +9,7 @@ beside the figures; nothing here fails, because a shared machine is no judge.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import statistics
@@ -39,6 +40,7 @@ def main(runs: int) -> None:
             "doctor --json": ((command, "doctor", "--python", environment, "--json"), "<= 10 F"),
             "doctor, terminal": ((command, "doctor", "--python", environment), "<= 13 F"),
             "doctor --facts, broken": ((command, "doctor", "--facts", str(_facts(Path(folder)))), "<= 10 F"),
+            "fit": ((command, "fit", *_fit(Path(folder)), "--python", environment), "<= 10 F"),
             "pin, shipped lock": ((command, *PIN, "--python", environment), "<= 9 F"),
         }
         rows = {
@@ -110,6 +112,16 @@ def _facts(folder: Path) -> Path:
         '[[gpu]]\nname = "NVIDIA A100-SXM4-80GB"\n'
     )
     return path
+
+
+def _fit(folder: Path) -> Sequence[str]:
+    """A training of a usual model on GPUs that are declared."""
+    path = folder / "config.json"
+    sizes = {"hidden_size": 3584, "num_hidden_layers": 28, "intermediate_size": 18944, "vocab_size": 152064}
+    heads = {"num_attention_heads": 28, "num_key_value_heads": 4}
+    path.write_text(json.dumps({"model_type": "qwen2", **sizes, **heads}))
+    machine = ("--gpus", "8", "--gpu", "A100 80GB", "--seq", "4096", "--micro-batch", "8")
+    return "--model", str(path), "--target", "zero3-lora", *machine
 
 
 _STACK = {

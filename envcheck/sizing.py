@@ -37,7 +37,7 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fit
     model = read_model(wanted.model, tables)
     found = probes.every_probe()
     words = app.vocabulary(found)
-    known = app.load_matrix(words, question.overlays)
+    known = app.load_matrix(words, question.overlays, errors_only=True)
     subject, read, _ = app.take_inventory(question, machine, found, known, words)
     read = _declared(read, wanted, model)
     inventory = derive.derive(read, known)
@@ -293,6 +293,9 @@ class _Settings:
         precision = str(self.given("precision", "bf16", "bf16"))
         stored = _DTYPES.get(str(self.inventory.known("train.base_dtype")), "") or self.counted.dtype
         engine = parallel == fit.DEEPSPEED
+        if not engine:
+            why = "as config.json says" if stored else "for nothing says in what"
+            self.assumed.append(f"weights loaded in {stored or precision}, {why}")
         return fit.Training(
             seq=0,
             ranks=ranks,
