@@ -216,7 +216,7 @@ class _Weights:
         self.layers = model.decoder.layers if model.decoder else 1
         self.trainable = sum(each.numel * each.copies for each in self.list if each.trains)
         self.frozen = sum(each.numel * each.copies for each in self.list if not each.trains)
-        quantised = how.quantised != "none"
+        quantised = how.quantised != "none" and model.decoder is not None
         linear = [tensor.numel for tensor in model.tensors if _quantises(tensor)]
         # The backward pass makes one linear module's weights whole at a time (bitsandbytes/autograd).
         self.dequantised = WIDTH[how.precision] * max(linear, default=0) if quantised else 0
@@ -687,6 +687,24 @@ class _Reading:
             return float(self.width * size * readers)
         return 0.0 if shared else float(self.width * size)
 
+
+def unmeasured(model: Model, how: Training) -> tuple[str, ...]:
+    """What of a training no measurement backs: its error is as derived as its size."""
+    shape = model.decoder
+    found = [
+        ("FSDP", how.parallel in FSDP),
+        ("parameter offload", how.offload_param),
+        ("a quantised base", how.quantised != "none"),
+        ("a fused loss", how.fused_loss),
+        ("experts", bool(shape and shape.experts)),
+        ("latent attention", bool(shape and shape.value_size != shape.head_size)),
+        ("fp8", how.precision == "fp8"),
+        ("an optimizer other than AdamW", how.optimizer.get("states") != _MOMENTS or "bits" in how.optimizer),
+    ]
+    return tuple(name for name, there in found if there)
+
+
+_MOMENTS = 2  # AdamW's
 
 # --- does it fit ------------------------------------------------------------------------------------
 

@@ -287,10 +287,13 @@ def _lines(found: Fitting) -> Iterator[str]:
         yield f"  {part.name:<24}{gib(part.bytes):>8}"
     for name in account.unknown:
         yield f"  {name:<24}{'?':>8}"
-    yield f"  {'tensors in all':<24}{gib(account.total):>8}   ±{fit.ERROR:.0%}"
+    whole = "tensors, at the least" if account.unknown else "tensors in all"
+    yield f"  {whole:<24}{gib(account.total):>8}   ±{fit.ERROR:.0%}"
     least, most = fit.CONTEXT
     if how.cuda:
         yield f"  {'CUDA context':<24}{f'{gib(least)}-{gib(most)}':>13}   fragmentation comes on top"
+    if missing := fit.unmeasured(found.model, how):
+        yield f"  not measured, only derived: {', '.join(missing)}"
     if account.host:
         yield ""
         yield f"GiB on the host for each rank, of {room.ranks} there (pinned where so configured)"
@@ -354,12 +357,12 @@ def _advice(found: Fitting) -> Iterator[str]:
         yield "Nothing need change."
         return
     cheapest = found.options.cheapest
+    if found.verdict == "cannot tell":
+        yield "What would fit cannot be told either."
+        return
     if cheapest is None:
-        why = "the GPU's memory is not known" if found.room.gpu is None else "none of those counted fits"
-        if found.options.refused:
-            why = f"{found.options.refused} would fit, and known failures of this environment break each"
-        elif found.account.unknown:
-            why = f"{', '.join(found.account.unknown)} not known"
+        broken = f"{found.options.refused} would, and known failures of this environment break each"
+        why = broken if found.options.refused else "none of those counted does"
         yield f"Cheapest change that fits: none ({why})"
         return
     size = gib(cheapest.account.total)
@@ -382,6 +385,7 @@ def tree(found: Fitting) -> dict[str, Any]:
         "target": found.target or None,
         "verdict": found.verdict,
         "error": fit.ERROR,
+        "unmeasured": list(fit.unmeasured(found.model, found.how)),
         "model": {
             "type": found.model.name,
             "parameters": found.model.parameters,

@@ -227,6 +227,9 @@ def _declared(read: Inventory, wanted: Wanted, model: geometry.Model) -> Invento
     )
 
 
+_NO_MODULE = "-"
+
+
 class _Settings:
     """What facts and options say of a training, and what is assumed where they are silent."""
 
@@ -336,8 +339,9 @@ class _Settings:
                 if tensor.kind == "linear" and tensor.where == "layer"
             }
         )
-        if not modules:
-            raise InputError("--model", "its modules are not known, so LoRA on them cannot be counted")
+        if self.counted.name == geometry.DESCRIBED and self.counted.decoder is None:
+            self.assumed.append("adapters not counted: params= alone names no modules")
+            return (_NO_MODULE,)
         for name in self.wanted.targets:
             if name not in modules and name != fit.ALL_LINEAR:
                 raise InputError(f"--lora-target {name[:40]}", f"the linear modules are {', '.join(modules)}")

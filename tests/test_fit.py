@@ -420,6 +420,13 @@ def test_json_says_what_the_text_says(tmp_path: Path, machine: Path) -> None:
     assert tree["model"]["frozen"] == 8030261248
 
 
+def test_a_count_alone_is_enough_for_what_cannot_fit(tmp_path: Path, machine: Path) -> None:
+    common = ("--facts", str(machine), "--gpus", "8", "--seq", "512", "--target", "zero2-lora")
+    assert run("--model", "params=7.6e9", *common, cwd=tmp_path).returncode == 3
+    assert run("--model", "params=7e10", *common, cwd=tmp_path).returncode == 1
+    assert run("--model", "params=7e10", *common[:-1], "qlora", cwd=tmp_path).returncode == 3
+
+
 def test_without_a_length_only_what_does_not_fit_is_certain(tmp_path: Path, machine: Path) -> None:
     (tmp_path / "config.json").write_text(LLAMA)
     common = ("--model", "config.json", "--facts", str(machine))
