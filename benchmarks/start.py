@@ -31,6 +31,8 @@ def main(runs: int) -> None:
         python = _environment(Path(folder))
         command = str(python.parent / "envcheck")
         environment = str(python.parent.parent)
+        judged = (command, "doctor", "--facts", str(_facts(Path(folder))))
+        trained = _training(Path(folder))
         measured: dict[str, tuple[Sequence[str], str]] = {
             "python -c pass": ((str(python), "-c", "pass"), "1 F"),
             "pip check": ((str(python), "-m", "pip", "check"), ""),
@@ -39,7 +41,10 @@ def main(runs: int) -> None:
             "doctor, piped": ((command, "doctor", "--python", environment), "10 F, 0.4 pip check, 25 MiB"),
             "doctor --json": ((command, "doctor", "--python", environment, "--json"), "<= 10 F"),
             "doctor, terminal": ((command, "doctor", "--python", environment), "<= 13 F"),
-            "doctor --facts, broken": ((command, "doctor", "--facts", str(_facts(Path(folder)))), "<= 10 F"),
+            "doctor --facts, broken": (judged, "<= 10 F"),
+            "... --train JSON": ((*judged, "--train", trained["ds.json"]), "the row above + 2 F"),
+            "... --train script": ((*judged, "--train", trained["run.sh"]), "the same"),
+            "... --train YAML": ((*judged, "--train", trained["sft.yaml"]), "+ 4 F"),
             "fit": ((command, "fit", *_fit(Path(folder)), "--python", environment), "<= 10 F"),
             "pin, shipped lock": ((command, *PIN, "--python", environment), "<= 9 F"),
         }
@@ -122,6 +127,37 @@ def _fit(folder: Path) -> Sequence[str]:
     path.write_text(json.dumps({"model_type": "qwen2", **sizes, **heads}))
     machine = ("--gpus", "8", "--gpu", "A100 80GB", "--seq", "4096", "--micro-batch", "8")
     return "--model", str(path), "--target", "zero3-lora", *machine
+
+
+def _training(folder: Path) -> dict[str, str]:
+    """Configurations of a usual size by name: DeepSpeed's, a launch that names it, a trainer's YAML."""
+    offload = {"device": "cpu", "pin_memory": True}
+    zero = {"stage": 3, "offload_optimizer": offload, "overlap_comm": True, "reduce_bucket_size": "auto"}
+    zero |= {"stage3_prefetch_bucket_size": "auto", "stage3_max_live_parameters": 1e9, "sub_group_size": 1e9}
+    batch = dict.fromkeys(("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_clipping"), "auto")
+    config = {"bf16": {"enabled": "auto"}, "zero_optimization": zero, "steps_per_print": 100, **batch}
+    arguments = {
+        "model_name_or_path": "base",
+        "output_dir": "out",
+        "per_device_train_batch_size": 2,
+        "gradient_accumulation_steps": 8,
+        "learning_rate": 1e-5,
+        "num_train_epochs": 3,
+        "lr_scheduler_type": "cosine",
+        "bf16": True,
+        "gradient_checkpointing": True,
+        "save_steps": 500,
+        "logging_steps": 10,
+    }
+    words = " ".join(f"--{name} {value} \\\n" for name, value in arguments.items())
+    texts = {
+        "ds.json": json.dumps(config, indent=2),
+        "run.sh": f"#!/bin/bash\ntorchrun --nproc_per_node 8 train.py \\\n{words} --deepspeed ds.json\n",
+        "sft.yaml": "".join(f"{name}: {json.dumps(value)}\n" for name, value in arguments.items()),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return {name: str(folder / name) for name in texts}
 
 
 _STACK = {

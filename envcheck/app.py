@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from envcheck import (
     __version__,
-    configurations,
     derive,
     factsfile,
     host,
@@ -271,6 +270,10 @@ def training_facts(
     target = find_target(question.target, known)
     if target is not None:
         facts = {key: Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()}
+    if not question.train:
+        return list(facts.values()), ()
+    from envcheck import configurations  # few starts name one
+
     said = configurations.configured(question.train, known.tables.get("argument", []), installed)
     facts.update({fact.key: fact for fact in said.facts})
     return list(facts.values()), said.remarks

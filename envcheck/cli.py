@@ -39,8 +39,8 @@ TrainOption = Annotated[
     typer.Option(
         "--train",
         metavar="FILE",
-        help="Training configuration: DeepSpeed JSON, a file of arguments, or arguments such as "
-        "'--use_lora true'. Repeatable; later ones win.",
+        help="What is launched: a script, a trainer's YAML or JSON, DeepSpeed's JSON, or arguments such as "
+        "'--use_lora true'. Repeatable; merged as the trainer merges them.",
     ),
 ]
 FactsOption = Annotated[
@@ -496,6 +496,51 @@ def explain(
     return told.code
 
 
+def run_command(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND [ARG]…", help="What to run, such as torchrun and all.")
+    ],
+    python: PythonOption = None,
+    target: TargetOption = None,
+    train: TrainOption = None,
+    facts: FactsOption = None,
+    driver: DriverOption = None,
+    gpu: GpuOption = None,
+    timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
+) -> int:
+    """Run a command as if nobody stood between, and explain it on standard error if it fails.
+
+    The exit code is the command's own, or its signal. 126 it may not be run, 127 it does not exist.
+    """
+    from envcheck import app, explaining, explanation, passing
+
+    question = app.Question(
+        python,
+        False,
+        facts,
+        target,
+        tuple(train or ()),
+        driver,
+        tuple(gpu or ()),
+        timeout,
+        tuple(overlay or ()),
+    )
+    try:
+        ended = explaining.run(question, command, host.Host())
+    except OSError as error:
+        _remark(f"envcheck: {command[0]}: {(error.strerror or 'cannot be run').lower()}")
+        return 127 if isinstance(error, FileNotFoundError) else 126
+    if ended.trouble:
+        _remark(f"\nenvcheck: what it printed could not be explained: {ended.trouble}")
+    elif ended.explanation is not None:
+        _remark(f"\n{explanation.render(ended.explanation)}".rstrip())
+    if ended.code < 0:
+        passing.die_by(-ended.code)
+        return 128 - ended.code
+    return ended.code
+
+
 class MatrixAction(Enum):
     """What to do with the knowledge."""
 
@@ -671,6 +716,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "gate": gate,
     "selftest": selftest,
     "explain": explain,
+    "run": run_command,
     "fit": fit,
     "target": target,
     "rule": rule,
@@ -733,7 +779,9 @@ def _command(arguments: list[str]) -> Callable[..., int]:
     wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
     for name, command in COMMANDS.items():
         if wanted in (None, name):
-            app.command(name)(command)
+            # What follows the command that is to be run is that command's, options too.
+            own = {"allow_interspersed_args": False} if command is run_command else {}
+            app.command(name, context_settings=own)(command)
     built: Callable[..., int] = typer.main.get_command(app)
     return built
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from envcheck import dialects, host, merging, readers
 from envcheck.dialects import Dialect
-from envcheck.model import UNREADABLE, Fact, InputError, Known, Remark, Severity, Unknown
+from envcheck.model import UNREADABLE, Fact, InputError, Known, Place, Remark, Severity, Unknown
 from envcheck.settings import Document, Reference
 from envcheck.understanding import Understood, understood
 
@@ -72,34 +72,41 @@ class _Reading:
         self.remarks: list[Remark] = []
         self.unread: list[Fact] = []
         self.texts: dict[str, str] = {}
-        self.read: set[Path] = set()
+        self.read: set[tuple[str, int]] = set()
+        self.reading: list[str] = []  # the chain of files that name one another
+        self.inline = 0
 
     def take(self, named: str) -> None:
         """Read what the user named."""
-        inline = named.startswith("-") or ("=" in named and not Path(named).exists())
         try:
-            if inline:
-                self._text(named, "--train", Path(), 0)
+            if _stands_for_itself(named):
+                self.inline += 1
+                number = "" if self.inline == 1 else f" ({self.inline})"
+                self._text(named, f"--train{number}", Path())
             else:
-                self._file(Path(named), named, 0)
+                self._file(Path(named), named)
         except InputError as error:
             self.remarks.append(Remark(Severity.ERROR, UNREADABLE, error.problem, (error.place,)))
 
-    def _file(self, path: Path, name: str, depth: int, dialect: str = "", launch: int = 0) -> None:
-        if depth > _DEEPEST:
-            raise InputError(name, f"named by more than {_DEEPEST} files that name one another")
-        resolved = path.resolve()
-        if resolved in self.read:
+    def _file(self, path: Path, name: str, dialect: str = "", launch: int = 0) -> None:
+        resolved = host.followed(path)
+        if resolved in self.reading:
+            raise InputError(name, "names itself, by way of the files that it names")
+        if (resolved, launch) in self.read:
             return
-        self.read.add(resolved)
-        text = host.read_file(path, _LARGEST).decode("utf-8", "replace")
-        self._text(text, name, path.parent, depth, dialect, launch)
+        if len(self.reading) > _DEEPEST:
+            raise InputError(name, f"more than {_DEEPEST} files that name one another")
+        self.read.add((resolved, launch))
+        text = self._decoded(host.read_file(path, _LARGEST), name)
+        self.reading.append(resolved)
+        try:
+            self._text(text, name, path.parent, dialect, launch)
+        finally:
+            self.reading.pop()
 
-    def _text(
-        self, text: str, name: str, folder: Path, depth: int, dialect: str = "", launch: int = 0
-    ) -> None:
+    def _text(self, text: str, name: str, folder: Path, dialect: str = "", launch: int = 0) -> None:
         self.texts[name] = text
-        said = False
+        taken: list[Understood] = []
         for document in readers.read(text, name):
             placed = document._replace(launch=document.launch or launch)
             if dialect and document.form in self.known[dialect].forms:
@@ -107,26 +114,39 @@ class _Reading:
             parts = understood(placed, self.known, self.installed)
             for part in parts:
                 for reference in part.references:
-                    self._refer(reference, part.document, folder, depth)
-            self.parts += parts
-            said = said or any(part.facts or part.references or part.remarks for part in parts)
-        if not said:
+                    self._refer(reference, part.document, folder)
+            taken += parts
+        if not dialect and not any(part.facts or part.references or part.remarks for part in taken):
             raise InputError(name, "says nothing of training that envcheck knows")
+        self.parts += taken
 
-    def _refer(self, reference: Reference, document: Document, folder: Path, depth: int) -> None:
+    def _decoded(self, data: bytes, name: str) -> str:
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            before = data[: error.start].decode()
+            place = Place(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
+            text = "not UTF-8 from here on: a program that reads it as UTF-8 stops there"
+            self.remarks.append(Remark(Severity.WARNING, "not-utf-8", text, (place,), "save it as UTF-8"))
+            return data.decode("utf-8", "replace")
+
+    def _refer(self, reference: Reference, document: Document, folder: Path) -> None:
         """Read the file that a setting names, beside the file that names it or where we are."""
         if reference.unknown:
             self._leave_open(reference, reference.unknown)
             return
-        path = folder / reference.path
-        path = path if path.is_file() else Path(reference.path)
-        if not path.exists():
+        inside = self.known[reference.dialect].inside
+        path = folder / reference.path / inside
+        path = path if host.is_file(path) else Path(reference.path) / inside
+        if inside and not host.is_file(path):
+            return  # a name of the Hub
+        if not host.exists(path):
             self._leave_open(reference, f"{reference.path}, which {document.file} names, is not here")
             text = f"{reference.path} is not here: what it says is not known"
             self.remarks.append(Remark(Severity.WARNING, "not-here", text, (reference.place,)))
             return
         try:
-            self._file(path, str(path), depth + 1, reference.dialect, reference.launch)
+            self._file(path, str(path), reference.dialect, reference.launch)
         except InputError as error:
             self._leave_open(reference, f"{reference.path} cannot be read")
             places = (error.place, reference.place)
@@ -141,3 +161,10 @@ class _Reading:
             if not each.when and each.value is not None
         ]
         self.unread += [Fact(key, Unknown(why), source) for key in dialect.unread]
+
+
+def _stands_for_itself(named: str) -> bool:
+    """Whether arguments, or a configuration, are given in place of a file's name."""
+    if host.exists(Path(named)):
+        return False
+    return named.lstrip().startswith(("-", "{")) or "=" in named or " -" in named

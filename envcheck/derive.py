@@ -51,12 +51,26 @@ KEYS = {
     "train.minimum_transformers": Key(
         Kind.VERSION, "first transformers with code for the model_type; Absent if all that are known have it"
     ),
+    "train.examples_per_step": Key(
+        Kind.NUMBER, "micro batch size x accumulation steps x processes that see other data"
+    ),
+    "train.saves_at_evaluations": Key(
+        Kind.FLAG, "whether every checkpoint is saved at a step that evaluates, where both go by steps"
+    ),
     "train.install_transformers": Key(
         Kind.VERSION,
         "first transformers to install for the model_type: that one, or the next if it was yanked",
     ),
 }
 """What deriving adds to the vocabulary."""
+
+_STEP = (
+    "train.micro_batch_size",
+    "train.gradient_accumulation_steps",
+    "train.world_size",
+    "train.tensor_parallel",
+    "train.sequence_parallel",
+)
 
 FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "cuda.runtime": ("pkg.torch", "build.torch.cuda"),
@@ -72,6 +86,8 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.torch.triton": ("pkg.torch",),
     "gpu.in_torch_build": ("build.torch.architectures",),
     "gpu.torch_nearest": ("pkg.torch",),
+    "train.examples_per_step": _STEP,
+    "train.saves_at_evaluations": ("train.save_steps", "train.eval_steps"),
     "train.minimum_transformers": ("train.model_type",),
     "train.install_transformers": ("train.model_type",),
 }
@@ -431,9 +447,35 @@ def _training(inventory: Inventory, matrix: Matrix) -> Inventory:
         settled.add(default.key)
         reading = Known(default.value) if holds is Tri.YES else _unsettled(inventory, answers)
         inventory = inventory.with_facts([Fact(default.key, reading, f"default: {default.source}")])
-    keys = "train.minimum_transformers", "train.install_transformers"
-    found = _first_transformers(inventory, matrix.tables)
-    return _add(inventory, map(Fact, keys, found, ("derived from train.model_type",) * len(keys)))
+    first, install = _first_transformers(inventory, matrix.tables)
+    facts = [
+        Fact("train.minimum_transformers", first, "derived from train.model_type"),
+        Fact("train.install_transformers", install, "derived from train.model_type"),
+        Fact("train.examples_per_step", _examples_per_step(inventory), "derived from the batch sizes"),
+        Fact("train.saves_at_evaluations", _saves_at_evaluations(inventory), "derived from train.save_steps"),
+    ]
+    return _add(inventory, facts)
+
+
+def _examples_per_step(inventory: Inventory) -> Reading:
+    """Processes that share a sequence see the same examples; those that share layers count variously."""
+    missing = _missing(inventory, *_STEP)
+    if missing is not None:
+        return missing
+    micro, accumulated, processes, layers, share = (int(_text(inventory, key)) for key in _STEP)
+    if layers != 1:
+        return Unknown(f"{layers} processes share each layer, and releases count them in different ways")
+    if share < 1 or processes % share:
+        return Unknown(f"{processes} processes do not divide into sequences shared by {share}")
+    return Known(micro * accumulated * (processes // share))
+
+
+def _saves_at_evaluations(inventory: Inventory) -> Reading:
+    missing = _missing(inventory, "train.save_steps", "train.eval_steps")
+    if missing is not None:
+        return missing
+    save, evaluate = (int(_text(inventory, f"train.{each}_steps")) for each in ("save", "eval"))
+    return Known(save % evaluate == 0) if evaluate > 0 else Unknown("train.eval_steps is not above 0")
 
 
 def _first_transformers(

@@ -4,6 +4,7 @@ A document is of the dialect whose marks it bears. Pure.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -78,6 +79,7 @@ class Dialect(NamedTuple):
     auto: Sequence[str]  # names that such a trainer fills in
     sources: Mapping[str, str]
     unread: Sequence[str]  # facts that nobody knows while such a configuration cannot be read
+    inside: str  # the file's name, where what is named is its folder, or nothing that is here
     lineage: Sequence[str]  # its own name and those of the dialects it extends
     rows: Mapping[str, Sequence[Row]]
     implied: Sequence[Implied]
@@ -128,6 +130,7 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
         auto=tree.get("auto", ()),
         sources=tree.get("sources", _NOTHING),
         unread=tree.get("unread", ()),
+        inside=tree.get("inside", ""),
         lineage=lineage,
         rows=rows,
         implied=[_of(Implied, row) for each in inherited for row in each.get("implied", ())],
@@ -159,21 +162,31 @@ _A_PROGRAM = 100  # marks that a program's name counts for
 def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect | None:
     """The dialect whose marks the document bears; of several that with most, the more special among equals.
 
-    A command line that bears none is of the dialect `arguments`.
+    A dialect needs a mark of its own; those of the dialects it extends count for it too. A command line that
+    bears none is of the dialect `arguments`.
     """
     if document.dialect:
         return dialects[document.dialect]
     names = document.names()
-    program = {word.rpartition("/")[2] for word in document.program}
+    program = program_names(document)
+
+    def own(dialect: Dialect) -> int:
+        marks = sum(mark in names for mark in dialect.marks)
+        return marks + _A_PROGRAM * sum(each in program for each in dialect.programs)
 
     def score(dialect: Dialect) -> tuple[int, int]:
-        marks = sum(mark in names for mark in dialect.marks)
-        return marks + _A_PROGRAM * sum(each in program for each in dialect.programs), len(dialect.lineage)
+        return sum(own(dialects[each]) for each in dialect.lineage), len(dialect.lineage)
 
-    fitting = [each for each in dialects.values() if document.form in each.forms and score(each)[0]]
+    fitting = [each for each in dialects.values() if document.form in each.forms and own(each)]
     if not fitting:
         return dialects.get("arguments") if document.form == "arguments" else None
     return max(fitting, key=score)
+
+
+def program_names(document: Document) -> set[str]:
+    """The words before the arguments, and their parts: openrlhf of `python -m openrlhf.cli.train_sft`."""
+    words = {word.rpartition("/")[2] for word in document.program}
+    return words | {part for word in document.program for part in word.replace(".", "/").split("/")}
 
 
 # --- values of a row --------------------------------------------------------------------------------
@@ -202,6 +215,8 @@ def misfit(row: Row, value: Said, *, as_text: bool) -> str:
 
 
 _NUMBERS = ("whole", "number", "positive")
+CONVERTED = ("flag", *_NUMBERS)
+"""Kinds that pydantic makes of a text, or of one another."""
 
 
 def _spells(value: Said, word: Scalar) -> bool:
@@ -222,11 +237,25 @@ def _out_of_bounds(row: Row, number: float) -> str:
 def _is(kind: str, value: Said, *, as_text: bool) -> bool:
     if kind in _NUMBERS:
         number = as_number(value, as_text=as_text)
-        return number is not None and (kind != "whole" or (math.isfinite(number) and number == int(number)))
+        return number is not None and (kind != "whole" or _is_whole(value, number))
     if kind == "flag":
-        return isinstance(value, bool) or (as_text and spelled(value) in TRUE | FALSE)
+        number = as_number(value, as_text=False)
+        return isinstance(value, bool) or number in (0, 1) or (as_text and _spells_a_flag(value))
     if kind == "word":
         return isinstance(value, str)
     if kind == "list":
         return as_text or (isinstance(value, tuple) and not isinstance(value, Section))
     return kind != "section" or as_text or isinstance(value, Section)
+
+
+def _spells_a_flag(value: Said) -> bool:
+    return isinstance(value, str) and value.lower() in TRUE | FALSE
+
+
+def _is_whole(value: Said, number: float) -> bool:
+    if isinstance(value, str):
+        return _WHOLE.fullmatch(value.strip()) is not None  # int("5e8") is an error, 5e8 in JSON is not
+    return math.isfinite(number) and number == int(number)
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")

@@ -27,7 +27,7 @@ from envcheck.signatures import Signature, found
 
 _SIGTERM, _SIGABRT = -15, -6
 _SURVIVED = 200
-"""Lines without a failure after which a run that raised something, and went on, has survived it."""
+"""Lines of training after which a run has survived what it raised before them."""
 
 _STRONG = frozenset({"memory", "killed", "crash", "disk", "network", "hardware"})
 """Kinds that a passage without a traceback can be the cause by; a version told in a warning is not."""
@@ -104,11 +104,12 @@ def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
     ]
     follows = [each for each in causes if each.kind == "consequence"]
     causes = [each for each in causes if each.kind != "consequence"]
-    first = _first(causes, follows)
+    first = _first(log, causes)
     if first is None:
         return Diagnosis(None, tuple(follows), matches=matches, partial=partial)
     before = tuple(each for each in causes if each.event.last < first.event.first)
-    follows += [each for each in causes if each.event.what == "ended" and each is not first]
+    ends = [each for each in causes if each.event.what == "ended" and each is not first]
+    follows += ends if first.event.what != "ended" else [each for each in ends if each.event.ranks]
     apart = [each for each in causes if each is not first and each not in before and each not in follows]
     home = log.events.index(first.event)
     own = sorted(matches, key=lambda each: (each.event != home, -each.score, each.lines))
@@ -181,27 +182,22 @@ def own_code(place: Frame | None) -> bool:
     return not any(part in place.file for part in ("site-packages/", "dist-packages/", "/lib/python"))
 
 
-def _last_trouble(causes: Sequence[Cause], follows: Sequence[Cause]) -> list[Cause]:
-    """The causes of the last stretch of failures that has any: what the run went on after did not end it."""
-    points = sorted(
-        (line, each.event.last if line == each.event.first else line, number, each)
-        for number, each in enumerate((*causes, *follows))
-        for line in {each.event.first, each.event.again}
-    )
-    stretches: list[list[Cause]] = []
-    reached = 0
-    for line, last, _, each in points:
-        if not stretches or line - reached > _SURVIVED:
-            stretches.append([])
-        reached = max(reached, last)
-        if each.kind != "consequence" and each not in stretches[-1]:
-            stretches[-1].append(each)
-    return next((each for each in reversed(stretches) if each), [])
+def _last_trouble(log: Log, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes since the run last trained: what it went on after did not end it."""
+    stretch: list[Cause] = []
+    for each in sorted(causes, key=lambda cause: cause.event.first):
+        if stretch and log.trained(stretch[-1].event.again, each.event.first) >= _SURVIVED:
+            stretch.clear()
+        stretch.append(each)
+    once = [each for each in stretch if log.trained(each.event.first, each.event.again) < _SURVIVED]
+    return once or stretch
 
 
-def _first(causes: Sequence[Cause], follows: Sequence[Cause]) -> Cause | None:
+def _first(log: Log, causes: Sequence[Cause]) -> Cause | None:
     """The earliest that the run did not survive; of the rank that torchrun names, if that said anything."""
-    raised = _last_trouble([each for each in causes if each.event.what != "ended"], follows)
+    told = [each for each in causes if each.event.what != "ended"]
+    whole = [each for each in told if each.event.exceptions or each.match]
+    raised = _last_trouble(log, whole or told)
     roots = [each for each in causes if each.event.root]
     ranks = {rank for each in roots for rank in each.event.ranks}
     named = [each for each in raised if ranks & {*each.event.ranks}]

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import __version__, app, derive, explain, explanation, host, logs, printed, probes, signatures
+from envcheck import (
+    __version__,
+    app,
+    derive,
+    explain,
+    explanation,
+    host,
+    logs,
+    passing,
+    printed,
+    probes,
+    signatures,
+)
 from envcheck.host import Host
 from envcheck.model import (
+    NOT_GIVEN,
     EnvcheckError,
     Fact,
     InputError,
@@ -44,9 +59,13 @@ def explained(question: app.Question, name: str, machine: Host) -> explanation.E
 
 
 def told(
-    question: app.Question, name: str, chunks: Iterable[bytes], machine: Host
+    question: app.Question,
+    name: str,
+    chunks: Iterable[bytes | passing.Gap],
+    machine: Host,
+    wrote: Wrote | None = None,
 ) -> explanation.Explanation:
-    """What the chunks of a log tell.
+    """What the chunks of a log tell; `wrote` says what wrote it, if that is known.
 
     Raises:
         InputError: they are no text, or an argument is wrong.
@@ -56,9 +75,13 @@ def told(
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays)
     read = _read(chunks, name, logs.look(tree["tables"]))
+    if wrote is not None:
+        read = read._replace(log=_with_end(read.log, wrote.code))
     diagnosis = explain.diagnose(read.log, signatures.compiled(tree["case"]))
-    from_log = _from_log(read, tree["tables"], words, known)
+    from_log = _from_log(read, wrote.command if wrote else "", tree["tables"], words, known)
     subject, inventory, notes = _environment(question, from_log, machine, found, known, words)
+    if wrote is not None and not wrote.named:
+        subject = subject.replace("(named by --python)", "(beside the command)")
     report = _judged(question, subject, inventory, known)
     fits = {
         each.signature.case: explain.fit(known.rule(each.signature.rule), report.inventory, report.judgement)
@@ -70,15 +93,78 @@ def told(
     )
 
 
+class Wrote(NamedTuple):
+    """The command that wrote a log, and its exit code, negative for a signal.
+
+    `named` is False where the environment was not named but found beside the command.
+    """
+
+    command: str
+    code: int
+    named: bool = True
+
+
+class Ran(NamedTuple):
+    """How a command ended: its exit code, negative for a signal; what explains a failure, or why nothing."""
+
+    code: int
+    explanation: explanation.Explanation | None = None
+    trouble: str = ""
+
+
+def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
+    """Run a command, passing everything through; explain what it printed if it failed by itself.
+
+    Raises:
+        OSError: the command does not exist or may not be run.
+    """
+    kept = passing.Kept()
+    ended = passing.run(command, machine.environ, kept)
+    if ended.code == 0 or ended.asked or -ended.code in passing.NO_FAILURE:
+        return Ran(ended.code)
+    beside = _beside(command[0], machine) if question.python is None and question.facts is None else None
+    if beside is not None:
+        question = question._replace(python=beside)
+    name = f"what {command[0].rpartition('/')[2]} printed"
+    try:
+        wrote = Wrote(shlex.join(command), ended.code, named=beside is None)
+        return Ran(ended.code, told(question, name, kept.pieces(), machine, wrote))
+    except EnvcheckError as error:  # the command's own end is what counts
+        return Ran(ended.code, trouble=str(error))
+
+
+def _with_end(log: logs.Log, code: int) -> logs.Log:
+    """The log with the end of the process that wrote it; torchrun's word on its ranks counts before that."""
+    text = f"exit code {code}"
+    if code < 0:
+        text = f"killed by signal {-code}\ntraceback : Signal {-code} ({host.signal_name(-code)})"
+    numbers = tuple(log.lines + 1 for _ in text.split("\n"))
+    root = code < 0 and not any(each.root for each in log.events)
+    end = logs.Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
+    return log._replace(events=(*log.events, end))
+
+
+def _beside(program: str, machine: Host) -> str | None:
+    """The interpreter beside a program, such as an environment's own torchrun; None if there is none."""
+    import shutil
+
+    found = shutil.which(program, path=machine.environ.get("PATH"))
+    python = Path(found).parent / "python" if found else None
+    return str(python) if python and python.is_file() else None
+
+
 # --- reading ------------------------------------------------------------------------------------------
 
 
-def _read(chunks: Iterable[bytes], name: str, look: logs.Look) -> _Read:
+def _read(chunks: Iterable[bytes | passing.Gap], name: str, look: logs.Look) -> _Read:
     scanner = logs.Scanner(look)
     head = bytearray()
     notes: list[str] = []
     try:
         for chunk in _unpacked(chunks, notes.append):
+            if isinstance(chunk, passing.Gap):
+                scanner.skip(*chunk)
+                continue
             if not head:
                 _refuse_binary(chunk, name)
             if len(head) < _HEAD:
@@ -95,13 +181,16 @@ def _read(chunks: Iterable[bytes], name: str, look: logs.Look) -> _Read:
 _GZIP = b"\x1f\x8b"
 
 
-def _unpacked(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[bytes]:
+def _unpacked(
+    chunks: Iterable[bytes | passing.Gap], note: Callable[[str], None]
+) -> Iterator[bytes | passing.Gap]:
     """The chunks, or what they hold if they are a gzip file, as far as that can be read."""
     import zlib
 
     unpack = None
+    chunks = iter(chunks)
     for number, chunk in enumerate(chunks):
-        if number == 0 and not chunk.startswith(_GZIP):
+        if isinstance(chunk, passing.Gap) or (number == 0 and not chunk.startswith(_GZIP)):
             yield chunk
             yield from chunks
             return
@@ -133,24 +222,27 @@ def _refuse_binary(chunk: bytes, name: str) -> None:
 # --- the environment ------------------------------------------------------------------------------------
 
 
-def _from_log(read: _Read, tables: printed.Tables, words: Vocabulary, known: Matrix) -> Inventory:
-    """What the log prints of where it ran: at its beginning, and in what went wrong."""
+def _from_log(
+    read: _Read, command: str, tables: printed.Tables, words: Vocabulary, known: Matrix
+) -> Inventory:
+    """What the log prints of where it ran, at its beginning and in what went wrong; what its command says."""
     said = list(printed.facts(read.head, 1, tables, words))
     for event in read.log.events:
         if event.exceptions:
             said += printed.facts(event.text, event.first, tables, words)
     inventory = printed.inventory(said)
-    commands = dict(printed.commands(read.head, 1, tables))
+    commands = {text: f"log line {line}" for text, line in printed.commands(read.head, 1, tables)}
+    commands = {command: "the command line"} if command else commands
     if len(commands) != 1:
         return inventory
-    ((command, line),) = commands.items()
+    ((text, source),) = commands.items()
     return inventory.with_facts(
-        fact for fact in _arguments(command, line, known) if fact.key not in inventory.facts
+        fact for fact in _arguments(text, source, known) if fact.key not in inventory.facts
     )
 
 
-def _arguments(command: str, line: int, known: Matrix) -> list[Fact]:
-    """What a command line in a log says of training; nothing if it cannot be read."""
+def _arguments(command: str, source: str, known: Matrix) -> list[Fact]:
+    """What a command line says of training; nothing if it cannot be read."""
     at = command.find(" --")
     try:
         if at < 0:
@@ -158,7 +250,7 @@ def _arguments(command: str, line: int, known: Matrix) -> list[Fact]:
         said, _ = app.completed(Inventory(), app.Question(train=(command[at + 1 :],)), known)
     except EnvcheckError:
         return []
-    return [fact._replace(source=f"log line {line}") for fact in said.facts.values()]
+    return [fact._replace(source=source) for fact in said.facts.values()]
 
 
 def _environment(
@@ -171,38 +263,43 @@ def _environment(
 ) -> tuple[str, Inventory, list[str]]:
     """What is judged: the environment that is named, else that which the log itself describes.
 
-    The environment that doctor would take stands for it only where the log says nothing else.
+    The environment that doctor would take stands for it only where the log says nothing else. What the log
+    says of training counts for what nobody gave.
     """
-    named = question.python is not None or question.facts is not None
     subject, local, _ = app.take_inventory(question, machine, found, known, words)
     differ = [fact for fact in from_log.facts.values() if _another(fact, local)]
-    if named:
-        return subject, local, [_differing(differ, local)] if differ else []
-    if differ or local.known("pkg.torch") is None:
-        if not any(fact.value is not None for fact in from_log.facts.values()):
-            return (
-                "nothing: no environment is named, the log says nothing of its own",
-                _only(question, known),
-                [],
-            )
-        own, _ = app.completed(from_log, question, known)
-        shown = ", ".join(_shown(fact) for fact in from_log.facts.values() if fact.value is not None)
-        return f"what the log says of its own environment: {shown[:300]}", own, []
-    return subject, local.with_facts(f for f in from_log.facts.values() if f.key not in local.facts), []
+    trained = [
+        fact
+        for fact in from_log.facts.values()
+        if fact.key.startswith("train.") and local.fact(fact.key).reading == NOT_GIVEN
+    ]
+    if question.python is not None or question.facts is not None:
+        return subject, local.with_facts(trained), [_differing(differ, local)] if differ else []
+    if not differ and not _other_gpus(from_log, local) and local.known("pkg.torch") is not None:
+        return subject, local.with_facts(trained), []
+    own, _ = app.completed(from_log, question, known)
+    shown = ", ".join(_shown(fact) for fact in from_log.facts.values() if fact.value is not None)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    if not shown:
+        return "nothing: no environment is named, and the log says nothing of its own", own, []
+    return f"what the log says of its own environment: {shown}", own, []
 
 
-def _only(question: app.Question, known: Matrix) -> Inventory:
-    return app.completed(Inventory(), question, known)[0]
+_SHOWN = 300  # characters of the facts that a log says
 
 
 def _another(fact: Fact, local: Inventory) -> bool:
     """Whether the log says of a package, the driver or Python what is not so here."""
-    if fact.key.startswith("train.") or fact.value is None:
-        return False
     here = local.fact(fact.key)
-    if isinstance(here.reading, Unknown):
+    if fact.key.startswith(("train.", "gpus.")) or fact.value is None or isinstance(here.reading, Unknown):
         return False
     return not str(here.value or "").startswith(str(fact.value))
+
+
+def _other_gpus(from_log: Inventory, local: Inventory) -> bool:
+    """Whether the log names GPUs that are not the ones here: one was read where the other did not run."""
+    names = [each["gpu.name"].value for each in from_log.devices]
+    return bool(names) and names != [local.known("gpu.name", n) for n in range(len(local.devices))]
 
 
 def _differing(facts: list[Fact], local: Inventory) -> str:

@@ -81,7 +81,7 @@ def _size(log: Log) -> str:
 
 
 def _cause(cause: Cause, each: Explanation) -> Iterator[str]:
-    yield f"✗ first cause  {_where(cause)}: {said(cause)}"
+    yield f"✗ first cause  {_where(cause, each.log)}: {said(cause)}"
     raised = cause.event.exceptions
     if cause.place:
         yield f"    raised  {place(cause.place)}"
@@ -102,7 +102,7 @@ def _kind(cause: Cause) -> str:
     if cause.kind != "unknown":
         return KINDS[cause.kind]
     if cause.event.what == "ended":
-        return f"not known: the process ended with exit code {cause.event.code}, its own words are not here"
+        return "not known: what the process said before it ended is not here"
     return "not known"
 
 
@@ -186,7 +186,7 @@ def _others(each: Explanation) -> Iterator[str]:
         if causes:
             yield ""
             yield f"{title}:"
-            yield from (f"  {_where(one)}: {_brief(one)}" for one in causes[:_LISTED])
+            yield from (f"  {_where(one, each.log)}: {_brief(one)}" for one in causes[:_LISTED])
             if len(causes) > _LISTED:
                 yield f"  and {len(causes) - _LISTED} more"
     home = each.log.events.index(diagnosis.cause.event) if diagnosis.cause else -1
@@ -214,10 +214,12 @@ def _tells(match: Match) -> bool:
     return match.signature.kind != "consequence"
 
 
-def _where(cause: Cause) -> str:
+def _where(cause: Cause, each: Log) -> str:
     ranks = cause.event.ranks
     who = "" if not ranks else f"rank {ranks[0]}, " if len(ranks) == 1 else f"ranks {_several(ranks)}, "
     first, last = cause.event.first, cause.event.last
+    if first > each.lines:
+        return f"{who}the end"
     return f"{who}line {first}" if first == last else f"{who}lines {first}-{last}"
 
 

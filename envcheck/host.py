@@ -297,6 +297,21 @@ def _read_on(descriptor: int, name: str) -> Iterator[bytes]:
         yield chunk
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is a file; what cannot be a path (too long, a loop of links) is none."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for these
+
+
+def exists(path: Path) -> bool:
+    """Whether something is there, as `is_file`."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def followed(path: Path) -> str:
+    """Where a path leads, links followed as far as they can be."""
+    return os.path.realpath(path)
+
+
 def names(folder: Path) -> tuple[str, ...]:
     """Names in a folder of the user's, sorted.
 
@@ -387,6 +402,16 @@ def scratch() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal: SIGKILL of 9."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time one
 
 
 class Ended(SystemExit):

@@ -19,11 +19,15 @@ _LONGEST = 2000  # characters of a sentence that is worth recognising by its for
 
 
 class RuleText(NamedTuple):
-    """A rule's texts; `cost` has one for each fix in the rule's order, empty where the rule has none."""
+    """A rule's texts; `cost` has one for each fix in the rule's order, empty where the rule has none.
+
+    `no_fix` has one for each change that does not help.
+    """
 
     title: str = ""
     why: str = ""
     cost: tuple[str, ...] = ()
+    no_fix: tuple[str, ...] = ()
 
 
 class Language:
@@ -93,18 +97,30 @@ class Language:
     def cost(self, rule_id: str, costs: Sequence[str], english: str) -> str:
         """What a way out of a rule costs; `costs` are those of all its ways out, in their order."""
         known = self.rules.get(rule_id)
-        if known is None or not english or len(known.cost) != len(costs) or english not in costs:
-            return english
-        return known.cost[costs.index(english)] or english
+        return _same_place(known.cost, costs, english) if known else english
+
+    def no_fix(self, rule_id: str, reasons: Sequence[str], english: str) -> str:
+        """Why a change does not mend a rule; `reasons` are those of all such changes, in their order."""
+        known = self.rules.get(rule_id)
+        return _same_place(known.no_fix, reasons, english) if known else english
+
+
+def _same_place(ours: Sequence[str], theirs: Sequence[str], english: str) -> str:
+    """The text of ours that stands where an English one does among theirs; the English one if none fits."""
+    if not english or len(ours) != len(theirs) or english not in theirs:
+        return english
+    return ours[theirs.index(english)] or english
 
 
 ENGLISH = Language()
 
 
 def load(name: str, tree: Mapping[str, Any]) -> Language:
-    """The language of a parsed file: `[words]`, `[sentences]`, and `[rule.ID]` with title, why, cost."""
+    """The language of a parsed file: `[words]`, `[sentences]`, and `[rule.ID]` with its texts."""
     rules = {
-        rule_id: RuleText(row.get("title", ""), row.get("why", ""), tuple(row.get("cost", ())))
+        rule_id: RuleText(
+            row.get("title", ""), row.get("why", ""), tuple(row.get("cost", ())), tuple(row.get("no_fix", ()))
+        )
         for rule_id, row in tree.get("rule", {}).items()
     }
     return Language(name, tree.get("words", {}), tree.get("sentences", {}), rules)

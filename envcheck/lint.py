@@ -27,6 +27,7 @@ from envcheck.model import (
     Key,
     Kind,
     Known,
+    NoFix,
     Ref,
     Rule,
     Severity,
@@ -604,7 +605,29 @@ def _fixes(book: _Book) -> Iterator[Problem]:
                 )
 
 
-def _shown(fix: Fix) -> str:
+def _no_fixes(book: _Book) -> Iterator[Problem]:
+    """What is said not to help leaves the rule broken, wherever it is broken."""
+    for rule in book.known.rules:
+        examples = list(_examples(book, rule)) if rule.no_fixes else []
+        for number, vain in enumerate(rule.no_fixes):
+            line = book.at[rule.id].at("no_fix", number)
+            changed = [_changes(book, rule, Fix(vain.set), example) for example in examples]
+            if not examples:
+                message = f"no example breaks it, so whether {_shown(vain)} helps could not be tried"
+                yield book.rule_problem("no-fix", rule, message, line)
+            elif any(
+                changes is None
+                or rule.id not in book.broken(derive.changed(example, changes, book.known), [rule])
+                for example, changes in zip(examples, changed, strict=True)
+            ):
+                message = f"{_shown(vain)} is said not to help, but the rule is no longer broken with it"
+                yield book.rule_problem("no-fix", rule, message, line)
+            for message, note in _fix_versions(book, rule, Fix(vain.set)):
+                if not note:  # that its bound leads back is the point
+                    yield book.rule_problem("fix-version", rule, message, line)
+
+
+def _shown(fix: Fix | NoFix) -> str:
     return ", ".join(
         f"{key} {str(value).lower() if isinstance(value, bool) else value}" for key, value in fix.set
     )
@@ -875,6 +898,7 @@ _CHECKS = (
     _same_ground,
     _gaps,
     _fixes,
+    _no_fixes,
     _out_of_the_frying_pan,
     _cells,
     _defaults,

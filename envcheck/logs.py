@@ -70,18 +70,28 @@ class Event(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What was read: events by first line, lines and bytes, and whether some events were left out."""
+    """What was read: events by first line, lines and bytes.
+
+    `progress` are stretches of lines in which the run trained, first and last line. `crowded` says that
+    some events were left out.
+    """
 
     events: tuple[Event, ...]
     lines: int
     size: int
+    progress: tuple[tuple[int, int], ...] = ()
     crowded: bool = False
+
+    def trained(self, first: int, last: int) -> int:
+        """How many lines of training stand between two lines."""
+        return sum(max(0, min(last, end) - max(first, begin)) for begin, end in self.progress)
 
 
 class Look(NamedTuple):
-    """How logs look: the words to search for, in lower case, and the prefixes of launchers."""
+    """How logs look: the words to search for, those of training, in lower case; the prefixes of launchers."""
 
     words: tuple[bytes, ...]
+    progress: tuple[bytes, ...]
     prefix: re.Pattern[str]
     times: re.Pattern[str]
 
@@ -98,6 +108,7 @@ def look(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Look:
 
     return Look(
         tuple(row["word"].lower().encode() for row in tables.get("trigger", ())),
+        tuple(row["word"].lower().encode() for row in tables.get("progress", ())),
         joined(time=False),
         joined(time=True),
     )
@@ -278,9 +289,14 @@ class Reader:
 
     def finish(self) -> tuple[Event, ...]:
         """The events, by first line; what is open ends here."""
+        self.close()
+        return tuple(sorted(self._events.values(), key=lambda each: each.first))
+
+    def close(self) -> None:
+        """What is open ends here."""
         for stream in self._streams.values():
             self._close(stream)
-        return tuple(sorted(self._events.values(), key=lambda each: each.first))
+        self._open.clear()
 
     # one stream
 
@@ -435,6 +451,11 @@ def _by_number(rank: str) -> tuple[int, str]:
 # --- bytes ------------------------------------------------------------------------------------------
 
 _DIGITS = b"0123456789"
+_LETTERS = b"abcdefghijklmnopqrstuvwxyz"
+_LOWER = bytes(range(256)).lower()
+_NO_LETTER = bytes(set(range(256)) - {*_LETTERS, *_LETTERS.upper()})
+_BLOCK = 16 << 10  # bytes that are searched, or passed over, at once
+_LONGEST_WORD = 64
 
 
 class Scanner:
@@ -444,13 +465,17 @@ class Scanner:
         """Take how logs look."""
         self.reader = Reader(look)
         self._words = look.words
+        self._bare_words = [(word.translate(_LOWER, _NO_LETTER), word) for word in look.words]
         self._rest = b""
         self._scanned = 0  # in the rest: what was searched already, kept as the lines before
         self._fed = 0  # in the rest: what the reader has
         self._number = 1  # of the line that the rest begins with
         self._lines = 0
+        self._number_at, self._counted = 1, 0  # the line number at a place of the chunk
         self._size = 0
         self._seen: dict[int, int] = {}
+        self._progress_words = look.progress
+        self._progress: list[tuple[int, int]] = []
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes."""
@@ -464,52 +489,90 @@ class Scanner:
             end = max(data.rfind(b"\r", self._scanned), data.rfind(b" ", len(data) - _CUT)) + 1 or len(data)
         self._scan(data, end)
 
+    def skip(self, lines: int, size: int) -> None:
+        """Leave so many lines and bytes out that nobody kept; nothing goes on across them."""
+        if len(self._rest) > self._scanned:
+            self._scan(self._rest, len(self._rest))
+        self.reader.close()
+        self._number += self._rest.count(b"\n") + lines
+        self._rest, self._scanned, self._fed = b"", 0, 0
+        self._size += size
+        self._lines = self._number - 1
+
     def finish(self) -> Log:
         """What the whole log tells."""
         if len(self._rest) > self._scanned:
             self._scan(self._rest, len(self._rest))
-        return Log(self.reader.finish(), self._lines, self._size, self.reader.crowded)
+        progress = tuple(self._progress)
+        return Log(self.reader.finish(), self._lines, self._size, progress, self.reader.crowded)
 
     def _scan(self, data: bytes, end: int) -> None:
-        """Search the bytes up to `end`, and give the reader the lines around what is found."""
-        low = data[:end].lower()
+        """Search the bytes up to `end`, a block after the other."""
         at = max(self._scanned, self._fed)
-        nexts = {word: low.find(word, at) for word in self._words}
-        counted, number, until = 0, self._number, -1
+        self._number_at, self._counted = self._number, 0
         while at < end:
-            if at <= until or self.reader.busy:
-                number += data.count(b"\n", counted, at)
-                counted = at
-                stop = data.find(b"\n", at, end)
-                stop = end if stop < 0 else stop
-                self._line(number, data[at:stop], low[at:stop])
-                at = self._fed = min(stop + 1, end)
-                continue
-            for word, where in nexts.items():
-                if 0 <= where < at:
-                    nexts[word] = low.find(word, at)
-            until = min((where for where in nexts.values() if where >= 0), default=-1)
-            if until < 0:
-                break
-            begin = data.rfind(b"\n", at, until) + 1 or at
-            piece = data.rfind(b"\r", begin, until) + 1 or begin
-            stop = _end_of_piece(low, until, end)
-            if self._repeats(low[piece:stop]):
-                at, until = stop, -1
-            elif piece > begin:  # a progress bar rewrites its line: what stood before says nothing
-                at = piece
-            else:
-                at = _lines_before(data, begin, self._fed)
-        number += data.count(b"\n", counted, end)
+            stop = data.find(b"\n", at + _BLOCK, min(at + 2 * _BLOCK, end)) + 1 or min(at + 2 * _BLOCK, end)
+            whole = at == 0 or data[at - 1 : at] == b"\n"  # else a word may lie across two blocks
+            overlap = at if whole else max(at - _LONGEST_WORD, self._fed, self._scanned)
+            letters = data[overlap:stop].translate(_LOWER, _NO_LETTER)  # a half or less of a training log
+            words = [word for bare, word in self._bare_words if bare in letters]
+            if any(word in letters for word in self._progress_words):
+                self._trains(self._line_at(data, at), data.count(b"\n", at, stop))
+            if words or self.reader.busy:
+                stop = self._search(data, overlap, stop, end, words)
+            at = stop
+        number = self._line_at(data, end)
         kept = _lines_before(data, end, max(0, end - _CUT))
         self._number = number - data.count(b"\n", kept, end)
         self._lines = number - 1 + (data[end - 1 : end] not in (b"", b"\n"))
         self._rest = data[kept:]
         self._scanned, self._fed = end - kept, max(0, self._fed - kept)
 
+    def _trains(self, line: int, count: int) -> None:
+        """So many lines from this one on, among which the run tells of its training."""
+        if self._progress and line - self._progress[-1][1] <= _MESSAGE_LINES:
+            self._progress[-1] = (self._progress[-1][0], line + count)
+        else:
+            self._progress.append((line, line + count))
+
+    def _search(self, data: bytes, at: int, stop: int, end: int, words: Sequence[bytes]) -> int:
+        """Give the reader the lines around the words in `data[at:stop]`; where it is done, at most `end`."""
+        low = data[at:stop].lower()
+        shift, until = at, -1
+        nexts = {word: low.find(word) for word in words}
+        while at < stop or (at < end and self.reader.busy):
+            if at <= until or self.reader.busy:
+                after = data.find(b"\n", at, end)
+                after = end if after < 0 else after
+                self._give(self._line_at(data, at), data[at:after])
+                at = self._fed = min(after + 1, end)
+                continue
+            for word, where in nexts.items():
+                if 0 <= where < at - shift:
+                    nexts[word] = low.find(word, at - shift)
+            until = min((where for where in nexts.values() if where >= 0), default=-1) + shift
+            if until < shift:
+                break
+            begin = data.rfind(b"\n", at, until) + 1 or at
+            piece = data.rfind(b"\r", begin, until) + 1 or begin
+            after = _end_of_piece(data, until, end)
+            if self._repeats(data[piece:after]):
+                at, until = after, -1
+            elif piece > begin:  # a progress bar rewrites its line: what stood before says nothing
+                at = piece
+            else:
+                at = _lines_before(data, begin, self._fed)
+        return max(at, stop)
+
+    def _line_at(self, data: bytes, at: int) -> int:
+        """The number of the line at a place, which is never before the last one asked for."""
+        self._number_at += data.count(b"\n", self._counted, at)
+        self._counted = max(self._counted, at)
+        return self._number_at
+
     def _repeats(self, line: bytes) -> bool:
         """Whether a line like this came often enough before; one that begins a traceback never did."""
-        if b"traceback" in line:
+        if b"Traceback" in line:
             return False
         key = hash(line[:400].translate(None, _DIGITS))
         count = self._seen.get(key, 0)
@@ -517,18 +580,16 @@ class Scanner:
             self._seen[key] = count + 1
         return count >= _REPEATS
 
-    def _line(self, number: int, raw: bytes, low: bytes) -> None:
-        if b"\r" not in raw:
-            self.reader.line(number, self._window(raw, low))
-            return
-        for piece in raw.split(b"\r"):
-            if piece:
-                self.reader.line(number, self._window(piece, piece.lower()))
+    def _give(self, number: int, raw: bytes) -> None:
+        for piece in raw.split(b"\r") if b"\r" in raw else (raw,):
+            if piece or not raw:
+                self.reader.line(number, self._window(piece))
 
-    def _window(self, raw: bytes, low: bytes) -> bytes:
+    def _window(self, raw: bytes) -> bytes:
         """A line, or what of a very long one lies around the first word that was searched for."""
         if len(raw) <= _CUT:
             return raw
+        low = raw.lower()
         hits = [where for word in self._words if (where := low.find(word)) >= 0]
         begin = max(0, min(hits, default=0) - _CUT // 4)
         return raw[begin : begin + _CUT]

@@ -27,6 +27,7 @@ from envcheck.model import (
     Key,
     Kind,
     Matrix,
+    NoFix,
     Origin,
     Ref,
     Requirement,
@@ -260,7 +261,20 @@ def read(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix, list[
 
 
 _RULE_KEYS = frozenset(
-    {"id", "severity", "basis", "title", "why", "when", "require", "fix", "sources", "file", "origin"}
+    {
+        "id",
+        "severity",
+        "basis",
+        "title",
+        "why",
+        "when",
+        "require",
+        "fix",
+        "no_fix",
+        "sources",
+        "file",
+        "origin",
+    }
     | {"withdrawn", "reason"}
 )
 
@@ -296,6 +310,7 @@ class _Reader:
         when = tuple(self.clauses(table, f"{where}: when") for table in tables)
         require = self.clauses(row.get("require", {}), f"{where}: require")
         fixes = tuple(self.fix(raw, f"{where}: fix") for raw in row.get("fix", []))
+        no_fixes = tuple(self.no_fix(raw, f"{where}: no_fix") for raw in row.get("no_fix", []))
         sources = tuple(self.source(raw, where) for raw in row.get("sources", []))
         if not sources:
             self.problems.append(f"{where}: no source")
@@ -321,6 +336,7 @@ class _Reader:
             sources=sources,
             why=row.get("why", ""),
             group=row.get("origin") or str(row.get("file", "")).removeprefix("rules/").removesuffix(".toml"),
+            no_fixes=no_fixes,
         )
 
     def word(self, row: Mapping[str, Any], key: str, words: Any, where: str) -> Any:
@@ -340,15 +356,28 @@ class _Reader:
         return Source(raw["url"], raw["kind"], raw["checked"])
 
     def fix(self, raw: Any, where: str) -> Fix:
+        changes = self.changes(raw, where)
+        return Fix(changes, raw.get("cost", "")) if changes else Fix(())
+
+    def no_fix(self, raw: Any, where: str) -> NoFix:
+        changes = self.changes(raw, where)
+        if not changes:
+            return NoFix((), "", "")
+        for key in ("why", "source"):
+            if not isinstance(raw.get(key), str) or not raw[key]:
+                self.problems.append(f"{where}: {key}: missing")
+        return NoFix(changes, raw.get("why", ""), raw.get("source", ""))
+
+    def changes(self, raw: Any, where: str) -> tuple[tuple[str, str | int | bool], ...]:
         changes = raw.get("set") if isinstance(raw, Mapping) else None
         if not isinstance(changes, Mapping) or not changes:
             self.problems.append(f"{where}: expected set = {{ fact = value }}, found {raw!r}")
-            return Fix(())
+            return ()
         for key, value in changes.items():
             declared = self.key(key, where)
             if declared and declared.kind is Kind.VERSION:
                 self.version_fix(value, f"{where}: {key}")
-        return Fix(tuple(changes.items()), raw.get("cost", ""))
+        return tuple(changes.items())
 
     def version_fix(self, value: Any, where: str) -> None:
         if isinstance(value, str) and value.startswith((">={", "=={")):
@@ -445,7 +474,8 @@ LARGE_TABLES = frozenset(
     {"default", "release", "import_run", "peft_transformers"}
     | {"flash_attn_name", "flash_attn_cuda", "flash_attn_wheel", "flash_attn_trap"}
     | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
-    | {"xformers_build", "deepspeed_toolkit", "torchao_torch", "trigger"}
+    | {"xformers_build", "deepspeed_toolkit", "torchao_torch"}
+    | {"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command"}
     | {"decoder", "tower", "activation", "optimizer"}
 )
 """Tables that judging does without (defaults are parsed already); the whole tree keeps them."""
@@ -508,7 +538,7 @@ _KINDS = {each.value: each for each in Kind}
 
 
 def _thaw_rule(frozen: Sequence[Any]) -> Rule:
-    rule_id, severity, basis, title, when, require, fixes, sources, why, group = frozen
+    rule_id, severity, basis, title, when, require, fixes, sources, why, group, no_fixes = frozen
     return Rule(
         rule_id,
         _SEVERITIES[severity],
@@ -520,6 +550,7 @@ def _thaw_rule(frozen: Sequence[Any]) -> Rule:
         tuple(map(Source._make, sources)),
         why,
         group,
+        tuple([NoFix(tuple(map(tuple, changes)), reason, source) for changes, reason, source in no_fixes]),
     )
 
 

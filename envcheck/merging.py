@@ -44,7 +44,17 @@ def _facts(group: Sequence[Understood]) -> dict[str, Fact]:
             if fact.key not in own or fact.value is not None:
                 facts[fact.key] = fact
                 own.add(fact.key)
+    for part in group:
+        for key in _may_be_said(part) - facts.keys():
+            facts[key] = Fact(key, Unknown(part.document.open_end), part.document.file)
     return facts
+
+
+def _may_be_said(part: Understood) -> set[str]:
+    """The facts that arguments which cannot be read here may state."""
+    if not part.document.open_end or part.dialect is None:
+        return set()
+    return {row.key for rows in part.dialect.rows.values() for row in rows if row.key}
 
 
 def _has_the_last_word(part: Understood) -> bool:
@@ -75,13 +85,17 @@ def shown_fact(fact: Fact) -> str:
 
 
 def _contradictions(group: Sequence[Understood], facts: Mapping[str, Fact]) -> Iterator[Remark]:
-    for inner in filter(_has_the_last_word, group):
+    several = [part for part in group if _has_the_last_word(part)]
+    if len(several) > 1:
+        text = f"{len(several)} DeepSpeed configurations for one launch: the last one counts here"
+        places = tuple(Place(part.document.file) for part in reversed(several))
+        yield Remark(Severity.WARNING, "several-configurations", text, places, "name the one that is used")
+    for inner in several:
         trainers = [part for part in group if part.dialect is not None and not _has_the_last_word(part)]
         yield from _form(inner, trainers)
-        for trainer in trainers:
-            for row in inner.dialect.filled if inner.dialect else ():
-                if trainer.dialect and row["by"] in trainer.dialect.lineage:
-                    yield from _filled(row, inner, trainer)
+        for row in inner.dialect.filled if inner.dialect else ():
+            asked = [part for part in trainers if part.dialect and row["by"] in part.dialect.lineage]
+            yield from _filled(row, inner, asked) if asked else ()
         yield from _left_open(inner, trainers)
         yield from _batch(inner, trainers, facts)
 
@@ -104,11 +118,11 @@ def _form(inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]
             yield Remark(Severity.NOTE, "not-plain-json", f"{what}: {lenient}", (place,))
 
 
-def _filled(row: Mapping[str, Any], inner: Understood, trainer: Understood) -> Iterator[Remark]:
+def _filled(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]:
     ours = _settings(inner).get(str(row["setting"]))
     if ours is None or ours.value is None or ours.value == "auto" or isinstance(ours.value, Unknown):
         return
-    theirs = [_argument(trainer, str(name)) for name in row["from"]]
+    theirs = [_argument(trainers, str(name)) for name in row["from"]]
     if row.get("any"):
         theirs = [_any(theirs)]
     values = [value for value, _ in theirs]
@@ -123,7 +137,7 @@ def _filled(row: Mapping[str, Any], inner: Understood, trainer: Understood) -> I
     given = [setting for _, setting in theirs if setting is not None]
     theirs_is = f"{names} is {', '.join(_said(value) for value in values)}{'' if given else ' by default'}"
     # A script of one's own may have other defaults, and what cannot be read here may give the argument.
-    own = trainer.dialect is None or not trainer.dialect.programs or bool(trainer.document.open_end)
+    own = not all(part.dialect and part.dialect.programs and not part.document.open_end for part in trainers)
     unless = "" if given or not own else " (unless the script itself sets another)"
     severity = Severity.WARNING if unless else Severity.ERROR
     yield Remark(
@@ -133,7 +147,7 @@ def _filled(row: Mapping[str, Any], inner: Understood, trainer: Understood) -> I
         (
             ours.place,
             *(setting.place for setting in given),
-            *(() if given else (Place(trainer.document.file),)),
+            *(() if given else (Place(trainers[-1].document.file),)),
         ),
         'write "auto", and the argument decides',
         str(row.get("source", "")),
@@ -144,15 +158,16 @@ def _settings(part: Understood) -> dict[str, Setting]:
     return {setting.name: setting for setting in part.document.settings}
 
 
-def _argument(part: Understood, name: str) -> tuple[Said, Setting | None]:
-    """What a trainer's argument is, by its name in transformers, and the setting if one says so."""
-    dialect = part.dialect
-    rows = dialect.rows if dialect else {}
-    for setting in reversed(part.document.settings):
-        for row in rows.get(setting.name, ()):
-            if name in (row.argument, "" if row.argument else setting.name):
+def _argument(parts: Sequence[Understood], name: str) -> tuple[Said, Setting | None]:
+    """What an argument is, by its name in transformers, and the last setting that says so, if one does."""
+    default: Said = None
+    for part in reversed(parts):
+        rows = part.dialect.rows if part.dialect else {}
+        for setting in reversed(part.document.settings):
+            if any(name == (row.argument or setting.name) for row in rows.get(setting.name, ())):
                 return setting.value, setting
-    default = next((row.default for row in rows.get(name, ()) if row.default is not None), None)
+        if default is None:
+            default = next((row.default for row in rows.get(name, ()) if row.default is not None), None)
     return default, None
 
 
@@ -227,12 +242,11 @@ def _batch(inner: Understood, trainers: Sequence[Understood], facts: Mapping[str
     factors: list[tuple[str, int, Place | None]] = []
     for name, argument in _FACTORS:
         ours = settings.get(name)
-        found: list[tuple[Said, Setting | None]] = [(ours.value, ours)] if ours is not None else []
         if ours is None or ours.value == "auto":
-            found = [_argument(part, argument) for part in trainers if part.dialect and part.dialect.fills]
-        for value, setting in found:
-            if (count := _count(value)) is not None:
-                factors.append((name, count, setting.place if setting else None))
+            fillers = [part for part in trainers if part.dialect and part.dialect.fills]
+            _, ours = _argument(fillers, argument)
+        if ours is not None and (count := _count(ours.value)) is not None:
+            factors.append((name, count, ours.place))
     world = facts.get("train.world_size")
     if world is not None and isinstance(world.value, int) and not any(key in facts for key in _SHARED):
         factors.append(("processes", world.value, None))

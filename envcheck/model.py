@@ -338,6 +338,14 @@ class Fix(NamedTuple):
     tried: tuple[tuple[str, Value], ...] = ()
 
 
+class NoFix(NamedTuple):
+    """A change that is often advised against a rule and leaves it broken, why, and who found that (a URL)."""
+
+    set: tuple[tuple[str, str | int | bool], ...]
+    why: str
+    source: str
+
+
 class Rule(NamedTuple):
     """A forbidden combination: some table of `when` holds and, if there is one, `require` does not."""
 
@@ -351,6 +359,7 @@ class Rule(NamedTuple):
     sources: tuple[Source, ...] = ()
     why: str = ""
     group: str = ""  # the file it came from, or "requires-dist" for a generated one
+    no_fixes: tuple[NoFix, ...] = ()
 
 
 class Requirement(NamedTuple):

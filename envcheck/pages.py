@@ -56,6 +56,12 @@ def _rule(rule: Rule, lang: Language) -> Iterator[str]:
         cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
         label = padded(lang.say("fix"), 7)
         yield f"{chr(10) if number == 0 else ''}{label}{changes}" + (f"  ({cost})" if cost else "")
+    reasons = [each.why for each in rule.no_fixes]
+    for number, vain in enumerate(rule.no_fixes):
+        changes = ", ".join(f"{key} {_shown(value)}" for key, value in vain.set)
+        label = padded(lang.say("no fix"), 7)
+        yield f"{chr(10) if number == 0 else ''}{label}{changes}  ({lang.no_fix(rule.id, reasons, vain.why)})"
+        yield f"       {vain.source}"
     yield ""
     yield f"{padded(lang.say('known'), 7)}{lang.word(rule.basis.value)}"
     for source in rule.sources:

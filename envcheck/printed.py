@@ -74,8 +74,9 @@ def _agreed(said: Sequence[Printed]) -> Reading:
     best = max(said, key=lambda each: len(str(each.value)))
     for each in said:
         if each.value != best.value and not str(best.value).startswith((f"{each.value}.", f"{each.value}+")):
+            one, other = sorted((each, best), key=lambda printed: printed.line)
             return Unknown(
-                f"the log says {each.value} in line {each.line} and {best.value} in line {best.line}"
+                f"the log says {one.value} in line {one.line} and {other.value} in line {other.line}"
             )
     return Known(best.value)
 

@@ -5,7 +5,7 @@ A reader (`readers/`) turns a text into documents; a dialect (`dialects`) says w
 
 from typing import NamedTuple, TypeAlias
 
-from envcheck.model import Place, Unknown
+from envcheck.model import Place, Remark, Unknown
 
 
 class Section(NamedTuple):
@@ -37,7 +37,8 @@ class Document(NamedTuple):
 
     A name that stands twice is there as the later one says, as every program reads it; `twice` has both.
     `liberties` are what the text does beyond its form (a comment in JSON), the first of each kind.
-    `open_end` says why more may be given than can be read here (`"$@"`); empty if this is all.
+    `open_end` says why more may be given than can be read here; empty if this is all. `written` are names of
+    files that the text itself holds, which need not be looked for; `remarks` what its reader noticed.
     """
 
     file: str
@@ -49,6 +50,8 @@ class Document(NamedTuple):
     twice: tuple[tuple[str, Place, Place], ...] = ()
     liberties: tuple[tuple[str, Place], ...] = ()
     open_end: str = ""
+    written: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
     def names(self) -> frozenset[str]:
         """Every name that is said."""

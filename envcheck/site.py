@@ -24,6 +24,7 @@ from envcheck.model import (
     Inventory,
     Known,
     Matrix,
+    NoFix,
     Ref,
     Requirement,
     Rule,
@@ -433,13 +434,16 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "when": [[f"{clause.key} {clause.raw}" for clause in table] for table in rule.when],
         "unless": [f"{clause.key} {clause.raw}" for clause in rule.require],
         "fixes": [{"set": _changes(fix), "cost": fix.cost} for fix in rule.fixes],
+        "no_fixes": [
+            {"set": _changes(vain), "why": vain.why, "source": vain.source} for vain in rule.no_fixes
+        ],
         "sources": [
             {"url": source.url, "kind": source.kind, "checked": source.checked} for source in rule.sources
         ],
     }
 
 
-def _changes(fix: Fix) -> str:
+def _changes(fix: Fix | NoFix) -> str:
     return ", ".join(
         f"{key} {str(value).lower() if isinstance(value, bool) else value}" for key, value in fix.set
     )

@@ -6,11 +6,12 @@ Which release of a package is installed decides, where it is known, what that pa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from operator import ge, gt, le, lt, ne
 from typing import Any, NamedTuple
 
 from envcheck import versions
-from envcheck.dialects import Dialect, Row, misfit, recognised
+from envcheck.dialects import CONVERTED, Dialect, Row, misfit, program_names, recognised
 from envcheck.model import Absent, Fact, Known, Place, Reading, Remark, Severity, Tri, Unknown
 from envcheck.settings import Document, Reference, Said, Section, Setting
 from envcheck.training import KEYS
@@ -39,8 +40,18 @@ def understood(
         return [Understood(document, None)]
     reading = _Reading(document, dialect, installed.get(dialect.package, ""))
     inner = [each for part in reading.embedded() for each in understood(part, dialects, installed)]
-    facts, remarks = tuple(reading.facts()), tuple(reading.remarks())
+    facts, remarks = tuple(reading.facts()), tuple(_at_most(reading.remarks(), document.file))
     return [*inner, Understood(document, dialect, facts, remarks, tuple(reading.references()))]
+
+
+_MOST = 100  # remarks on one document
+
+
+def _at_most(remarks: Iterator[Remark], file: str) -> Iterator[Remark]:
+    yield from islice(remarks, _MOST)
+    if next(remarks, None) is not None:
+        text = f"more than {_MOST} mistakes: the others are not shown"
+        yield Remark(Severity.WARNING, "too-many", text, (Place(file),))
 
 
 class _Reading:
@@ -56,12 +67,8 @@ class _Reading:
             found = self.dialect.rows.get(
                 ".".join("*" if part.isdigit() else part for part in name.split(".")), ()
             )
-        return [row for row in found if not row.trainers or {*row.trainers} & self._names_of_trainers()]
-
-    def _names_of_trainers(self) -> set[str]:
-        """The dialect's trainer, and the parts of the words before the arguments: `openrlhf.cli.train`."""
-        parts = {part for word in self.document.program for part in word.replace(".", "/").split("/")}
-        return {self.dialect.trainer, *parts}
+        trainers = {self.dialect.trainer, *program_names(self.document)}
+        return [row for row in found if not row.trainers or {*row.trainers} & trainers]
 
     # --- facts
 
@@ -93,7 +100,7 @@ class _Reading:
             return None
         if isinstance(value, Unknown):
             return value
-        word = spelled(value)
+        word = spelled(_as_number(value, row))
         if row.values:
             return Known(row.values[word]) if word in row.values else None
         bare = row.kind == "flag" and word == "" and not self.typed
@@ -111,8 +118,15 @@ class _Reading:
     # --- what is wrong
 
     def remarks(self) -> Iterator[Remark]:
-        """Everything that is wrong with the document by itself, from top to bottom."""
+        """Everything that is wrong with the document by itself: what contradicts, then each setting."""
+        yield from self.document.remarks
         yield from self._twice()
+        for each in self.dialect.contradictions:
+            if self._all(each.when) is Tri.YES and self._takes(each.versions) is not Tri.NO:
+                places = tuple(self.settings[name].place for name in each.when if name in self.settings)
+                places = places or (Place(self.document.file),)
+                severity = Severity(each.severity)
+                yield Remark(severity, each.code, each.text, places, each.advice, each.source)
         for setting in self.document.settings:
             rows = self.rows(setting.name)
             if not rows:
@@ -127,12 +141,6 @@ class _Reading:
                 text = f"{setting.name}: {wrong}{converts if converted else ''}"
                 severity = Severity.WARNING if converted else Severity.ERROR
                 yield Remark(severity, "wrong-value", text, (setting.place,), source=self._said_in(rows[0]))
-        for each in self.dialect.contradictions:
-            if self._all(each.when) is Tri.YES and self._takes(each.versions) is not Tri.NO:
-                places = tuple(self.settings[name].place for name in each.when if name in self.settings)
-                places = places or (Place(self.document.file),)
-                severity = Severity(each.severity)
-                yield Remark(severity, each.code, each.text, places, each.advice, each.source)
 
     def _twice(self) -> Iterator[Remark]:
         for name, first, again in self.document.twice if self.typed else ():
@@ -145,8 +153,10 @@ class _Reading:
     def _unknown(self, setting: Setting) -> Iterator[Remark]:
         section, _, leaf = setting.name.rpartition(".")
         refused = self._refuses(section)
-        if refused is None:
+        if refused is None or (refused is Tri.NO and leaf.startswith("_")):  # people's way to comment JSON
             return
+        if setting.value == "auto":
+            refused = Tri.NO  # taken out before anything is checked
         what = self.dialect.package or self.dialect.title
         becomes = {
             Tri.YES: f"{what} refuses it",
@@ -200,7 +210,7 @@ class _Reading:
         section = setting.name.rpartition(".")[0]
         said_in = self._said_in(row)
         if self._takes(row.versions) is Tri.NO:
-            refused = self._refuses(section) is Tri.YES
+            refused = self._refuses(section) is Tri.YES and setting.value != "auto"
             when = "yet" if ">=" in row.versions else "any more"
             becomes = "refuses it" if refused else "ignores it without a word"
             text = f"{package} {self.version} has no {leaf} {when} ({row.versions} has) and {becomes}"
@@ -232,16 +242,15 @@ class _Reading:
     def problem(self, row: Row, value: Said) -> tuple[str, bool]:
         """What is wrong with a value (empty if nothing is), and whether its program converts it all the same.
 
-        pydantic, which refuses unknown names, reads `"3"` as 3. Who fills "auto" in, `merging` knows.
+        pydantic, which refuses unknown names, reads `"3"` as 3 and true as 1. "auto" is for `merging`.
         """
-        pydantic = self.dialect.unknown.get(row.under, "ignored") != "ignored"
         silent = value is None and (row.null or not self.typed)
         if isinstance(value, Unknown) or silent or value == "auto":
             return "", False
         wrong = misfit(row, value, as_text=not self.typed)
-        return wrong, bool(wrong) and pydantic and isinstance(value, str) and not misfit(
-            row, value, as_text=True
-        )
+        pydantic = row.kind in CONVERTED and self.dialect.unknown.get(row.under, "ignored") != "ignored"
+        pydantic = pydantic and bool(wrong) and value != ""
+        return wrong, pydantic and not misfit(row, _as_number(value, row), as_text=True)
 
     # --- other configurations
 
@@ -250,7 +259,7 @@ class _Reading:
         launch = self.document.launch
         for setting in self.settings.values():
             row = next((row for row in self.rows(setting.name) if row.refers), None)
-            if row is None:
+            if row is None or setting.value in self.document.written:
                 continue
             if isinstance(setting.value, Unknown):
                 yield Reference("", setting.place, row.refers, launch, setting.value.why)
@@ -296,15 +305,14 @@ class _Reading:
             return Tri.NO if number is None else Tri.of(_OPERATORS[operator](number, bound))
         if operator == "!=":
             return Tri.of(spelled(value) != wanted.removeprefix("!="))
-        text = isinstance(value, str) and not self.typed
-        return Tri.of(same(value, wanted) or (text and _read_as(value, wanted)))
+        return Tri.of(same(value, wanted) or (isinstance(value, str) and _read_as(value, wanted)))
 
 
 _OPERATORS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": lt}
 
 
 def _read_as(text: Said, wanted: Any) -> bool:
-    """Whether a text on a command line means a value."""
+    """Whether a text means a value."""
     if isinstance(wanted, bool):
         return spelled(text) in (TRUE if wanted else FALSE)
     return spelled(text) == spelled(wanted)
@@ -318,6 +326,11 @@ def _outside(row: Row, reading: Reading | None) -> str:
     return f"expected {either(words)}, found {reading.value!r}"
 
 
+def _as_number(value: Said, row: Row) -> Said:
+    """True as 1, where a number is meant."""
+    return int(value) if isinstance(value, bool) and row.kind not in ("flag", "word", "any") else value
+
+
 def _names_a_file(value: Said, row: Row) -> bool:
     if not isinstance(value, str) or value.lstrip().startswith("{"):
         return False
@@ -327,9 +340,12 @@ def _names_a_file(value: Said, row: Row) -> bool:
 def _value(kind: str, word: str) -> str | int | bool:
     if kind == "flag":
         return word in TRUE
+    number = as_number(word) or 0
     if kind == "positive":
-        return float(word) > 0
-    return int(float(word)) if kind == "whole" else word
+        return number > 0
+    if kind == "whole":
+        return int(word) if word.isdigit() else int(number)
+    return word
 
 
 def _meets(row: Row, word: str) -> bool:
@@ -337,5 +353,5 @@ def _meets(row: Row, word: str) -> bool:
     if row.when == "any":
         return True
     if row.when == "positive":
-        return float(word) > 0
+        return (as_number(word) or 0) > 0
     return (word in TRUE) == (row.when == "true") if row.kind == "flag" else word not in FALSE

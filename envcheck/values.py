@@ -55,13 +55,13 @@ _ENORMOUS = 10**300
 
 
 def same(value: Said, word: Said) -> bool:
-    """Whether two values are the same: 1 is 1.0 and not true, and the letters' case is nothing."""
+    """Whether two values are the same: 1 is 1.0 and not true."""
     if isinstance(value, bool) or isinstance(word, bool):
         return value is word
     numbers = as_number(value, as_text=False), as_number(word, as_text=False)
     if numbers[0] is not None and numbers[1] is not None:
         return numbers[0] == numbers[1]
-    return type(value) is type(word) and spelled(value) == spelled(word)
+    return type(value) is type(word) and value == word
 
 
 def either(words: Sequence[Scalar]) -> str:

@@ -57,6 +57,16 @@ def test_doctor_passes_what_is_fine_and_counts_what_it_held(fine: Path) -> None:
     assert "rules held" in out.splitlines()[-1]
 
 
+def test_what_is_often_advised_and_does_not_help_is_said(facts: Path) -> None:
+    out = envcheck("doctor", "--facts", str(facts)).out
+    assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile of the optimizer step" in out
+    page = envcheck("rule", RULE).out
+    assert "\nno fix train.zero_sub_group_size 1000000  (it is the tile" in page
+    finding = json.loads(envcheck("doctor", "--facts", str(facts), "--json").out)["findings"][0]
+    assert {"train.zero_sub_group_size": 1000000} in [each["set"] for each in finding["no_fix"]]
+    assert all(each["why"] and each["source"].startswith("https://") for each in finding["no_fix"])
+
+
 def test_json_is_only_json_with_the_documented_keys(facts: Path) -> None:
     code, out, err = envcheck("doctor", "--facts", str(facts), "--json")
     assert (code, err) == (1, "")
@@ -109,12 +119,42 @@ def test_the_deepspeed_file_that_arguments_name_is_read_too(fine: Path, tmp_path
     assert "undecided" in missing.out
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [("--foo=bar", "says nothing of training"), ("zero_stage=9", "expected one of 0, 1, 2, 3, found 9")],
-)
-def test_arguments_that_say_nothing_or_nonsense_are_one_line(given: str, said: str, fine: Path) -> None:
-    one_line(envcheck("doctor", "--facts", str(fine), "--train", given), 2, said)
+def test_arguments_that_say_nothing_are_one_line(fine: Path) -> None:
+    one_line(envcheck("doctor", "--facts", str(fine), "--train", "--foo=bar"), 2, "says nothing of training")
+
+
+def test_what_is_wrong_with_a_configuration_is_shown_with_its_place(fine: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {\n\t"stage": 7, "offload_optimzer": {}}}')
+    ask = ("doctor", "--facts", str(fine), "--train", str(path), "--train", "zero_stage=9")
+    code, out, err = envcheck(*ask)
+    assert (code, err) == (1, "")
+    assert "✗ error: zero_optimization.stage: expected 0, 1, 2 or 3, found 7 [wrong-value]" in out
+    lines = out.splitlines()
+    (number,) = [n for n, line in enumerate(lines) if line.endswith("ds.json:2:11")]
+    assert lines[number + 1 : number + 3] == [
+        '          2 |  "stage": 7, "offload_optimzer": {}}}',
+        "            |           ^",
+    ]
+    assert "fix     did you mean offload_optimizer?" in out
+    assert "--train:1:12" in out
+    report = json.loads(envcheck(*ask, "--json").out)
+    assert {each["code"] for each in report["remarks"]} == {"wrong-value", "unknown-key"}
+    first = report["remarks"][0]["places"][0]
+    assert (first["line"], first["column"], first["length"]) == (2, 11, 1)
+    gate = envcheck("gate", *ask[1:])
+    assert gate.code == 1
+    assert "error wrong-value (" in gate.out.splitlines()[-1]
+
+
+def test_one_file_that_cannot_be_read_leaves_the_rest_judged(fine: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {"stage": 3}}')
+    missing = str(tmp_path / "missing.json")
+    code, out, err = envcheck("doctor", "--facts", str(fine), "--train", str(path), "--train", missing)
+    assert (code, err) == (2, "")
+    assert "ZeRO-3" in out
+    assert "error: no such file or directory [unreadable]" in out
 
 
 def test_a_target_brings_its_training_and_its_packages(fine: Path) -> None:
@@ -268,9 +308,11 @@ def test_what_is_no_file_is_one_line_and_no_hang(option: str, tmp_path: Path, fi
     ("content", "said"),
     [
         (b'{"zero_optimization": {"stage": 3}', "1:35: not JSON"),
-        (b'{"zero_optimization": {"stage": 7}}', "zero_optimization.stage: expected 0, 1, 2 or 3, found 7"),
-        (b'{"train_batch_size": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
-        (b"\xff\xfe\x00", "not recognised as"),
+        (b'{"train_batch_size": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper than"),
+        (b"\xff\xfe\x00", "a binary file"),
+        (b"a: &a [x, x]\nb: [*a" + b", *a" * 20_000 + b"]", "comes to more than"),
+        (b"a: " + b"[" * 100_000, "nested deeper than"),
+        (b"\x1f\x8b\x08" + bytes(range(1, 256)), "a binary file"),
         (b"", "not recognised as"),
     ],
 )

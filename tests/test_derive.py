@@ -183,6 +183,45 @@ def test_first_and_newest_torch_for_a_gpu() -> None:
     assert reading('[[gpu]]\nname = "Tesla V100-SXM2-16GB"', "gpu.torch_last", 0) == Known("2.10.0")
 
 
+@pytest.mark.parametrize(
+    ("facts", "examples"),
+    [
+        ("micro_batch_size = 2, gradient_accumulation_steps = 4, world_size = 8", Known(64)),
+        (
+            "micro_batch_size = 2, gradient_accumulation_steps = 4, world_size = 8, sequence_parallel = 4",
+            Known(16),
+        ),
+        (
+            "micro_batch_size = 2, gradient_accumulation_steps = 4, world_size = 8, sequence_parallel = 3",
+            None,
+        ),
+        ("micro_batch_size = 2, gradient_accumulation_steps = 4, world_size = 8, tensor_parallel = 2", None),
+        ("micro_batch_size = 2, world_size = 8", None),
+    ],
+)
+def test_the_examples_of_a_step_are_counted_once_for_each_group_that_shares_a_sequence(
+    facts: str, examples: Reading | None
+) -> None:
+    found = reading(f"train = {{ zero_stage = 2, {facts} }}", "train.examples_per_step")
+    assert found == examples if examples else isinstance(found, Unknown)
+
+
+@pytest.mark.parametrize(
+    ("save", "evaluate", "together"), [(400, 200, True), (500, 200, False), (200, 400, False), (500, 0, None)]
+)
+def test_whether_a_checkpoint_is_always_evaluated(save: int, evaluate: int, together: bool | None) -> None:
+    found = reading(
+        f"train = {{ save_steps = {save}, eval_steps = {evaluate} }}", "train.saves_at_evaluations"
+    )
+    assert isinstance(found, Unknown) if together is None else found == Known(together)
+
+
+def test_peft_models_are_searched_for_unused_parameters_and_whole_ones_are_not() -> None:
+    key, ddp = "train.ddp_find_unused_parameters", 'train = { trainer = "transformers", parallel = "ddp", '
+    assert reading(ddp + 'adapter = "lora" }', key) == Known(True)
+    assert isinstance(reading(ddp + 'adapter = "none" }', key), Unknown)
+
+
 # --- training defaults ------------------------------------------------------------------------------
 
 

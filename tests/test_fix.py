@@ -149,7 +149,7 @@ def test_a_configuration_is_changed_where_it_says_so(tmp_path: Path) -> None:
     ask = ("doctor", "--facts", str(facts), "--fix", "--train", str(config), "--train")
     out = envcheck(*ask, "--attn_implementation flash_attention_2 --use_lora false").out
     assert ("train.attention", "flash_attention_2", "sdpa") in rows(out)
-    assert "set     train.attention = sdpa (now from --train: attn_implementation)" in out
+    assert "set     train.attention = sdpa (now from --train:1: attn_implementation)" in out
 
 
 def test_what_only_an_administrator_can_do_is_said_to_be_his(tmp_path: Path) -> None:

@@ -387,7 +387,7 @@ def versions(text: str) -> set[str]:
 def test_a_translated_rule_says_what_the_rule_says(rule_id: str) -> None:
     assert rule_id in RULES, "no such rule"
     row, ours = RULES[rule_id], ZH["rule"][rule_id]
-    assert ours.keys() <= {"title", "why", "cost"}
+    assert ours.keys() <= {"title", "why", "cost", "no_fix"}
     assert chinese(ours["title"])
     assert bool(ours.get("why")) == bool(row.get("why"))
     for key in ("title", "why"):
@@ -399,6 +399,8 @@ def test_a_translated_rule_says_what_the_rule_says(rule_id: str) -> None:
         assert bool(cost) == bool(fix.get("cost"))
         assert versions(cost) == versions(fix.get("cost", ""))
         assert by_english.setdefault(fix.get("cost", ""), cost) == cost
+    vain = [each["why"] for each in row.get("no_fix", [])]
+    assert [versions(each) for each in ours.get("no_fix", [])] == [versions(each) for each in vain]
 
 
 def test_the_founding_failures_and_at_least_45_rules_are_translated() -> None:

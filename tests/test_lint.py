@@ -621,6 +621,27 @@ def test_lint_of_a_folder_that_is_not_there_is_wrong_use(tmp_path: Path) -> None
     assert len(ran.err.splitlines()) == 1
 
 
+def no_fix(change: str) -> str:
+    return f'[[rule.no_fix]]\nset = {change}\nwhy = "tried"\nsource = "https://example.org/2"\n'
+
+
+def test_what_does_not_help_must_leave_the_rule_broken() -> None:
+    when = '{ "pkg.peft" = "<0.16.0", "train.zero_stage" = 3 }'
+    found = linted(rule(when, more=no_fix('{ "pkg.peft" = "==0.16.0" }')))
+    assert [(each.kind, each.line) for each in found] == [("no-fix", 9)]
+    assert "pkg.peft ==0.16.0 is said not to help, but the rule is no longer broken" in found[0].message
+    assert linted(rule(when, more=no_fix('{ "pkg.peft" = "==0.15.0" }'))) == []
+    assert linted(rule(when, more=no_fix('{ "train.zero_sub_group_size" = 1000000 }'))) == []
+
+
+def test_what_does_not_help_names_a_release_there_is_and_says_why() -> None:
+    when = '{ "pkg.peft" = "<0.16.0", "train.zero_stage" = 3 }'
+    (gone,) = linted(rule(when, more=no_fix('{ "pkg.peft" = "==0.15.7" }')))
+    assert (gone.kind, "there is no release 0.15.7" in gone.message) == ("fix-version", True)
+    silent = linted(rule(when, more='[[rule.no_fix]]\nset = { "train.zero_stage" = 3 }\n'))
+    assert sorted(each.message for each in silent) == ["no_fix: source: missing", "no_fix: why: missing"]
+
+
 # --- signatures ---------------------------------------------------------------------------------------
 
 

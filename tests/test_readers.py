@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 
-from envcheck import host, matrix
+from envcheck import host, matrix, readers
 from envcheck.configurations import Configured, configured
-from envcheck.model import Severity, Value
+from envcheck.model import InputError, Place, Severity, Value
+from envcheck.readers import json_text
+from envcheck.settings import Document, Said, Section
 
 SHARED = matrix.gather(host.source_texts("compat", ".toml"))["tables"]["argument"]
 
@@ -64,3 +71,379 @@ def test_each_fact_names_its_place_in_the_file(tmp_path: Path, text: str) -> Non
     file, line, name = fact.source.removeprefix(str(tmp_path)).split(":")
     assert '"stage"' in text.splitlines()[int(line) - 1]
     assert (file, name) == ("/ds", " zero_optimization.stage")
+
+
+# --- DeepSpeed's JSON, by the shapes that projects ship ---------------------------------------------
+
+
+def codes(found: Configured) -> list[str]:
+    return [f"{remark.severity.value} {remark.code}" for remark in found.remarks]
+
+
+# As the documentation of transformers has it, and LLaMA-Factory, axolotl and alignment projects after it.
+AUTO_ZERO3 = """{
+    "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16,
+             "hysteresis": 2, "min_loss_scale": 1},
+    "bf16": {"enabled": "auto"},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}},
+    "zero_optimization": {
+        "stage": 3,
+        "offload_optimizer": {"device": "cpu", "pin_memory": true},
+        "offload_param": {"device": "cpu", "pin_memory": true},
+        "overlap_comm": true, "contiguous_gradients": true, "sub_group_size": 1e9,
+        "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
+        "stage3_param_persistence_threshold": "auto", "stage3_max_live_parameters": 1e9,
+        "stage3_max_reuse_distance": 1e9, "stage3_gather_16bit_weights_on_model_save": true
+    },
+    "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", "steps_per_print": 2000,
+    "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "wall_clock_breakdown": false
+}"""
+LAUNCH = (
+    "torchrun --nproc_per_node 8 finetune.py --output_dir out --bf16 true --per_device_train_batch_size 2 "
+    "--gradient_accumulation_steps 4 --learning_rate 1e-5 --deepspeed ds.json"
+)
+
+# As DeepSpeedExamples write it: no "auto", DeepSpeed's own optimizer.
+OWN_ZERO2 = """{
+  "train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "steps_per_print": 10,
+  "zero_optimization": {"stage": 2, "reduce_scatter": true, "allgather_bucket_size": 5e8, "cpu_offload": true},
+  "optimizer": {"type": "Adam", "params": {"lr": 3e-5, "betas": [0.9, 0.95]}},
+  "gradient_clipping": 1.0, "prescale_gradients": false,
+  "fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16}
+}"""
+
+
+def test_auto_is_left_open_and_said_once(tmp_path: Path) -> None:
+    found = read(tmp_path, ds=AUTO_ZERO3)
+    assert codes(found) == ["note left-to-the-trainer"]
+    said = facts(found)
+    assert (said["zero_stage"], said["offload_optimizer"], said["offload_param"]) == (3, "cpu", "cpu")
+    assert (
+        not {"precision", "gradient_clipping", "micro_batch_size", "zero_persistence_threshold"} & said.keys()
+    )
+    assert (said["optimizer"], said["deepspeed_optimizer"], said["gather_on_save"]) == ("adamw", True, True)
+
+
+def test_the_arguments_of_a_launch_fill_it_in(tmp_path: Path) -> None:
+    _written(tmp_path, "ds.json", AUTO_ZERO3)
+    found = read(tmp_path, run=LAUNCH)
+    assert codes(found) == []
+    said = facts(found)
+    assert (said["precision"], said["micro_batch_size"], said["gradient_accumulation_steps"]) == (
+        "bf16",
+        2,
+        4,
+    )
+    assert (said["zero_stage"], said["parallel"], said["trainer"]) == (3, "deepspeed", "transformers")
+
+
+def test_a_configuration_of_deepspeeds_own(tmp_path: Path) -> None:
+    found = read(tmp_path, ds=OWN_ZERO2)
+    assert codes(found) == ["note old-name"]
+    assert found.remarks[0].advice == 'write "offload_optimizer": {"device": "cpu"}'
+    assert facts(found) == {
+        "parallel": "deepspeed", "zero_stage": 2, "offload_optimizer": "cpu", "offload_param": "none",
+        "precision": "fp16", "gradient_clipping": True, "global_batch_size": 32, "micro_batch_size": 4,
+        "optimizer": "adam", "deepspeed_optimizer": True, "zero_reduce_scatter": True,
+    }  # fmt: skip
+
+
+def test_both_precisions_switched_off_is_fp32_and_none_named_is_open(tmp_path: Path) -> None:
+    off = '{"bf16": {"enabled": false}, "fp16": {"enabled": false}, "train_batch_size": 1}'
+    assert facts(read(tmp_path, ds=off))["precision"] == "fp32"
+    assert "precision" not in facts(read(tmp_path, ds='{"bf16": {"enabled": false}, "train_batch_size": 1}'))
+
+
+def test_an_old_name_that_is_switched_off_offloads_nothing(tmp_path: Path) -> None:
+    off = facts(read(tmp_path, ds='{"zero_optimization": {"stage": 2, "cpu_offload": false}}'))
+    assert off.get("offload_optimizer") in (None, "none")
+
+
+# --- what is wrong with it --------------------------------------------------------------------------
+
+ZERO = '{"zero_optimization": {"stage": 3, %s}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "remark", "marked"),
+    [
+        (ZERO % '"offload_optimzer": {}', "", "error unknown-key", '"offload_optimzer"'),
+        ('{"train_batch_size": 1, "gradient_cliping": 1}', "", "warning unknown-key", '"gradient_cliping"'),
+        ('{"train_batch_size": 1, "fp16": {"x": 1}}', "0.16.4", "warning unknown-key", '"x"'),
+        ('{"train_batch_size": 1, "fp16": {"x": 1}}', "0.17.1", "error unknown-key", '"x"'),
+        (ZERO % '"zenflow": {"topk_ratio": 0.1}', "0.17.4", "error other-release", '"zenflow"'),
+        (ZERO % '"reduce_bucket_size": -1', "", "error wrong-value", "-1"),
+        (ZERO % '"overlap_comm": "maybe"', "", "error wrong-value", '"maybe"'),
+        (ZERO % '"overlap_comm": "true"', "", "warning wrong-value", '"true"'),
+        (ZERO % '"offload_param": {"device": "CPU"}', "", "error wrong-value", '"CPU"'),
+        (ZERO % '"offload_param": 3', "", "error wrong-value", "3"),
+        (ZERO % '"offload_optimizer": {"ratio": 1.5}', "", "error wrong-value", "1.5"),
+        ('{"train_batch_size": "8"}', "", "error wrong-value", '"8"'),
+        ('{"train_batch_size": 8.5}', "", "error wrong-value", "8.5"),
+        ('{"train_batch_size": 0}', "", "error wrong-value", "0"),
+        ('{"train_batch_size": 8, "train_batch_size": 16}', "", "error twice", '"train_batch_size"'),
+        ('{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 3}', "", "error batch-arithmetic", "8"),
+        (
+            '{"train_batch_size": 1, "fp16": {"enabled": true}, "bf16": {"enabled": true}}',
+            "", "error two-precisions", "true",
+        ),
+        (
+            '{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}',
+            "", "warning offload-without-stage-3", '"cpu"',
+        ),
+        (
+            '{"zero_optimization": {"stage": 1}, "optimizer": {"type": "OneBitAdam"}}',
+            "", "error one-bit-optimizer-with-zero", '"OneBitAdam"',
+        ),
+        (ZERO % '"stage3_max_live_parameters": "auto"', "", "warning auto-that-nobody-fills", '"auto"'),
+    ],
+)  # fmt: skip
+def test_each_mistake_is_found_and_marked(
+    text: str, version: str, remark: str, marked: str, tmp_path: Path
+) -> None:
+    path = _written(tmp_path, "ds.json", text)
+    found = configured([path], SHARED, {"deepspeed": version} if version else {})
+    assert codes(found) == [remark]
+    place = found.remarks[0].places[0]
+    assert text.splitlines()[place.line - 1][place.column - 1 :][: place.length] == marked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ZERO % '"zenflow": {"topk_ratio": 0.1}',  # which release is installed nobody says
+        ZERO % '"offload_param": null',
+        ZERO % '"sub_group_size": 1e9',
+        ZERO % '"offload_optimizer": {"device": "nvme", "nvme_path": "/local"}',
+        '{"train_batch_size": 1, "_comment": "of the author"}',
+        '{"train_batch_size": 12, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2}',
+        '{"train_batch_size": 1, "wall_clock_breakdown": 1, "sparse_attention": {"mode": "fixed"}}',
+    ],
+)
+def test_what_deepspeed_takes_is_no_remark(text: str, tmp_path: Path) -> None:
+    assert codes(read(tmp_path, ds=text)) == []
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ('"zero_optimisation": {}', "did you mean zero_optimization?"),
+        ('"offload_optimizer": {}', "offload_optimizer stands in zero_optimization"),
+        ('"gradient_cliping": 1', "did you mean gradient_clipping?"),
+        ('"nothing_like_it_at_all": 1', ""),
+    ],
+)
+def test_a_name_that_is_ignored_says_what_was_meant(misspelt: str, meant: str, tmp_path: Path) -> None:
+    found = read(tmp_path, ds=f'{{"train_batch_size": 1, {misspelt}}}')
+    assert [remark.advice for remark in found.remarks] == [meant]
+
+
+# --- merged as the trainer merges -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "argument", "severity"),
+    [
+        ('"gradient_clipping": 0.5', "--max_grad_norm 1.0", "error"),
+        ('"gradient_clipping": 0.5', "", "warning"),
+        ('"gradient_clipping": 1', "", None),
+        ('"gradient_clipping": 0.5', "--max_grad_norm=0.5", None),
+        ('"gradient_clipping": "auto"', "--max_grad_norm 0.3", None),
+        ('"gradient_clipping": 0.5', "--max_grad_norm $CLIP", None),
+        ('"bf16": {"enabled": true}', "", "warning"),
+        ('"bf16": {"enabled": true}', "--bf16", None),
+        ('"bf16": {"enabled": true}', "--bf16 False", "error"),
+        ('"fp16": {"enabled": false}', "--fp16 True", "error"),
+        ('"train_micro_batch_size_per_gpu": 4', "--per_device_train_batch_size 2", "error"),
+        ('"gradient_accumulation_steps": 4', "--gradient_accumulation_steps 4", None),
+        ('"optimizer": {"params": {"betas": [0.9, 0.95]}}', "--adam_beta2 0.95", None),
+        ('"optimizer": {"params": {"betas": [0.9, 0.95]}}', "--adam_beta2 0.99", "error"),
+        ('"optimizer": {"params": {"lr": 1e-5}}', "--learning_rate 0.00001", None),
+    ],
+)
+def test_what_contradicts_the_arguments_is_found_with_both_places(
+    setting: str, argument: str, severity: str | None, tmp_path: Path
+) -> None:
+    _written(tmp_path, "ds.json", f'{{"zero_optimization": {{"stage": 2}},\n {setting}}}')
+    found = read(tmp_path, run=f"torchrun train.py --output_dir out --deepspeed ds.json \\\n {argument}\n")
+    assert codes(found) == ([f"{severity} contradicts-arguments"] if severity else [])
+    if severity == "error":
+        ours, theirs = found.remarks[0].places[:2]
+        assert (ours.file.rpartition("/")[2], ours.line) == ("ds.json", 2)
+        assert (theirs.file.rpartition("/")[2], theirs.line) == ("run", 2)
+
+
+def test_comments_are_an_error_where_the_trainer_reads_the_file(tmp_path: Path) -> None:
+    _written(
+        tmp_path, "ds.json", '{"zero_optimization": {"stage": 2}, /* why */ "gradient_clipping": "auto",}'
+    )
+    found = read(tmp_path, run="torchrun train.py --output_dir out --deepspeed ds.json --max_grad_norm 1")
+    assert codes(found) == ["error not-plain-json"] * 2
+    alone = configured([str(tmp_path / "ds.json")], SHARED, {})
+    assert "error" not in {remark.severity.value for remark in alone.remarks}
+
+
+def test_two_deepspeed_configurations_are_one_too_many(tmp_path: Path) -> None:
+    found = read(tmp_path, z2='{"zero_optimization": {"stage": 2}}', z3='{"zero_optimization": {"stage": 3}}')
+    assert codes(found) == ["warning several-configurations"]
+    assert facts(found)["zero_stage"] == 3
+
+
+def test_the_batch_of_the_arguments_counts(tmp_path: Path) -> None:
+    _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 2}, "train_batch_size": 30}')
+    launch = "torchrun train.py --output_dir out --deepspeed ds.json --per_device_train_batch_size 4"
+    assert codes(read(tmp_path, run=launch)) == ["error batch-arithmetic"]
+    assert codes(read(tmp_path, run=launch.replace(" 4", " 3"))) == []
+
+
+# --- files that name files --------------------------------------------------------------------------
+
+
+def test_a_file_that_is_named_and_not_here_leaves_its_facts_open(tmp_path: Path) -> None:
+    found = read(tmp_path, run="torchrun train.py --output_dir out --deepspeed conf/gone.json")
+    assert codes(found) == ["warning not-here"]
+    stage = next(fact for fact in found.facts if fact.key == "train.zero_stage")
+    assert "conf/gone.json" in getattr(stage.reading, "why", "")
+    assert facts(found)["parallel"] == "deepspeed"
+
+
+def test_a_file_that_is_named_and_broken_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+    _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 3')
+    found = read(tmp_path, run="torchrun train.py --output_dir out --bf16 True --deepspeed ds.json")
+    assert codes(found) == ["error unreadable"]
+    assert [place.file.rpartition("/")[2] for place in found.remarks[0].places] == ["ds.json", "run"]
+    assert facts(found)["precision"] == "bf16"
+
+
+def test_none_of_the_files_can_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere: no such file"):
+        configured([str(tmp_path / "nowhere")], SHARED, {})
+
+
+# --- forms ------------------------------------------------------------------------------------------
+
+
+def settings(text: str) -> dict[str, Said]:
+    (document,) = readers.read(text, "conf")
+    return {setting.name: setting.value for setting in document.settings}
+
+
+def test_yaml_is_what_pyyaml_makes_of_it() -> None:
+    said = settings(
+        "a: no\nb: 1e-4\nc: 1.0e-4\nd: 0o17\ne: 017\nf: ~\ng: 'no'\nh: 2001-01-01\ni: [1, {x: y}]\n"
+    )
+    assert said == {
+        "a": False, "b": "1e-4", "c": 1e-4, "d": "0o17", "e": 15, "f": None, "g": "no", "h": "2001-01-01",
+        "i": (1, Section(("x",))), "i.1": Section(("x",)), "i.1.x": "y",
+    }  # fmt: skip
+
+
+def test_yaml_merges_anchors_as_yaml_does() -> None:
+    said = settings("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\n")
+    assert (said["use.x"], said["use.y"]) == (1, 3)
+
+
+def test_a_dot_in_a_key_is_no_path() -> None:
+    assert settings('{"zero_optimization.stage": 3, "a": {"b.c": 1}}') == {
+        '"zero_optimization.stage"': 3, "a": Section(("b.c",)), 'a."b.c"': 1,
+    }  # fmt: skip
+
+
+MALFORMED = (
+    ('{"zero_optimization": {"stage": 3}', "conf:1:35", "found the end of the file"),
+    ('{"train_batch_size": 1,\n "bf16": {enabled: true}}', "conf:2:11", "a name in double quotes"),
+    ('{"a": True}', "conf:1:7", "JSON writes true"),
+    ('{"a": "x\ny"}', "conf:1:7", "does not end on its line"),
+    ('{"a": 1} x', "conf:1:10", "the end of the file"),
+    ('{"a": 1 /* }', "conf:1:9", "a comment without an end"),
+    ('{"a": ' + "9" * 5000 + "}", "conf:1:7", "a number of 5000 digits"),
+    ('{"a": ' + "[" * 100_000, "conf:1:71", "nested deeper than 64"),
+    ("a:\n\tb: 1", "conf:2:1", "not YAML"),
+    ("a: 1\n---\nb: 2\n", "conf:2:1", "a second document"),
+    ("a: &x [*x]\n", "conf:1:8", "refers to nothing before it"),
+    ("a: !!python/object/apply:os.system ['x']\n", "conf:1:4", "safe loaders refuse"),
+    ("a: !!python/name:os.system ''\n", "conf:1:4", "safe loaders refuse"),
+    ("a: " + "[" * 100_000, "conf:1:68", "nested deeper than 64"),
+    ("a: &a [x, x]\nb: [*a" + ", *a" * 20_000 + "]", "conf:1:8", "comes to more than 20000 values"),
+    ("a: " + "9" * 5000, "conf:1:4", "is no int"),
+    ("\x7fELF\x02\x01\x01\x00", "conf", "a binary file"),
+    ("", "conf", "not recognised"),
+    ("just words", "conf", "not recognised"),
+)
+
+
+@pytest.mark.parametrize(("text", "where", "problem"), MALFORMED, ids=[problem for *_, problem in MALFORMED])
+def test_what_is_malformed_is_one_line_with_its_place(text: str, where: str, problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        readers.read(text, "conf")
+    assert caught.value.where == where
+    assert problem in caught.value.problem
+    assert "\n" not in str(caught.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(
+    st.text()
+    | st.text(alphabet="{}[]:,\"\\/*# \n\tab-&!<=1.$'`;|(")
+    | st.binary().map(lambda each: each.decode("latin-1"))
+)
+@settings_of_hypothesis(max_examples=500, deadline=None)
+def test_a_reader_raises_nothing_but_input_errors(text: str) -> None:
+    for each in (text, f"{{{text}", f"a: {text}", f"--a {text}"):
+        documents: tuple[Document, ...] = ()
+        with contextlib.suppress(InputError):
+            documents = readers.read(each, "conf")
+        lines = each.split("\n")
+        for document in documents:
+            for setting in document.settings:
+                for place in (setting.named, setting.place):
+                    assert 1 <= place.line <= len(lines)
+                    assert 1 <= place.column <= len(lines[place.line - 1]) + 1
+
+
+@given(st.dictionaries(st.text(max_size=6), JSON, max_size=5), st.sampled_from([None, 2]))
+@settings_of_hypothesis(max_examples=200, deadline=None)
+def test_json_is_what_it_says_and_each_place_is_what_it_names(
+    tree: dict[str, Any], indent: int | None
+) -> None:
+    text = json.dumps(tree, indent=indent, ensure_ascii=False)
+    (document,) = json_text.read(text, "conf")
+    lines = text.split("\n")
+
+    def marked(place: Place) -> str:
+        return lines[place.line - 1][place.column - 1 :][: place.length]
+
+    top = [
+        setting
+        for setting in document.settings
+        if setting.name.count(".") == 0 or setting.name.startswith('"')
+    ]
+    assert json_text.loads(text, "conf") == tree
+    for setting in top:
+        if setting.name in tree:
+            assert json.loads(marked(setting.named)) == setting.name
+            if not isinstance(tree[setting.name], dict | list):
+                assert json.loads(marked(setting.place)) == tree[setting.name] == setting.value
+
+
+def test_files_that_name_one_another_in_a_circle_end(tmp_path: Path) -> None:
+    _written(tmp_path, "a.args", "--output_dir out --bf16 --deepspeed b.args")
+    _written(tmp_path, "b.args", "--zero_stage 3 --deepspeed a.args")
+    found = configured([str(tmp_path / "a.args")], SHARED, {})
+    assert codes(found) == ["error unreadable"]
+    assert "names itself" in found.remarks[0].text
+    assert facts(found)["precision"] == "bf16"
+
+
+def test_two_arguments_on_the_spot_have_places_of_their_own(tmp_path: Path) -> None:
+    del tmp_path
+    found = configured(["--bf16 true", "--zero_stage 7"], SHARED, {})
+    (place,) = found.remarks[0].places
+    assert (str(place), place.excerpt) == ("--train (2):1:14", "--zero_stage 7")

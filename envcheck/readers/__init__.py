@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -38,13 +39,16 @@ def every_reader() -> tuple[Reader, ...]:
     return tuple(sorted(found, key=lambda reader: reader.order))
 
 
+_BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+
+
 def read(text: str, file: str) -> tuple[Document, ...]:
     """What a text says, by the first reader that recognises it.
 
     Raises:
         InputError: it is no text, no reader recognises it, or the one that does found it malformed.
     """
-    if "\0" in text:
+    if _BINARY.search(text):
         raise InputError(file, "a binary file, not a configuration")
     readers = every_reader()
     for reader in readers:

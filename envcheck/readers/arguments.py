@@ -17,7 +17,7 @@ _PIECE = re.compile(
     r"""(?P<blank>[ \t\r\n;&|]+|\\\r?\n)
     | (?P<comment>(?<![^\s])\#[^\n]*)
     | (?P<single>'[^']*')
-    | (?P<double>"(?:[^"\\]|\\.)*")
+    | (?P<double>"(?:[^"\\]++|\\.)*+")
     | (?P<escaped>\\.)
     | (?P<bare>[^\s'"\\;&|]+)
     | (?P<other>.)""",
@@ -94,24 +94,23 @@ def read(text: str, file: str) -> tuple[Document, ...]:
             continue
         named, place, is_open = word.place, word.place, word.open
         if equals:
-            shift = len(spelled) + 1
-            named = word.place._replace(length=len(spelled))
-            place = word.place._replace(
-                column=word.place.column + shift, length=max(1, word.place.length - shift)
-            )
+            named = word.place._replace(length=min(len(spelled), word.place.length) or 1)
+            if word.place.length > len(spelled) + 1:  # else the value stands on another line
+                at, rest = word.place.column + len(spelled) + 1, word.place.length - len(spelled) - 1
+                place = word.place._replace(column=at, length=rest)
         elif i < len(said) and not said[i].text.startswith("--"):
             value, place, is_open = said[i].text, said[i].place, said[i].open
             i += 1
         name = spelled.lstrip("-").replace("-", "_")
         shown = Unknown(f"{value} is known to the shell only") if is_open else value
-        for setting in _nested(Setting(name, shown, named, place)):
+        for setting in nested(Setting(name, shown, named, place)):
             if setting.name in settings:
                 twice.append((setting.name, settings.pop(setting.name).named, setting.named))
             settings[setting.name] = setting
     return (Document(file, "arguments", tuple(settings.values()), tuple(program), twice=tuple(twice)),)
 
 
-def _nested(setting: Setting) -> Iterator[Setting]:
+def nested(setting: Setting) -> Iterator[Setting]:
     """`gradient_checkpointing_kwargs '{"use_reentrant": false}'` as a dotted name with its own value."""
     yield setting
     if isinstance(setting.value, str) and setting.value.startswith("{"):

@@ -14,7 +14,7 @@ from envcheck.settings import Document, Said, Section, Setting
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r\n\ufeff]+)
     | (?P<comment>//[^\n]*|\#[^\n]*|/\*.*?\*/)
-    | (?P<text>"(?:[^"\\\x00-\x1f]|\\.)*")
+    | (?P<text>"(?:[^"\\\x00-\x1f]++|\\.)*+")
     | (?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.]))
     | (?P<word>-?[A-Za-z_$][A-Za-z0-9_$.-]*)
     | (?P<sign>[{}\[\],:])

@@ -155,6 +155,9 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
             }
             for fix in finding.fixes
         ],
+        "no_fix": [
+            {"set": dict(vain.set), "why": vain.why, "source": vain.source} for vain in finding.rule.no_fixes
+        ],
         "sources": [
             {"url": source.url, "kind": source.kind, "checked": source.checked}
             for source in finding.rule.sources

@@ -16,6 +16,7 @@ from envcheck.model import (
     Because,
     Fact,
     Finding,
+    Fix,
     Inventory,
     Judgement,
     Known,
@@ -328,6 +329,10 @@ def _finding(finding: Finding, report: Report) -> Iterator[Line]:
             yield _detail("", f"$ {command}")
     if rule.fixes and not finding.fixes and not undecided:
         yield _detail(lang.say("fix"), lang.say("none of the known ways out passes the judge here by itself"))
+    reasons = [each.why for each in rule.no_fixes]
+    for vain in rule.no_fixes:
+        changes = fix_text(Fix(vain.set), lang.say(" and "))
+        yield _detail(lang.say("no fix"), f"{changes} ({lang.no_fix(rule.id, reasons, vain.why)})")
     for number, source in enumerate(rule.sources):
         basis = f"{lang.word(rule.basis.value)}: " if number == 0 else ""
         checked = lang.say(" (checked {})", source.checked) if source.checked else ""
@@ -396,7 +401,8 @@ def _count(report: Report) -> str:
     ]
     parts = [lang.say("{} broken", broken) + (f" ({', '.join(by_severity)})" if broken else "")]
     if report.remarks:
-        parts.append(lang.say("{} remarks on the configuration", len(report.remarks)))
+        remarks = lang.say("{} remarks on the configuration", len(report.remarks))
+        parts.append(lang.say("{} remark on the configuration", 1) if len(report.remarks) == 1 else remarks)
     parts.append(lang.say("{} undecided", judgement.tally(Verdict.UNDECIDED)))
     reasons: dict[str, int] = {}
     for each in judgement.waiting:
