@@ -679,6 +679,12 @@ def fit(
             "--lora-target", metavar="NAME", help="A module that LoRA adapts, or all-linear. Repeatable."
         ),
     ] = None,
+    dropout: Annotated[
+        float,
+        typer.Option(
+            "--lora-dropout", metavar="P", min=0, max=1, help="LoRA's dropout, whose masks are kept."
+        ),
+    ] = 0.0,
     python: PythonOption = None,
     static: StaticOption = False,
     facts: FactsOption = None,
@@ -703,7 +709,7 @@ def fit(
         timeout,
         tuple(overlay or ()),
     )
-    wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()))
+    wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()), dropout > 0)
     found = sizing.fitted(question, wanted, host.Host())
     _emit(json.dumps(fitting.tree(found), indent=2) + "\n" if as_json else fitting.render(found))
     return found.code

@@ -11,7 +11,19 @@ from typing import Any, NamedTuple
 
 from envcheck import app, derive, fit, fitting, geometry, host, judge, probes
 from envcheck.host import Host
-from envcheck.model import Fact, InputError, Inventory, Known, Matrix, Rule, Severity, Value, Verdict
+from envcheck.model import (
+    ExamineError,
+    Fact,
+    InputError,
+    Inventory,
+    Known,
+    Matrix,
+    Rule,
+    Severity,
+    Unknown,
+    Value,
+    Verdict,
+)
 
 MIB = 1024 * 1024
 
@@ -25,6 +37,7 @@ class Wanted(NamedTuple):
     batch: int | None = None
     rank: int = 8  # LoraConfig's own (peft/tuners/lora/config.py)
     targets: tuple[str, ...] = ()
+    dropout: bool = False
 
 
 def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fitting:
@@ -73,9 +86,7 @@ def _tables() -> dict[str, list[dict[str, Any]]]:
 # --- the model --------------------------------------------------------------------------------------
 
 _LARGEST_HEADER = 100 * MIB
-"""Bytes of a safetensors header that are read: the format's own limit (safetensors/src/tensor.rs)."""
-
-_MOST_FILES = 10_000
+"""Bytes of safetensors headers that are read in a folder: the format's own limit of one."""
 
 _DTYPES = {
     "float32": "fp32",
@@ -180,17 +191,17 @@ def _headers(folder: Path) -> Iterator[tuple[str, _Stored]]:
         InputError: a header is no header.
     """
     names = [name for name in host.names(folder) if name.endswith(".safetensors")]
-    if len(names) > _MOST_FILES:
-        raise InputError(str(folder), f"{len(names)} safetensors files")
+    left = _LARGEST_HEADER
     for name in names:
-        yield from _header(folder / name)
+        length = int.from_bytes(host.read_start(folder / name, 8), "little")
+        if not 2 <= length <= left:  # noqa: PLR2004 - `{}`
+            raise InputError(str(folder / name), f"not safetensors: a header of {length} bytes")
+        left -= length
+        yield from _header(folder / name, length)
 
 
-def _header(path: Path) -> Iterator[tuple[str, _Stored]]:
+def _header(path: Path, length: int) -> Iterator[tuple[str, _Stored]]:
     where = str(path)
-    length = int.from_bytes(host.read_start(path, 8), "little")
-    if not 2 <= length <= _LARGEST_HEADER:  # noqa: PLR2004 - `{}`
-        raise InputError(where, f"not safetensors: a header of {length} bytes")
     data = host.read_start(path, 8 + length)[8:]
     if len(data) < length:
         raise InputError(where, f"not safetensors: it ends within its header of {length} bytes")
@@ -248,6 +259,7 @@ class _Settings:
 
         Raises:
             InputError: it is of a kind that is not counted.
+            ExamineError: what decides most of it is not known.
         """
         adapter = self.given("adapter", "none", "no adapter: all weights train")
         quantised = self.given("quantization", "none")
@@ -255,13 +267,20 @@ class _Settings:
             raise InputError(f"adapter {adapter}", "only LoRA, DoRA and full fine-tuning are counted")
         if quantised not in ("none", "nf4", "fp4", "int8", "gptq", "awq", "fp8"):
             raise InputError(f"quantization {quantised}", "not one that is counted")
+        if self.flag("unsloth"):
+            self.assumed.append("what Unsloth saves is not counted")
         if self.wanted.seq is None:
             self.assumed.append("activations and logits not counted: no --seq")
-        how = self._spread()._replace(
+        how = self._spread()
+        for key in ("tensor_parallel", "sequence_parallel", "context_parallel"):
+            if int(self.given(key, 1)) > 1:
+                raise InputError(key.replace("_", " "), "is not counted: only data parallel is")
+        how = how._replace(
             seq=self.wanted.seq or 0,
             batch=int(self.given("micro_batch_size", 1, "micro-batch 1 (--micro-batch)")),
             adapter=adapter == "lora",
             rank=self.wanted.rank,
+            dropout=self.wanted.dropout,
             targets=self._targets() if adapter == "lora" else (),
             saved=("embed_tokens", "lm_head") if self.flag("modules_to_save") else (),
             dora=self.flag("dora"),
@@ -278,10 +297,14 @@ class _Settings:
 
     def given(self, key: str, default: str | int, why: str = "") -> Any:
         """A fact of training, or the default; `why` is what is then assumed."""
-        value = self.inventory.known(f"train.{key}")
-        if value is None and why:
+        reading = self.inventory.fact(f"train.{key}").reading
+        if isinstance(reading, Known):
+            return reading.value
+        if isinstance(reading, Unknown) and reading.asked:
+            self.assumed.append(f"{key} {default}: {reading.why}")
+        elif why:
             self.assumed.append(why)
-        return default if value is None else value
+        return default
 
     def flag(self, key: str, *, default: bool = False) -> bool:
         """A fact that holds or does not."""
@@ -289,6 +312,9 @@ class _Settings:
 
     def _spread(self) -> fit.Training:
         """Ranks, engine, dtypes and buckets."""
+        found = self.inventory.fact("train.zero_stage").reading
+        if isinstance(found, Unknown) and found.asked:
+            raise ExamineError(f"cannot tell: the ZeRO stage is not known ({found.why})")
         stage = int(self.given("zero_stage", 0))
         parallel = str(self.given("parallel", fit.DEEPSPEED if stage else "none"))
         visible = len(self.inventory.visible_devices()) or 1
