@@ -72,15 +72,14 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fit
 
 def _tables() -> dict[str, list[dict[str, Any]]]:
     """The rows of compat/tables/architectures, which judging does without."""
+    shipped = host.shipped_text("compat/tables/architectures.json")
+    if shipped is not None:
+        compiled: dict[str, list[dict[str, Any]]] = json.loads(shipped)
+        return compiled
     import tomllib
 
-    for name, text in host.source_texts("compat/tables", "", "architectures.").items():
-        tables: dict[str, list[dict[str, Any]]] = (
-            json.loads(text) if name.endswith(".json") else tomllib.loads(text)
-        )
-        return tables
-    rows: dict[str, list[dict[str, Any]]] = app.source_tree()["tables"]
-    return rows
+    texts = host.source_texts("compat/tables", ".toml", "architectures")
+    return tomllib.loads(texts["architectures.toml"])
 
 
 # --- the model --------------------------------------------------------------------------------------
