@@ -671,7 +671,8 @@ class _Reading:
         width = _FLOAT if how.fp32_adapters and how.parallel != DEEPSPEED and not how.autocast else self.width
         kept = float(how.rank * width * len(adapted))
         if how.dora:
-            kept += sum(2.0 * width * tensor.rows for tensor in adapted)
+            # The magnitude multiplies what the base and what the adapter gave; both are kept.
+            kept += sum(float((width + self.width) * tensor.rows) for tensor in adapted)
         if how.dropout:
             return kept + len(adapted) * (width + (1 if how.cuda else width)) * size
         if width == self.width and not self.cast and not (how.autocast and how.fp32_adapters):
