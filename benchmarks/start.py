@@ -22,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DISTRIBUTIONS = 80
+GATE = ("gate", "--machine", "a100-r535", "--machine", "h100-r550", "--manifest", "none")
 PIN = ("pin", "--target", "zero3-lora", "--python-version", "3.11")
 
 
@@ -47,6 +48,11 @@ def main(runs: int) -> None:
             "... --train YAML": ((*judged, "--train", trained["sft.yaml"]), "+ 4 F"),
             "fit": ((command, "fit", *_fit(Path(folder)), "--python", environment), "<= 10 F"),
             "pin, shipped lock": ((command, *PIN, "--python", environment), "<= 9 F"),
+            "gate, two machines": ((command, *GATE, "--python", environment), "<= doctor + 1 F"),
+            "gate --runtime": (
+                (command, "gate", "--runtime", "--manifest", _manifest(Path(folder))),
+                "<= 4 F + driver",
+            ),
         }
         rows = {
             name: _Row(list(words), budget, terminal="terminal" in name)
@@ -103,6 +109,32 @@ def _environment(folder: Path) -> Path:
     for number in range(DISTRIBUTIONS - there):
         _distribution(site, number)
     return python
+
+
+def _manifest(folder: Path) -> str:
+    """What a gate leaves in an image with a torch for CUDA 12.4."""
+    path = folder / "manifest.json"
+    tree = {
+        "schema_version": 1,
+        "envcheck": "0",
+        "date": "2026-11-21",
+        "matrix": {},
+        "gate": {"verdict": "open", "reasons": []},
+        "undecided": "warn",
+        "target": None,
+        "train": {},
+        "python": "3.11.2",
+        "platform": "linux-x86_64",
+        "packages": {f"package-{number}": "1.0" for number in range(DISTRIBUTIONS)},
+        "cuda": "12.4",
+        "minimum_driver": "525.60.13",
+        "cuda_compat": None,
+        "architectures": ["sm_80", "sm_90"],
+        "unknown": {},
+        "machines": [],
+    }
+    path.write_text(json.dumps(tree))
+    return str(path)
 
 
 def _facts(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The command: `--version` before anything heavy is imported, everything else through `cli`."""
+"""The command: `--version` and `gate --runtime` before anything heavy is imported, all else through `cli`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ def main() -> None:
     # A process that lives a tenth of a second has no garbage worth collecting.
     gc.disable()
     try:
-        from envcheck.cli import run
-
+        if sys.argv[1:2] == ["gate"] and "--runtime" in sys.argv and "--help" not in sys.argv:
+            from envcheck.runtime import run  # in front of every start of a container
+        else:
+            from envcheck.cli import run
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # while importing; once it runs, `run` sees to it
         sys.stderr.write("envcheck: interrupted\n")

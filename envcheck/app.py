@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envcheck import (
     __version__,
@@ -16,6 +16,7 @@ from envcheck import (
     judge,
     language,
     matrix,
+    nvidia,
     probes,
     training,
     versions,
@@ -48,6 +49,9 @@ from envcheck.model import (
 )
 from envcheck.pages import nearest
 from envcheck.readers import json_text
+
+if TYPE_CHECKING:
+    from envcheck.gate import Settings
 
 
 class Question(NamedTuple):
@@ -113,30 +117,30 @@ def overlay_texts(named: Sequence[str]) -> list[tuple[str, str, str]]:
     Raises:
         InputError: the settings or one of the files cannot be read.
     """
-    settings, files = _overlays_set()
-    wanted = [*((file, settings) for file in files), *((file, "--matrix") for file in named)]
+    said = settings_here()
+    files = [(file, said.file) for file in said.matrix] if said is not None else []
+    wanted = [*files, *((file, "--matrix") for file in named)]
     return [
         (file, named_by, host.read_file(Path(file)).decode("utf-8", "replace")) for file, named_by in wanted
     ]
 
 
-def _overlays_set() -> tuple[str, list[str]]:
-    """`matrix = […]` of this folder's envcheck.toml, or of `[tool.envcheck]` in its pyproject.toml."""
-    for name, path in (("envcheck.toml", ()), ("pyproject.toml", ("tool", "envcheck"))):
-        if not Path(name).is_file():
-            continue
-        text = host.read_file(Path(name)).decode("utf-8", "replace")
-        if "matrix" not in text or (path and "envcheck" not in text):
-            continue  # nearly every pyproject.toml: not worth a TOML parser
-        settings = _parse(text, name)
-        for step in path:
-            settings = settings.get(step, {}) if isinstance(settings, dict) else {}
-        files = settings.get("matrix", []) if isinstance(settings, dict) else []
-        if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
-            raise InputError(f"{name}: {'.'.join((*path, 'matrix'))}", "expected a list of files")
-        if files:
-            return name, files
-    return "", []
+def settings_here() -> Settings | None:
+    """The settings of this folder: its envcheck.toml, else `[tool.envcheck]` of its pyproject.toml.
+
+    Raises:
+        InputError: the file cannot be read, or is not TOML.
+        SettingsError: it has mistakes; all of them are named.
+    """
+    for name, word in (("envcheck.toml", ""), ("pyproject.toml", "envcheck")):
+        if Path(name).is_file():
+            text = host.read_file(Path(name)).decode("utf-8", "replace")
+            if word in text:  # nearly no pyproject.toml, and a parser is worth some milliseconds
+                from envcheck import policy
+
+                if (found := policy.read(name, text)) is not None:
+                    return found
+    return None
 
 
 def knowledge(named: Sequence[str] = ()) -> Matrix:
@@ -339,7 +343,7 @@ def gpu_declared(query: str, known: Matrix) -> tuple[str, str]:
         raise InputError("--gpu", f"{NO_GPU} declares a machine without GPUs; name it alone")
     digits = query.removeprefix("sm_")
     capability = query if digits == query else f"{digits[:-1]}.{digits[-1:]}"
-    if derive.is_capability(capability):
+    if nvidia.is_capability(capability):
         return "gpu.compute_capability", capability
     wanted = _words(query)
     table = known.tables.get("gpu", [])
@@ -379,6 +383,17 @@ def examine(question: Question, machine: Host, mend_from: Severity | None = None
     known = load_matrix(words, question.overlays)
     target = find_target(question.target, known)
     subject, read, remarks = take_inventory(question, machine, found, known, words)
+    return considered(subject, read, known, target, mend_from)._replace(remarks=remarks)
+
+
+def considered(
+    subject: str, read: Inventory, known: Matrix, target: Target | None, mend_from: Severity | None = None
+) -> Report:
+    """The report on an inventory as it was read: derive, judge, and try the ways out.
+
+    Raises:
+        ExamineError: there was not one rule to hold against it.
+    """
     inventory = derive.derive(read, known)
     if not known.rules:
         raise ExamineError("no rule was held against this environment: compat/ is empty")
@@ -393,7 +408,6 @@ def examine(question: Question, machine: Host, mend_from: Severity | None = None
         measured=nearest_cell(inventory, known, target),
         nothing_to_judge=_nothing_to_judge(inventory),
         plan=None if mend_from is None else mended(read, known, target, mend_from),
-        remarks=remarks,
     )
 
 

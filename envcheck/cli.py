@@ -11,13 +11,17 @@ import os
 import sys
 from collections.abc import Callable
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from envcheck import host
 from envcheck.clean import clean, inline, redact
 from envcheck.model import EnvcheckError, ExamineError, InputError, Report, Severity
+
+if TYPE_CHECKING:
+    from envcheck.gate import Decision
+    from envcheck.language import Language
 
 PythonOption = Annotated[
     str | None,
@@ -94,13 +98,39 @@ class FailOn(Enum):
 class Undecided(Enum):
     """What an undecided rule does to the gate."""
 
+    PASS = "pass"  # noqa: S105 - no password
     WARN = "warn"
     FAIL = "fail"
 
 
 FailOnOption = Annotated[FailOn, typer.Option("--fail-on", help="Least severity that makes the exit code 1.")]
+GateFailOnOption = Annotated[
+    FailOn | None,
+    typer.Option("--fail-on", help="Least severity that makes the exit code 1; error, or the settings'."),
+]
 UndecidedOption = Annotated[
-    Undecided, typer.Option("--undecided", help="Whether undecided rules shut the gate.")
+    Undecided | None,
+    typer.Option("--undecided", help="What undecided rules do: pass says nothing; warn, or the settings'."),
+]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="The same as --fail-on warning --undecided fail.")
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only", metavar="RULE", help="Hold this rule alone; `lock:` is all that begin so. Repeatable."
+    ),
+]
+SkipOption = Annotated[
+    list[str] | None, typer.Option("--skip", metavar="RULE", help="Leave this rule out. Repeatable.")
+]
+MachineOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--machine",
+        metavar="NAME",
+        help="Judge for this declared machine; given twice, it must pass on both. Those of the settings.",
+    ),
 ]
 
 
@@ -157,45 +187,167 @@ def gate(
     facts: FactsOption = None,
     driver: DriverOption = None,
     gpu: GpuOption = None,
+    machine: MachineOption = None,
+    lock: Annotated[
+        str, typer.Option("--lock", metavar="FILE", help="What it was installed from: tell where it drifted.")
+    ] = "",
+    verify_files: Annotated[
+        bool, typer.Option("--verify-files", help="Compare every file with the hash in its RECORD.")
+    ] = False,
+    verify_timeout: Annotated[
+        float,
+        typer.Option(
+            "--verify-timeout", metavar="SECONDS", min=0.1, max=3600, help="Deadline of --verify-files."
+        ),
+    ] = 300.0,
+    root: Annotated[
+        str, typer.Option("--root", metavar="FOLDER", help="Judge an unpacked image; nothing of it is run.")
+    ] = "",
+    manifest: Annotated[
+        str,
+        typer.Option(
+            "--manifest",
+            metavar="FILE",
+            help="Where to write what was judged, or none; in a container /usr/share/envcheck/manifest.json.",
+        ),
+    ] = "",
+    runtime: Annotated[
+        bool,
+        typer.Option(
+            "--runtime",
+            help="At start: hold the driver and GPUs that are here against the manifest. With --manifest, "
+            "--timeout and --json alone.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
-    fail_on: FailOnOption = FailOn.ERROR,
-    undecided: UndecidedOption = Undecided.WARN,
+    fail_on: GateFailOnOption = None,
+    undecided: UndecidedOption = None,
+    strict: StrictOption = False,
+    only: OnlyOption = None,
+    skip: SkipOption = None,
     timeout: DeadlineOption = 10.0,
     overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
-    """Stop a bad image or a bad start: doctor's judgement, with an exit code to build on.
+    """Stop a bad image or a bad start: doctor's judgement under a policy, with an exit code to build on.
 
     Needs no GPU. Exit codes: 0 open, 1 shut by findings, 2 wrong use or unreadable input,
     3 could not examine (no torch there, or a bug).
     """
-    from envcheck import app
-    from envcheck import gate as gates
+    from envcheck import app, gating
+
+    if runtime:  # `__main__` takes it before it comes here
+        from envcheck import runtime as starts
+
+        return starts.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])
+    spoken = app.spoken(lang, host.Host())
+    question = app.Question(
+        python,
+        static,
+        facts,
+        target,
+        tuple(train or ()),
+        driver,
+        tuple(gpu or ()),
+        timeout,
+        tuple(overlay or ()),
+    )
+    wanted = gating.Wanted(
+        tuple(machine or ()),
+        lock,
+        verify_timeout if verify_files else None,
+        manifest,
+        root,
+        Severity(fail_on.value) if fail_on else None,
+        undecided.value if undecided else "",
+        strict,
+        tuple(only or ()),
+        tuple(skip or ()),
+    )
+    passed = gating.pass_(question, wanted, host.Host(), spoken)
+    _show(passed.report, as_json)
+    if not as_json and passed.decision.code == 0:
+        _emit("".join(f"{line}\n" for line in gating.advice(passed.tree)))
+    gating.leave(passed, question, wanted, host.Host(), _remark)
+    return _decided(passed.decision, spoken, as_json)
+
+
+def check(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="requirements.txt, pylock.toml, environment.yml, pyproject.toml or a Dockerfile.",
+        ),
+    ],
+    target: TargetOption = None,
+    train: TrainOption = None,
+    driver: DriverOption = None,
+    gpu: GpuOption = None,
+    machine: MachineOption = None,
+    python_version: Annotated[
+        str, typer.Option("--python-version", metavar="X.Y", help="The Python it will be installed for.")
+    ] = "",
+    as_json: JsonOption = False,
+    fail_on: GateFailOnOption = None,
+    undecided: UndecidedOption = None,
+    strict: StrictOption = False,
+    only: OnlyOption = None,
+    skip: SkipOption = None,
+    overlay: OverlayOption = None,
+    lang: LangOption = None,
+) -> int:
+    """Judge what files say shall be installed, before it is; names the line that brings the trouble.
+
+    Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong use or unreadable input.
+    """
+    from envcheck import app, checking, gating
 
     spoken = app.spoken(lang, host.Host())
-    report = app.examine(
-        app.Question(
-            python,
-            static,
-            facts,
-            target,
-            tuple(train or ()),
-            driver,
-            tuple(gpu or ()),
-            timeout,
-            tuple(overlay or ()),
-        ),
-        host.Host(),
+    question = app.Question(
+        target=target,
+        train=tuple(train or ()),
+        driver=driver,
+        gpus=tuple(gpu or ()),
+        overlays=tuple(overlay or ()),
     )
-    policy = gates.Policy(Severity(fail_on.value), undecided is Undecided.FAIL)
-    report = report._replace(language=spoken.without(report.matrix.overlaid()))
-    decision = gates.decide(report, policy)
-    _show(report, as_json)
+    wanted = gating.Wanted(
+        machines=tuple(machine or ()),
+        fail_on=Severity(fail_on.value) if fail_on else None,
+        undecided=undecided.value if undecided else "",
+        strict=strict,
+        only=tuple(only or ()),
+        skip=tuple(skip or ()),
+    )
+    checked = checking.check(files, question, wanted, spoken, python_version)
+    for remark in checked.remarks:
+        _remark(remark)
+    _show(checked.report, as_json)
     if not as_json:
-        verdict = spoken.say("gate open") if decision.code == 0 else spoken.say("gate shut")
-        reasons = "; ".join(decision.reasons)
-        _emit((f"{verdict}: {reasons}" if reasons else verdict) + "\n")
-    return decision.code
+        _emit("".join(f"{line}\n" for line in checked.lines))
+    return _decided(checked.decision, spoken, as_json)
+
+
+def init(
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE]", help="Where to write it; - prints it.")
+    ] = "envcheck.toml",
+) -> int:
+    """Write a settings file: every setting as a comment, with what it does.
+
+    Exit codes: 0 written, 2 there is such a file already.
+    """
+    from pathlib import Path
+
+    from envcheck import policy
+
+    if file == "-":
+        _emit(policy.TEMPLATE)
+        return 0
+    if Path(file).exists():
+        raise InputError(file, "is there already; name another file, or - to print it")
+    _save(policy.TEMPLATE, file)
+    return 0
 
 
 def facts(
@@ -490,6 +642,8 @@ def explain(
         timeout,
         tuple(overlay or ()),
     )
+    if log == explaining.STDIN and sys.stdin is not None and sys.stdin.isatty():
+        _remark("reading standard input; Ctrl-D ends it")
     told = explaining.explained(question, log, host.Host())
     json_wanted = as_json or written is LogFormat.JSON
     _emit(json.dumps(explanation.tree(told), indent=2) + "\n" if json_wanted else explanation.render(told))
@@ -727,6 +881,8 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "facts": facts,
     "pin": pin,
     "gate": gate,
+    "check": check,
+    "init": init,
     "selftest": selftest,
     "explain": explain,
     "run": run_command,
@@ -808,6 +964,16 @@ def _show(report: Report, as_json: bool) -> None:
     terminal = sys.stdout is not None and sys.stdout.isatty() and not host.variable("NO_COLOR")
     name = "json" if as_json else "terminal" if terminal else "text"
     _emit(format_named(name)(report), coloured=name == "terminal")
+
+
+def _decided(decision: Decision, spoken: Language, as_json: bool) -> int:
+    """Say what a gate came to; its exit code."""
+    if not as_json:
+        verdict = spoken.say("gate open") if decision.code == 0 else spoken.say("gate shut")
+        said = [*(decision.reasons or decision.remarks)]
+        said += [spoken.say("waived: {}", each) for each in decision.waived]
+        _emit((f"{verdict}: {'; '.join(said)}" if said else verdict) + "\n")
+    return decision.code
 
 
 def _emit(text: str, *, coloured: bool = False) -> None:

@@ -16,6 +16,7 @@ from envcheck.settings import Document, Reference
 from envcheck.understanding import Understood, understood
 
 _LARGEST = 1 << 20  # bytes of a configuration; the largest seen in the wild is a tenth
+_LONGEST = 200  # characters of a file's name that a message quotes
 _DEEPEST = 8  # files that name files
 
 
@@ -43,7 +44,8 @@ def configured(
     for each in named:
         reading.take(each)
     if not reading.parts:
-        raise InputError(reading.remarks[0].places[0], reading.remarks[0].text)
+        unreadable = next(remark for remark in reading.remarks if remark.code == UNREADABLE)
+        raise InputError(unreadable.places[0], unreadable.text)
     facts, remarks = merging.merged(reading.parts)
     found = [*reading.remarks, *(remark for part in reading.parts for remark in part.remarks), *remarks]
     ordered = sorted(readers.quoted(found, reading.texts), key=lambda remark: -remark.severity.rank)
@@ -97,12 +99,13 @@ class _Reading:
         if len(self.reading) > _DEEPEST:
             raise InputError(name, f"more than {_DEEPEST} files that name one another")
         self.read.add((resolved, launch))
-        text = self._decoded(host.read_file(path, _LARGEST), name)
+        data = host.read_file(path, _LARGEST)
         self.reading.append(resolved)
         try:
-            self._text(text, name, path.parent, dialect, launch)
+            self._text(data.decode("utf-8", "replace"), name, path.parent, dialect, launch)
         finally:
             self.reading.pop()
+        self.remarks += _not_utf_8(data, name)
 
     def _text(self, text: str, name: str, folder: Path, dialect: str = "", launch: int = 0) -> None:
         self.texts[name] = text
@@ -120,16 +123,6 @@ class _Reading:
             raise InputError(name, "says nothing of training that envcheck knows")
         self.parts += taken
 
-    def _decoded(self, data: bytes, name: str) -> str:
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            before = data[: error.start].decode()
-            place = Place(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
-            text = "not UTF-8 from here on: a program that reads it as UTF-8 stops there"
-            self.remarks.append(Remark(Severity.WARNING, "not-utf-8", text, (place,), "save it as UTF-8"))
-            return data.decode("utf-8", "replace")
-
     def _refer(self, reference: Reference, document: Document, folder: Path) -> None:
         """Read the file that a setting names, beside the file that names it or where we are."""
         if reference.unknown:
@@ -141,8 +134,9 @@ class _Reading:
         if inside and not host.is_file(path):
             return  # a name of the Hub
         if not host.exists(path):
-            self._leave_open(reference, f"{reference.path}, which {document.file} names, is not here")
-            text = f"{reference.path} is not here: what it says is not known"
+            name = reference.path if len(reference.path) <= _LONGEST else f"{reference.path[:_LONGEST]}…"
+            self._leave_open(reference, f"{name}, which {document.file} names, is not here")
+            text = f"{name} is not here: what it says is not known"
             self.remarks.append(Remark(Severity.WARNING, "not-here", text, (reference.place,)))
             return
         try:
@@ -161,6 +155,17 @@ class _Reading:
             if not each.when and each.value is not None
         ]
         self.unread += [Fact(key, Unknown(why), source) for key in dialect.unread]
+
+
+def _not_utf_8(data: bytes, name: str) -> list[Remark]:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        place = Place(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        text = "not UTF-8 from here on: a program that reads it as UTF-8 stops there"
+        return [Remark(Severity.WARNING, "not-utf-8", text, (place,), "save it as UTF-8")]
+    return []
 
 
 def _stands_for_itself(named: str) -> bool:

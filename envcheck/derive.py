@@ -29,6 +29,7 @@ from envcheck.model import (
     Value,
     normalised,
 )
+from envcheck.nvidia import has_code, is_capability
 
 KEYS = {
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
@@ -94,12 +95,6 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
 """What each derived fact follows from, of all that a change may set; defaults say it themselves."""
 
 _CUDA_LABEL = re.compile(r"cu[0-9]{3}")
-
-_OWN_BUILD = frozenset({"5.3", "6.2", "7.2", "8.7"})
-"""Jetson capabilities that no desktop machine code serves, although the major is the same.
-
-Source: the table torch ships in torch/cuda/__init__.py (v2.15.0) leaves them out.
-"""
 
 
 def derive(read: Inventory, matrix: Matrix) -> Inventory:
@@ -396,34 +391,6 @@ def _nearest(serving: Sequence[str], builds: Sequence[tuple[str, Any]], inventor
         return Absent()
     place = releases.index(here)
     return Known(min(serving, key=lambda version: abs(releases.index(version) - place)))
-
-
-def is_capability(text: str) -> bool:
-    """Whether this is a compute capability: two numbers with a dot between them."""
-    major, _, minor = text.partition(".")
-    return text.isascii() and major.isdecimal() and minor.isdecimal()
-
-
-def has_code(architectures: Sequence[str], capability: str) -> bool:
-    """Whether machine code for these `sm_XY` runs on a device of this compute capability.
-
-    Code for X.Y runs on X.Z with Z ≥ Y and never on another major (CUDA C++ Programming Guide, binary
-    compatibility). Jetson's capabilities need a build of their own; a suffix (`sm_90a`) means this
-    capability only.
-    """
-    major, _, minor = capability.partition(".")
-    for name in architectures:
-        digits = name.removeprefix("sm_")
-        if digits.endswith("a"):
-            if digits[:-1] == f"{major}{minor}":
-                return True
-            continue
-        digits = digits.rstrip("f")
-        if not digits.isdecimal() or digits[:-1] != major:
-            continue
-        if digits[-1] == minor or (int(digits[-1]) < int(minor) and capability not in _OWN_BUILD):
-            return True
-    return False
 
 
 # --- training ---------------------------------------------------------------------------------------

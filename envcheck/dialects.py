@@ -23,7 +23,6 @@ class Row(NamedTuple):
     kind: str = "any"
     words: Sequence[Scalar] = ()
     least: float | None = None
-    above: float | None = None
     most: float | None = None
     null: bool = False
     default: Scalar = None
@@ -79,12 +78,15 @@ class Dialect(NamedTuple):
     auto: Sequence[str]  # names that such a trainer fills in
     sources: Mapping[str, str]
     unread: Sequence[str]  # facts that nobody knows while such a configuration cannot be read
+    enough: int  # of its marks that it takes to recognise one
+    spelled: bool  # whether its program reads numbers that are written as texts, such as YAML's 1e-4
     inside: str  # the file's name, where what is named is its folder, or nothing that is here
     lineage: Sequence[str]  # its own name and those of the dialects it extends
     rows: Mapping[str, Sequence[Row]]
     implied: Sequence[Implied]
     contradictions: Sequence[Contradiction]
     filled: Sequence[Mapping[str, Any]]
+    excluded: Sequence[Mapping[str, Any]]
 
 
 # --- loading ----------------------------------------------------------------------------------------
@@ -130,6 +132,8 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
         auto=tree.get("auto", ()),
         sources=tree.get("sources", _NOTHING),
         unread=tree.get("unread", ()),
+        enough=tree.get("enough", 1),
+        spelled=tree.get("spelled", False),
         inside=tree.get("inside", ""),
         lineage=lineage,
         rows=rows,
@@ -138,6 +142,7 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
             _of(Contradiction, row) for each in inherited for row in each.get("contradiction", ())
         ],
         filled=[row for each in inherited for row in each.get("filled", ())],
+        excluded=[row for each in inherited for row in each.get("excluded", ())],
     )
 
 
@@ -162,7 +167,7 @@ _A_PROGRAM = 100  # marks that a program's name counts for
 def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect | None:
     """The dialect whose marks the document bears; of several that with most, the more special among equals.
 
-    A dialect needs a mark of its own; those of the dialects it extends count for it too. A command line that
+    A dialect needs enough marks of its own; those of the dialects it extends count too. A command line that
     bears none is of the dialect `arguments`.
     """
     if document.dialect:
@@ -177,7 +182,7 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
     def score(dialect: Dialect) -> tuple[int, int]:
         return sum(own(dialects[each]) for each in dialect.lineage), len(dialect.lineage)
 
-    fitting = [each for each in dialects.values() if document.form in each.forms and own(each)]
+    fitting = [each for each in dialects.values() if document.form in each.forms and own(each) >= each.enough]
     if not fitting:
         return dialects.get("arguments") if document.form == "arguments" else None
     return max(fitting, key=score)
@@ -227,8 +232,6 @@ def _out_of_bounds(row: Row, number: float) -> str:
     # Written so that NaN, which compares with nothing, is out of every bound.
     if row.least is not None and not number >= row.least:
         return f"{row.least:g} or more"
-    if row.above is not None and not number > row.above:
-        return f"more than {row.above:g}"
     if row.most is not None and not number <= row.most:
         return f"{row.most:g} or less"
     return ""

@@ -7,6 +7,7 @@ the user's own code from where the innermost frame lies.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -104,7 +105,7 @@ def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
     ]
     follows = [each for each in causes if each.kind == "consequence"]
     causes = [each for each in causes if each.kind != "consequence"]
-    first = _first(log, causes)
+    first = _first(log, causes) or (None if follows else _said_only(log, matches))
     if first is None:
         return Diagnosis(None, tuple(follows), matches=matches, partial=partial)
     before = tuple(each for each in causes if each.event.last < first.event.first)
@@ -180,6 +181,20 @@ def own_code(place: Frame | None) -> bool:
     if place is None or place.file.startswith("<"):
         return False
     return not any(part in place.file for part in ("site-packages/", "dist-packages/", "/lib/python"))
+
+
+_AN_ERROR = re.compile(r"(?i)error|fatal|exception|failed")
+
+
+def _said_only(log: Log, matches: Sequence[Match]) -> Cause | None:
+    """The first line that is known and calls itself an error, where nothing was raised: pip, a compiler."""
+    for match in sorted(matches, key=lambda each: (each.lines, -each.score)):
+        event = log.events[match.event]
+        lines = dict(zip(event.numbers, event.text.split("\n"), strict=False))
+        told = any(_AN_ERROR.search(lines.get(line, "")) for line in match.lines)
+        if told and match.signature.kind not in ("harmless", "consequence"):
+            return Cause(event, match.signature.kind, match)
+    return None
 
 
 def _last_trouble(log: Log, causes: Sequence[Cause]) -> list[Cause]:

@@ -129,8 +129,8 @@ def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
     try:
         wrote = Wrote(shlex.join(command), ended.code, named=beside is None)
         return Ran(ended.code, told(question, name, kept.pieces(), machine, wrote))
-    except EnvcheckError as error:  # the command's own end is what counts
-        return Ran(ended.code, trouble=str(error))
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with us, the command's own end counts
+        return Ran(ended.code, trouble=str(error) or type(error).__name__)
 
 
 def _with_end(log: logs.Log, code: int) -> logs.Log:
@@ -171,10 +171,12 @@ def _read(chunks: Iterable[bytes | passing.Gap], name: str, look: logs.Look) -> 
                 head += chunk[: _HEAD - len(head)]
             scanner.feed(chunk)
     except KeyboardInterrupt:
+        if not head:
+            raise
         notes.append("interrupted: this is what was read until then")
     log = scanner.finish()
     if log.crowded:
-        notes.append("more kinds of errors than are kept: the first ones count")
+        notes.append("more kinds of errors than are kept: only the first and the last of them count")
     return _Read(log, logs.plain(bytes(head)), tuple(notes))
 
 
@@ -210,12 +212,15 @@ def _unpacked(
         note("its gzip data ends in the middle: this is what stands before")
 
 
-_SAMPLE, _MOST_NULS = 1 << 16, 16
+_SAMPLE = 1 << 16
+_CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b\x07"})
+_MOST_CONTROLS = 20  # of so many bytes one; a log that a crash left has some, random bytes have two
 
 
 def _refuse_binary(chunk: bytes, name: str) -> None:
     sample = chunk[:_SAMPLE]
-    if sample.count(0) * _MOST_NULS > len(sample):
+    controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    if controls * _MOST_CONTROLS > len(sample):
         raise InputError(name, "expected the text of a log, found binary data")
 
 

@@ -9,7 +9,7 @@ from envcheck.clean import inline, secretless
 from envcheck.explain import Cause, Diagnosis, Fit, Match, own_code
 from envcheck.logs import Frame, Log
 from envcheck.model import Fact, Fix, Report, Rule
-from envcheck.reports import fix_commands, fix_text, moved_with, reading
+from envcheck.reports import fix_commands, fix_text, moved_with
 from envcheck.signatures import KINDS
 
 SCHEMA_VERSION = 1
@@ -97,7 +97,7 @@ def _cause(cause: Cause, each: Explanation) -> Iterator[str]:
 
 
 def _kind(cause: Cause) -> str:
-    if cause.kind == "code":
+    if cause.kind == "code" and cause.match is None:
         return "raised by a line of your own code, and no known failure reads like it"
     if cause.kind != "unknown":
         return KINDS[cause.kind]
@@ -290,8 +290,8 @@ def tree(each: Explanation) -> dict[str, Any]:
         "matches": [_match_tree(one, each) for one in diagnosis.matches],
         "resembles": [_match_tree(one, each) for one in diagnosis.partial],
         "facts_from_log": [
-            {"key": fact.key, "value": fact.value, "reading": reading(each.report.inventory, fact.key)}
-            | {"source": fact.source, "why": getattr(fact.reading, "why", "")}
+            {"key": fact.key, "value": fact.value, "source": fact.source}
+            | {"why": getattr(fact.reading, "why", "")}
             for fact in each.printed
         ],
         "exit_code": each.code,

@@ -2,16 +2,83 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from envcheck.model import UNREADABLE, Report, Severity, Verdict
+from envcheck.model import (
+    UNREADABLE,
+    Basis,
+    Because,
+    Fact,
+    Finding,
+    Inventory,
+    Judgement,
+    Known,
+    Remark,
+    Report,
+    Rule,
+    Severity,
+    Source,
+    Unknown,
+    Verdict,
+    Waiting,
+)
+
+UNDECIDED = ("pass", "warn", "fail")
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Waiver(NamedTuple):
+    """A person's dated, reasoned exception: the rule counts again after the day `until` (ISO)."""
+
+    rule: str
+    reason: str
+    until: str
+    place: str  # file:line
+
+
+class Machine(NamedTuple):
+    """Where an image will run: the driver of the host, its GPUs, and its platform; empty if not said."""
+
+    name: str
+    driver: str = ""
+    gpus: tuple[str, ...] = ()
+    platform: str = ""
+
+
+class Settings(NamedTuple):
+    """What a settings file says; a command's own options win."""
+
+    file: str = ""
+    matrix: tuple[str, ...] = ()
+    threshold: Severity | None = None
+    undecided: str = ""
+    target: str = ""
+    train: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+    lock: str = ""
+    skip: tuple[str, ...] = ()
+    severity: Mapping[str, Severity] = _NOTHING
+    waivers: tuple[Waiver, ...] = ()
+    machine: Mapping[str, Machine] = _NOTHING
 
 
 class Policy(NamedTuple):
-    """What shuts the gate: broken rules from `fail_on` up, and undecided ones if `undecided_fails`."""
+    """What shuts the gate: broken rules from `fail_on` up, and undecided ones if `undecided` is `fail`.
+
+    `severity` replaces that of a rule; `only` and `skip` name rules, or groups of generated ones (`lock:`).
+    `today` (ISO) is the day waivers are held against.
+    """
 
     fail_on: Severity = Severity.ERROR
-    undecided_fails: bool = False
+    undecided: str = "warn"
+    severity: Mapping[str, Severity] = _NOTHING
+    waivers: tuple[Waiver, ...] = ()
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    today: str = ""
 
 
 class Decision(NamedTuple):
@@ -19,32 +86,217 @@ class Decision(NamedTuple):
 
     0 open, 1 shut by findings or by remarks on a configuration, 2 a configuration could not be read (the
     rest was judged, but what was found is not all), 3 nothing was there to judge.
+
+    `waived` are findings that a waiver keeps from counting, `remarks` the undecided ones that are let pass.
     """
 
     code: int
     reasons: tuple[str, ...]
+    waived: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+# --- a policy held against a judgement --------------------------------------------------------------
+
+
+def remarked(remarks: Sequence[Remark], policy: Policy) -> tuple[Remark, ...]:
+    """The remarks as a policy sees them; one that could not read its input is never left out.
+
+    To a policy a remark of the code `unknown-key` is the rule `remark:unknown-key`.
+    """
+    return tuple(
+        remark._replace(severity=_severity(_remark_id(remark), remark.severity, policy))
+        for remark in remarks
+        if remark.code == UNREADABLE or _asked(_remark_id(remark), policy)
+    )
+
+
+def _remark_id(remark: Remark) -> str:
+    return f"remark:{remark.code}"
+
+
+def under(judgement: Judgement, policy: Policy, remarks: Sequence[Remark] = ()) -> Judgement:
+    """The judgement as a policy sees it: severities, what is left out, and what is wrong with waivers.
+
+    A finding that is waived stays, with the waiver as its note.
+    """
+    findings = [_under(finding, policy) for finding in judgement.findings if _asked(finding.rule.id, policy)]
+    waiting = tuple(each for each in judgement.waiting if _asked(each.rule.id, policy))
+    dead = [
+        _under(finding, policy)
+        for finding in _dead_waivers(judgement, policy, remarks)
+        if _asked(finding.rule.id, policy)
+    ]
+    return judgement._replace(findings=worst_first([*findings, *dead]), waiting=waiting)
+
+
+def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Broken ones by severity, then undecided ones; equals in the order given."""
+    return tuple(sorted(findings, key=lambda each: (each.verdict is Verdict.UNDECIDED, -each.severity.rank)))
+
+
+def _asked(rule_id: str, policy: Policy) -> bool:
+    if policy.only and not any(_names(each, rule_id) for each in policy.only):
+        return False
+    return not any(_names(each, rule_id) for each in policy.skip)
+
+
+def _names(word: str, rule_id: str) -> bool:
+    return word == rule_id or (word.endswith(":") and rule_id.startswith(word))
+
+
+def _under(finding: Finding, policy: Policy) -> Finding:
+    rule_id = finding.rule.id
+    notes = [finding.note] if finding.note else []
+    for waiver in policy.waivers:
+        if _names(waiver.rule, rule_id):
+            word = "waived until" if waiver.until >= policy.today else "no longer waived since"
+            notes.append(f"{word} {waiver.until}: {waiver.reason} ({waiver.place})")
+    severity = _severity(rule_id, finding.severity, policy)
+    return finding._replace(severity=severity, note="; ".join(notes))
+
+
+def _severity(rule_id: str, severity: Severity, policy: Policy) -> Severity:
+    """The policy's own word for a rule, the last that names it; else the rule's."""
+    own = [each for word, each in policy.severity.items() if _names(word, rule_id)]
+    return own[-1] if own else severity
+
+
+def _dead_waivers(judgement: Judgement, policy: Policy, remarks: Sequence[Remark]) -> Iterator[Finding]:
+    open_rules = {each.rule.id for each in judgement.findings} | {each.rule.id for each in judgement.waiting}
+    open_rules |= {_remark_id(remark) for remark in remarks}
+    for waiver in policy.waivers:
+        if waiver.until < policy.today:
+            yield _waiver_finding("expired", f"a waiver of {waiver.rule} has expired", waiver)
+        elif not any(_names(waiver.rule, rule_id) for rule_id in open_rules):
+            yield _waiver_finding("unused", f"a waiver of {waiver.rule} matches nothing here", waiver)
+
+
+def _waiver_finding(what: str, title: str, waiver: Waiver) -> Finding:
+    return written(
+        f"waiver:{what}",
+        Severity.WARNING,
+        title,
+        [Because(Fact("waiver.until", Known(waiver.until), waiver.place))],
+        group="policy",
+        note=waiver.reason,
+    )
+
+
+def written(
+    rule_id: str,
+    severity: Severity,
+    title: str,
+    because: Sequence[Because],
+    *,
+    group: str,
+    note: str = "",
+    verdict: Verdict = Verdict.BROKEN,
+) -> Finding:
+    """A finding of a rule that nobody wrote, because it is about this image's own files."""
+    sources = tuple(
+        dict.fromkeys(Source(each.fact.source, "file", "") for each in because[:1] if each.fact.source)
+    )
+    rule = Rule(rule_id, severity, Basis.METADATA, title, (), sources=sources, group=group)
+    return Finding(rule, verdict, severity, tuple(because), note=note)
+
+
+def unknown_rules(words: Collection[str], known: Collection[str]) -> list[str]:
+    """Those of the words that name no rule; ids of generated rules have a colon and are not looked up."""
+    return [word for word in words if ":" not in word and word not in known]
+
+
+# --- several machines, or several stages of an image ------------------------------------------------
+
+
+def together(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
+    """One report of several about the same environment: what is true of all of them, said once.
+
+    A finding that not all parts have says which do.
+    """
+    (_, first), *others = parts
+    if not others:
+        return first
+    seen: dict[tuple[str, Verdict, tuple[Because, ...]], list[tuple[str, Finding]]] = {}
+    for name, report in parts:
+        for finding in report.judgement.findings:
+            seen.setdefault((finding.rule.id, finding.verdict, finding.because), []).append((name, finding))
+    findings = [_of_several(each, len(parts), noun) for each in seen.values()]
+    decided = {finding.rule.id for finding in findings}
+    waiting: dict[str, Waiting] = {}
+    for _, report in parts:
+        waiting |= {each.rule.id: each for each in report.judgement.waiting if each.rule.id not in decided}
+    total = max(_total(report.judgement) for _, report in parts)
+    undecided = len({each.rule.id for each in findings if each.verdict is Verdict.UNDECIDED})
+    held = max(0, total - len(decided) - len(waiting))
+    judgement = Judgement(
+        worst_first(findings), tuple(waiting.values()), held, max(0, total - undecided - len(waiting))
+    )
+    return first._replace(
+        judgement=judgement,
+        inventory=_common(
+            [report.inventory for _, report in parts],
+            f"judged for the {noun}s " + ", ".join(n for n, _ in parts),
+        ),
+    )
+
+
+def _total(judgement: Judgement) -> int:
+    return judgement.held + len(judgement.findings) + len(judgement.waiting)
+
+
+def _of_several(found: Sequence[tuple[str, Finding]], parts: int, noun: str) -> Finding:
+    worst = max((finding for _, finding in found), key=lambda each: each.severity.rank)
+    if len(found) == parts:
+        return worst
+    notes = [worst.note] if worst.note else []
+    return worst._replace(note="; ".join([*notes, f"{noun} {', '.join(name for name, _ in found)}"]))
+
+
+def _common(inventories: Sequence[Inventory], why: str) -> Inventory:
+    """What all have in common; a fact that differs was given for each of them, and is said of none."""
+    first, *others = inventories
+    facts = dict(first.facts)
+    for key in {key for each in inventories for key in each.facts}:
+        if any(each.facts.get(key) != first.facts.get(key) for each in others):
+            facts[key] = Fact(key, Unknown(why, asked=False))
+    complete = frozenset.intersection(*(each.complete for each in inventories))
+    same = all(other.devices == first.devices for other in others)
+    if not same:
+        facts["gpus.count"] = Fact("gpus.count", Unknown(why, asked=False))
+    return Inventory(facts, first.devices if same else (), complete, first.unread)
+
+
+# --- the decision -----------------------------------------------------------------------------------
 
 
 def decide(report: Report, policy: Policy) -> Decision:
     """Whether this environment may pass."""
     lang = report.language
-    reasons = tuple(
-        f"{lang.word(finding.severity.value)} {finding.rule.id}"
-        if finding.verdict is Verdict.BROKEN
-        else f"{lang.word('undecided')} {finding.rule.id}"
-        for finding in report.judgement.findings
-        if (finding.verdict is Verdict.BROKEN and finding.severity.rank >= policy.fail_on.rank)
-        or (finding.verdict is Verdict.UNDECIDED and policy.undecided_fails)
-    )
-    remarks = tuple(
-        f"{lang.word(remark.severity.value)} {remark.code} ({remark.places[0]})"
-        for remark in report.remarks
-        if remark.severity.rank >= policy.fail_on.rank
-    )
+    waivers = [waiver.rule for waiver in policy.waivers if waiver.until >= policy.today]
+    reasons: list[str] = []
+    waived: list[str] = []
+    let_pass: list[str] = []
+    for remark in report.remarks:
+        said = f"{lang.word(remark.severity.value)} {remark.code} ({remark.places[0]})"
+        if remark.severity.rank >= policy.fail_on.rank:
+            known = remark.code != UNREADABLE and any(_names(word, _remark_id(remark)) for word in waivers)
+            (waived if known else reasons).append(said)
+    for finding in report.judgement.findings:
+        undecided = finding.verdict is Verdict.UNDECIDED
+        said = f"{lang.word('undecided' if undecided else finding.severity.value)} {finding.rule.id}"
+        counts = policy.undecided == "fail" if undecided else finding.severity.rank >= policy.fail_on.rank
+        if any(_names(word, finding.rule.id) for word in waivers):
+            waived.append(said)
+        elif counts:
+            reasons.append(said)
+        elif undecided and policy.undecided == "warn":
+            let_pass.append(said)
+    words = tuple(reasons), tuple(waived), tuple(let_pass)
     if any(remark.code == UNREADABLE for remark in report.remarks):
-        return Decision(2, (*remarks, *reasons))
-    if remarks or reasons:
-        return Decision(1, (*remarks, *reasons))
+        return Decision(2, *words)
+    if reasons:
+        return Decision(1, *words)
     if report.nothing_to_judge:
         return Decision(3, (lang.told(report.nothing_to_judge),))
-    return Decision(0, ())
+    return Decision(0, *words)

@@ -324,6 +324,43 @@ def names(folder: Path) -> tuple[str, ...]:
         raise InputError(str(folder), (error.strerror or "cannot be read").lower()) from None
 
 
+def sha256(path: Path, until: float) -> str | None:
+    """The sha256 of a regular file in hexadecimal digits, read in pieces; None if the time is up.
+
+    `until` is a moment of the monotonic clock, in seconds.
+
+    Raises:
+        OSError: it is not there, no regular file, or cannot be read.
+    """
+    import hashlib
+
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "not a regular file")
+        digest = hashlib.sha256()
+        while piece := os.read(descriptor, 1 << 20):
+            if time.monotonic() > until:
+                return None
+            digest.update(piece)
+        return digest.hexdigest()
+    finally:
+        os.close(descriptor)
+
+
+def today() -> str:
+    """The day in UTC, as an ISO date."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def built_on() -> str:
+    """The day that a build says it is made on: SOURCE_DATE_EPOCH, which makes builds repeat, else today."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")  # noqa: TID251 - this module is the door
+    if epoch.isascii() and epoch.isdecimal() and len(epoch) <= 11:  # noqa: PLR2004 - a year of four digits
+        return time.strftime("%Y-%m-%d", time.gmtime(int(epoch)))
+    return today()
+
+
 def own_python() -> str:
     """The interpreter that runs envcheck."""
     return sys.executable

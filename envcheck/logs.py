@@ -17,9 +17,10 @@ LONG_LINE = 1 << 20
 _CUT = 16 << 10  # bytes of one line that are looked at, around the word that was found
 _BEFORE, _AFTER = 2, 8  # lines around a word that are kept together
 _PATIENCE = 2000  # lines of other ranks inside one traceback
-_MOST_EVENTS = 1000  # different ones; a log that raises more repeats itself in other words
+_MOST_EVENTS = 500  # different ones kept from the beginning, and from the end
 _MOST_TEXT = 64 << 10  # characters of one event
-_MOST_STREAMS = 4096
+_ROOM, _SCANT = 8 << 20, 2 << 10  # characters of all events; of one when there is no room left
+_MOST_STREAMS = 1024
 _SEEN = 50_000  # different lines remembered, so that a warning at each step is read twice and no more
 _REPEATS = 2
 
@@ -160,7 +161,7 @@ _LINK = re.compile(
 _LOGGED = re.compile(
     r"\[?\d{4}-\d\d-\d\d|\[?[EWIF]\d{4} \d\d:|\[?(?:INFO|DEBUG|WARNING|ERROR|CRITICAL)\b|\s*\d+%\|"
     r"|(?:srun|slurmstepd|wandb|bash|make|sh): |\S+: line \d+: "
-    r"|Killed|Aborted|Segmentation|Bus error|Terminated"
+    r"|Killed|Aborted|Segmentation|Bus error|Terminated|\{'|(?i:step|epoch|iter(?:ation)?|loss)\b"
 )
 _MESSAGE_LINES = 60
 
@@ -230,6 +231,7 @@ class _Passage:
     def __init__(self, before: Sequence[tuple[int, str]]) -> None:
         self.lines = list(before)
         self.left = _AFTER
+        self.size = 0
 
 
 class _Stream:
@@ -261,7 +263,9 @@ class Reader:
         self._streams: dict[str, _Stream] = {}
         self._open: set[str] = set()
         self._fed = 0
-        self._events: dict[Any, Event] = {}
+        self._events: dict[Any, Event] = {}  # the first ones
+        self._late: dict[Any, Event] = {}  # the last ones of those for which there is no room
+        self._room = _ROOM
         self.crowded = False
 
     @property
@@ -290,7 +294,8 @@ class Reader:
     def finish(self) -> tuple[Event, ...]:
         """The events, by first line; what is open ends here."""
         self.close()
-        return tuple(sorted(self._events.values(), key=lambda each: each.first))
+        events = [*self._events.values(), *self._late.values()]
+        return tuple(sorted(events, key=lambda each: each.first))
 
     def close(self) -> None:
         """What is open ends here."""
@@ -357,7 +362,9 @@ class Reader:
 
     def _summary(self, stream: _Stream, number: int, text: str) -> None:
         """Torchrun's table of failures, a line of which is a field."""
-        if "Root Cause" in text:
+        if text.startswith("Failures:"):
+            stream.root = False  # of an earlier attempt, maybe
+        elif "Root Cause" in text:
             stream.root = True
         elif "rank" in text and (found := _SUMMARY_RANK.match(text)):
             stream.summary_rank = found[1]
@@ -380,7 +387,8 @@ class Reader:
             return
         passage.lines.append((number, text))
         passage.left -= 1
-        if passage.left < 0 or len(passage.lines) > _MESSAGE_LINES:
+        passage.size += len(text)
+        if passage.left < 0 or len(passage.lines) > _MESSAGE_LINES or passage.size > _MOST_TEXT:
             self._close_passage(stream)
 
     # ends
@@ -423,15 +431,22 @@ class Reader:
         """Keep an event; one like an earlier one is counted there."""
         told: list[Any] = [(each.name, _digitless(each.message)) for each in event.exceptions]
         key = (event.what, event.code, event.root, *(told or [_digitless(event.text)]))
-        before = self._events.get(key)
+        held = self._late if key in self._late else self._events
+        before = held.get(key)
         if before is not None:
             ranks = tuple(sorted({*before.ranks, *event.ranks}, key=_by_number))
             kept = min(before, event, key=lambda each: each.first)
             again = max(before.again, event.last)
-            self._events[key] = kept._replace(ranks=ranks, times=before.times + 1, again=again)
-        elif len(self._events) < _MOST_EVENTS:
-            self._events[key] = event._replace(again=event.last)
-        else:
+            held[key] = kept._replace(ranks=ranks, times=before.times + 1, again=again)
+            return
+        if self._room < len(event.text):
+            text = event.text[:_SCANT]
+            event = event._replace(text=text, numbers=event.numbers[: text.count("\n") + 1])
+        self._room -= len(event.text)
+        held = self._events if len(self._events) < _MOST_EVENTS else self._late
+        held[key] = event._replace(again=event.last)
+        if len(self._late) > _MOST_EVENTS:
+            self._room += len(self._late.pop(next(iter(self._late))).text)
             self.crowded = True
 
 

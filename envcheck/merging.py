@@ -45,7 +45,7 @@ def _facts(group: Sequence[Understood]) -> dict[str, Fact]:
                 facts[fact.key] = fact
                 own.add(fact.key)
     for part in group:
-        for key in _may_be_said(part) - facts.keys():
+        for key in sorted(_may_be_said(part) - facts.keys()):
             facts[key] = Fact(key, Unknown(part.document.open_end), part.document.file)
     return facts
 
@@ -70,14 +70,13 @@ def _agreed(outcomes: Sequence[Mapping[str, Fact]]) -> list[Fact]:
         if len(values) == 1 and len(found) == len(outcomes):
             agreed.append(found[0])
             continue
-        said = ", ".join(dict.fromkeys(f"{shown_fact(each)} in {each.source}" for each in found))
+        said = ", ".join(dict.fromkeys(f"{_shown(each)} in {each.source}" for each in found))
         missing = " and nothing elsewhere" if len(found) < len(outcomes) else ""
         agreed.append(Fact(key, Unknown(f"the launches differ: {said}{missing}"), found[0].source))
     return agreed
 
 
-def shown_fact(fact: Fact) -> str:
-    """A fact's value, in a sentence."""
+def _shown(fact: Fact) -> str:
     return str(fact.value).lower() if fact.value is not None else "unknown"
 
 
@@ -96,6 +95,9 @@ def _contradictions(group: Sequence[Understood], facts: Mapping[str, Fact]) -> I
         for row in inner.dialect.filled if inner.dialect else ():
             asked = [part for part in trainers if part.dialect and row["by"] in part.dialect.lineage]
             yield from _filled(row, inner, asked) if asked else ()
+        for row in inner.dialect.excluded if inner.dialect else ():
+            asked = [part for part in trainers if part.dialect and row["by"] in part.dialect.lineage]
+            yield from _excluded(row, inner, asked)
         yield from _left_open(inner, trainers)
         yield from _batch(inner, trainers, facts)
 
@@ -152,6 +154,22 @@ def _filled(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Unders
         'write "auto", and the argument decides',
         str(row.get("source", "")),
     )
+
+
+def _excluded(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]:
+    """What another file may not set beside this one."""
+    for part in trainers:
+        settings = _settings(part)
+        wanted = row["when"].items()
+        if part.document.form == "arguments" or not all(
+            name in settings and spelled(settings[name].value) == value for name, value in wanted
+        ):
+            continue
+        both = [settings[name] for name in row["settings"] if name in settings]
+        if both:
+            text = f"{', '.join(each.name for each in both)} beside {inner.document.file}: {row['refuses']}"
+            places = tuple(each.named for each in both)
+            yield Remark(Severity.ERROR, "set-beside-the-file", text, places, row["advice"], row["source"])
 
 
 def _settings(part: Understood) -> dict[str, Setting]:

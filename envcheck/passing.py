@@ -132,6 +132,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], kept: Kept) -> Ended
         streams.started()
     passed = _Signals(process, streams.resize)
     code = streams.pass_on(kept, process, passed)
+    signal.pthread_sigmask(signal.SIG_SETMASK, masked)  # from here on they are for us
     return Ended(code, frozenset(passed.asked))
 
 
@@ -141,7 +142,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], kept: Kept) -> Ended
 class _Signals:
     """Signals that come to us go to the command, but for those that a terminal sends to both of us."""
 
-    def __init__(self, process: int, resize: Callable[[], None]) -> None:
+    def __init__(self, process: int, resize: Callable[[], bool]) -> None:
         self.process = process
         self.asked: set[int] = set()
         self._resize = resize
@@ -156,9 +157,9 @@ class _Signals:
                 continue
             if info.si_signo in ASKED_TO_END:
                 self.asked.add(info.si_signo)
-            if info.si_signo == signal.SIGWINCH:
-                self._resize()
-            if info.si_code != _FROM_KERNEL or info.si_signo == signal.SIGWINCH:
+            # Of our terminal's size the kernel tells the command too early: its own has not changed yet.
+            resized = info.si_signo == signal.SIGWINCH and self._resize()
+            if resized or info.si_code != _FROM_KERNEL:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.process, info.si_signo)
 
@@ -200,10 +201,10 @@ class _Streams:
         for theirs in set(self._given.values()):
             os.close(theirs)
 
-    def resize(self) -> None:
-        """Tell the command's terminals how large ours is now."""
-        for ours, number in self._terminals:
-            _copy_size(number, ours)
+    def resize(self) -> bool:
+        """Tell the command's terminals how large ours is now; whether that is news."""
+        changed = [_copy_size(number, ours) for ours, number in self._terminals]
+        return any(changed)
 
     def pass_on(self, kept: Kept, process: int, passed: _Signals) -> int:
         """Copy until the command has ended and its last words are read; its exit code."""
@@ -306,12 +307,17 @@ def _terminal_like(number: int) -> tuple[int, int]:
     return ours, theirs
 
 
-def _copy_size(from_: int, to: int) -> None:
+def _copy_size(from_: int, to: int) -> bool:
+    """Give a terminal the size of another; whether it had another one."""
     import fcntl
     import termios
 
     with contextlib.suppress(OSError):
-        fcntl.ioctl(to, termios.TIOCSWINSZ, fcntl.ioctl(from_, termios.TIOCGWINSZ, bytes(8)))
+        size = fcntl.ioctl(from_, termios.TIOCGWINSZ, bytes(8))
+        if size != fcntl.ioctl(to, termios.TIOCGWINSZ, bytes(8)):
+            fcntl.ioctl(to, termios.TIOCSWINSZ, size)
+            return True
+    return False
 
 
 def die_by(number: int) -> None:

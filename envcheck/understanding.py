@@ -112,8 +112,8 @@ class _Reading:
         return Known(row.value) if holds else None if row.otherwise is None else Known(row.otherwise)
 
     def _unusable(self, row: Row, value: Said) -> bool:
-        wrong, converted = self.problem(row, value)
-        return bool(wrong) and not converted
+        wrong, severity = self.problem(row, value)
+        return bool(wrong) and severity is Severity.ERROR
 
     # --- what is wrong
 
@@ -133,14 +133,13 @@ class _Reading:
                 yield from self._unknown(setting)
                 continue
             yield from self._of_its_time(setting, rows[0])
-            wrong, converted = self.problem(rows[0], setting.value)
+            wrong, severity = self.problem(rows[0], setting.value)
             outside = (_outside(row, self._says(row, setting.value)) for row in rows)
             wrong = wrong or next(filter(None, outside), "")
             if wrong:
-                converts = f"; {self.dialect.package} converts it, others that read this file do not"
-                text = f"{setting.name}: {wrong}{converts if converted else ''}"
-                severity = Severity.WARNING if converted else Severity.ERROR
-                yield Remark(severity, "wrong-value", text, (setting.place,), source=self._said_in(rows[0]))
+                severity = severity if severity is not Severity.NOTE else Severity.ERROR
+                text, source = f"{setting.name}: {wrong}", self._said_in(rows[0])
+                yield Remark(severity, "wrong-value", text, (setting.place,), source=source)
 
     def _twice(self) -> Iterator[Remark]:
         for name, first, again in self.document.twice if self.typed else ():
@@ -210,10 +209,12 @@ class _Reading:
         section = setting.name.rpartition(".")[0]
         said_in = self._said_in(row)
         if self._takes(row.versions) is Tri.NO:
-            refused = self._refuses(section) is Tri.YES and setting.value != "auto"
+            policy = self._refuses(section)
+            refused = policy is Tri.YES and setting.value != "auto"
             when = "yet" if ">=" in row.versions else "any more"
-            becomes = "refuses it" if refused else "ignores it without a word"
-            text = f"{package} {self.version} has no {leaf} {when} ({row.versions} has) and {becomes}"
+            becomes = " and refuses it" if refused else " and ignores it without a word"
+            text = f"{package} {self.version} has no {leaf} {when} ({row.versions} has)"
+            text += "" if policy is None else becomes
             severity = Severity.ERROR if refused else Severity.WARNING
             yield Remark(severity, "other-release", text, (setting.named,), source=said_in)
         if row.renamed:
@@ -239,18 +240,29 @@ class _Reading:
             return Tri.MAYBE
         return versions.satisfies(self.version, versions.parse_specifier(wanted))
 
-    def problem(self, row: Row, value: Said) -> tuple[str, bool]:
-        """What is wrong with a value (empty if nothing is), and whether its program converts it all the same.
+    def problem(self, row: Row, value: Said) -> tuple[str, Severity]:
+        """What is wrong with a value (empty if nothing is), and how bad that is. "auto" is for `merging`.
 
-        pydantic, which refuses unknown names, reads `"3"` as 3 and true as 1. "auto" is for `merging`.
+        pydantic, which refuses unknown names, reads `"3"` as 3 and true as 1. YAML 1.1 takes 1e-4 for a text,
+        of which a program makes a number or not, and for false a no that was meant as a word.
         """
-        silent = value is None and (row.null or not self.typed)
-        if isinstance(value, Unknown) or silent or value == "auto":
-            return "", False
-        wrong = misfit(row, value, as_text=not self.typed)
-        pydantic = row.kind in CONVERTED and self.dialect.unknown.get(row.under, "ignored") != "ignored"
-        pydantic = pydantic and bool(wrong) and value != ""
-        return wrong, pydantic and not misfit(row, _as_number(value, row), as_text=True)
+        takes_null = row.null or not self.typed or row.under not in self.dialect.unknown
+        nothing = value is None and takes_null
+        if isinstance(value, Unknown) or nothing or value == "auto":
+            return "", Severity.NOTE
+        in_yaml = self.document.form == "yaml"
+        if in_yaml and row.kind == "word" and isinstance(value, bool):
+            value = spelled(value)
+        wrong = misfit(row, value, as_text=not self.typed or self.dialect.spelled)
+        if not wrong or row.kind not in CONVERTED or value == "":
+            return wrong, Severity.ERROR
+        fits = not misfit(row, _as_number(value, row), as_text=True)
+        if fits and self.dialect.unknown.get(row.under, "ignored") != "ignored":
+            converts = f"{self.dialect.package} converts it, others that read this file do not"
+            return f"{wrong}; {converts}", Severity.WARNING
+        if fits and in_yaml:
+            return f"{wrong}; a text in YAML 1.1, which not every program converts", Severity.WARNING
+        return wrong, Severity.ERROR
 
     # --- other configurations
 

@@ -2,9 +2,10 @@
 
 from hypothesis import settings
 
+from tests.image_builds import builder
 from tests.stack import deepspeed, stack
 
-__all__ = ["deepspeed", "stack"]
+__all__ = ["builder", "deepspeed", "stack"]
 
 # A test never fails for being slow: what is fast is measured in benchmarks/.
 settings.register_profile("untimed", deadline=None)

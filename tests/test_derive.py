@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 
-from envcheck import derive, host, matrix
+from envcheck import derive, host, matrix, nvidia
 from envcheck.model import Absent, Known, Matrix, Reading, Unknown
 from tests.worlds import inventory, vocabulary
 
@@ -122,7 +122,7 @@ def test_the_newest_torch_a_driver_can_run() -> None:
 def test_machine_code_runs_within_its_major_from_its_minor_up(
     architectures: list[str], capability: str, runs: bool
 ) -> None:
-    assert derive.has_code(architectures, capability) is runs
+    assert nvidia.has_code(architectures, capability) is runs
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from envcheck.host import Host
 from envcheck.model import Absent, Inventory, Kind, Known, Unknown
+from envcheck.nvidia import chosen
 from envcheck.probes import Request, every_probe, nvml, survey
 from envcheck.probes.driver import PROBE, YIELDS, smi_rows
-from envcheck.probes.visible import chosen, visibility
+from envcheck.probes.visible import visibility
 from tests.fake_nvml import Box, library
 
 DEADLINE_S = 1.5

@@ -206,9 +206,12 @@ def test_a_pyproject_without_settings_changes_nothing(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[tool.envcheck]\nmatrix = 3\n", "pyproject.toml: tool.envcheck.matrix: expected a list of files"),
+        (
+            "[tool.envcheck]\nmatrix = 3\n",
+            "pyproject.toml:2:1: tool.envcheck.matrix: expected a list of files",
+        ),
         ('[tool.envcheck]\nmatrix = ["none.toml"]\n', "none.toml: no such file"),
-        ("[tool.envcheck\nmatrix = []\n", "pyproject.toml: not TOML"),
+        ("[tool.envcheck\nmatrix = []\n", "pyproject.toml:1:15: not TOML"),
     ],
 )
 def test_bad_settings_are_one_line(folder: Path, text: str, said: str) -> None:

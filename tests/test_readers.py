@@ -292,7 +292,7 @@ def test_two_deepspeed_configurations_are_one_too_many(tmp_path: Path) -> None:
 
 def test_the_batch_of_the_arguments_counts(tmp_path: Path) -> None:
     _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 2}, "train_batch_size": 30}')
-    launch = "torchrun train.py --output_dir out --deepspeed ds.json --per_device_train_batch_size 4"
+    launch = "torchrun --nproc_per_node 10 train.py --output_dir out --deepspeed ds.json --per_device_train_batch_size 4"
     assert codes(read(tmp_path, run=launch)) == ["error batch-arithmetic"]
     assert codes(read(tmp_path, run=launch.replace(" 4", " 3"))) == []
 
@@ -447,3 +447,76 @@ def test_two_arguments_on_the_spot_have_places_of_their_own(tmp_path: Path) -> N
     found = configured(["--bf16 true", "--zero_stage 7"], SHARED, {})
     (place,) = found.remarks[0].places
     assert (str(place), place.excerpt) == ("--train (2):1:14", "--zero_stage 7")
+
+
+def test_what_can_be_no_path_is_told_like_a_file_that_is_not_here(tmp_path: Path) -> None:
+    for name in ("x" * 5000, "a\\u0000b"):
+        found = read(tmp_path, conf=f'{{"output_dir": "x", "deepspeed": "{name}"}}')
+        assert codes(found) == ["warning not-here"]
+        assert len(found.remarks[0].text) < 300
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(InputError, match="too many levels of symbolic links"):
+        configured([str(tmp_path / "loop")], SHARED, {})
+    with pytest.raises(InputError, match=r"no such file|file name too long"):
+        configured(["x" * 5000], SHARED, {})
+
+
+def test_a_file_that_is_no_utf_8_is_read_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_bytes(b'{"train_batch_size": 8,\n "note \xd6\xd0": 1, "zero_optimization": {"stage": 2}}')
+    found = configured([str(path)], SHARED, {})
+    (told,) = [remark for remark in found.remarks if remark.code == "not-utf-8"]
+    assert (told.places[0].line, told.places[0].column) == (2, 8)
+    assert facts(found)["zero_stage"] == 2
+
+
+def test_a_configuration_may_be_given_in_place_of_its_file() -> None:
+    found = configured(
+        ['{"zero_optimization": {"stage": 3}}', "torchrun t.py --output_dir o --bf16 1"], SHARED, {}
+    )
+    assert (facts(found)["zero_stage"], facts(found)["precision"]) == (3, "bf16")
+
+
+def test_of_several_arguments_the_last_counts_for_what_contradicts(tmp_path: Path) -> None:
+    ds = '{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 4}'
+    yaml = "output_dir: out\nper_device_train_batch_size: 1\ngradient_accumulation_steps: {}\n"
+    more = "torchrun t.py --output_dir out"
+    assert codes(read(tmp_path, ds=ds, yaml=yaml.format(4), more=more)) == []
+    assert codes(read(tmp_path, ds=ds, yaml=yaml.format(2), more=more)) == ["error contradicts-arguments"]
+    assert (
+        codes(read(tmp_path, ds=ds, yaml=yaml.format(2), more=f"{more} --gradient_accumulation_steps 4"))
+        == []
+    )
+
+
+ACCELERATE = """compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  deepspeed_config_file: ds.json
+  zero3_init_flag: true
+"""
+
+
+def test_what_accelerate_does_not_take_beside_deepspeeds_file(tmp_path: Path) -> None:
+    _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}')
+    fine = read(tmp_path, acc=ACCELERATE)
+    assert codes(fine) == []
+    assert facts(fine)["zero_stage"] == 3
+    both = read(tmp_path, acc=f"{ACCELERATE}  zero_stage: 2\nmixed_precision: bf16\n")
+    assert codes(both) == ["error set-beside-the-file"]
+    assert [place.line for place in both.remarks[0].places] == [6, 7]
+    assert facts(both)["zero_stage"] == 3
+
+
+def test_what_trainers_make_of_yaml_is_no_remark(tmp_path: Path) -> None:
+    text = (
+        "output_dir: out\nlearning_rate: 3.0e-4\nper_device_train_batch_size: 2\nmax_grad_norm: ${CLIP}\n"
+        "torch_dtype: null\nlr_scheduler_type: no\n"
+    )
+    found = read(tmp_path, conf=text)
+    assert codes(found) == []
+    assert facts(found)["micro_batch_size"] == 2
+    clipping = next(fact for fact in found.facts if fact.key == "train.gradient_clipping")
+    assert getattr(clipping.reading, "why", "") == "${CLIP} is filled in elsewhere"
+    assert codes(read(tmp_path, conf=text.replace("3.0e-4", "three"))) == ["error wrong-value"]
+    assert codes(read(tmp_path, conf=text.replace("3.0e-4", "3e-4"))) == ["warning wrong-value"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, derive, lock, versions
+from envcheck import app, lock, nvidia, versions
 from envcheck.model import Tri
 from tests.local_index import LocalIndex, sdist, serving, wheel
 from tests.running import Outcome, envcheck
@@ -98,7 +98,7 @@ def fits(torch: str, driver: str, gpu: str, python: str, arch: str) -> bool:
     if not cuda[:2].isdecimal() or python not in build["python"]:
         return False
     floor = next(str(each["minimum_driver"]) for each in tables()["family"] if str(each["major"]) == cuda[:2])
-    coded = not gpu or arch != "x86_64" or derive.has_code(build["architectures"], capability(gpu))
+    coded = not gpu or arch != "x86_64" or nvidia.has_code(build["architectures"], capability(gpu))
     return coded and versions.compare(driver, ">=", floor) is Tri.YES
 
 

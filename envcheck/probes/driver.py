@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from envcheck import nvidia
 from envcheck.host import Host
 from envcheck.model import Absent, Fact, Facts, Inventory, Key, Kind, Known, Reading, Unknown, of_device
 from envcheck.probes import Collect, Probe, Request, nvml
@@ -149,9 +150,9 @@ def device_facts(heard: Heard, gpu: int) -> dict[str, Fact]:
         for key, (call, read) in DEVICE_FACTS.items()
     }
     problem = heard.problems.get((gpu, "nvmlDeviceGetMigMode"))
-    if problem is not None and problem.code in (nvml.NOT_SUPPORTED, nvml.FUNCTION_NOT_FOUND):
+    if problem is not None and problem.code in (nvidia.NOT_SUPPORTED, nvidia.FUNCTION_NOT_FOUND):
         # The card, or a driver older than MIG, answers so: there is nothing that could be on.
-        why = f"NVML nvmlDeviceGetMigMode: {nvml.code_in_words(problem.code)}"
+        why = f"NVML nvmlDeviceGetMigMode: {nvidia.code_in_words(problem.code)}"
         facts |= {key: Fact(key, Known(False), why) for key in ("gpu.mig", "gpu.mig_pending")}
     facts["gpu.mig_instances"] = _mig_instances(heard, gpu, facts["gpu.mig"])
     if facts["gpu.mig"].value is True:
@@ -172,7 +173,7 @@ def _mig_instances(heard: Heard, gpu: int, mig: Fact) -> Fact:
     problems = [
         problem
         for (other, asked), problem in heard.problems.items()
-        if other == gpu and asked.startswith(call) and problem.code != nvml.NOT_FOUND
+        if other == gpu and asked.startswith(call) and problem.code != nvidia.NOT_FOUND
     ]
     found = sum(other == gpu and asked.startswith(call) for other, asked in heard.answers)
     return Fact(key, Unknown(problems[0].why) if problems else Known(found), f"NVML {call}")
@@ -288,7 +289,7 @@ def _library(heard: Heard) -> Fact:
 
 def _no_library(heard: Heard) -> bool:
     failed = heard.failed
-    return heard.silence == nvml.NO_LIBRARY or (failed is not None and failed[1] == nvml.LIBRARY_NOT_FOUND)
+    return heard.silence == nvml.NO_LIBRARY or (failed is not None and failed[1] == nvidia.LIBRARY_NOT_FOUND)
 
 
 def _cuda(heard: Heard) -> Fact:
@@ -300,7 +301,7 @@ def _cuda(heard: Heard) -> Fact:
 def _error(heard: Heard, unknown: Unknown) -> Fact:
     """`driver.error`: the same words for the same failure, so that a rule can name it."""
     if heard.failed is not None:
-        return Fact("driver.error", Known(nvml.code_in_words(heard.failed[1])), unknown.why)
+        return Fact("driver.error", Known(nvidia.code_in_words(heard.failed[1])), unknown.why)
     return Fact("driver.error", Known(heard.lost) if heard.lost else unknown, unknown.why)
 
 
@@ -312,7 +313,7 @@ def why_not(scene: Scene, heard: Heard) -> str:
     advice = {
         4: "this user may not open /dev/nvidiactl",
         9: "the kernel module is not loaded" + (", nouveau is" if scene.nouveau else ""),
-        12: f"{nvml.LIBRARY} could not be loaded",
+        12: f"{nvidia.LIBRARY} could not be loaded",
         18: f"kernel module {scene.driver.value or 'unknown'}, library {_library(heard).value or 'unknown'}; "
         + ("start the container anew" if scene.container else "reboot, or load the module anew"),
         999: "the container has lost its devices, as it does when the host runs `systemctl daemon-reload`; "
@@ -320,7 +321,7 @@ def why_not(scene: Scene, heard: Heard) -> str:
         if scene.container
         else "the driver gives no reason; see the kernel log for Xid messages",
     }.get(code)
-    return f"NVML {call}: {nvml.code_in_words(code)}" + (f": {advice}" if advice else "")
+    return f"NVML {call}: {nvidia.code_in_words(code)}" + (f": {advice}" if advice else "")
 
 
 # --- nvidia-smi, last ---------------------------------------------------------------------------------

@@ -14,40 +14,14 @@ from typing import NamedTuple, TypeAlias
 
 from envcheck.host import Host, Ran, Running, own_python
 from envcheck.model import Known, Reading, Unknown
+from envcheck.nvidia import (
+    FUNCTION_NOT_FOUND,
+    LIBRARY,
+    NOT_SUPPORTED,
+    OTHER_FOLDERS,
+    code_in_words,
+)
 
-CODES = {
-    1: "not initialised",
-    2: "invalid argument",
-    3: "not supported",
-    4: "no permission",
-    6: "not found",
-    7: "buffer too small",
-    8: "external power missing",
-    9: "driver not loaded",
-    10: "timeout in the driver",
-    11: "interrupt problem in the kernel",
-    12: "library not found",
-    13: "function not found",
-    14: "corrupted infoROM",
-    15: "GPU lost",
-    16: "GPU needs a reset",
-    17: "blocked by the operating system",
-    18: "driver/library version mismatch",
-    19: "in use",
-    20: "out of memory",
-    21: "no data",
-    22: "not supported in a virtual GPU",
-    23: "out of resources",
-    25: "struct version not known to the driver",
-    27: "not ready",
-    28: "no GPU found",
-    999: "unknown error",
-}
-"""NVML's return codes (nvml.h, `nvmlReturn_t`) in a few words."""
-
-NOT_SUPPORTED, NOT_FOUND, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 3, 6, 12, 13
-
-LIBRARY = "libnvidia-ml.so.1"
 LOADER_FOLDERS = (
     "/usr/lib64",
     "/usr/lib",
@@ -59,8 +33,6 @@ LOADER_FOLDERS = (
     "/lib/aarch64-linux-gnu",
 )
 """Where the dynamic loader looks by itself."""
-OTHER_FOLDERS = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
-"""Where drivers are put that the loader may not find: WSL, old container toolkits, NixOS."""
 WSL_DRIVERS = "/usr/lib/wsl/drivers"
 
 PER_GPU = 0.3
@@ -185,11 +157,6 @@ def _left(heard: Heard, gpu: int | None, call: str) -> Asked:
     if (gpu, call) in heard.entered:
         heard.entered.remove((gpu, call))
     return gpu, call
-
-
-def code_in_words(code: int) -> str:
-    """NVML's code with what it means: "15 GPU lost"."""
-    return f"{code} {CODES.get(code, 'not a code this envcheck knows')}"
 
 
 def refusal(asked: Asked, code: int) -> str:

@@ -72,7 +72,7 @@ def begin(host: Host, request: Request) -> Collect:
     if not host.staged and _is_own(host, python):
         return lambda: _inventory(host, _own_environment(host), origin)
     if request.static or host.staged:
-        return lambda: _inventory(host, read_layout(host, python), origin)
+        return lambda: _inventory(host, _with_python_path(host, read_layout(host, python)), origin)
     marker = os.urandom(16).hex()
     interpreter = find_interpreter(host, python)
     _refuse_no_program(host, interpreter)
@@ -94,6 +94,19 @@ def begin(host: Host, request: Request) -> Collect:
 
 
 PROBE = Probe("python_env", YIELDS, begin)
+
+
+def located(host: Host, request: Request) -> Environment:
+    """Where the environment's package folders lie, by its files alone.
+
+    Raises:
+        InputError: there is no such interpreter or environment.
+        ExamineError: it is there and cannot be examined.
+    """
+    python = _named(host, request)
+    if not host.staged and _is_own(host, python):
+        return _own_environment(host)
+    return _with_python_path(host, read_layout(host, python))
 
 
 # --- which interpreter ------------------------------------------------------------------------------

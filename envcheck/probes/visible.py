@@ -2,48 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from envcheck.model import Known, Reading, Unknown
-
-
-def chosen(value: str | None, uuids: Sequence[str]) -> tuple[int, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES lets a program see, in the program's order.
-
-    The rules are CUDA's own, as torch.cuda repeats them: a list of indices is read as C's strtoul reads
-    numbers ("1gpu" is 1), a list of UUIDs by unique prefixes; the first entry says which list it is, the
-    first entry that names no GPU ends it, and one named twice empties it.
-    """
-    if value is None:
-        return tuple(range(len(uuids)))
-    by_uuid = value.startswith("GPU-")
-    picked: list[int] = []
-    ended = False
-    for entry in value.split(","):
-        index = _by_prefix(entry, uuids) if by_uuid else _as_strtoul(entry)
-        if index is None:
-            break
-        if index in picked:
-            return ()
-        # A number too high ends the list like any other mistake, but what follows may still repeat.
-        ended = ended or index >= len(uuids)
-        if not ended:
-            picked.append(index)
-    return tuple(picked)
-
-
-def _as_strtoul(entry: str) -> int | None:
-    number = re.match(r"[+-]?[0-9]+", entry.strip())
-    index = int(number[0][:20]) if number else -1  # more digits than that are too high all the same
-    return index if index >= 0 else None
-
-
-def _by_prefix(entry: str, uuids: Sequence[str]) -> int | None:
-    if not entry.startswith("GPU-"):
-        return None
-    matches = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
-    return matches[0] if len(matches) == 1 else None
+from envcheck.nvidia import chosen
 
 
 def visibility(
@@ -55,7 +17,7 @@ def visibility(
     index into an order that only CUDA knows.
     """
     value = environ.get("CUDA_VISIBLE_DEVICES")
-    seen = chosen(value, uuids)
+    seen = chosen(value, list(uuids))
     readings: list[Reading] = [Known(index in seen) for index in range(len(uuids))]
     if value is None:
         return tuple(readings)

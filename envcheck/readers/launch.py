@@ -50,7 +50,7 @@ _OTHER_WORK = re.compile(
 )
 _STARTS = re.compile(
     r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
-    r"|swift|trl|ray[ \t]+job[ \t]+submit)[ \t\\]"
+    r"|swift|megatron|trl|ray[ \t]+job[ \t]+submit)[ \t\\]"
 )
 _EXPORTED = frozenset({"CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN"})
 _FILES = (".yaml", ".yml", ".json")
@@ -66,13 +66,19 @@ class _Line(NamedTuple):
 
 
 def recognises(text: str) -> bool:
-    """Whether a text starts a program that trains, or is a shell script by its first line."""
-    return not text.lstrip().startswith(("{", "[", "-")) and bool(
-        text.startswith("#!") or (_STARTS.search(text) and not _YAML.match(text))
+    """Whether a text starts a program that trains, or is more than one line of arguments."""
+    if text.lstrip().startswith(("{", "[", "-")):
+        return False
+    lines = [line for line in _CONTINUED.sub(" ", text).split("\n") if _COMMAND.match(line)]
+    pairs = all(_PAIR.fullmatch(line) for line in lines)
+    return bool(lines) and (
+        text.startswith("#!") or bool(_STARTS.search(text)) or (len(lines) > 1 and not pairs)
     )
 
 
-_YAML = re.compile(r"(?:\s|#.*\n|---)*[\w.-]+:(?:\s|$)")
+_CONTINUED = re.compile(r"\\\r?\n")
+_COMMAND = re.compile(r"[ \t]*[^\s#]")
+_PAIR = re.compile(r"[ \t]*[\w.-]+=\S*[ \t\r]*")
 
 
 def read(text: str, file: str) -> tuple[Document, ...]:
@@ -110,14 +116,13 @@ def _name(line: _Line) -> str:
 
 def _assumed(followed: Followed, lines: Lines, command: Command) -> Iterator[Remark]:
     names = sorted(followed.assumed - {"@"})
-    parts = ["without arguments"] if "@" in followed.assumed else []
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    parts = ["without its arguments"] if "@" in followed.assumed else []
     if names:
-        shown = ", ".join(names[:_NAMED]) + (
-            f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        )
-        parts.append(f"where {shown} {'is' if len(names) == 1 else 'are'} not set")
+        be = "is" if len(names) == 1 else "are"
+        parts.append(f"as where {', '.join(names[:_NAMED])}{more} {be} not set outside")
     if parts:
-        text = f"read as if it were started {' and '.join(parts)}"
+        text = f"read {' and '.join(parts)}"
         yield Remark(Severity.NOTE, "read-as-if", text, (lines.place(command.at, command.at + 1),))
 
 

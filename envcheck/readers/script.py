@@ -150,6 +150,15 @@ class _Scope:
             scope = scope.outer
         return None
 
+    def names(self) -> set[str]:
+        """Every variable that is set or was."""
+        found: set[str] = set()
+        scope: _Scope | None = self
+        while scope is not None:
+            found |= scope.here.keys()
+            scope = scope.outer
+        return found
+
     def absorb(self, inner: _Scope) -> None:
         """Take over what an inner scope set."""
         self.here.update(inner.here)
@@ -174,17 +183,7 @@ _PREFIXES = frozenset({
     "strace", "pdsh", "ssh", "tmux", "screen", "run",
 })  # fmt: skip
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
-_SETS_UP = (
-    "activate",
-    "bashrc",
-    "bash_profile",
-    "profile",
-    "conda.sh",
-    "modules.sh",
-    "lmod.sh",
-    "setvars.sh",
-    "env",
-)
+_SETS_UP = ("activate", "bashrc", "profile", "conda.sh", "modules.sh", "lmod.sh", "setvars.sh")
 _OF_THE_JOB = re.compile(
     r"(?:SLURM|PBS|LSB|OMPI|PMI|KUBERNETES)\w*|HOME|USER|HOSTNAME|PATH|RANDOM|SECONDS|UID|HOST"
 )
@@ -598,6 +597,10 @@ class _Following:
         name = "".join(bit.text for field in fields[1:2] for bit in field)
         if not name.endswith(_SETS_UP):
             scope.hidden = f"may be set by {name}, which line {self.line(node.at)} reads"
+            for known in scope.names():
+                self.spend(1)
+                why = f"${known} {scope.hidden}"
+                scope.here[known] = (_Bit(f"${known}", node.at, why, loose=True),)
         return None
 
     def input(self, node: Simple, scope: _Scope) -> _Value | None:
@@ -637,12 +640,14 @@ class _Following:
 
     def split(self, word: Word, scope: _Scope) -> Iterator[_Value]:
         current: list[_Bit] = []
+        nothing = False  # "$@" without arguments is no word, where "" is one
         for piece in word.pieces:
             if (
                 isinstance(piece, Expansion)
                 and piece.name
                 and (several := self.elements(piece, scope)) is not None
             ):
+                nothing = nothing or not several
                 for number, element in enumerate(several):
                     if number and current:
                         yield tuple(current)
@@ -657,7 +662,7 @@ class _Following:
                 current += value
             else:
                 yield from self.spread(value, current)
-        if current:
+        if current and not (nothing and not any(bit.text for bit in current)):
             yield tuple(current)
 
     def spread(self, value: _Value, current: list[_Bit]) -> Iterator[_Value]:
@@ -760,47 +765,46 @@ class _Following:
             return (_Bit(".", piece.at),) if found is None and name == "PWD" else found
         if scope.arguments is None:
             self.assumed.add("@")
-        if name == "#":
-            return (_Bit(str(len(scope.arguments or ())), piece.at),)
-        why = f"{_short(piece.source)} is known only when the script runs"
-        if _PLACE.fullmatch(name):
-            if scope.arguments is not None:
-                return dict(enumerate(scope.arguments, 1)).get(int(name))
-            if asked or piece.operator not in ("", "#"):
-                return None
-            why = f"{_short(piece.source)} is given when the script is run"
-        return self.unknown(piece.at, piece.source, why)
+        given = {str(place): value for place, value in enumerate(scope.arguments or (), 1)}
+        given["#"] = (_Bit(str(len(given)), piece.at),)
+        empty = scope.arguments is not None or asked or piece.operator not in ("", "#")
+        if name in given or (_PLACE.fullmatch(name) and empty):
+            return given.get(name)
+        when = "is given when" if _PLACE.fullmatch(name) else "is known only when"
+        return self.unknown(piece.at, piece.source, f"{_short(piece.source)} {when} the script runs")
 
     def defaulted(self, piece: Expansion, value: _Value | None, scope: _Scope) -> _Value:
         """A value by the operator behind its name."""
         operator, name = piece.operator, piece.name
         text = None if value is None else _certain(value)
-        if operator == "#":
-            if text is not None:
-                return (_Bit(str(len(text)), piece.at),)
-            return self.unknown(
-                piece.at, piece.source, f"{piece.source} is worked out only when the script runs"
-            )
-        missing = value is None or (text == "" and operator.startswith(":"))
-        if operator in (":+", "+"):
-            if missing:
-                self.assumed.update({name} if value is None and not name.isdigit() else ())
-                return ()
-            return self.operand(piece, scope) if text is not None else value or ()
-        if not missing:
-            return value or ()
-        outside = scope.hidden and f"${name} {scope.hidden}"
+        outside = f"${name} {scope.hidden}" if scope.hidden and not name.isdigit() else ""
         if _OF_THE_JOB.fullmatch(name):
             outside = f"${name} is set where the script runs"
-        if operator in (":-", "-", ":=", "=") and not (outside and value is None):
-            if value is None and not name.isdigit():
-                self.assumed.add(name)
-            default = self.operand(piece, scope)
+        if value is None and outside:
+            return self.unknown(piece.at, piece.source, outside)
+        if operator == "#":
+            why = f"{_short(piece.source)} is worked out only when the script runs"
+            known = text is not None
+            return (
+                (_Bit(str(len(text or "")), piece.at),)
+                if known
+                else self.unknown(piece.at, piece.source, why)
+            )
+        missing = value is None or (text == "" and operator.startswith(":"))
+        if value is None and operator[-1:] in ("-", "=", "+") and not name.isdigit():
+            self.assumed.add(name)
+        if operator in (":+", "+"):
+            if missing:
+                return ()
+            return self.operand(piece, scope) if text is not None else value or ()
+        if missing and operator[-1:] in ("-", "="):
+            value = self.operand(piece, scope)
             if operator.endswith("="):
-                scope.here[name] = default
-            return default
-        why = outside or f"${name} is not set in the script"
-        return self.unknown(piece.at, piece.source, why, unset="" if outside else name)
+                scope.here[name] = value
+        elif value is None:
+            why = f"${name} is not set in the script"
+            return self.unknown(piece.at, piece.source, why, unset=name)
+        return value or ()
 
     def substituted(self, piece: Substitution, scope: _Scope) -> _Value:
         """`$(…)`: the here-document of a `cat`, the words of an `echo`, the script's folder; else unknown."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from envcheck.model import InputError, Place
+from envcheck.model import InputError, Place, Unknown
 from envcheck.readers import Reader
 from envcheck.settings import Document, Said, Scalar, Section, Setting
 
@@ -172,7 +172,8 @@ class _Parser:
         if node.pairs is not None:
             return self._mapping(node.pairs, path)
         if node.items is None:
-            return node.value, []
+            filled_in = isinstance(node.value, str) and ("${" in node.value or "{{" in node.value)
+            return (Unknown(f"{node.value} is filled in elsewhere") if filled_in else node.value), []
         values: list[Any] = []
         inside: list[Setting] = []
         for number, item in enumerate(node.items):

@@ -49,6 +49,7 @@ from envcheck.reports import (
 from envcheck.training import KEYS as TRAINING
 
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗", "note": "·", "unknown": "?", "none": "-"}
+_MOST_TRAINING = 12  # training facts in the overview; JSON has all
 _CLOSEST = 3  # known failures named when no training configuration was given
 
 
@@ -235,12 +236,18 @@ def _packages(report: Report) -> tuple[str, str]:
 
 
 def _training(inventory: Inventory, lang: Language) -> tuple[str, str]:
-    phrases = [
-        _phrase(key, shown(fact.value), lang)
+    said = {
+        key: fact.value
         for key, fact in inventory.facts.items()
         if key in TRAINING and fact.value is not None and not fact.source.startswith("default")
-    ]
-    return (", ".join(phrases), "ok") if phrases else (lang.say("not given (--target or --train)"), "none")
+    }
+    # The vocabulary begins with what most failures depend on.
+    phrases = [_phrase(key, shown(said[key]), lang) for key in TRAINING if key in said]
+    if not phrases:
+        return lang.say("not given (--target or --train)"), "none"
+    text = ", ".join(phrases[:_MOST_TRAINING])
+    more = len(phrases) - _MOST_TRAINING
+    return (lang.say("{} and {} more", text, more) if more > 0 else text), "ok"
 
 
 def _phrase(key: str, value: str, lang: Language) -> str:
@@ -289,7 +296,8 @@ def quotation(place: Place) -> tuple[tuple[str, str, str], ...]:
         return ()
     # Cleaned here, for what is written out as an escape is wider, and the underline would point elsewhere.
     before, at = place.excerpt[: place.column - 1 - place.cut], place.excerpt[place.column - 1 - place.cut :]
-    line, shift = _flat(place.excerpt), width(_flat(before))
+    more = "…" if place.cut else ""
+    line, shift = more + _flat(place.excerpt), width(more + _flat(before))
     under = "^" * max(1, width(_flat(at[: place.length])))
     number = str(place.line).rjust(7)
     return (number, line, ""), (" " * len(number), " " * shift, under)

@@ -1,0 +1,128 @@
+"""What files say shall be installed, judged before anything is: the line that brings the trouble is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from envcheck import app, derive, gate, gating, host, listings, probes
+from envcheck.app import Question
+from envcheck.clean import inline
+from envcheck.gate import Decision, Machine, Settings
+from envcheck.language import ENGLISH, Language
+from envcheck.model import Fact, Finding, InputError, Inventory, Known, Matrix, Report, Target, Verdict
+
+
+class Checked(NamedTuple):
+    """One report on all files, the decision, a line for every finding, and what was not judged."""
+
+    report: Report
+    decision: Decision
+    lines: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def check(
+    files: Sequence[str],
+    question: Question,
+    wanted: gating.Wanted,
+    spoken: Language = ENGLISH,
+    python: str = "",
+) -> Checked:
+    """Judge every file by itself, and every stage of a Dockerfile.
+
+    `python` is the Python it will be installed for, as `3.11`.
+
+    Raises:
+        InputError: no kind of file has that name, or it has a mistake; with file, line and column.
+        EnvcheckError: as `gating.pass_`.
+    """
+    said = app.settings_here() or Settings()
+    question = question._replace(
+        target=question.target or said.target or None, train=question.train or said.train
+    )
+    if python and not _is_python(python):
+        raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
+    known = app.load_matrix(app.vocabulary(probes.every_probe()), question.overlays)
+    target = app.find_target(question.target, known)
+    policy = gating.policy_of(wanted, said, known)
+    declared = gating.machines(wanted.machines, question, said, known)
+    asked = listings.Asked(gating.text_beside, known.tables, python)
+    sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
+    parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
+    said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.remarks))
+    report = gate.together(parts, "file")._replace(subject=", ".join(sheet.name for sheet in sheets))
+    spoken = spoken.without(known.overlaid())
+    report = report._replace(
+        judgement=gate.under(report.judgement, policy, said_of_training),
+        remarks=gate.remarked(said_of_training, policy),
+        language=spoken,
+    )
+    lines = tuple(_line(finding, report) for finding in report.judgement.findings)
+    remarks = tuple(dict.fromkeys(remark for sheet in sheets for remark in _remarks(sheet)))
+    return Checked(report, gate.decide(report, policy), lines, remarks)
+
+
+def _is_python(text: str) -> bool:
+    major, _, minor = text.partition(".")
+    return major == "3" and minor.isascii() and minor.isdecimal()
+
+
+def _read(file: str, asked: listings.Asked) -> tuple[listings.Sheet, ...]:
+    return listings.read(host.read_file(Path(file)).decode("utf-8", "replace"), file, asked)
+
+
+def _judged(
+    sheet: listings.Sheet,
+    python: str,
+    question: Question,
+    declared: Sequence[Machine],
+    known: Matrix,
+    target: Target | None,
+) -> Report:
+    read = listings.inventory(sheet)
+    if python and read.known("python.version") is None:
+        read = read.with_facts([Fact("python.version", Known(python), "--python-version")])
+    read, remarks = app.completed(read, question, known)
+    report = gating.judged_for(declared, sheet.name, read, known, target)
+    # A file without torch may still bring two packages together that cannot be.
+    return report._replace(nothing_to_judge="", remarks=remarks)
+
+
+def _line(finding: Finding, report: Report) -> str:
+    """A finding as compilers print one, so that editors and CI find the line."""
+    word = "undecided" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
+    where = place(finding, report.inventory) or report.subject
+    return inline(f"{where}: {word}: {finding.rule.title} [{finding.rule.id}]")
+
+
+def place(finding: Finding, inventory: Inventory) -> str:
+    """`file:line:column` of what brings a finding: what its first way out moves, else the last it names.
+
+    What was derived leads to what it follows from: a driver that is too old, to the line of torch.
+    """
+    said = {each.fact.key: each.fact for each in finding.because if isinstance(each.fact.reading, Known)}
+    left = [key for fix in finding.fixes for key, _ in fix.set] + list(reversed(said))
+    seen = set[str]()
+    while left:
+        key = left.pop(0)
+        if key not in seen:
+            seen.add(key)
+            source = (said.get(key) or inventory.fact(key)).source
+            if _is_place(source):
+                return source
+            left += derive.FOLLOWS_FROM.get(key, ())
+    return ""
+
+
+def _is_place(source: str) -> bool:
+    rest, _, column = source.rpartition(":")
+    return column.isdecimal() and rest.rpartition(":")[2].isdecimal()
+
+
+def _remarks(sheet: listings.Sheet) -> Iterator[str]:
+    yield from sheet.remarks
+    open_lines = [line for line in sheet.lines if not line.version]
+    for line in open_lines:
+        yield f"{line.place}: {line.name} is not judged: {line.why}"

@@ -1,0 +1,106 @@
+"""A lock against what is installed: missing, extra, another version, another build. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from envcheck import versions
+from envcheck.derive import derive, requirements
+from envcheck.gate import written
+from envcheck.listings import Sheet
+from envcheck.model import Absent, Because, Fact, Finding, Inventory, Known, Matrix, Severity
+
+GROUP = "lock"
+_INSTALLERS = ("pip", "setuptools", "wheel", "uv")
+"""What an environment has before a lock is installed, and what installs it."""
+
+_SHOWN = 12
+
+
+def findings(sheet: Sheet, read: Inventory, known: Matrix) -> Iterator[Finding]:
+    """Where an environment is not the one its lock describes; `read` has nothing derived."""
+    pinned = {line.name: line for line in sheet.lines}
+    for line in pinned.values():
+        key = f"pkg.{line.name}"
+        here = read.fact(key)
+        if not line.version:
+            continue
+        there = Because(Fact(f"lock.{line.name}", Known(line.version), line.place))
+        if isinstance(here.reading, Absent):
+            title = f"the lock has {line.name} {line.version}, which is not installed"
+            yield written(
+                f"lock:missing:{line.name}", Severity.ERROR, title, [there, Because(here)], group=GROUP
+            )
+        elif isinstance(here.reading, Known):
+            yield from _other(
+                line.name, line.version, str(here.reading.value), [there, Because(here)], read, known
+            )
+    if extra := _extra(pinned, read):
+        names = ", ".join(extra[:_SHOWN]) + (
+            f" and {len(extra) - _SHOWN} more" if len(extra) > _SHOWN else ""
+        )
+        because = [Because(read.fact(f"pkg.{name}")) for name in extra[:_SHOWN]]
+        yield written(
+            "lock:extra", Severity.WARNING, f"installed and not in the lock: {names}", because, group=GROUP
+        )
+
+
+def _other(
+    name: str, wanted: str, installed: str, because: list[Because], read: Inventory, known: Matrix
+) -> Iterator[Finding]:
+    if _release(installed) != _release(wanted):
+        title = f"the lock has {name} {wanted}, installed is {installed}"
+        yield written(f"lock:version:{name}", Severity.ERROR, title, because, group=GROUP)
+        return
+    why = ""
+    if read.known(f"pkg.{name}.editable") is True:
+        why = f"{name} is installed from a checkout"
+    elif (label := versions.local_label(wanted)) and label != versions.local_label(installed):
+        why = f"the lock has {name} {wanted}, installed is {installed}"
+    elif not label and name == "torch":
+        why = _other_cuda(wanted, installed, read, known)
+    if why:
+        yield written(f"lock:build:{name}", Severity.ERROR, f"another build: {why}", because, group=GROUP)
+
+
+def _release(text: str) -> str:
+    """A version without its local label, spelt in the one way that PEP 440 has for it."""
+    version = versions.parse(text)
+    return text if version is None else str(version).partition("+")[0]
+
+
+def _other_cuda(wanted: str, installed: str, read: Inventory, known: Matrix) -> str:
+    """Whether the torch installed is for another CUDA than the build that the lock's release stands for."""
+    platform = [read.fact(key) for key in ("host.os", "host.arch")]
+    plain = Inventory({fact.key: fact for fact in (*platform, Fact("pkg.torch", Known(wanted)))})
+    there, here = (derive(each, known).fact("cuda.runtime").reading for each in (plain, read))
+    if not isinstance(there, Known) or not isinstance(here, Known | Absent) or there == here:
+        return ""
+    built = f"for CUDA {here.value}" if isinstance(here, Known) else "without CUDA"
+    return (
+        f"torch {wanted} of the lock is for CUDA {there.value}, the {installed} that is installed is {built}"
+    )
+
+
+def _extra(pinned: Iterable[str], read: Inventory) -> list[str]:
+    """Installed packages that no line asks for; envcheck with what it needs is left out, and installers."""
+    ours = _closure("envcheck", read)
+    here = (key.removeprefix("pkg.") for key, fact in read.facts.items() if _is_package(key, fact))
+    return sorted(set(here) - set(pinned) - ours - set(_INSTALLERS))
+
+
+def _is_package(key: str, fact: Fact) -> bool:
+    return key.startswith("pkg.") and key.count(".") == 1 and isinstance(fact.reading, Known)
+
+
+def _closure(name: str, read: Inventory) -> set[str]:
+    """A package with all it requires here, directly or not."""
+    asks: dict[str, list[str]] = {}
+    for needed in requirements(read):
+        asks.setdefault(needed.package, []).append(needed.requires)
+    found, left = set[str](), [name]
+    while left:
+        if (each := left.pop()) not in found:
+            found.add(each)
+            left += asks.get(each, [])
+    return found

@@ -1,0 +1,133 @@
+"""What NVIDIA's own software does, as values and small functions that import nothing.
+
+`gate --runtime` starts at every start of a container and imports no more than this; the probes and
+`derive` share it.
+"""
+
+from __future__ import annotations
+
+CODES = {
+    1: "not initialised",
+    2: "invalid argument",
+    3: "not supported",
+    4: "no permission",
+    6: "not found",
+    7: "buffer too small",
+    8: "external power missing",
+    9: "driver not loaded",
+    10: "timeout in the driver",
+    11: "interrupt problem in the kernel",
+    12: "library not found",
+    13: "function not found",
+    14: "corrupted infoROM",
+    15: "GPU lost",
+    16: "GPU needs a reset",
+    17: "blocked by the operating system",
+    18: "driver/library version mismatch",
+    19: "in use",
+    20: "out of memory",
+    21: "no data",
+    22: "not supported in a virtual GPU",
+    23: "out of resources",
+    25: "struct version not known to the driver",
+    27: "not ready",
+    28: "no GPU found",
+    999: "unknown error",
+}
+"""NVML's return codes (nvml.h, `nvmlReturn_t`) in a few words."""
+
+NOT_SUPPORTED, NOT_FOUND, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 3, 6, 12, 13
+GONE = (15, 16)
+"""A GPU of which NVML says this cannot be used until somebody acts on the machine."""
+
+
+def code_in_words(code: int) -> str:
+    """NVML's code with what it means: "15 GPU lost"."""
+    return f"{code} {CODES.get(code, 'not a code this envcheck knows')}"
+
+
+LIBRARY = "libnvidia-ml.so.1"
+OTHER_FOLDERS = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
+"""Where drivers are put that the loader may not find: WSL, old container toolkits, NixOS."""
+
+
+# --- machine code -----------------------------------------------------------------------------------
+
+_OWN_BUILD = frozenset({"5.3", "6.2", "7.2", "8.7"})
+"""Jetson capabilities that no desktop machine code serves, although the major is the same.
+
+Source: the table torch ships in torch/cuda/__init__.py (v2.15.0) leaves them out.
+"""
+
+
+def is_capability(text: str) -> bool:
+    """Whether this is a compute capability: two numbers with a dot between them."""
+    major, _, minor = text.partition(".")
+    return text.isascii() and major.isdecimal() and minor.isdecimal()
+
+
+def has_code(architectures: list[str] | tuple[str, ...], capability: str) -> bool:
+    """Whether machine code for these `sm_XY` runs on a device of this compute capability.
+
+    Code for X.Y runs on X.Z with Z ≥ Y and never on another major (CUDA C++ Programming Guide, binary
+    compatibility). Jetson's capabilities need a build of their own; a suffix (`sm_90a`) means this
+    capability only.
+    """
+    major, _, minor = capability.partition(".")
+    for name in architectures:
+        digits = name.removeprefix("sm_")
+        if digits.endswith("a"):
+            if digits[:-1] == f"{major}{minor}":
+                return True
+            continue
+        digits = digits.rstrip("f")
+        if not digits.isdecimal() or digits[:-1] != major:
+            continue
+        if digits[-1] == minor or (int(digits[-1]) < int(minor) and capability not in _OWN_BUILD):
+            return True
+    return False
+
+
+# --- which GPUs a program sees ------------------------------------------------------------------------
+
+
+def chosen(value: str | None, uuids: list[str] | tuple[str, ...]) -> tuple[int, ...]:
+    """The GPUs that CUDA_VISIBLE_DEVICES lets a program see, in the program's order.
+
+    The rules are CUDA's own, as torch.cuda repeats them: a list of indices is read as C's strtoul reads
+    numbers ("1gpu" is 1), a list of UUIDs by unique prefixes; the first entry says which list it is, the
+    first entry that names no GPU ends it, and one named twice empties it.
+    """
+    if value is None:
+        return tuple(range(len(uuids)))
+    by_uuid = value.startswith("GPU-")
+    picked: list[int] = []
+    ended = False
+    for entry in value.split(","):
+        index = _by_prefix(entry, uuids) if by_uuid else _as_strtoul(entry)
+        if index is None:
+            break
+        if index in picked:
+            return ()
+        # A number too high ends the list like any other mistake, but what follows may still repeat.
+        ended = ended or index >= len(uuids)
+        if not ended:
+            picked.append(index)
+    return tuple(picked)
+
+
+def _as_strtoul(entry: str) -> int | None:
+    entry = entry.strip()
+    sign, digits = (entry[:1], entry[1:]) if entry[:1] in "+-" else ("", entry)
+    end = next((i for i, char in enumerate(digits) if char not in "0123456789"), len(digits))
+    if not end:
+        return None
+    index = int(digits[: min(end, 20)])  # more digits than that are too high all the same
+    return None if sign == "-" and index else index
+
+
+def _by_prefix(entry: str, uuids: list[str] | tuple[str, ...]) -> int | None:
+    if not entry.startswith("GPU-"):
+        return None
+    matches = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
+    return matches[0] if len(matches) == 1 else None
