@@ -840,41 +840,54 @@ def matrix(
     return code
 
 
+FitModelOption = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help="config.json, a folder that holds one (safetensors beside it are read by their headers), or "
+        "params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064.",
+    ),
+]
+RanksOption = Annotated[
+    int | None, typer.Option("--gpus", metavar="N", min=1, max=100_000, help="Ranks, one a GPU.")
+]
+SeqOption = Annotated[
+    int | None,
+    typer.Option("--seq", metavar="N", min=1, max=100_000_000, help="Tokens of a sequence."),
+]
+MicroBatchOption = Annotated[
+    int | None,
+    typer.Option(
+        "--micro-batch", metavar="N", min=1, max=1_000_000, help="Sequences that a rank takes at once."
+    ),
+]
+LoraRankOption = Annotated[
+    int, typer.Option("--lora-rank", metavar="R", min=1, max=100_000, help="Rank of LoRA; 8 is PEFT's.")
+]
+LoraTargetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lora-target", metavar="NAME", help="A module that LoRA adapts, or all-linear. Repeatable."
+    ),
+]
+LoraDropoutOption = Annotated[
+    float,
+    typer.Option("--lora-dropout", metavar="P", min=0, max=1, help="LoRA's dropout, whose masks are kept."),
+]
+
+
 def fit(
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            metavar="MODEL",
-            help="config.json, a folder that holds one (safetensors beside it are read by their headers), or "
-            "params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064.",
-        ),
-    ],
+    model: FitModelOption,
     target: TargetOption = None,
     train: TrainOption = None,
-    gpus: Annotated[
-        int | None, typer.Option("--gpus", metavar="N", min=1, max=100_000, help="Ranks, one a GPU.")
-    ] = None,
+    gpus: RanksOption = None,
     gpu: GpuOption = None,
-    seq: Annotated[
-        int | None,
-        typer.Option("--seq", metavar="N", min=1, max=100_000_000, help="Tokens of a sequence."),
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            "--micro-batch", metavar="N", min=1, max=1_000_000, help="Sequences that a rank takes at once."
-        ),
-    ] = None,
-    rank: Annotated[
-        int, typer.Option("--lora-rank", metavar="R", min=1, max=100_000, help="Rank of LoRA; 8 is PEFT's.")
-    ] = 8,
-    modules: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--lora-target", metavar="NAME", help="A module that LoRA adapts, or all-linear. Repeatable."
-        ),
-    ] = None,
+    seq: SeqOption = None,
+    batch: MicroBatchOption = None,
+    rank: LoraRankOption = 8,
+    modules: LoraTargetOption = None,
+    dropout: LoraDropoutOption = 0.0,
     python: PythonOption = None,
     static: StaticOption = False,
     facts: FactsOption = None,
@@ -899,7 +912,7 @@ def fit(
         timeout,
         tuple(overlay or ()),
     )
-    wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()))
+    wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()), dropout > 0)
     found = sizing.fitted(question, wanted, host.Host())
     _emit(json.dumps(fitting.tree(found), indent=2) + "\n" if as_json else fitting.render(found))
     return found.code
