@@ -59,7 +59,7 @@ def redact(text: str, homes: Iterable[str]) -> str:
 def _secrets() -> tuple[tuple[re.Pattern[str], str], ...]:
     value = r"""(?:"[^"]*"|'[^']*'|[^\s,;&"'})\]]+)"""
     name = (
-        r"[\w.-]*(?:token|secret|passw(?:or)?d|passwd|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?"
+        r"[\w.-]{0,40}(?:token|secret|passw(?:or)?d|passwd|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?"
         r"|credentials?|authorization|cookie|signature|sig|session[_-]?id)"
     )
     return (
