@@ -244,7 +244,7 @@ def said(cause: Cause, limit: int = _LONG) -> str:
         text = texts.get(cause.match.lines[0], event.text.split("\n")[0]).strip()
     else:
         text = event.text.strip().split("\n")[0]
-    text = secretless(text)
+    text = secretless(text[: 10 * limit])  # a secret that is shown lies in there as a whole
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 

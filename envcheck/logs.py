@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 LONG_LINE = 1 << 20
 """Bytes after which a line without an end is read as if it ended: progress bars, binary files."""
 
-_CUT = 16 << 10  # bytes of one line that are looked at, around the word that was found
+_CUT = 4 << 10  # bytes of one line that are looked at, around the word that was found
 _BEFORE, _AFTER = 2, 8  # lines around a word that are kept together
 _PATIENCE = 2000  # lines of other ranks inside one traceback
 _MOST_EVENTS = 500  # different ones kept from the beginning, and from the end
@@ -118,9 +118,15 @@ def look(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Look:
 # --- one line ---------------------------------------------------------------------------------------
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
-_BAR = re.compile(
-    r".*(?:it/s|s/it|B/s)[^\]\r]{0,200}\](?=.)"
-)  # tqdm ends no line: what follows it begins one
+_SPEEDS = ("it/s", "s/it", "B/s")
+_REST_OF_BAR = 200  # characters of a progress bar behind its speed
+
+
+def _after_bar(text: str) -> str:
+    """What follows a progress bar of tqdm on its line: it ends none, so that the next text begins there."""
+    speed = max(map(text.rfind, _SPEEDS))
+    end = text.find("]", speed, speed + _REST_OF_BAR) + 1 if speed >= 0 else 0
+    return text[end:] if text[end:].strip() else text
 
 
 def _cleaned(raw: bytes, look: Look) -> tuple[str, str, str]:
@@ -129,7 +135,7 @@ def _cleaned(raw: bytes, look: Look) -> tuple[str, str, str]:
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     stream, rank = "", ""
-    text = _BAR.sub("", text, count=1) if "it/s" in text or "s/it" in text or "B/s" in text else text
+    text = _after_bar(text)
     while True:
         if found := look.prefix.match(text):
             stream += found[0].strip()

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess  # noqa: TID251 - tests are users
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, explain, logs, signatures
+from envcheck import app, clean, explain, logs, signatures
 from tests.running import Outcome, envcheck
 
 REAL = Path(__file__).parent / "logs/real"
@@ -463,8 +464,6 @@ def test_a_pipe_that_is_interrupted_is_explained_as_far_as_it_came(tmp_path: Pat
     with (tmp_path / "pipe").open("wb") as pipe:
         pipe.write((REAL / "user-error-plain.log").read_bytes())
         pipe.flush()
-        import time
-
         time.sleep(0.5)
         running.send_signal(2)
         out, _ = running.communicate(timeout=60)
@@ -530,3 +529,20 @@ def test_many_different_errors_stay_in_bounded_memory_and_the_last_counts() -> N
     log = read(text + (REAL / "killed.log").read_text())
     assert sum(len(each.text) for each in log.events) < 16 << 20
     assert cause_of(text + (REAL / "killed.log").read_text()).kind == "killed"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: " + "a." * 8000,
+        "error " + "12it/s " * 3000,
+        "error" + " " * 16000,
+        "1234567890" * 1600 + "error",
+    ],
+    ids=["dots", "bars", "spaces", "digits"],
+)
+def test_no_line_keeps_a_pattern_busy(line: str) -> None:
+    began = time.process_time()
+    diagnosed(f"{line}\n" * 20)
+    clean.secretless(line[:4000])
+    assert time.process_time() - began < 10
