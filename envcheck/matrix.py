@@ -470,12 +470,14 @@ class _Reader:
 
 # --- Matrix ↔ JSON ----------------------------------------------------------------------------------
 
-LARGE_TABLES = frozenset(
+LOG_TABLES = frozenset({"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command"})
+"""How logs are read; the logs of the tests are their evidence."""
+
+LARGE_TABLES = LOG_TABLES | frozenset(
     {"default", "release", "import_run", "peft_transformers"}
     | {"flash_attn_name", "flash_attn_cuda", "flash_attn_wheel", "flash_attn_trap"}
     | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
     | {"xformers_build", "deepspeed_toolkit", "torchao_torch"}
-    | {"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command"}
     | {"decoder", "tower", "activation", "optimizer"}
 )
 """Tables that judging does without (defaults are parsed already); the whole tree keeps them."""
