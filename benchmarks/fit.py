@@ -2,7 +2,7 @@
 
     python benchmarks/fit.py --python TORCH_ENVIRONMENT/bin/python [--only NAME] [--device cuda] [-o FILE]
 
-Each configuration is trained for three steps in processes of its own (two ranks on 127.0.0.1 where it says so).
+Each configuration is trained for three steps in processes of its own, those with ZeRO or DDP in two ranks.
 On a CPU the bytes are those that torch's CPU allocator has handed out, counted by meter.c (which needs a C
 compiler) in every thread. The resident set of the process holds libraries, freed pages and fragmentation
 too and varies from run to run; its peak is kept beside. A count of live tensors from Python misses what a
@@ -19,12 +19,13 @@ import argparse
 import ctypes
 import json
 import os
-import subprocess
+import subprocess  # noqa: TID251 - a benchmark starts what it measures
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 MIB = 1024 * 1024
@@ -185,7 +186,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 # --- in the environment that is measured --------------------------------------------------------------
 
 
-def worker(wanted: dict[str, Any], rank: int, device: str) -> dict[str, Any]:
+def worker(wanted: dict[str, Any], device: str) -> dict[str, Any]:
     """Train three steps; bytes of the last step's phases and of what lies at rest."""
     import torch
 
@@ -194,7 +195,7 @@ def worker(wanted: dict[str, Any], rank: int, device: str) -> dict[str, Any]:
     before = _resident()
     meter = _Cuda() if device == "cuda" else _Cpu()
     with meter:
-        model, step = _prepared(wanted, rank, device)
+        model, step = _prepared(wanted, device)
         for number in range(STEPS):
             if number == STEPS - 1:
                 meter.mark("rest")
@@ -269,7 +270,7 @@ class _Cuda:
         return {name: self.most[name] for name in PHASES}
 
 
-def _prepared(wanted: dict[str, Any], rank: int, device: str) -> tuple[Any, Any]:
+def _prepared(wanted: dict[str, Any], device: str) -> tuple[Any, Any]:
     """The model and a function that trains one step, as the configuration says."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -331,6 +332,9 @@ def _deepspeed(model: Any, trainable: Any, tokens: Any, wanted: dict[str, Any]) 
     import deepspeed
     import torch
 
+    for name in list(deepspeed.ops.__compatible_ops__):
+        if "shm" in name:  # else it is compiled first; plain gloo will do
+            deepspeed.ops.__compatible_ops__[name] = False
     hidden = wanted["model"]["hidden_size"]
     zero: dict[str, Any] = {
         "stage": wanted["stage"],
@@ -392,7 +396,7 @@ def measured(python: str, wanted: dict[str, Any], device: str) -> dict[str, Any]
             ]
             subprocess.run(build, check=True)
         common = {
-            **os.environ,
+            **os.environ,  # noqa: TID251
             "WORLD_SIZE": str(ranks),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(29000 + os.getpid() % 900),
@@ -422,31 +426,130 @@ def measured(python: str, wanted: dict[str, Any], device: str) -> dict[str, Any]
     return found
 
 
+# --- compared ---------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """Bytes estimated and measured, of each phase; `error` is that of the peak."""
+
+    name: str
+    estimated: dict[str, int]
+    measured: dict[str, int]
+
+    @property
+    def error(self) -> float:
+        """The share of the measured peak by which the estimate differs."""
+        return max(self.estimated.values()) / max(self.measured[name] for name in PHASES) - 1
+
+
+def compared(measured: dict[str, Any], device: str = "cpu") -> list[Row]:
+    """What was measured, estimated anew; on a CPU what is offloaded lies in the same memory."""
+    sys.path.insert(0, str(ROOT))
+    from envcheck import fit, geometry
+
+    tables = tomllib.loads((ROOT / "compat/tables/architectures.toml").read_text())
+    kept = {name: row["kept"] for row in tables["activation"] for name in row["names"]}
+    rows = []
+    for name, found in measured.items():
+        wanted = CONFIGURATIONS[name]
+        model = geometry.model(wanted["model"], tables, name)
+        if model is None or model.decoder is None:
+            raise ValueError(name)
+        account = fit.estimate(
+            model, fit.Training(**_training(wanted, device), activation=kept[model.decoder.activation])
+        )
+        host = account.host_total if device == "cpu" else 0
+        phases = account.phases
+        sums = {
+            "rest": account.rest,
+            "forward": phases["forward"],
+            "backward": max(phases["loss"], phases["backward"]),
+            "step": phases["step"],
+        }
+        rows.append(Row(name, {phase: size + host for phase, size in sums.items()}, found))
+    return rows
+
+
+def _training(wanted: dict[str, Any], device: str) -> dict[str, Any]:
+    model = wanted["model"]
+    hidden = model.get("hidden_size", model.get("n_embd"))
+    zero = "stage" in wanted
+    return {
+        "seq": wanted.get("seq", 256),
+        "batch": wanted.get("batch", 2),
+        "ranks": 2 if zero or "parallel" in wanted else 1,
+        "precision": wanted.get("precision", "fp32"),
+        "stored": wanted.get("stored", ""),
+        "autocast": "stored" in wanted,
+        "parallel": "deepspeed" if zero else wanted.get("parallel", "none"),
+        "stage": wanted.get("stage", 0),
+        "offload_optimizer": bool(wanted.get("offload")),
+        "adapter": "adapter" in wanted,
+        "rank": wanted.get("rank", 8),
+        "targets": tuple(wanted.get("targets", ())),
+        "dropout": bool(wanted.get("dropout")),
+        "dora": bool(wanted.get("dora")),
+        "checkpointing": bool(wanted.get("checkpointing")),
+        "attention": wanted.get("attention", "sdpa"),
+        "reduce_bucket": wanted.get("bucket", hidden * hidden),
+        "overlap": bool(wanted.get("overlap")),
+        "prefetch": wanted.get("prefetch", int(0.9 * hidden * hidden)),
+        "persistence": wanted.get("persistence", 10 * hidden),
+        "reuse": wanted.get("reuse", 10**9),
+        "optimizer": {"states": 2, "together": True},
+        "cuda": device == "cuda",
+    }
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown: MiB estimated / measured."""
+    lines = [
+        "| configuration | at rest | forward | backward | step | peak, measured | error of the peak |",
+        "| --- | --: | --: | --: | --: | --: | --: |",
+    ]
+    for row in rows:
+        cells = [f"{row.estimated[phase] / MIB:.0f} / {row.measured[phase] / MIB:.0f}" for phase in PHASES]
+        peak = max(row.measured[phase] for phase in PHASES) / MIB
+        lines.append(f"| {row.name} | {' | '.join(cells)} | {peak:.0f} | {row.error:+.1%} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    """Measure, predict, compare."""
+    """Measure what is asked for, add it to the file, print the table of all that is in it."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--only", action="append")
+    parser.add_argument("--python", help="an interpreter with torch, transformers, peft and deepspeed")
+    parser.add_argument("--only", action="append", help="a configuration's name")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--worker")
-    parser.add_argument("-o", "--output")
+    parser.add_argument("-o", "--output", default=str(ROOT / "benchmarks/fit.json"))
     asked = parser.parse_args()
     if asked.worker:
-        found = worker(json.loads(asked.worker), int(os.environ["RANK"]), asked.device)
-        Path(asked.output).write_text(json.dumps(found))
+        Path(asked.output).write_text(json.dumps(worker(json.loads(asked.worker), asked.device)))
         return
-    results = {}
-    for name, wanted in CONFIGURATIONS.items():
+    file = Path(asked.output)
+    kept = json.loads(file.read_text()) if file.exists() else {"measured": {}}
+    for name, wanted in CONFIGURATIONS.items() if asked.python else ():
         if asked.only and name not in asked.only:
             continue
-        began = time.monotonic()
         try:
-            results[name] = measured(asked.python, wanted, asked.device)
-        except RuntimeError as error:
-            results[name] = {"error": str(error)}
-        print(name, results[name], f"{time.monotonic() - began:.0f} s", flush=True)
-        if asked.output:
-            Path(asked.output).write_text(json.dumps(results, indent=1))
+            kept["measured"][name] = measured(asked.python, wanted, asked.device)
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            continue
+        kept.update(device=asked.device, versions=_versions(asked.python), date=time.strftime("%Y-%m-%d"))
+        file.write_text(json.dumps(kept, indent=1) + "\n")
+    print(table(compared(kept["measured"], asked.device)), end="")
+
+
+def _versions(python: str) -> dict[str, str]:
+    code = (
+        "import importlib.metadata as m, json;"
+        "names = ('torch', 'transformers', 'peft', 'deepspeed');"
+        "print(json.dumps({name: m.version(name).partition('+')[0] for name in names}))"
+    )
+    said = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
+    versions: dict[str, str] = json.loads(said)
+    return versions
 
 
 if __name__ == "__main__":

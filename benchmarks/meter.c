@@ -60,11 +60,16 @@ static int library(struct dl_phdr_info *info, size_t size, void *unused) {
     return 1;
 }
 
+/* A child may be forked while another thread holds the lock: it counts nothing, and never waits. */
+static volatile int forked;
+static void child(void) { forked = 1; }
+__attribute__((constructor)) static void begin(void) { pthread_atfork(NULL, NULL, child); }
+
 int posix_memalign(void **address, size_t alignment, size_t size) {
     static int (*real)(void **, size_t, size_t);
     if (!real) real = (int (*)(void **, size_t, size_t))dlsym(RTLD_NEXT, "posix_memalign");
     int failed = real(address, alignment, size);
-    if (!failed && *address && low <= (uintptr_t)__builtin_return_address(0) &&
+    if (!failed && *address && !forked && low <= (uintptr_t)__builtin_return_address(0) &&
         (uintptr_t)__builtin_return_address(0) < high) note(*address, size);
     return failed;
 }
@@ -72,7 +77,7 @@ int posix_memalign(void **address, size_t alignment, size_t size) {
 void free(void *address) {
     static void (*real)(void *);
     if (!real) real = (void (*)(void *))dlsym(RTLD_NEXT, "free");
-    if (address && (uintptr_t)address % 64 == 0) forget(address);
+    if (address && (uintptr_t)address % 64 == 0 && !forked) forget(address);
     real(address);
 }
 

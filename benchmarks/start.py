@@ -41,11 +41,16 @@ def main(runs: int) -> None:
             "envcheck --help": ((command, "--help"), ""),
             "doctor, piped": ((command, "doctor", "--python", environment), "10 F, 0.4 pip check, 25 MiB"),
             "doctor --json": ((command, "doctor", "--python", environment, "--json"), "<= 10 F"),
+            "doctor --format html": (
+                (command, "doctor", "--python", environment, "--format", "html"),
+                "doctor, piped + 2 F",
+            ),
             "doctor, terminal": ((command, "doctor", "--python", environment), "<= 13 F"),
             "doctor --facts, broken": (judged, "<= 10 F"),
             "... --train JSON": ((*judged, "--train", trained["ds.json"]), "the row above + 2 F"),
             "... --train script": ((*judged, "--train", trained["run.sh"]), "the same"),
             "... --train YAML": ((*judged, "--train", trained["sft.yaml"]), "+ 4 F"),
+            "fit": ((command, "fit", *_fit(Path(folder)), "--python", environment), "<= 10 F"),
             "pin, shipped lock": ((command, *PIN, "--python", environment), "<= 9 F"),
             "gate, two machines": ((command, *GATE, "--python", environment), "<= doctor + 1 F"),
             "gate --runtime": (
@@ -148,6 +153,16 @@ def _facts(folder: Path) -> Path:
         '[[gpu]]\nname = "NVIDIA A100-SXM4-80GB"\n'
     )
     return path
+
+
+def _fit(folder: Path) -> Sequence[str]:
+    """A training of a usual model on GPUs that are declared."""
+    path = folder / "config.json"
+    sizes = {"hidden_size": 3584, "num_hidden_layers": 28, "intermediate_size": 18944, "vocab_size": 152064}
+    heads = {"num_attention_heads": 28, "num_key_value_heads": 4}
+    path.write_text(json.dumps({"model_type": "qwen2", **sizes, **heads}))
+    machine = ("--gpus", "8", "--gpu", "A100 80GB", "--seq", "4096", "--micro-batch", "8")
+    return "--model", str(path), "--target", "zero3-lora", *machine
 
 
 def _training(folder: Path) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 Bytes throughout; a GiB, where one is shown, is 2^30. The formulas are read out of the code they name (torch
 2.13.0, transformers 5.23.0, peft 0.21.2, DeepSpeed 0.19.8) and held against measured peaks in
-benchmarks/fit.md, on a CPU: what only a GPU does (fused kernels, the caching allocator) is derived, not measured.
+benchmarks/fit.md, on a CPU: what a GPU alone does (fused kernels, its allocator) is derived, not measured.
 
 A step is looked at in phases, for they peak on different things: `forward` ends with the loss, `loss` begins
 the backward pass, `backward` is a layer's turn or its end, `step` the optimizer's.
@@ -51,6 +51,10 @@ PHASES = {
 }
 
 
+PERSISTENCE, SUB_GROUP = 100_000, 1_000_000_000
+"""DeepSpeed's stage3_param_persistence_threshold and sub_group_size (runtime/zero/config.py), elements."""
+
+
 class Training(NamedTuple):
     """How it is trained. Buckets and thresholds count elements; no `targets` means PEFT's own choice."""
 
@@ -79,10 +83,11 @@ class Training(NamedTuple):
     reduce_bucket: int = 500_000_000
     overlap: bool = False
     prefetch: int = 50_000_000
-    persistence: int = 100_000
+    persistence: int = PERSISTENCE
     reuse: int = 1_000_000_000
-    sub_group: int = 1_000_000_000
+    sub_group: int = SUB_GROUP
     cuda: bool = True
+    autocast: bool = False  # linear modules compute in the precision, whatever they are given
 
 
 class Part(NamedTuple):
@@ -124,11 +129,13 @@ def estimate(model: Model, how: Training) -> Estimate:
     engine = _engine(weights, how)
     tokens = how.batch * how.seq
     shape = model.decoder
-    if shape is None:
-        phases = {"step": _sum(engine.rest, engine.step)}
-        unknown = ("activations", "logits and loss")
+    if shape is None or not tokens:
+        phases = {
+            "backward": _sum(engine.rest, engine.communication, {"gradients": engine.gradients}),
+            "step": _sum(engine.rest, engine.step),
+        }
     else:
-        phases, unknown = _phases(weights, engine, model, shape, how, tokens), ()
+        phases = _phases(weights, engine, model, shape, how, tokens)
     sums = {name: sum(parts.values()) for name, parts in phases.items()}
     peak = max(sums, key=lambda name: sums[name])
     parts = tuple(Part(name, round(phases[peak].get(name, 0))) for name in PARTS)
@@ -140,7 +147,7 @@ def estimate(model: Model, how: Training) -> Estimate:
         rest=round(sum(engine.rest.values())),
         trainable=weights.trainable,
         frozen=weights.frozen,
-        unknown=unknown,
+        unknown=() if shape and tokens else ("activations", "logits and loss"),
     )
 
 
@@ -164,7 +171,7 @@ def _phases(
     kept = {"activations": tokens * (held * shape.layers + layer.final)}
     base = _sum(engine.rest, engine.live)
     working = tokens * layer.working + weights.dequantised
-    # A layer's turn: before the first layer's, all gradients are there but its own and the embedding's.
+    # A layer's turn. Before the first layer's, all gradients are there but its own and the embedding's.
     turns = [_sum({"activations": tokens * layer.kept, "gradients": engine.gradients - engine.late})]
     if how.checkpointing:
         inputs = {"activations": tokens * (layer.kept + layer.input * shape.layers)}
@@ -209,7 +216,7 @@ class _Weights:
         self.layers = model.decoder.layers if model.decoder else 1
         self.trainable = sum(each.numel * each.copies for each in self.list if each.trains)
         self.frozen = sum(each.numel * each.copies for each in self.list if not each.trains)
-        quantised = how.quantised != "none"
+        quantised = how.quantised != "none" and model.decoder is not None
         linear = [tensor.numel for tensor in model.tensors if _quantises(tensor)]
         # The backward pass makes one linear module's weights whole at a time (bitsandbytes/autograd).
         self.dequantised = WIDTH[how.precision] * max(linear, default=0) if quantised else 0
@@ -218,12 +225,10 @@ class _Weights:
         """Of all that train or do not."""
         return sum(each.all for each in self.list if each.trains is trains and where in ("", each.where))
 
-    def sharded(self, ranks: int, least: int = 0, *, trains: bool) -> float:
-        """Bytes of a rank's share where each weight is divided by itself; those under `least` elements whole."""
+    def sharded(self, ranks: int, *, trains: bool) -> float:
+        """Bytes of a rank's share where each weight is divided by itself."""
         return sum(
-            each.all * (1 if each.numel < least else -(-each.numel // ranks) / each.numel)
-            for each in self.list
-            if each.trains is trains
+            each.all * -(-each.numel // ranks) / each.numel for each in self.list if each.trains is trains
         )
 
     @property
@@ -339,7 +344,7 @@ def _states(weights: _Weights, how: Training, width: int = 0) -> float:
 _LEAST_8BIT = 4096
 
 
-def _stepping(weights: _Weights, how: Training, width: int, largest: float, everything: float) -> float:
+def _stepping(how: Training, width: int, largest: float, everything: float) -> float:
     """Bytes that a step works with: CUDA's foreach a copy of all, the loop of a CPU two of the largest."""
     if how.cuda:
         return everything * width if how.optimizer.get("together") else 0.0
@@ -347,7 +352,7 @@ def _stepping(weights: _Weights, how: Training, width: int, largest: float, ever
 
 
 def _grads(weights: _Weights) -> tuple[float, float, float, float]:
-    """Gradients as large as their weights: all, those after the first layer's turn, the head's, a tied one."""
+    """Gradients as large as their weights: all, those after the first layer, the head's, a tied one."""
     everything = weights.bytes(trains=True)
     layers = weights.bytes(trains=True, where="layer") / weights.layers
     outside = [each for each in weights.list if each.trains and each.where == "outside"]
@@ -362,24 +367,27 @@ def _split(account: _Account, *, paged: bool) -> tuple[_Account, _Account]:
 
 
 def _plain(weights: _Weights, how: Training) -> _Engine:
-    """One process, or DDP, which adds its buckets: a second copy of all gradients (gradient_as_bucket_view)."""
+    """One process, or DDP with its buckets: a second copy of all gradients (gradient_as_bucket_view)."""
     gradients, late, early, tied = _grads(weights)
     states = {"optimizer states": _states(weights, how)}
     here, host = _split(states, paged=bool(how.optimizer.get("paged")))
     width = 4 if how.adapter and how.fp32_adapters else weights.width
-    working = _stepping(weights, how, width, weights.largest, weights.trainable)
+    working = _stepping(how, width, weights.largest, weights.trainable)
     buckets: _Account = {"communication buffers": gradients} if how.parallel == DDP else {}
     lying = {
         "frozen weights": weights.bytes(trains=False),
         "trainable weights": weights.bytes(trains=True),
     }
+    # Autocast casts a weight for each use and keeps that for the backward pass: with checkpointing and a
+    # frozen base (whose casts are not cached) only the head's outlives its layer.
     autocast = how.stored and WIDTH[how.stored] != WIDTH[how.precision]
+    kinds = ("head",) if how.checkpointing and how.adapter else ("head", "linear")
     copies = WIDTH[how.precision] * sum(
-        each.numel * each.copies for each in weights.list if each.kind in ("linear", "head")
+        each.numel * each.copies for each in weights.list if each.kind in kinds and each.where != "tower"
     )
     return _Engine(
         rest=_sum(lying, here, buckets),
-        live={"gathered parameters": copies} if autocast and not how.checkpointing else {},
+        live={"gathered parameters": copies} if autocast else {},
         communication={},
         gradients=gradients,
         late=late,
@@ -391,11 +399,11 @@ def _plain(weights: _Weights, how: Training) -> _Engine:
 
 
 def _stages(weights: _Weights, how: Training) -> _Engine:
-    """DeepSpeed without a stage, ZeRO-1 and ZeRO-2 (runtime/zero/stage_1_and_2.py, fp16/unfused_optimizer.py).
+    """DeepSpeed without ZeRO, ZeRO-1 and -2 (runtime/zero/stage_1_and_2.py, fp16/unfused_optimizer.py).
 
     Weights stay whole. Master weights in fp32 and states are a rank's share, gradients are reduced bucket by
-    bucket into its share. A step flattens that and casts it to fp32. Offloaded, the share lies on the host with
-    its fp32 gradient and a 16-bit copy, and the GPU keeps one buffer of the largest gradient.
+    bucket into its share. A step flattens that and casts it to fp32. Offloaded, the share lies on the host
+    with its fp32 gradient and a 16-bit copy, and the GPU keeps one buffer of the largest gradient.
     """
     width, trainable = weights.width, weights.trainable
     share = trainable / (how.ranks if how.stage else 1)
@@ -410,8 +418,8 @@ def _stages(weights: _Weights, how: Training) -> _Engine:
     }
     largest = weights.largest * width
     if not how.stage:
-        single = _stepping(weights, how, 4, weights.largest, trainable)
-        reduced = min(how_many(how), trainable) * width if how.ranks > 1 else 0
+        single = _stepping(how, 4, weights.largest, trainable)
+        reduced = min(_REDUCED, trainable) * width if how.ranks > 1 else 0
         step = {"gradients": gradients + (4 * trainable if mixed else 0), "working memory": single}
         return _Engine(
             rest=_sum(lying, kept),
@@ -444,7 +452,7 @@ def _stages(weights: _Weights, how: Training) -> _Engine:
             host=host,
         )
     own = width * share
-    working = max(own + 4 * share, 4 * share + _stepping(weights, how, 4, share, share) - own)
+    working = max(own + 4 * share, 4 * share + _stepping(how, 4, share, share) - own)
     return _Engine(
         rest=_sum(lying, kept),
         live={},
@@ -458,10 +466,8 @@ def _stages(weights: _Weights, how: Training) -> _Engine:
     )
 
 
-def how_many(how: Training) -> int:
-    """Elements that DeepSpeed reduces at once without ZeRO (MEMORY_OPT_ALLREDUCE_SIZE, runtime/engine.py)."""
-    del how
-    return 500_000_000
+_REDUCED = 500_000_000
+"""Elements that DeepSpeed reduces at once without ZeRO (MEMORY_OPT_ALLREDUCE_SIZE, runtime/engine.py)."""
 
 
 def _stage3(weights: _Weights, how: Training) -> _Engine:
@@ -469,8 +475,8 @@ def _stage3(weights: _Weights, how: Training) -> _Engine:
 
     A rank keeps its share of each weight; those under the persistence threshold are gathered once and stay.
     The others are gathered for use and stay while they are used again within max_reuse_distance: half of that
-    at the turn from forward to backward; beside them the largest module and what is prefetched. The bucket for
-    gradients is made whole at the start, whatever the model's size, and so is the share's gradient.
+    at the turn from forward to backward; beside them the largest module and what is prefetched. The bucket
+    for gradients is made whole at the start, whatever the model's size, and so is the share's gradient.
     """
     width, ranks, trainable = weights.width, how.ranks, weights.trainable
     share = sum(-(-each.numel // ranks) * each.copies for each in weights.list if each.trains)
@@ -507,7 +513,7 @@ def _stage3(weights: _Weights, how: Training) -> _Engine:
         step: _Account = {"working memory": 0.0}
     else:
         rest = _sum(rest, kept, gradient)
-        stepping = _stepping(weights, how, 4, part, part)
+        stepping = _stepping(how, 4, part, part)
         step = {"working memory": max(width * part + 4 * part, 4 * part + stepping)}
     return _Engine(
         rest=rest,
@@ -539,7 +545,7 @@ def _fsdp(weights: _Weights, how: Training) -> _Engine:
         "optimizer states": _states(weights, how, 4) / ranks,
     }
     states, host = {"gradients": 4 * trainable}, {}
-    step = {"gradients": 4 * trainable, "working memory": _stepping(weights, how, 4, trainable, trainable)}
+    step = {"gradients": 4 * trainable, "working memory": _stepping(how, 4, trainable, trainable)}
     if how.offload_param or how.offload_optimizer:
         host = _sum(kept, states)
         kept, step = {}, {}
@@ -580,7 +586,7 @@ _FLOAT = 4
 
 
 def _loss(shape: Decoder, how: Training) -> _Loss:
-    """Logits in the precision, their fp32 copy, its log-softmax, and in the backward pass two gradients of it.
+    """Logits in the precision, their fp32 copy, its log-softmax; in the backward pass two gradients of it.
 
     The model's output is dropped when the loss is there, as the trainers do. A fused loss makes the logits of
     as many tokens at once as keep them near the size of the hidden states (liger_kernel/ops/
@@ -657,28 +663,49 @@ class _Reading:
         """Of the tensor `name`; `shared` where another operation keeps it anyway."""
         how, readers = self.how, self.modules.get(name, [])
         if not how.adapter:
-            if not readers and name != "inner":
-                return 0.0
-            # Autocast casts for each module that reads, but what attention and MLP computed is cast already.
-            if self.cast and name.startswith("normed"):
-                return float(self.width * size * len(readers))
-            return 0.0 if shared else float(self.width * size)
+            return self._whole(name, size, readers=len(readers), shared=shared)
         adapted = [tensor for tensor, targeted in readers if targeted]
         if not adapted:
             return 0.0
-        casting = self.cast or how.stored in ("", how.precision)
-        width = self.width
-        if how.fp32_adapters and how.parallel != DEEPSPEED and casting:
-            width = _FLOAT
+        # Under autocast the adapters' inputs are cast down again, whatever dtype the adapters are kept in.
+        width = _FLOAT if how.fp32_adapters and how.parallel != DEEPSPEED and not how.autocast else self.width
         kept = float(how.rank * width * len(adapted))
         if how.dora:
-            kept += sum(2.0 * width * tensor.rows for tensor in adapted)
+            # The magnitude multiplies what the base and what the adapter gave; both are kept.
+            kept += sum(float((width + self.width) * tensor.rows) for tensor in adapted)
         if how.dropout:
             return kept + len(adapted) * (width + (1 if how.cuda else width)) * size
-        if width == self.width and not self.cast:
+        if width == self.width and not self.cast and not (how.autocast and how.fp32_adapters):
             return kept + (0.0 if shared else width * size)
         return kept + len(adapted) * width * size
 
+    def _whole(self, name: str, size: int, *, readers: int, shared: bool) -> float:
+        """Where all weights train."""
+        if not readers and name != "inner":
+            return 0.0
+        # Autocast casts for each module that reads, but what attention and MLP computed is cast already.
+        if self.cast and name.startswith("normed"):
+            return float(self.width * size * readers)
+        return 0.0 if shared else float(self.width * size)
+
+
+def unmeasured(model: Model, how: Training) -> tuple[str, ...]:
+    """What of a training no measurement backs: its error is as derived as its size."""
+    shape = model.decoder
+    found = [
+        ("FSDP", how.parallel in FSDP),
+        ("parameter offload", how.offload_param),
+        ("a quantised base", how.quantised != "none"),
+        ("a fused loss", how.fused_loss),
+        ("experts", bool(shape and shape.experts)),
+        ("latent attention", bool(shape and shape.value_size != shape.head_size)),
+        ("fp8", how.precision == "fp8"),
+        ("an optimizer other than AdamW", how.optimizer.get("states") != _MOMENTS or "bits" in how.optimizer),
+    ]
+    return tuple(name for name, there in found if there)
+
+
+_MOMENTS = 2  # AdamW's
 
 # --- does it fit ------------------------------------------------------------------------------------
 
@@ -688,11 +715,9 @@ def verdict(need: int, free: int | None, *, cuda: bool, partial: bool = False) -
 
     `partial` says that something could not be counted: then only what does not fit is certain.
     """
-    if free is None:
-        return "cannot tell"
     least, most = CONTEXT if cuda else (0, 0)
-    if need * (1 - ERROR) + least > free:
+    if free is not None and need * (1 - ERROR) + least > free:
         return "does not fit"
-    if partial:
+    if free is None or partial:
         return "cannot tell"
     return "fits" if need * (1 + ERROR) + most <= free else "tight"

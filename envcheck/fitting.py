@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 from envcheck import fit
 from envcheck.geometry import Model
-
-MOST_TRIED = 2000
-"""Combinations that are counted before the search for a cheaper one ends; there are a few hundred."""
 
 
 class Room(NamedTuple):
@@ -23,6 +21,7 @@ class Room(NamedTuple):
     name: str
     ram: int | None
     ranks: int
+    declared: bool = False
 
 
 class Option(NamedTuple):
@@ -76,14 +75,14 @@ def judged(how: fit.Training, account: fit.Estimate, room: Room) -> str:
 
 # --- the cheapest change ----------------------------------------------------------------------------
 
-# What a change costs, least first: the same numbers computed faster; a third more computing; the same with more,
-# smaller steps; more communication; host traffic in each step, in each layer; other numbers. Their sum orders
-# combinations; each is dearer than all that stand before it together.
+# What a change costs, least first: computing gets faster; a third more of it; more and smaller steps; more
+# communication; host traffic in each step, in each layer; other numbers. Their sum orders combinations.
 _COSTS = {
     "16-bit precision": 1,
     "gradient checkpointing": 2,
+    "Liger's fused loss": 3,
     "a smaller micro-batch": 4,
-    "ZeRO": 16,
+    "ZeRO": 32,
     "optimizer offload": 128,
     "parameter offload": 256,
     "an NF4 base": 512,
@@ -95,15 +94,17 @@ def options(
     count: Callable[[fit.Training], fit.Estimate],
     room: Room,
     allows: Callable[[fit.Training], bool],
-    *,
-    quantises: bool,
+    installed: frozenset[str],
 ) -> Options:
-    """The table and the cheapest change. `allows` is asked only of what fits, cheapest first."""
+    """The table and the cheapest change. `allows` is asked only of what fits, cheapest first.
+
+    Of `installed`, bitsandbytes and liger-kernel make NF4 and the fused loss possible.
+    """
     if room.gpu is None:
         return Options(_table(how, count, room), None, 0)
     cheapest, refused = None, 0
     if judged(how, count(how), room) != "fits":
-        for other, changes in sorted(_others(how, quantises=quantises), key=lambda each: _cost(how, *each)):
+        for other, changes in sorted(_others(how, installed), key=lambda each: _cost(how, *each)):
             account = count(other)
             if judged(other, account, room) != "fits":
                 continue
@@ -117,41 +118,64 @@ def options(
 def _cost(how: fit.Training, other: fit.Training, changes: tuple[str, ...]) -> int:
     cost = sum(next(cost for name, cost in _COSTS.items() if each.startswith(name)) for each in changes)
     if other.stage > how.stage:
-        cost += 16 * (other.stage - how.stage - 1)
+        cost += _COSTS["ZeRO"] * (other.stage - how.stage - 1)
     return cost + (how.batch // other.batch).bit_length() - 1
 
 
-def _others(how: fit.Training, *, quantises: bool) -> Iterator[tuple[fit.Training, tuple[str, ...]]]:
+def _others(how: fit.Training, installed: frozenset[str]) -> Iterator[tuple[fit.Training, tuple[str, ...]]]:
     """Every other training that changes only what costs something, and in words what it changes."""
     batches = [how.batch]
     while batches[-1] > 1:
         batches.append(batches[-1] // 2)
-    for precision in dict.fromkeys(
-        (how.precision, "bf16" if how.precision in ("fp32", "tf32") else how.precision)
-    ):
-        for checkpointing in {how.checkpointing, True}:
-            for batch in batches:
-                for engine, words in _engines(how):
-                    for quantised in {how.quantised, _quantised(how, engine, quantises=quantises)}:
-                        other = engine._replace(
-                            precision=precision, checkpointing=checkpointing, batch=batch, quantised=quantised
-                        )
-                        changes = (
-                            *(("16-bit precision (bf16)",) if precision != how.precision else ()),
-                            *(("gradient checkpointing",) if checkpointing != how.checkpointing else ()),
-                            *((f"a smaller micro-batch of {batch}",) if batch != how.batch else ()),
-                            *words,
-                            *(("an NF4 base",) if quantised != how.quantised else ()),
-                        )
-                        if changes:
-                            yield other, changes
+    low = "bf16" if how.precision in ("fp32", "tf32") else how.precision
+    fused = "liger-kernel" in installed
+    choices = product(
+        dict.fromkeys((how.precision, low)),
+        dict.fromkeys((how.checkpointing, True)),
+        dict.fromkeys((how.fused_loss, how.fused_loss or fused)),
+        batches,
+        _engines(how),
+    )
+    for precision, checkpointing, loss, batch, (engine, words) in choices:
+        for quantised in dict.fromkeys((how.quantised, _quantised(how, engine, installed))):
+            other = engine._replace(
+                precision=precision,
+                checkpointing=checkpointing,
+                fused_loss=loss,
+                batch=batch,
+                quantised=quantised,
+            )
+            changes = [
+                ("16-bit precision (bf16)", precision != how.precision),
+                ("gradient checkpointing", checkpointing != how.checkpointing),
+                ("Liger's fused loss", loss != how.fused_loss),
+                (f"a smaller micro-batch of {batch}", batch != how.batch),
+                *((word, True) for word in words),
+                ("an NF4 base", quantised != how.quantised),
+            ]
+            if made := tuple(change for change, changed in changes if changed):
+                yield other, made
 
 
-def _quantised(how: fit.Training, engine: fit.Training, *, quantises: bool) -> str:
+def _quantised(how: fit.Training, engine: fit.Training, installed: frozenset[str]) -> str:
     """NF4 where LoRA trains beside it, bitsandbytes is there and no weights are sharded."""
     whole = engine.parallel in ("none", fit.DDP) or engine.stage in range(3)
-    able = quantises and how.adapter and how.quantised == "none" and whole and engine.parallel not in fit.FSDP
+    able = (
+        "bitsandbytes" in installed
+        and how.adapter
+        and how.quantised == "none"
+        and whole
+        and engine.parallel not in fit.FSDP
+    )
     return "nf4" if able else how.quantised
+
+
+_SHARDED = 3  # the ZeRO stage that shards weights
+
+
+def _stages(how: fit.Training) -> int:
+    """The highest ZeRO stage that is looked at: weights that bitsandbytes quantises are not sharded."""
+    return _SHARDED if how.quantised == "none" else _SHARDED - 1
 
 
 def _engines(how: fit.Training) -> Iterator[tuple[fit.Training, tuple[str, ...]]]:
@@ -161,14 +185,10 @@ def _engines(how: fit.Training) -> Iterator[tuple[fit.Training, tuple[str, ...]]
         if not how.offload_param:
             yield how._replace(offload_param=True), ("parameter offload",)
         return
-    if how.quantised != "none":
-        stages: range = range(max(how.stage, 1), 3)
-    else:
-        stages = range(max(how.stage, 1), 4)
-    for stage in stages:
-        for optimizer in {how.offload_optimizer, True}:
-            for param in {how.offload_param, stage == 3} if optimizer else {how.offload_param}:  # noqa: PLR2004
-                if param and stage < 3:  # noqa: PLR2004
+    for stage in range(max(how.stage, 1), _stages(how) + 1):
+        for optimizer in dict.fromkeys((how.offload_optimizer, True)):
+            for param in dict.fromkeys((how.offload_param, optimizer and stage == _SHARDED)):
+                if param and stage < _SHARDED:
                     continue
                 other = how._replace(
                     parallel=fit.DEEPSPEED,
@@ -193,12 +213,15 @@ def _table(
     if how.parallel in fit.FSDP:
         engines = [how._replace(offload_param=offload) for offload in (False, True)]
     else:
-        zero = how._replace(parallel=fit.DEEPSPEED, stored="", offload_optimizer=False, offload_param=False)
+        zero = how._replace(
+            parallel=fit.DEEPSPEED, stored="", autocast=False, offload_optimizer=False, offload_param=False
+        )
         engines = [how] if how.parallel != fit.DEEPSPEED else [zero._replace(stage=0)]
-        for stage in (1, 2, 3):
+        for stage in range(1, _stages(how) + 1):
             engines.append(zero._replace(stage=stage))
             engines.append(zero._replace(stage=stage, offload_optimizer=True))
-        engines.append(zero._replace(stage=3, offload_optimizer=True, offload_param=True))
+        if _stages(how) == _SHARDED:
+            engines.append(zero._replace(stage=_SHARDED, offload_optimizer=True, offload_param=True))
     low = how.precision if fit.WIDTH[how.precision] < 4 else "bf16"  # noqa: PLR2004
     rows = []
     for engine in engines:
@@ -264,19 +287,23 @@ def _lines(found: Fitting) -> Iterator[str]:
         yield f"  {part.name:<24}{gib(part.bytes):>8}"
     for name in account.unknown:
         yield f"  {name:<24}{'?':>8}"
-    yield f"  {'tensors in all':<24}{gib(account.total):>8}   ±{fit.ERROR:.0%}"
+    whole = "tensors, at the least" if account.unknown else "tensors in all"
+    yield f"  {whole:<24}{gib(account.total):>8}   ±{fit.ERROR:.0%}"
     least, most = fit.CONTEXT
     if how.cuda:
         yield f"  {'CUDA context':<24}{f'{gib(least)}-{gib(most)}':>13}   fragmentation comes on top"
+    if missing := fit.unmeasured(found.model, how):
+        yield f"  not measured, only derived: {', '.join(missing)}"
     if account.host:
         yield ""
-        yield f"GiB on the host for each of {room.ranks} rank{'s' if room.ranks > 1 else ''} (pinned where so configured)"
+        yield f"GiB on the host for each rank, of {room.ranks} there (pinned where so configured)"
         for part in account.host:
             yield f"  {part.name:<24}{gib(part.bytes):>8}"
         yield f"  {'in all, all ranks':<24}{gib(account.host_total * room.ranks):>8}"
     yield ""
     yield f"GPU      {_gpu(room)}"
-    ram = "not known" if room.ram is None else f"{gib(room.ram)} GiB, the least limit above this process"
+    limit = f"{gib(room.ram or 0)} GiB, the least of its memory and every cgroup's limit"
+    ram = "memory not known (of this machine it is where no GPU is declared)" if room.ram is None else limit
     yield f"Host     {ram}; loading may take {gib(_loading(found))} GiB for each rank that reads all weights"
     yield f"{found.verdict}: {_why(found)}"
     yield ""
@@ -288,7 +315,8 @@ def _lines(found: Fitting) -> Iterator[str]:
 def _gpu(room: Room) -> str:
     if room.gpu is None:
         return "memory not known: declare one with --gpu NAME"
-    return f"{room.name}: {gib(room.gpu)} GiB {'free now' if room.free else 'in all'}"
+    whole = "as sold; the driver reports a few per cent less" if room.declared else "in all"
+    return f"{room.name}: {gib(room.gpu)} GiB {'free now' if room.free else whole}"
 
 
 def _loading(found: Fitting) -> int:
@@ -313,7 +341,7 @@ def _why(found: Fitting) -> str:
 def _table_lines(found: Fitting) -> Iterator[str]:
     rows = found.options.table
     low = rows[0][2].how.precision
-    yield f"GiB of tensors on each GPU; host GiB of {found.room.ranks} rank{'s' if found.room.ranks > 1 else ''}"
+    yield f"GiB of tensors on each GPU, and on the host for {low}; {found.room.ranks} there"
     heads = ("fp32", "fp32 ckpt", low, f"{low} ckpt", "host")
     yield f"  {'':<32}" + "".join(f"{head:>12}" for head in heads)
     for row in rows:
@@ -329,19 +357,20 @@ def _advice(found: Fitting) -> Iterator[str]:
         yield "Nothing need change."
         return
     cheapest = found.options.cheapest
+    if found.verdict == "cannot tell":
+        yield "What would fit cannot be told either."
+        return
     if cheapest is None:
-        why = "the GPU's memory is not known" if found.room.gpu is None else "none of those counted fits"
-        if found.options.refused:
-            why = f"{found.options.refused} would fit, and known failures of this environment break each"
-        elif found.account.unknown:
-            why = f"{', '.join(found.account.unknown)} not known"
+        broken = f"{found.options.refused} would, and known failures of this environment break each"
+        why = broken if found.options.refused else "none of those counted does"
         yield f"Cheapest change that fits: none ({why})"
         return
     size = gib(cheapest.account.total)
     yield f"Cheapest change that fits: {', '.join(cheapest.changes)} ({size} GiB of tensors)"
     if found.options.refused:
         count = found.options.refused
-        yield f"  {count} cheaper {'one was' if count == 1 else 'ones were'} passed over: known failures of this environment"
+        which = "one was" if count == 1 else "ones were"
+        yield f"  {count} cheaper {which} passed over: known failures of this environment"
     yield "  cheap to dear: " + ", ".join(_COSTS)
 
 
@@ -356,6 +385,7 @@ def tree(found: Fitting) -> dict[str, Any]:
         "target": found.target or None,
         "verdict": found.verdict,
         "error": fit.ERROR,
+        "unmeasured": list(fit.unmeasured(found.model, found.how)),
         "model": {
             "type": found.model.name,
             "parameters": found.model.parameters,

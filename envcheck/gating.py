@@ -94,6 +94,7 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
         remarks=gate.remarked(remarks, policy),
         language=spoken,
     )
+    report = gate.marked(report, policy)
     decision = gate.decide(report, policy)
     tree = manifest_tree(report, read, declared, decision, policy)
     return Passed(report, decision, tree)

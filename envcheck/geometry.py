@@ -439,7 +439,7 @@ def _projector(kind: str, sizes: _Sizes, width: int, hidden: int, norm: Row) -> 
 
 # --- without a row -----------------------------------------------------------------------------------
 
-DESCRIBED = "params="
+DESCRIBED = "described"
 """The name of a model that was described by numbers alone."""
 
 _NUMBERS = ("params", "layers", "hidden", "heads", "kv_heads", "mlp", "vocab")
@@ -466,7 +466,7 @@ def described(text: str) -> Model:
     if not all(shapes):
         if len(numbers) > 1:
             raise InputError("--model", "params= takes layers, hidden, heads, mlp and vocab together")
-        return Model(DESCRIBED, (Tensor("weights", "other", total, 1),), None)
+        return Model(DESCRIBED, (Tensor("weights", "linear", total, 1),), None)
     config = {
         "model_type": DESCRIBED,
         "hidden_size": numbers["hidden"],

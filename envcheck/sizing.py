@@ -11,7 +11,19 @@ from typing import Any, NamedTuple
 
 from envcheck import app, derive, fit, fitting, geometry, host, judge, probes
 from envcheck.host import Host
-from envcheck.model import Fact, InputError, Inventory, Known, Matrix, Rule, Severity, Value, Verdict
+from envcheck.model import (
+    ExamineError,
+    Fact,
+    InputError,
+    Inventory,
+    Known,
+    Matrix,
+    Rule,
+    Severity,
+    Unknown,
+    Value,
+    Verdict,
+)
 
 MIB = 1024 * 1024
 
@@ -25,7 +37,7 @@ class Wanted(NamedTuple):
     batch: int | None = None
     rank: int = 8  # LoraConfig's own (peft/tuners/lora/config.py)
     targets: tuple[str, ...] = ()
-    dtype: str = ""
+    dropout: bool = False
 
 
 def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fitting:
@@ -38,44 +50,42 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fit
     model = read_model(wanted.model, tables)
     found = probes.every_probe()
     words = app.vocabulary(found)
-    known = app.load_matrix(words, question.overlays)
+    known = app.load_matrix(words, question.overlays, errors_only=True)
     subject, read, _ = app.take_inventory(question, machine, found, known, words)
     read = _declared(read, wanted, model)
     inventory = derive.derive(read, known)
     judged = _Judge(read, known)
-    settings = _Settings(model, wanted, tables)
-    how, assumed = settings.training(inventory)
-    room = _room(inventory, how)
-    account = fit.estimate(settings.model(how), how)
+    settings = _Settings(model, wanted, tables, inventory)
+    how = settings.training()
+    room = _room(inventory, how, elsewhere=bool(question.gpus))
+    account = fit.estimate(model, how)
     options = fitting.options(
         how,
-        lambda other: fit.estimate(settings.model(other), other),
+        lambda other: fit.estimate(model, other),
         room,
         judged.allows,
-        quantises=inventory.known("pkg.bitsandbytes") is not None,
+        frozenset(name for name in ("bitsandbytes", "liger-kernel") if inventory.known(f"pkg.{name}")),
     )
+    assumed = tuple(settings.assumed)
     return fitting.Fitting(subject, question.target or "", model, how, account, room, assumed, options)
 
 
 def _tables() -> dict[str, list[dict[str, Any]]]:
     """The rows of compat/tables/architectures, which judging does without."""
+    shipped = host.shipped_text("compat/tables/architectures.json")
+    if shipped is not None:
+        compiled: dict[str, list[dict[str, Any]]] = json.loads(shipped)
+        return compiled
     import tomllib
 
-    for name, text in host.source_texts("compat/tables", "", "architectures.").items():
-        tables: dict[str, list[dict[str, Any]]] = (
-            json.loads(text) if name.endswith(".json") else tomllib.loads(text)
-        )
-        return tables
-    rows: dict[str, list[dict[str, Any]]] = app.source_tree()["tables"]
-    return rows
+    texts = host.source_texts("compat/tables", ".toml", "architectures")
+    return tomllib.loads(texts["architectures.toml"])
 
 
 # --- the model --------------------------------------------------------------------------------------
 
 _LARGEST_HEADER = 100 * MIB
-"""Bytes of a safetensors header that are read: the format's own limit (safetensors/src/tensor.rs)."""
-
-_MOST_FILES = 10_000
+"""Bytes of safetensors headers that are read in a folder: the format's own limit of one."""
 
 _DTYPES = {
     "float32": "fp32",
@@ -180,17 +190,17 @@ def _headers(folder: Path) -> Iterator[tuple[str, _Stored]]:
         InputError: a header is no header.
     """
     names = [name for name in host.names(folder) if name.endswith(".safetensors")]
-    if len(names) > _MOST_FILES:
-        raise InputError(str(folder), f"{len(names)} safetensors files")
+    left = _LARGEST_HEADER
     for name in names:
-        yield from _header(folder / name)
+        length = int.from_bytes(host.read_start(folder / name, 8), "little")
+        if not 2 <= length <= left:  # noqa: PLR2004 - `{}`
+            raise InputError(str(folder / name), f"not safetensors: a header of {length} bytes")
+        left -= length
+        yield from _header(folder / name, length)
 
 
-def _header(path: Path) -> Iterator[tuple[str, _Stored]]:
+def _header(path: Path, length: int) -> Iterator[tuple[str, _Stored]]:
     where = str(path)
-    length = int.from_bytes(host.read_start(path, 8), "little")
-    if not 2 <= length <= _LARGEST_HEADER:  # noqa: PLR2004 - `{}`
-        raise InputError(where, f"not safetensors: a header of {length} bytes")
     data = host.read_start(path, 8 + length)[8:]
     if len(data) < length:
         raise InputError(where, f"not safetensors: it ends within its header of {length} bytes")
@@ -222,12 +232,12 @@ def _declared(read: Inventory, wanted: Wanted, model: geometry.Model) -> Invento
         ("train.model_type", None if model.name == geometry.DESCRIBED else model.name),
         ("train.quantization", model.quantised or None),
     ]
-    facts = [
-        Fact(key, Known(value), "--model" if "m" in key[6:8] else "option")
-        for key, value in said
-        if value is not None
-    ]
-    return read.with_facts(facts)
+    return read.with_facts(
+        Fact(key, Known(value), "given to fit") for key, value in said if value is not None
+    )
+
+
+_NO_MODULE = "-"
 
 
 class _Settings:
@@ -238,132 +248,154 @@ class _Settings:
         model: geometry.Model,
         wanted: Wanted,
         tables: Mapping[str, Sequence[Mapping[str, Any]]],
+        inventory: Inventory,
     ) -> None:
-        self.counted, self.wanted, self.tables = model, wanted, tables
+        self.counted, self.wanted, self.tables, self.inventory = model, wanted, tables, inventory
+        self.assumed: list[str] = []
 
-    def model(self, how: fit.Training) -> geometry.Model:
-        """The model; without its widths where the length of a sequence is not known."""
-        return self.counted if how.seq else self.counted._replace(decoder=None)
-
-    def training(self, inventory: Inventory) -> tuple[fit.Training, tuple[str, ...]]:
-        """The training, and a sentence for each thing assumed.
+    def training(self) -> fit.Training:
+        """The training; `assumed` then says what was not given.
 
         Raises:
-            InputError: what is asked for has no meaning.
+            InputError: it is of a kind that is not counted.
+            ExamineError: what decides most of it is not known.
         """
-        assumed: list[str] = []
-
-        def given(key: str, default: Value, why: str = "") -> Any:
-            value = inventory.known(f"train.{key}")
-            if value is None and why:
-                assumed.append(why)
-            return default if value is None else value
-
-        adapter = str(given("adapter", "none", "no adapter: all weights train"))
-        stage = int(given("zero_stage", 0))
-        parallel = str(given("parallel", "deepspeed" if stage else "none"))
-        ranks = int(given("world_size", 0)) or len(inventory.visible_devices()) or 1
-        if inventory.known("train.world_size") is None:
-            assumed.append(f"{ranks} {'rank' if ranks == 1 else 'ranks'} (--gpus)")
-        if parallel == "none" and ranks > 1:
-            parallel = "ddp"
-        precision = str(given("precision", "bf16", "bf16"))
-        if self.wanted.seq is None:
-            assumed.append("activations and logits not counted: no --seq")
-        batch = int(given("micro_batch_size", 1, "micro-batch 1"))
-        optimizer, row = str(given("optimizer", "adamw")), None
-        for each in self.tables["optimizer"]:
-            row = each if optimizer in each["names"] else row
-        if row is None:
-            assumed.append(f"optimizer {optimizer}: not described, counted as AdamW")
-        kept = self._activation(assumed)
-        targets = self._targets(adapter, assumed)
-        attention = str(given("attention", "sdpa", "attention sdpa"))
-        quantised = str(given("quantization", "none"))
-        quantised = {"fp8": "fp8"}.get(quantised, quantised)
+        adapter = self.given("adapter", "none", "no adapter: all weights train")
+        quantised = self.given("quantization", "none")
         if adapter not in ("none", "lora"):
             raise InputError(f"adapter {adapter}", "only LoRA, DoRA and full fine-tuning are counted")
         if quantised not in ("none", "nf4", "fp4", "int8", "gptq", "awq", "fp8"):
             raise InputError(f"quantization {quantised}", "not one that is counted")
-        stored = self._stored(inventory, precision, parallel)
-        overlap = given("zero_overlap_comm", stage == 3)  # noqa: PLR2004
-        how = fit.Training(
+        if self.flag("unsloth"):
+            self.assumed.append("what Unsloth saves is not counted")
+        if self.wanted.seq is None:
+            self.assumed.append("activations and logits not counted: no --seq")
+        how = self._spread()
+        for key in ("tensor_parallel", "sequence_parallel", "context_parallel"):
+            if int(self.given(key, 1)) > 1:
+                raise InputError(key.replace("_", " "), "is not counted: only data parallel is")
+        how = how._replace(
             seq=self.wanted.seq or 0,
-            batch=batch,
-            ranks=ranks,
-            precision=precision,
-            stored=stored,
-            parallel=parallel,
-            stage=stage,
-            offload_optimizer=given("offload_optimizer", "none") != "none",
-            offload_param=given("offload_param", "none") != "none" or given("fsdp_offload", False) is True,
+            batch=int(self.given("micro_batch_size", 1, "micro-batch 1 (--micro-batch)")),
             adapter=adapter == "lora",
             rank=self.wanted.rank,
-            targets=targets,
-            saved=("embed_tokens", "lm_head") if given("modules_to_save", False) is True else (),
-            dora=given("dora", False) is True,
-            fp32_adapters=given("autocast_adapter_dtype", True) is True,
+            dropout=self.wanted.dropout,
+            targets=self._targets() if adapter == "lora" else (),
+            saved=("embed_tokens", "lm_head") if self.flag("modules_to_save") else (),
+            dora=self.flag("dora"),
+            fp32_adapters=self.flag("autocast_adapter_dtype", default=True),
             quantised=quantised,
-            checkpointing=given("gradient_checkpointing", False) is True,
-            attention="eager" if attention == "eager" else attention,
-            optimizer=row or {"states": 2},
-            activation=kept,
-            fused_loss=given("liger_kernel", False) is True,
-            overlap=overlap is True,
-            persistence=int(given("zero_persistence_threshold", 100_000)),
-            sub_group=int(given("zero_sub_group_size", 1_000_000_000)),
+            checkpointing=self.flag("gradient_checkpointing"),
+            attention=self.given("attention", "sdpa", "attention sdpa"),
+            optimizer=self._optimizer(),
+            activation=self._activation(),
+            fused_loss=self.flag("liger_kernel"),
         )
-        if how.saved:
-            assumed.append("modules_to_save: the embedding and the head (which ones is not known)")
-        if how.parallel == "deepspeed" and how.stage:
-            assumed.append("DeepSpeed's own buckets of 5e8 elements, max_reuse_distance 1e9")
-        if how.quantised in ("nf4", "fp4", "int8"):
-            assumed.append("what bitsandbytes leaves unquantised is cast to fp32, as PEFT prepares it")
-        if any(tensor.where == "tower" for tensor in self.counted.tensors):
-            assumed.append("weights of the vision tower counted, its activations not: text alone")
-        return how, (*assumed, *self.counted.notes)
+        self._remark(how)
+        return how
 
-    def _stored(self, inventory: Inventory, precision: str, parallel: str) -> str:
-        said = inventory.known("train.base_dtype")
-        dtype = self.wanted.dtype or _DTYPES.get(str(said), "") or self.counted.dtype
-        return "" if parallel == "deepspeed" or not dtype or dtype == precision else dtype
+    def given(self, key: str, default: str | int, why: str = "") -> Any:
+        """A fact of training, or the default; `why` is what is then assumed."""
+        reading = self.inventory.fact(f"train.{key}").reading
+        if isinstance(reading, Known):
+            return reading.value
+        if isinstance(reading, Unknown) and reading.asked:
+            self.assumed.append(f"{key} {default}: {reading.why}")
+        elif why:
+            self.assumed.append(why)
+        return default
 
-    def _activation(self, assumed: list[str]) -> int:
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        """A fact that holds or does not."""
+        return self.given(key, default) is True
+
+    def _spread(self) -> fit.Training:
+        """Ranks, engine, dtypes and buckets."""
+        found = self.inventory.fact("train.zero_stage").reading
+        if isinstance(found, Unknown) and found.asked:
+            raise ExamineError(f"cannot tell: the ZeRO stage is not known ({found.why})")
+        stage = int(self.given("zero_stage", 0))
+        parallel = str(self.given("parallel", fit.DEEPSPEED if stage else "none"))
+        visible = len(self.inventory.visible_devices()) or 1
+        ranks = int(self.given("world_size", visible, f"ranks: {visible} (--gpus)"))
+        precision = str(self.given("precision", "bf16", "bf16"))
+        stored = _DTYPES.get(str(self.inventory.known("train.base_dtype")), "") or self.counted.dtype
+        engine = parallel == fit.DEEPSPEED
+        if not engine:
+            why = "as config.json says" if stored else "for nothing says in what"
+            self.assumed.append(f"weights loaded in {stored or precision}, {why}")
+        return fit.Training(
+            seq=0,
+            ranks=ranks,
+            precision=precision,
+            stored="" if engine or stored == precision else stored,
+            parallel=fit.DDP if parallel == "none" and ranks > 1 else parallel,
+            stage=stage,
+            offload_optimizer=self.given("offload_optimizer", "none") != "none",
+            offload_param=self.given("offload_param", "none") != "none" or self.flag("fsdp_offload"),
+            overlap=self.flag("zero_overlap_comm"),
+            persistence=int(self.given("zero_persistence_threshold", fit.PERSISTENCE)),
+            sub_group=int(self.given("zero_sub_group_size", fit.SUB_GROUP)),
+            autocast=not engine and fit.WIDTH[precision] == fit.WIDTH["bf16"],
+        )
+
+    def _optimizer(self) -> Mapping[str, Any]:
+        named = str(self.given("optimizer", "adamw"))
+        for row in self.tables["optimizer"]:
+            if named in row["names"]:
+                return row
+        self.assumed.append(f"optimizer {named}: not described, counted as AdamW")
+        return {"states": 2}
+
+    def _activation(self) -> int:
         shape = self.counted.decoder
-        if shape is None:
-            return 1
+        named = shape.activation if shape else "silu"
         for row in self.tables["activation"]:
-            if shape.activation in row["names"]:
+            if named in row["names"]:
                 return int(row["kept"])
-        assumed.append(f"activation {shape.activation[:20]}: not described, counted as four tensors")
+        self.assumed.append(f"activation {named[:20]}: not described, counted as four tensors")
         return 4
 
-    def _targets(self, adapter: str, assumed: list[str]) -> tuple[str, ...]:
-        if adapter != "lora":
-            return ()
-        modules = {tensor.module for tensor in self.counted.tensors if tensor.kind == "linear"}
+    def _targets(self) -> tuple[str, ...]:
+        modules = sorted(
+            {
+                tensor.module
+                for tensor in self.counted.tensors
+                if tensor.kind == "linear" and tensor.where == "layer"
+            }
+        )
+        if self.counted.name == geometry.DESCRIBED and self.counted.decoder is None:
+            self.assumed.append("adapters not counted: params= alone names no modules")
+            return (_NO_MODULE,)
         for name in self.wanted.targets:
             if name not in modules and name != fit.ALL_LINEAR:
-                close = ", ".join(
-                    sorted({each.module for each in self.counted.tensors if each.kind == "linear"})
-                )
-                raise InputError(f"--lora-target {name[:40]}", f"the model's linear modules are {close}")
+                raise InputError(f"--lora-target {name[:40]}", f"the linear modules are {', '.join(modules)}")
         if self.wanted.targets:
             return self.wanted.targets
         if not self.counted.lora:
-            assumed.append("LoRA on all linear modules (--lora-target): PEFT names none for this model")
+            self.assumed.append("LoRA on all linear modules (--lora-target): PEFT has no choice of its own")
             return (fit.ALL_LINEAR,)
-        assumed.append(
-            f"LoRA of rank {self.wanted.rank} on {', '.join(self.counted.lora)}, as PEFT by itself (--lora-target)"
-        )
+        named = ", ".join(self.counted.lora)
+        self.assumed.append(f"LoRA of rank {self.wanted.rank} on {named}, PEFT's own choice (--lora-target)")
         return ()
+
+    def _remark(self, how: fit.Training) -> None:
+        if how.saved:
+            self.assumed.append("modules_to_save: the embedding and the head (which ones is not known)")
+        if how.parallel == fit.DEEPSPEED and how.stage:
+            self.assumed.append("buckets of 5e8 elements and max_reuse_distance 1e9, DeepSpeed's own")
+        if how.quantised in ("nf4", "fp4", "int8"):
+            self.assumed.append("what bitsandbytes leaves is cast to fp32, as PEFT prepares it")
+        if any(tensor.where == "tower" for tensor in self.counted.tensors):
+            self.assumed.append("the vision tower's weights are counted, what an image makes of them is not")
+        self.assumed.extend(self.counted.notes)
 
 
 # --- the machine ------------------------------------------------------------------------------------
 
 
-def _room(inventory: Inventory, how: fit.Training) -> fitting.Room:
-    """The least memory of a visible GPU, and the host's for each rank of this node."""
+def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool) -> fitting.Room:
+    """The least memory of a visible GPU, and the host's, unless the GPUs are elsewhere."""
     sizes = []
     for number in inventory.visible_devices():
         free = inventory.known("gpu.memory_free_mib", number)
@@ -371,7 +403,7 @@ def _room(inventory: Inventory, how: fit.Training) -> fitting.Room:
         if isinstance(found := free if free is not None else whole, int):
             sizes.append((found * MIB, free is not None, str(inventory.known("gpu.name", number) or "GPU")))
     least = min(sizes, default=None)
-    ram = inventory.known("host.ram_limit_mib")
+    ram = None if elsewhere else inventory.known("host.ram_limit_mib")
     here = inventory.known("gpus.count")
     ranks = min(how.ranks, here) if isinstance(here, int) and here > 1 else how.ranks
     return fitting.Room(
@@ -380,6 +412,7 @@ def _room(inventory: Inventory, how: fit.Training) -> fitting.Room:
         name=least[2] if least else "",
         ram=ram * MIB if isinstance(ram, int) else None,
         ranks=ranks,
+        declared=elsewhere,
     )
 
 
@@ -402,6 +435,7 @@ class _Judge:
             ("train.parallel", how.parallel),
             ("train.gradient_checkpointing", how.checkpointing),
             ("train.quantization", how.quantised),
+            ("train.liger_kernel", how.fused_loss),
         ]
         if how.parallel == "deepspeed":
             changes += [

@@ -2,7 +2,8 @@
 
 tests/logs holds, for each case with a signature, a log as a user would have it (`<case>.log`) and one that is
 close in words and tells of something else (`<case>.near.log`), both read as `explain` reads them. What else
-a log matches is listed with the reason in tests/logs/also.toml; whatever is not listed fails.
+a log matches is listed with the reason in tests/logs/also.toml; whatever is not listed fails. Other wordings
+of the same failures are in tests/logs/variants.toml.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ FOLDER = Path(__file__).parent / "logs"
 TREE = app.source_tree()
 SIGNATURES = {each.case: each for each in signatures.compiled(TREE["case"])}
 ALSO = tomllib.loads((FOLDER / "also.toml").read_text())
+VARIANTS = tomllib.loads((FOLDER / "variants.toml").read_text())
 
 ANYWHERE = {"consequence", "harmless"}
 """Kinds that stand in any log beside its cause."""
@@ -40,8 +42,12 @@ def cause(case: str) -> str:
 
 @cache
 def diagnosis(path: Path) -> Diagnosis:
+    return diagnosed(path.read_bytes())
+
+
+def diagnosed(log: bytes) -> Diagnosis:
     scanner = logs.Scanner(logs.look(TREE["tables"]))
-    scanner.feed(path.read_bytes())
+    scanner.feed(log)
     return explain.diagnose(scanner.finish(), SIGNATURES.values())
 
 
@@ -91,3 +97,12 @@ def test_a_log_is_told_as_nothing_else(path: Path) -> None:
 def test_a_near_miss_is_not_told_as_the_case(path: Path) -> None:
     assert name(path) not in {each.signature.case for each in diagnosis(path).matches}
     assert causes(path) == listed(path)
+
+
+@pytest.mark.parametrize(
+    ("case", "text"), [(case, text) for case, row in VARIANTS.items() for text in row["texts"]]
+)
+def test_other_wordings_are_told_as_the_case(case: str, text: str) -> None:
+    noise = "  0%|          | 0/60 [00:00<?, ?it/s]\n"
+    found = diagnosed(f"{noise}{text}\n{noise}".encode())
+    assert case in {each.signature.case for each in found.matches}

@@ -40,7 +40,7 @@ class CompileMatrix(BuildHookInterface[Any]):
         }
         for name, text in host.source_texts("compat/lang", ".toml").items():
             contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
-        models = host.source_texts("compat/tables", ".toml", "architectures.")  # fit reads these alone
+        models = host.source_texts("compat/tables", ".toml", "architectures")  # fit reads these alone
         contents.update(
             {f"compat/tables/{Path(name).stem}.json": tomllib.loads(text) for name, text in models.items()}
         )
