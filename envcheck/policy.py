@@ -287,7 +287,7 @@ TEMPLATE = """\
 # lock = "requirements.txt"       # gate: what the environment was installed from
 # machines = ["a100-r535"]        # gate: where the image must run; it has to pass on all of them
 # matrix = ["house.toml"]         # your own rules, targets and cells, laid over the shipped ones
-# skip = ["lock:extra"]           # rules left out; `lock:` stands for all that begin so
+# skip = ["lock:extra"]           # rules left out; `lock:` is all that begin so, `remark:` those of --train
 
 # [machine.a100-r535]             # declared, because no GPU is there when an image is built
 # driver = "535.104.05"

@@ -123,6 +123,26 @@ def test_a_waiver_of_a_kind_of_generated_rules(folder: Path) -> None:
     )
 
 
+def test_remarks_on_a_configuration_are_under_the_policy_too(folder: Path) -> None:
+    (folder / "ds.json").write_text('{"zero_optimization": {"stage": 2, "stagee": 3}}')
+    train = ("--train", "ds.json")
+    shut = gate(folder, "fine", *train)
+    assert (shut.code, last(shut)) == (1, "gate shut: error unknown-key (ds.json:1:36)")
+    assert gate(folder, "fine", *train, "--skip", "remark:unknown-key").code == 0
+    waived = gate(folder, "fine", *train, settings=WAIVE.format("remark:unknown-key", "2099-01-01"))
+    assert (waived.code, last(waived)) == (0, "gate open: waived: error unknown-key (ds.json:1:36)")
+    noted = gate(folder, "fine", *train, settings='[severity]\n"remark:" = "note"\n')
+    assert (noted.code, last(noted)) == (0, "gate open")
+
+
+def test_no_policy_lets_a_configuration_pass_that_could_not_be_read(folder: Path) -> None:
+    (folder / "ds.json").write_text("{")
+    (folder / "more.json").write_text('{"zero_optimization": {"stage": 2}}')
+    words = ("--train", "ds.json", "--train", "more.json", "--skip", "remark:")
+    settings = WAIVE.format("remark:unreadable", "2099-01-01")
+    assert gate(folder, "fine", *words, settings=settings).code == 2
+
+
 # --- mistakes ---------------------------------------------------------------------------------------
 
 WRONG = """\
