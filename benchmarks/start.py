@@ -41,6 +41,10 @@ def main(runs: int) -> None:
             "envcheck --help": ((command, "--help"), ""),
             "doctor, piped": ((command, "doctor", "--python", environment), "10 F, 0.4 pip check, 25 MiB"),
             "doctor --json": ((command, "doctor", "--python", environment, "--json"), "<= 10 F"),
+            "doctor --format html": (
+                (command, "doctor", "--python", environment, "--format", "html"),
+                "doctor, piped + 2 F",
+            ),
             "doctor, terminal": ((command, "doctor", "--python", environment), "<= 13 F"),
             "doctor --facts, broken": (judged, "<= 10 F"),
             "... --train JSON": ((*judged, "--train", trained["ds.json"]), "the row above + 2 F"),

@@ -38,6 +38,7 @@ from envcheck.model import (
     Known,
     Matrix,
     Measured,
+    Place,
     Plan,
     Remark,
     Report,
@@ -383,7 +384,8 @@ def examine(question: Question, machine: Host, mend_from: Severity | None = None
     known = load_matrix(words, question.overlays)
     target = find_target(question.target, known)
     subject, read, remarks = take_inventory(question, machine, found, known, words)
-    return considered(subject, read, known, target, mend_from)._replace(remarks=remarks)
+    report = considered(subject, read, known, target, mend_from)
+    return report._replace(remarks=remarks, places=located(report.judgement, question))
 
 
 def considered(
@@ -419,6 +421,18 @@ def mended(read: Inventory, known: Matrix, target: Target | None, level: Severit
     python = read.known("python.version")
     listed = mend.releases(known, rows, None if python is None else str(python))
     return mend.plan(read, known, target, listed, level)
+
+
+def located(judgement: Judgement, question: Question) -> dict[str, Place]:
+    """Where a facts file says what the findings are about or what would mend them, by the facts' keys."""
+    if not question.facts or not judgement.findings:
+        return {}
+    from envcheck import places
+
+    because = [each.fact for finding in judgement.findings for each in finding.because]
+    keys = {fact.key for fact in because if fact.source == question.facts}
+    text = host.read_file(Path(question.facts)).decode("utf-8", "replace")
+    return {key: Place(question.facts, *places.setting(text, key)) for key in sorted(keys)}
 
 
 def _nothing_to_judge(inventory: Inventory) -> str:
@@ -489,6 +503,16 @@ def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[t
         given = inventory.known(key)
         if given is not None and given != value:
             yield key.removeprefix("train."), shown(given), shown(value)
+
+
+def both(question: Question, sides: tuple[str, str], machine: Host) -> tuple[Report, Report]:
+    """The reports on two facts files, `-` for the environment and the machine that the question names.
+
+    Raises:
+        EnvcheckError: as `examine`.
+    """
+    one, other = (question if side == "-" else question._replace(facts=side) for side in sides)
+    return examine(one, machine), examine(other, machine)
 
 
 def inventory_report(question: Question, machine: Host) -> dict[str, Any]:

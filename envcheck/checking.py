@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import app, derive, gate, gating, host, listings, probes
+from envcheck import app, gate, gating, host, listings, probes
 from envcheck.app import Question
 from envcheck.clean import inline
 from envcheck.gate import Decision, Machine, Settings
 from envcheck.language import ENGLISH, Language
-from envcheck.model import Fact, Finding, InputError, Inventory, Known, Matrix, Report, Target, Verdict
+from envcheck.model import Fact, Finding, InputError, Known, Matrix, Report, Target, Verdict
+from envcheck.reports import place_of
 
 
 class Checked(NamedTuple):
@@ -59,6 +60,7 @@ def check(
         remarks=gate.remarked(said_of_training, policy),
         language=spoken,
     )
+    report = gate.marked(report, policy)
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
     remarks = tuple(dict.fromkeys(remark for sheet in sheets for remark in _remarks(sheet)))
     return Checked(report, gate.decide(report, policy), lines, remarks)
@@ -93,32 +95,8 @@ def _judged(
 def _line(finding: Finding, report: Report) -> str:
     """A finding as compilers print one, so that editors and CI find the line."""
     word = "undecided" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
-    where = place(finding, report.inventory) or report.subject
+    where = place_of(finding, report) or report.subject
     return inline(f"{where}: {word}: {finding.rule.title} [{finding.rule.id}]")
-
-
-def place(finding: Finding, inventory: Inventory) -> str:
-    """`file:line:column` of what brings a finding: what its first way out moves, else the last it names.
-
-    What was derived leads to what it follows from: a driver that is too old, to the line of torch.
-    """
-    said = {each.fact.key: each.fact for each in finding.because if isinstance(each.fact.reading, Known)}
-    left = [key for fix in finding.fixes for key, _ in fix.set] + list(reversed(said))
-    seen = set[str]()
-    while left:
-        key = left.pop(0)
-        if key not in seen:
-            seen.add(key)
-            source = (said.get(key) or inventory.fact(key)).source
-            if _is_place(source):
-                return source
-            left += derive.FOLLOWS_FROM.get(key, ())
-    return ""
-
-
-def _is_place(source: str) -> bool:
-    rest, _, column = source.rpartition(":")
-    return column.isdecimal() and rest.rpartition(":")[2].isdecimal()
 
 
 def _remarks(sheet: listings.Sheet) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from envcheck import host
-from envcheck.clean import clean, inline, redact
+from envcheck.clean import clean, inline, presented, quoted, redact
 from envcheck.model import EnvcheckError, ExamineError, InputError, Report, Severity
 
 if TYPE_CHECKING:
@@ -68,6 +68,18 @@ OverlayOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+ReportFormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="text, json, markdown, html, sarif, junit, github. Default: what the name of -o says, or text.",
+    ),
+]
+ReportFileOption = Annotated[
+    str,
+    typer.Option("-o", "--output", metavar="FILE", help="Write the report there, whole or not at all."),
+]
 DeadlineOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline of each probe.")
 ]
@@ -146,6 +158,8 @@ def doctor(
     driver: DriverOption = None,
     gpu: GpuOption = None,
     as_json: JsonOption = False,
+    written: ReportFormatOption = "",
+    output: ReportFileOption = "",
     fail_on: FailOnOption = FailOn.ERROR,
     timeout: DeadlineOption = 10.0,
     fix: FixOption = False,
@@ -175,7 +189,10 @@ def doctor(
         host.Host(),
         Severity(fail_on.value) if fix else None,
     )
-    _show(report._replace(language=spoken.without(report.matrix.overlaid())), as_json)
+    report = report._replace(
+        language=spoken.without(report.matrix.overlaid()), fail_on=Severity(fail_on.value)
+    )
+    _show(report, as_json, written, output)
     return gate.decide(report, gate.Policy(Severity(fail_on.value))).code
 
 
@@ -220,6 +237,8 @@ def gate(
         ),
     ] = False,
     as_json: JsonOption = False,
+    written: ReportFormatOption = "",
+    output: ReportFileOption = "",
     fail_on: GateFailOnOption = None,
     undecided: UndecidedOption = None,
     strict: StrictOption = False,
@@ -265,11 +284,11 @@ def gate(
         tuple(skip or ()),
     )
     passed = gating.pass_(question, wanted, host.Host(), spoken)
-    _show(passed.report, as_json)
-    if not as_json and passed.decision.code == 0:
+    talks = _show(passed.report, as_json, written, output)
+    if talks and passed.decision.code == 0:
         _emit("".join(f"{line}\n" for line in gating.advice(passed.tree)))
     gating.leave(passed, question, wanted, host.Host(), _remark)
-    return _decided(passed.decision, spoken, as_json)
+    return _decided(passed.decision, spoken, quiet=not talks)
 
 
 def check(
@@ -289,6 +308,8 @@ def check(
         str, typer.Option("--python-version", metavar="X.Y", help="The Python it will be installed for.")
     ] = "",
     as_json: JsonOption = False,
+    written: ReportFormatOption = "",
+    output: ReportFileOption = "",
     fail_on: GateFailOnOption = None,
     undecided: UndecidedOption = None,
     strict: StrictOption = False,
@@ -322,10 +343,10 @@ def check(
     checked = checking.check(files, question, wanted, spoken, python_version)
     for remark in checked.remarks:
         _remark(remark)
-    _show(checked.report, as_json)
-    if not as_json:
+    talks = _show(checked.report, as_json, written, output)
+    if talks:
         _emit("".join(f"{line}\n" for line in checked.lines))
-    return _decided(checked.decision, spoken, as_json)
+    return _decided(checked.decision, spoken, quiet=not talks)
 
 
 def init(
@@ -354,14 +375,35 @@ def facts(
     python: PythonOption = None,
     static: StaticOption = False,
     train: TrainOption = None,
+    diff: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--diff", metavar="A B", help="Two facts files: what differs, and what that breaks. - is here."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
     timeout: DeadlineOption = 10.0,
 ) -> int:
-    """Print the inventory as JSON; `doctor --facts` judges it anywhere."""
+    """Print the inventory as JSON, which `doctor --facts` judges anywhere; or tell two inventories apart.
+
+    Exit codes: 0 printed, 1 with --diff if an error is found in B and not in A, 2 wrong use or unreadable
+    input, 3 could not examine.
+    """
     from envcheck import app
 
     question = app.Question(python=python, static=static, train=tuple(train or ()), deadline_s=timeout)
-    _emit(json.dumps(app.inventory_report(question, host.Host()), indent=2) + "\n")
-    return 0
+    if diff is None:
+        inventory = presented(app.inventory_report(question, host.Host()), host.private())
+        _emit(json.dumps(inventory, indent=2) + "\n")
+        return 0
+    from envcheck import contrast, gate
+
+    one, other = (presented(each, host.private()) for each in app.both(question, diff, host.Host()))
+    found = contrast.contrast(one, other)
+    text = json.dumps(contrast.tree(found, one, other), indent=2) + "\n"
+    _emit(text if as_json else contrast.page(found, one, other))
+    worse = other._replace(judgement=other.judgement._replace(findings=found.appear), nothing_to_judge="")
+    return gate.decide(worse, gate.Policy()).code
 
 
 # Named, not written out in the signature of pin: typer evaluates that four times, and a name costs nothing.
@@ -893,7 +935,7 @@ _INTERRUPTED = 128 + 2  # as a shell counts SIGINT
 def run(arguments: list[str]) -> int:
     """Run a command line; the exit code. Never a traceback, unless ENVCHECK_DEBUG asks for one."""
     try:
-        code = _command(arguments)(arguments or ["--help"], standalone_mode=False) or 0
+        code = _command(arguments)(arguments or ["--help"], prog_name="envcheck", standalone_mode=False) or 0
     except host.Ended as end:
         _remark(f"envcheck: ended by {end.name}")
         return int(str(end.code))
@@ -930,7 +972,9 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 def _command(arguments: list[str]) -> Callable[..., int]:
     """The click command; only the one that is called is built, for building all costs a third of a start."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        add_completion=_completing(arguments), rich_markup_mode=None, pretty_exceptions_enable=False
+    )
     app.callback()(_main)
     wanted = arguments[0] if arguments and arguments[0] in COMMANDS else None
     for name, command in COMMANDS.items():
@@ -942,20 +986,41 @@ def _command(arguments: list[str]) -> Callable[..., int]:
     return built
 
 
+def _completing(arguments: list[str]) -> bool:
+    """Whether a shell asks how a word goes on, or a person for the script that makes it ask."""
+    asked = arguments[:1] in ([], ["--help"], ["--show-completion"], ["--install-completion"])
+    return asked or host.variable("_ENVCHECK_COMPLETE") is not None
+
+
 # --- the output boundary ----------------------------------------------------------------------------
 
 
-def _show(report: Report, as_json: bool) -> None:
-    from envcheck.reports import format_named
+def _show(report: Report, as_json: bool, written: str, output: str) -> bool:
+    """Print a report or save it; whether people read what was printed, so that a verdict may follow."""
+    from pathlib import Path
 
+    from envcheck.reports import beside, format_of, rendered
+
+    if as_json and written not in ("", "json"):
+        raise InputError("--json", f"contradicts --format {written}")
     terminal = sys.stdout is not None and sys.stdout.isatty() and not host.variable("NO_COLOR")
-    name = "json" if as_json else "terminal" if terminal else "text"
-    _emit(format_named(name)(report), coloured=name == "terminal")
+    name = "json" if as_json else written or format_of(output) or ("terminal" if terminal else "text")
+    name = "text" if name == "terminal" and output else name
+    private = host.private()
+    text = rendered(name, report, private)
+    if output:
+        _save(text, output)
+    else:
+        _emit(text, coloured=name == "terminal")
+    for variable, render in beside(name).items():
+        if file := host.variable(variable):
+            host.append_file(Path(file), clean(render(presented(report, private))))
+    return bool(output) or name in ("text", "terminal", "github")
 
 
-def _decided(decision: Decision, spoken: Language, as_json: bool) -> int:
+def _decided(decision: Decision, spoken: Language, *, quiet: bool) -> int:
     """Say what a gate came to; its exit code."""
-    if not as_json:
+    if not quiet:
         verdict = spoken.say("gate open") if decision.code == 0 else spoken.say("gate shut")
         said = [*(decision.reasons or decision.remarks)]
         said += [spoken.say("waived: {}", each) for each in decision.waived]
@@ -990,7 +1055,7 @@ def _save(text: str, file: str) -> None:
 
 def _remark(message: str) -> None:
     """Print a line of progress or diagnosis on stderr."""
-    sys.stderr.write(f"{_redacted(clean(message))}\n")
+    sys.stderr.write(f"{quoted(clean(message), host.private())}\n")
 
 
 def _redacted(text: str) -> str:

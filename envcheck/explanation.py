@@ -142,6 +142,7 @@ def _match(match: Match, each: Explanation) -> Iterator[str]:
         return
     yield f"    why     {rule.why}"
     yield from _ways_out(fit, each)
+    yield from (f"    no fix  {fix_text(Fix(vain.set))} ({vain.why})" for vain in rule.no_fixes)
     yield from (f"    source  {rule.basis.value}: {source.url}" for source in rule.sources[:2])
 
 
@@ -338,6 +339,7 @@ def _match_tree(match: Match, each: Explanation) -> dict[str, Any]:
         "because": list(fit.because),
         "lines": list(match.lines),
         "fix": [] if fit.answer == "no" else [_fix_tree(fix, fit, each) for fix in fit.fixes],
+        "no_fix": [{"set": dict(vain.set), "why": vain.why} for vain in rule.no_fixes] if rule else [],
         "advice": match.signature.advice or None,
         "sources": _sources(match, rule),
     }

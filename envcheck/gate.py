@@ -267,6 +267,16 @@ def _common(inventories: Sequence[Inventory], why: str) -> Inventory:
     return Inventory(facts, first.devices if same else (), complete, first.unread)
 
 
+def marked(report: Report, policy: Policy) -> Report:
+    """The report with what fails under a policy and what is waived, for formats that tell them apart."""
+    ids = [each.rule.id for each in report.judgement.findings]
+    ids += [_remark_id(each) for each in report.remarks if each.code != UNREADABLE]
+    waivers = [waiver.rule for waiver in policy.waivers if waiver.until >= policy.today]
+    waived = frozenset(each for each in ids if any(_names(word, each) for word in waivers))
+    fails = policy.undecided == "fail"
+    return report._replace(fail_on=policy.fail_on, undecided_fails=fails, waived=waived)
+
+
 # --- the decision -----------------------------------------------------------------------------------
 
 

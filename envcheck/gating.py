@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from envcheck import __version__, app, derive, gate, host, judge, manifest, probes
 from envcheck.app import Question
@@ -34,9 +34,6 @@ from envcheck.model import (
     family,
 )
 from envcheck.pages import nearest
-
-if TYPE_CHECKING:
-    from envcheck.listings import Sheet
 
 INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python3")
 """Where an unpacked root's own Python is looked for if nobody named one."""
@@ -84,9 +81,9 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
     target = app.find_target(question.target, known)
     policy = policy_of(wanted, said, known)
     declared = machines(wanted.machines, question, said, known)
-    lock = _lock(wanted.lock or said.lock, known, machine, question)
     subject, read, remarks = app.take_inventory(question, machine, found, known, words)
-    more = [] if lock is None else _drift(lock, read, known)
+    lock = wanted.lock or said.lock
+    more = _drift(lock, read, known) if lock else []
     if wanted.verify_s is not None:
         more += _verified(question, machine, wanted.verify_s)
     report = judged_for(declared, subject, read, known, target)
@@ -97,6 +94,7 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
         remarks=gate.remarked(remarks, policy),
         language=spoken,
     )
+    report = gate.marked(report, policy)
     decision = gate.decide(report, policy)
     tree = manifest_tree(report, read, declared, decision, policy)
     return Passed(report, decision, tree)
@@ -263,20 +261,13 @@ def _python_of(machine: Host, root: str) -> str:
 # --- the lock ---------------------------------------------------------------------------------------
 
 
-def _drift(sheet: Sheet, read: Inventory, known: Matrix) -> list[Finding]:
-    from envcheck import drift  # most gates have no lock
-
-    return list(drift.findings(sheet, read, known))
-
-
-def _lock(file: str, known: Matrix, machine: Host, question: Question) -> Sheet | None:
-    if not file:
-        return None
-    from envcheck import listings, versions
+def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
+    from envcheck import drift, listings, versions  # most gates have no lock
 
     text = host.read_file(Path(file)).decode("utf-8", "replace")
-    asked = listings.Asked(text_beside, known.tables, _python_version(machine, question))
-    sheets = listings.read(text, file, asked)
+    python = ".".join(str(read.known("python.version") or "").split(".")[:2])
+    arch = str(read.known("host.arch") or "x86_64")
+    sheets = listings.read(text, file, listings.Asked(text_beside, known.tables, python, arch))
     if "# envcheck: digest=" in text:  # it says of itself what it was when it was written
         from envcheck import lock
 
@@ -284,18 +275,7 @@ def _lock(file: str, known: Matrix, machine: Host, question: Question) -> Sheet 
         lock.parse_requirements(text, file, labels)
     if len(sheets) != 1 or not sheets[0].lines:
         raise InputError(file, "expected a lock: name==version lines, or a pylock.toml")
-    return sheets[0]
-
-
-def _python_version(machine: Host, question: Question) -> str:
-    """The Python of the environment as `3.11`, for the markers of a lock; empty if files do not tell."""
-    if question.facts is not None:
-        return ""
-    from envcheck.probes.python_env import located
-
-    path, named_by = app.which_environment(question.python, machine)
-    environment = located(machine, probes.Request(path, named_by, static=True))
-    return ".".join(environment.version.split(".")[:2])
+    return list(drift.findings(sheets[0], read, known))
 
 
 def text_beside(name: str, named_by: str) -> tuple[str, str]:
@@ -314,7 +294,7 @@ def _verified(question: Question, machine: Host, seconds: float) -> list[Finding
     if question.facts is not None:
         raise InputError("--verify-files", "a facts file has no files; leave out --facts")
     path, named_by = app.which_environment(question.python, machine)
-    request = probes.Request(path, named_by, static=True)
+    request = probes.Request(path, named_by, question.static, question.deadline_s)
     return verifying.verify(machine, request, seconds)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from envcheck.clean import Private
 from envcheck.model import ExamineError, InputError
 
 if TYPE_CHECKING:
@@ -501,6 +502,13 @@ def homes() -> tuple[str, ...]:
     """The home folder, which no report shows; empty where there is none to hide."""
     home = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises where there is none
     return (home,) if home not in ("~", "/", "") else ()
+
+
+def private() -> Private:
+    """What no report names of this machine: home folders, its user, its own names."""
+    machine = os.uname().nodename
+    user = variable("USER") or variable("LOGNAME") or next(iter(homes()), "").rpartition("/")[2]
+    return Private(homes(), user, tuple(dict.fromkeys((machine, machine.partition(".")[0]))))
 
 
 _PACKAGE = Path(__file__).resolve().parent

@@ -583,7 +583,10 @@ class Remark(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a format renders: what was examined, what is known, what came out."""
+    """What a format renders: what was examined, what is known, what came out.
+
+    `places` are those in the user's own files, by the key of the fact that was read there.
+    """
 
     version: str
     subject: str  # the environment, as the first line names it
@@ -595,4 +598,8 @@ class Report(NamedTuple):
     nothing_to_judge: str = ""
     plan: Plan | None = None  # only where it was asked for
     language: Language = ENGLISH  # of the formats for people
+    fail_on: Severity = Severity.ERROR  # the least severity that fails
+    undecided_fails: bool = False
+    waived: frozenset[str] = frozenset()  # ids of rules, and `remark:code`, that fail nothing
+    places: Mapping[str, Place] = _NOTHING
     remarks: tuple[Remark, ...] = ()  # on the training configurations, worst first

@@ -1,4 +1,4 @@
-"""Where a row stands in its TOML file: the parser gives values without lines, a mistake needs its line."""
+"""Where a row stands in its TOML file, and a fact in a facts file: parsers give values without lines."""
 
 from __future__ import annotations
 
@@ -101,3 +101,53 @@ def places(texts: Mapping[str, str]) -> Places:
                 last = rows[kind][-1]
                 rows[kind][-1] = last._replace(inner=(*last.inner, block))
     return Places({kind: tuple(found) for kind, found in rows.items()}, tables)
+
+
+# --- facts files ---------------------------------------------------------------------------------
+
+_JSON_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]', re.DOTALL)
+
+
+def setting(text: str, path: str) -> tuple[int, int]:
+    """Line and column, from 1, of what a facts file says under a dotted path; (0, 0) if it is not found.
+
+    JSON, or TOML laid out one key a line.
+    """
+    steps = path.split(".")
+    if not text.lstrip().startswith("{"):
+        line = _in_toml(text, steps)
+        return line, 1 if line else 0
+    at = _in_json(text, steps)
+    return (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)) if at >= 0 else (0, 0)
+
+
+def _in_json(text: str, steps: list[str]) -> int:
+    """The offset of a nested key, -1 if it is not there; of a row of a list, the first that has it."""
+    keys: list[str] = []  # of the objects and lists that are open
+    last, last_at = "", -1
+    for token in _JSON_TOKEN.finditer(text):
+        sign = token[0]
+        if sign in "{[":
+            keys.append("")
+        elif sign in "}]":
+            del keys[-1:]
+        elif sign == ":" and keys and last:
+            keys[-1] = last
+            if [key for key in keys if key] == steps:
+                return last_at
+        last, last_at = (sign[1:-1], token.start()) if sign.startswith('"') else ("", -1)
+    return -1
+
+
+def _in_toml(text: str, steps: list[str]) -> int:
+    """The line of a key under the header that names it best; 0 if there is none."""
+    best, found = 0, 0
+    for block in blocks(text):
+        header = block.header.split(".") if block.header else []
+        if header != steps[: len(header)]:
+            continue
+        rest = ".".join(steps[len(header) :])
+        for length, key in ((len(steps), rest), (len(header) + 1, rest.partition(".")[0])):
+            if key in block.keys and length > best:
+                best, found = length, block.keys[key]
+    return found

@@ -282,6 +282,20 @@ def test_a_match_whose_conditions_hold_here_comes_with_ways_out_that_were_tried(
     assert tree["cause"]["exceptions"][0]["place"].endswith("elastic_agent.py:9 in <module>")
 
 
+def test_what_does_not_help_stands_beside_the_ways_out(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    train = "zero_stage = 3, adapter = 'lora', gradient_checkpointing = true, use_reentrant = false"
+    facts.write_text(
+        FACTS.format(torch="2.6.0", deepspeed="0.16.4") + f"[train]\n{train.replace(', ', chr(10))}\n"
+    )
+    log = str(Path(__file__).parent / "logs/zero3-lora-trl-2514.log")
+    out = envcheck("explain", log, "--facts", str(facts)).out
+    assert "    fix     deepspeed >=0.19.3\n" in out
+    assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile of the optimizer step" in out
+    (match, *_) = json.loads(envcheck("explain", log, "--facts", str(facts), "--json").out)["matches"]
+    assert {"train.zero_sub_group_size": 1000000} in [each["set"] for each in match["no_fix"]]
+
+
 def test_a_match_that_does_not_hold_here_advises_nothing(tmp_path: Path) -> None:
     (tmp_path / "facts.toml").write_text(FACTS.format(torch="2.4.0", deepspeed="0.16.0"))
     _, tree = explained(REAL / "ds0142.log", "--facts", str(tmp_path / "facts.toml"))

@@ -69,10 +69,26 @@ def begin(host: Host, request: Request) -> Collect:
     """
     python = _named(host, request)
     origin = f"{request.python or python} ({request.named_by})" if request.named_by else str(python)
+    find = _finder(host, request, python)
+    return lambda: _inventory(host, find(), origin)
+
+
+def located(host: Host, request: Request) -> Environment:
+    """Where the environment's package folders lie.
+
+    Raises:
+        InputError: there is no such interpreter or environment.
+        ExamineError: it is there and cannot be examined.
+    """
+    return _finder(host, request, _named(host, request))()
+
+
+def _finder(host: Host, request: Request, python: str) -> Callable[[], Environment]:
+    """Start what finds out where an environment's parts lie, and return what collects the answer."""
     if not host.staged and _is_own(host, python):
-        return lambda: _inventory(host, _own_environment(host), origin)
+        return lambda: _own_environment(host)
     if request.static or host.staged:
-        return lambda: _inventory(host, _with_python_path(host, read_layout(host, python)), origin)
+        return lambda: _with_python_path(host, read_layout(host, python))
     marker = os.urandom(16).hex()
     interpreter = find_interpreter(host, python)
     _refuse_no_program(host, interpreter)
@@ -85,28 +101,14 @@ def begin(host: Host, request: Request) -> Collect:
             f"{interpreter}: cannot be run: {_reason(error)}; --static reads files only"
         ) from None
 
-    def collect() -> Inventory:
+    def answered() -> Environment:
         ran = running.finish(request.deadline_s)
-        answer = _answer(interpreter, ran, marker, request.deadline_s)
-        return _inventory(host, _with_python_path(host, answer), origin)
+        return _with_python_path(host, _answer(interpreter, ran, marker, request.deadline_s))
 
-    return collect
+    return answered
 
 
 PROBE = Probe("python_env", YIELDS, begin)
-
-
-def located(host: Host, request: Request) -> Environment:
-    """Where the environment's package folders lie, by its files alone.
-
-    Raises:
-        InputError: there is no such interpreter or environment.
-        ExamineError: it is there and cannot be examined.
-    """
-    python = _named(host, request)
-    if not host.staged and _is_own(host, python):
-        return _own_environment(host)
-    return _with_python_path(host, read_layout(host, python))
 
 
 # --- which interpreter ------------------------------------------------------------------------------

@@ -58,7 +58,6 @@ class Command(NamedTuple):
     words: tuple[Argument, ...]
     environment: Mapping[str, Argument]
     at: int
-    depends: int = 0  # line of the condition it stands under, if that could not be decided
 
 
 class Followed(NamedTuple):
@@ -212,7 +211,6 @@ class _Following:
         self.files: dict[str, Argument] = {}
         self.assumed: set[str] = set()
         self.notes: list[tuple[int, str]] = []
-        self.depends = 0
         self.calls = 0
         self.steps = 0
 
@@ -271,16 +269,12 @@ class _Following:
 
         Unless `complete`, none of them may be what happens.
         """
-        before = self.depends
-        if len(bodies) > 1 or not complete:
-            self.depends = self.depends or self.line(at)
         ends = []
         for body in bodies:
             end = _Scope(scope)
             end.here.update(body.preset)
             self.node(body.node, end)
             ends.append(end)
-        self.depends = before
         if not complete:
             ends.append(_Scope(scope))
         going_on = [end for end in ends if not end.over]
@@ -479,7 +473,7 @@ class _Following:
                 for key in sorted(self.exported)
                 if (value := _first(own.get(key) or scope.get(key)))
             }
-            self.commands.append(Command(words, environment, words[0].at, self.depends))
+            self.commands.append(Command(words, environment, words[0].at))
         elif name.startswith("--"):
             said = f"{name} begins a command of its own here: the one it was meant for has ended before"
             self.notes.append((fields[0][0].at, said))

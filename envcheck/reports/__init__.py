@@ -1,17 +1,35 @@
 """Output formats. A module here that defines `render(report) -> str` is one, named by its file.
 
-A format arranges what a `Report` says; it decides nothing and reads nothing. What it returns is not
-yet fit to print: `cli` cleans and redacts it at the one output boundary.
+A format arranges what a `Report` says; it decides nothing and reads nothing. `rendered` is the one output
+boundary: what a format is given there was cleaned and holds nothing private; a format has only to
+escape what acts in its own language. It may name the `SUFFIXES` of its files, and what goes `BESIDE`:
+other renderings, by the environment variable that names the file each is added to.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from envcheck import versions
-from envcheck.model import Absent, Fix, Inventory, Move, Plan, Report, Tri, Value
+from envcheck import derive, versions
+from envcheck.clean import Private, presented
+from envcheck.model import (
+    Absent,
+    Fact,
+    Finding,
+    Fix,
+    InputError,
+    Inventory,
+    Move,
+    Place,
+    Plan,
+    Remark,
+    Report,
+    Tri,
+    Value,
+    Verdict,
+)
 
 Render = Callable[[Report], str]
 
@@ -27,6 +45,35 @@ def format_named(name: str) -> Render:
         raise KeyError(name)
     render: Render = importlib.import_module(f"{__name__}.{name}").render
     return render
+
+
+def rendered(name: str, report: Report, private: Private) -> str:
+    """The report in a format, fit to leave. Raises InputError if there is no format of that name."""
+    try:
+        render = format_named(name)
+    except KeyError:
+        from envcheck.pages import nearest
+
+        known = sorted(set(formats()) - {"terminal"})
+        raise InputError(f"--format {name}", f"no such format{nearest(name, known)}") from None
+    return render(presented(report, private))
+
+
+def beside(name: str) -> Mapping[str, Render]:
+    """What a format adds to files that environment variables name: those, and how each is rendered."""
+    found: Mapping[str, Render] = getattr(importlib.import_module(f"{__name__}.{name}"), "BESIDE", {})
+    return found
+
+
+def format_of(file: str) -> str:
+    """The format that a file's name asks for, by its longest suffix; empty if none does."""
+    suffixes = {
+        suffix: name
+        for name in formats()
+        for suffix in getattr(importlib.import_module(f"{__name__}.{name}"), "SUFFIXES", ())
+    }
+    asked = [suffix for suffix in suffixes if file.lower().endswith(suffix)]
+    return suffixes[max(asked, key=len)] if asked else ""
 
 
 # --- words that several formats use -----------------------------------------------------------------
@@ -184,3 +231,47 @@ def plan_notes(plan: Plan, report: Report) -> tuple[str, ...]:
     if plan.added:
         notes.append(f"an installer adds what these need and is not here: {', '.join(plan.added)}")
     return tuple(notes)
+
+
+# --- what several formats ask -----------------------------------------------------------------------
+
+
+def fails(finding: Finding | Remark, report: Report) -> bool:
+    """Whether a finding, or a remark on a configuration, is one that the exit code tells."""
+    if isinstance(finding, Remark):
+        return f"remark:{finding.code}" not in report.waived and finding.severity.rank >= report.fail_on.rank
+    if finding.rule.id in report.waived:
+        return False
+    if finding.verdict is Verdict.UNDECIDED:
+        return report.undecided_fails
+    return finding.severity.rank >= report.fail_on.rank
+
+
+def place_of(finding: Finding, report: Report) -> Place | None:
+    """Where the user's own files bring a finding: what its first way out moves, else the last it names.
+
+    What was derived leads to what it follows from: a driver that is too old, to the line of torch.
+    """
+    said = {each.fact.key: each.fact for each in finding.because}
+    left = [key for fix in finding.fixes for key, _ in fix.set] + list(reversed(said))
+    seen = set[str]()
+    while left:
+        key = left.pop(0)
+        if key not in seen:
+            seen.add(key)
+            place = report.places.get(key) or _written(said.get(key) or report.inventory.fact(key))
+            if place is not None:
+                return place
+            left += derive.FOLLOWS_FROM.get(key, ())
+    return None
+
+
+def _written(fact: Fact) -> Place | None:
+    """The place that a source names: `requirements.txt:2:1`, `ds.json:5: zero_optimization.stage`."""
+    file, *numbers = fact.source.partition(": ")[0].rsplit(":", 2)
+    if len(numbers) == 2 and not numbers[0].isdecimal():  # noqa: PLR2004 - a colon of the file's name
+        file, numbers = f"{file}:{numbers[0]}", numbers[1:]
+    if not file or file.startswith("--") or not numbers or not all(map(str.isdecimal, numbers)):
+        return None
+    line, column = (*map(int, numbers), 0)[:2]
+    return Place(file, line, column)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from envcheck import factsfile
-from envcheck.model import Because, Finding, Known, Plan, Remark, Report, Severity, Verdict
+from envcheck.model import Because, Finding, Known, Place, Plan, Remark, Report, Severity, Verdict
 from envcheck.reports import (
     configuration_changes,
     fix_commands,
@@ -18,6 +18,7 @@ from envcheck.reports import (
 )
 
 SCHEMA_VERSION = 1
+SUFFIXES = (".json",)
 
 
 def render(report: Report) -> str:
@@ -119,10 +120,7 @@ def _summary(report: Report) -> dict[str, Any]:
 
 def _remark(remark: Remark) -> dict[str, Any]:
     """What is wrong with a configuration itself; a line of 0 is the file as a whole."""
-    places = [
-        {"file": each.file, "line": each.line, "column": each.column, "length": each.length}
-        for each in remark.places
-    ]
+    places = [_place(each) for each in remark.places]
     return {
         "severity": remark.severity.value,
         "code": remark.code,
@@ -145,7 +143,7 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
         "from": finding.rule.group,
         "note": finding.note,
         "devices": list(finding.devices),
-        "because": [_because(each) for each in finding.because],
+        "because": [_because(each, report) for each in finding.because],
         "fix": [
             {
                 "text": fix_text(fix),
@@ -165,11 +163,12 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
     }
 
 
-def _because(because: Because) -> dict[str, Any]:
+def _because(because: Because, report: Report) -> dict[str, Any]:
     reading = because.fact.reading
     value: Any = None
     if isinstance(reading, Known):
         value = list(reading.value) if isinstance(reading.value, tuple) else reading.value
+    place = report.places.get(because.fact.key)
     return {
         "key": because.fact.key,
         "value": value,
@@ -178,4 +177,9 @@ def _because(because: Because) -> dict[str, Any]:
         "source": because.fact.source,
         "device": because.device,
         "note": because.note,
+        "place": None if place is None else _place(place),
     }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {"file": place.file, "line": place.line, "column": place.column, "length": place.length}

@@ -48,7 +48,7 @@ from envcheck.reports import (
 )
 from envcheck.training import KEYS as TRAINING
 
-_MARKS = {"ok": "✓", "warning": "!", "error": "✗", "note": "·", "unknown": "?", "none": "-"}
+MARKS = {"ok": "✓", "warning": "!", "error": "✗", "note": "·", "unknown": "?", "none": "-"}
 _MOST_TRAINING = 12  # training facts in the overview; JSON has all
 _CLOSEST = 3  # known failures named when no training configuration was given
 
@@ -72,7 +72,9 @@ def lines(report: Report) -> Iterator[Line]:
     """The report, a line at a time."""
     yield from _head(report)
     yield ()
-    yield from _categories(report)
+    for name, text, mark in categories(report):
+        label = Span(f" {padded(name, 9)}", "title")
+        yield (Span(f"[{MARKS[mark]}]", mark), label, Span(text))
     if report.nothing_to_judge:
         yield ()
         yield (Span(report.language.told(report.nothing_to_judge), "warning"),)
@@ -83,8 +85,12 @@ def lines(report: Report) -> Iterator[Line]:
         yield ()
         yield from _finding(finding, report)
     yield ()
-    yield from _waiting(report.judgement.waiting, report.language)
-    yield (Span(_count(report), "title"),)
+    lead, nearest = waits(report)
+    if lead:
+        yield (Span(lead, "dim"),)
+    for each in nearest:
+        yield (Span(f"    {each}", "dim"),)
+    yield (Span(count_text(report), "title"),)
     if report.plan is not None and not report.nothing_to_judge:
         yield ()
         yield from _plan(report.plan, report)
@@ -116,7 +122,16 @@ def _category(rule: Rule) -> str:
     return next((name for name, families in _CATEGORY_OF if keys & families), "Packages")
 
 
-def _categories(report: Report) -> Iterator[Line]:
+class Category(NamedTuple):
+    """A line of the overview: its name, the decisive facts, and its mark (a key of `MARKS`)."""
+
+    name: str
+    text: str
+    mark: str
+
+
+def categories(report: Report) -> Iterator[Category]:
+    """Machine, driver, GPU, packages, training, and the nearest measured combination."""
     worst = _worst_by_category(report.judgement.findings, report.remarks)
     lang = report.language
     facts = {
@@ -127,8 +142,7 @@ def _categories(report: Report) -> Iterator[Line]:
         "Training": _training(report.inventory, lang),
     }
     for name, (text, state) in facts.items():
-        mark = worst.get(name, state)
-        yield (Span(f"[{_MARKS[mark]}]", mark), Span(f" {padded(lang.word(name), 9)}", "title"), Span(text))
+        yield Category(lang.word(name), text, worst.get(name, state))
     if report.measured is not None:
         yield _measured(report)
 
@@ -213,13 +227,13 @@ def _gpu(inventory: Inventory, device: int, lang: Language) -> str:
     )
 
 
-_STACK = ("torch", "deepspeed", "transformers", "peft", "accelerate", "trl", "bitsandbytes", "flash-attn")
+STACK = ("torch", "deepspeed", "transformers", "peft", "accelerate", "trl", "bitsandbytes", "flash-attn")
 
 
 def _packages(report: Report) -> tuple[str, str]:
     inventory = report.inventory
     python = _labelled("Python", reading(inventory, "python.version"))
-    wanted = (*_STACK, *(report.target.packages if report.target else ()))
+    wanted = (*STACK, *(report.target.packages if report.target else ()))
     found = [f"{name} {reading(inventory, f'pkg.{name}')}" for name in dict.fromkeys(wanted)]
     installed = [each for each in found if not each.endswith(" ")]
     runtime = inventory.fact("cuda.runtime")
@@ -236,38 +250,43 @@ def _packages(report: Report) -> tuple[str, str]:
 
 
 def _training(inventory: Inventory, lang: Language) -> tuple[str, str]:
+    said = phrases(inventory, lang)
+    if not said:
+        return lang.say("not given (--target or --train)"), "none"
+    text = ", ".join(said[:_MOST_TRAINING])
+    more = len(said) - _MOST_TRAINING
+    return (lang.say("{} and {} more", text, more) if more > 0 else text), "ok"
+
+
+def phrases(inventory: Inventory, lang: Language) -> tuple[str, ...]:
+    """What the configuration or the target says of training, as people do: `ZeRO-3`, `LoRA`."""
     said = {
         key: fact.value
         for key, fact in inventory.facts.items()
         if key in TRAINING and fact.value is not None and not fact.source.startswith("default")
     }
     # The vocabulary begins with what most failures depend on.
-    phrases = [_phrase(key, shown(said[key]), lang) for key in TRAINING if key in said]
-    if not phrases:
-        return lang.say("not given (--target or --train)"), "none"
-    text = ", ".join(phrases[:_MOST_TRAINING])
-    more = len(phrases) - _MOST_TRAINING
-    return (lang.say("{} and {} more", text, more) if more > 0 else text), "ok"
+    return tuple(_phrase(key, shown(said[key]), lang) for key in TRAINING if key in said)
 
 
 def _phrase(key: str, value: str, lang: Language) -> str:
     return lang.word(TRAINING[key].phrases.get(value, f"{key.removeprefix('train.')} {value}"))
 
 
-def _measured(report: Report) -> Line:
+def _measured(report: Report) -> Category:
     assert report.measured is not None  # noqa: S101 - the caller looked
     cell, differences = report.measured.cell, report.measured.differences
     device = "CPU" if cell.device == "cpu" else cell.device
     lang = report.language
-    label = Span(f" {padded(lang.say('Measured'), 9)}", "title")
+    label = lang.say("Measured")
     if not differences:
         text = lang.say("good {} ({}): this combination trained {}", cell.date, device, cell.target)
-        return (Span(f"[{_MARKS['ok']}]", "ok"), label, Span(text))
+        return Category(label, text, "ok")
     away = ", ".join(
         f"{name} {there} {lang.say('(here {})', lang.word(here))}" for name, here, there in differences
     )
     text = lang.say("not this combination; nearest good {} ({}) has {}", cell.date, device, away)
-    return (Span(f"[{_MARKS['none']}]", "none"), label, Span(text))
+    return Category(label, text, "none")
 
 
 # --- remarks on configurations ----------------------------------------------------------------------
@@ -276,18 +295,23 @@ def _measured(report: Report) -> Line:
 def _remark(remark: Remark, lang: Language) -> Iterator[Line]:
     style = remark.severity.value
     yield (
-        Span(f"{_MARKS[style]} {lang.word(style)}: ", style),
+        Span(f"{MARKS[style]} {lang.word(style)}: ", style),
         Span(lang.told(remark.text), "title"),
         Span(f" [{remark.code}]", "dim"),
     )
     for number, place in enumerate(remark.places):
-        yield _detail(lang.say("at") if number == 0 else "", str(place))
+        yield _detail(Detail(lang.say("at") if number == 0 else "", str(place), "at"))
         for gutter, code, mark in quotation(place):
             yield (Span(f"    {gutter} | ", "dim"), Span(code), Span(mark, style))
+    yield from map(_detail, remark_details(remark, lang))
+
+
+def remark_details(remark: Remark, lang: Language) -> Iterator[Detail]:
+    """What to do about a remark, and the code that says so."""
     if remark.advice:
-        yield _detail(lang.say("fix"), lang.told(remark.advice))
+        yield Detail(lang.say("fix"), lang.told(remark.advice), "advice")
     if remark.source:
-        yield _detail(lang.say("known"), remark.source)
+        yield Detail(lang.say("known"), remark.source, "known", remark.source)
 
 
 def quotation(place: Place) -> tuple[tuple[str, str, str], ...]:
@@ -310,53 +334,102 @@ def _flat(code: str) -> str:
 # --- findings ---------------------------------------------------------------------------------------
 
 
-def _finding(finding: Finding, report: Report) -> Iterator[Line]:
-    lang, rule = report.language, finding.rule
+class Detail(NamedTuple):
+    """A line under a finding or a plan: its label, what it says, and of which kind it is.
+
+    Kinds: only, because, note, why, fix, command, known, set, brings, left. A `label` is empty where the
+    line before has the same.
+    """
+
+    label: str
+    text: str
+    kind: str
+    url: str = ""
+
+
+def line(detail: Detail) -> str:
+    """A detail on a line: `fix: deepspeed >=0.19.3`; without a label, under the line before."""
+    return inline(f"{detail.label}: {detail.text}" if detail.label else f"  {detail.text}")
+
+
+class Heading(NamedTuple):
+    """A finding's own line: its mark (a key of `MARKS`), its severity in words, and its title."""
+
+    mark: str
+    word: str
+    title: str
+
+
+def heading(finding: Finding, lang: Language) -> Heading:
+    """How a finding begins: `✗ error: it breaks`."""
     undecided = finding.verdict is Verdict.UNDECIDED
-    style = "unknown" if undecided else finding.severity.value
     word = "undecided" if undecided else finding.severity.value
-    yield (
-        Span(f"{_MARKS[style]} {lang.word(word)}: ", style),
-        Span(lang.title(rule.id, rule.title), "title"),
-        Span(f" [{rule.id}]", "dim"),
-    )
+    mark = "unknown" if undecided else finding.severity.value
+    return Heading(mark, lang.word(word), lang.title(finding.rule.id, finding.rule.title))
+
+
+def details(finding: Finding, report: Report) -> Iterator[Detail]:
+    """Where it holds, because of which facts, why it breaks, the ways out, and how that is known."""
+    lang, rule = report.language, finding.rule
     if finding.devices:
-        yield _detail(lang.say("only"), "GPU " + ", ".join(str(device) for device in finding.devices))
+        only = "GPU " + ", ".join(str(device) for device in finding.devices)
+        yield Detail(lang.say("only"), only, "only")
     for number, because in enumerate(finding.because):
-        yield _detail(lang.say("because") if number == 0 else "", _because(because, lang))
+        label = lang.say("because") if number == 0 else ""
+        yield Detail(label, because_text(because, lang), "because")
     if finding.note:
-        yield _detail(lang.say("note"), "; ".join(map(lang.told, finding.note.split("; "))))
+        yield Detail(lang.say("note"), "; ".join(map(lang.told, finding.note.split("; "))), "note")
     if rule.why:
-        yield _detail(lang.say("why"), lang.why(rule.id, rule.why))
+        yield Detail(lang.say("why"), lang.why(rule.id, rule.why), "why")
     moved = moved_with(report)
     for fix in finding.fixes:
         cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
         cost = f" ({cost})" if cost else ""
-        yield _detail(lang.say("fix"), f"{fix_text(fix, lang.say(' and '))}{cost}")
+        yield Detail(lang.say("fix"), f"{fix_text(fix, lang.say(' and '))}{cost}", "fix")
         for command in fix_commands(fix, moved, report.inventory):
-            yield _detail("", f"$ {command}")
-    if rule.fixes and not finding.fixes and not undecided:
-        yield _detail(lang.say("fix"), lang.say("none of the known ways out passes the judge here by itself"))
+            yield Detail("", command, "command")
+    if rule.fixes and not finding.fixes and finding.verdict is not Verdict.UNDECIDED:
+        none = lang.say("none of the known ways out passes the judge here by itself")
+        yield Detail(lang.say("fix"), none, "fix")
     reasons = [each.why for each in rule.no_fixes]
     for vain in rule.no_fixes:
         changes = fix_text(Fix(vain.set), lang.say(" and "))
-        yield _detail(lang.say("no fix"), f"{changes} ({lang.no_fix(rule.id, reasons, vain.why)})")
+        said = f"{changes} ({lang.no_fix(rule.id, reasons, vain.why)})"
+        yield Detail(lang.say("no fix"), said, "fix")
     for number, source in enumerate(rule.sources):
         basis = f"{lang.word(rule.basis.value)}: " if number == 0 else ""
         checked = lang.say(" (checked {})", source.checked) if source.checked else ""
-        yield _detail(lang.say("known") if number == 0 else "", f"{basis}{source.url}{checked}")
+        label = lang.say("known") if number == 0 else ""
+        yield Detail(label, f"{basis}{source.url}{checked}", "known", source.url)
 
 
-def _detail(label: str, text: str) -> Line:
-    return (Span(f"    {padded(label, 8)}", "dim"), Span(text))
+def _finding(finding: Finding, report: Report) -> Iterator[Line]:
+    mark, word, title = heading(finding, report.language)
+    yield (
+        Span(f"{MARKS[mark]} {word}: ", mark),
+        Span(title, "title"),
+        Span(f" [{finding.rule.id}]", "dim"),
+    )
+    yield from map(_detail, details(finding, report))
 
 
-def _because(because: Because, lang: Language) -> str:
+def _detail(detail: Detail) -> Line:
+    prompt = "$ " if detail.kind == "command" else ""
+    return (Span(f"    {padded(detail.label, 8)}", "dim"), Span(f"{prompt}{detail.text}"))
+
+
+def because_text(because: Because, lang: Language) -> str:
+    """A fact that made a rule hold, with its source: `pkg.torch = 2.6.0 (torch-2.6.0.dist-info)`."""
+    name, state, source = because_parts(because, lang)
+    note = f"; {lang.told(because.note)}" if because.note else ""
+    return f"{name} {state}{f' ({source})' if source else ''}{note}"
+
+
+def because_parts(because: Because, lang: Language) -> tuple[str, str, str]:
+    """A fact that made a rule hold: its name, what it is, and where it was read."""
     fact = because.fact
     name = fact.key if because.device is None else fact.key.replace("gpu.", f"gpu[{because.device}].", 1)
-    source = f" ({lang.told(fact.source)})" if fact.source else ""
-    note = f"; {lang.told(because.note)}" if because.note else ""
-    return f"{name} {_state(because.fact, lang)}{source}{note}"
+    return name, _state(fact, lang), lang.told(fact.source)
 
 
 def _state(fact: Fact, lang: Language) -> str:
@@ -372,19 +445,26 @@ def _state(fact: Fact, lang: Language) -> str:
 # --- what was not asked, and the count --------------------------------------------------------------
 
 
-def _waiting(waiting: Sequence[Waiting], lang: Language) -> Iterator[Line]:
-    training = [each for each in waiting if each.reason == "training"]
-    if training:
-        errors = [each for each in training if each.rule.severity is Severity.ERROR]
-        # What already holds here makes a failure near: its versions are installed, only the training is open.
-        nearest = sorted(errors, key=lambda each: (-_met(each), len(each.open)))[:_CLOSEST]
-        depend = lang.say("{} known failures depend on the training configuration", len(training))
-        if len(training) == 1:
-            depend = lang.say("{} known failure depends on the training configuration", 1)
-        ending = lang.say("; closest:") if nearest else ""
-        yield (Span(f"{depend}{lang.say(' (--target or --train)')}{ending}", "dim"),)
-        for each in nearest:
-            yield (Span(f"    {lang.say('{}, if {}', each.rule.id, _if(each.open, lang))}", "dim"),)
+def waits(report: Report) -> tuple[str, tuple[str, ...]]:
+    """What waits for a training configuration that nobody gave, and the nearest failures of it."""
+    lang = report.language
+    training = [each for each in report.judgement.waiting if each.reason == "training"]
+    if not training:
+        return "", ()
+    errors = [each for each in training if each.rule.severity is Severity.ERROR]
+    # What already holds here makes a failure near: its versions are installed, only the training is open.
+    nearest = sorted(errors, key=lambda each: (-_met(each), len(each.open)))[:_CLOSEST]
+    depend = lang.say("{} known failures depend on the training configuration", len(training))
+    if len(training) == 1:
+        depend = lang.say("{} known failure depends on the training configuration", 1)
+    ending = lang.say("; closest:") if nearest else ""
+    lead = f"{depend}{lang.say(' (--target or --train)')}{ending}"
+    return lead, tuple(lang.say("{}, if {}", each.rule.id, _if(each.open, lang)) for each in nearest)
+
+
+def waiting_text(waiting: Waiting, lang: Language) -> str:
+    """Why a rule was not asked, and what would have to hold: `training: if ZeRO-3 + LoRA`."""
+    return f"{lang.word(waiting.reason)}: {_if(waiting.open, lang)}"
 
 
 def _met(waiting: Waiting) -> int:
@@ -399,7 +479,8 @@ def _if(open_clauses: When, lang: Language) -> str:
     )
 
 
-def _count(report: Report) -> str:
+def count_text(report: Report) -> str:
+    """How many rules were broken, undecided, waiting and held, in one line."""
     judgement, lang = report.judgement, report.language
     broken = judgement.tally(Verdict.BROKEN)
     by_severity = [
@@ -427,29 +508,40 @@ def _count(report: Report) -> str:
 _MOST_RULES = 2  # named in a row of the table; JSON has all
 
 
-def _plan(plan: Plan, report: Report, *, commands: bool = True) -> Iterator[Line]:
-    lang = report.language
-    yield (Span(_plan_title(plan, lang), "title"),)
+def plan_table(plan: Plan, lang: Language) -> list[tuple[str, ...]]:
+    """The moves of a plan as rows of cells, the first with the heads; none if nothing moves."""
     heads = lang.say("what"), lang.say("now"), lang.say("then"), lang.say("asked for by"), lang.say("costs")
-    rows = [heads, *(_row(move, lang) for move in plan.moves)] if plan.moves else []
-    widths = [max(map(width, column)) for column in zip(*rows, strict=True)][:-1]
-    for row in rows:
-        cells = [padded(cell, columns) for cell, columns in zip(row[:-1], widths, strict=True)]
-        yield (Span(f"    {'  '.join((*cells, row[-1]))}", "dim" if row is heads else ""),)
+    return [heads, *(_row(move, lang) for move in plan.moves)] if plan.moves else []
+
+
+def plan_details(plan: Plan, report: Report, *, commands: bool = True) -> Iterator[Detail]:
+    """How to carry out a plan, what to know before, and what it leaves."""
+    lang = report.language
     for command in plan_commands(plan, report) if commands else ():
-        yield _detail("", f"$ {command}")
-    for line, source, argument in configuration_changes(plan, report):
+        yield Detail("", command, "command")
+    for setting, source, argument in configuration_changes(plan, report):
         now = lang.say(" (now from {})", lang.told(source)) if source else ""
         as_argument = lang.say(", as an argument: {}", argument) if argument else ""
-        yield _detail(lang.say("set"), f"{line}{now}{as_argument}")
+        yield Detail(lang.say("set"), f"{setting}{now}{as_argument}", "set")
     for note in plan_notes(plan, report):
-        yield _detail(lang.say("note"), lang.told(note))
+        yield Detail(lang.say("note"), lang.told(note), "note")
     for rule in plan.brings:
         title = f"{lang.word(rule.severity.value)}: {lang.title(rule.id, rule.title)} [{rule.id}]"
-        yield _detail(lang.say("brings"), title)
+        yield Detail(lang.say("brings"), title, "brings")
     for each in plan.unmended:
-        yield _detail(lang.say("left"), f"{lang.title(each.rule.id, each.rule.title)} [{each.rule.id}]")
-        yield _detail("", lang.told(each.why))
+        title = f"{lang.title(each.rule.id, each.rule.title)} [{each.rule.id}]"
+        yield Detail(lang.say("left"), title, "left")
+        yield Detail("", lang.told(each.why), "left")
+
+
+def _plan(plan: Plan, report: Report, *, commands: bool = True) -> Iterator[Line]:
+    yield (Span(plan_title(plan, report.language), "title"),)
+    rows = plan_table(plan, report.language)
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)][:-1]
+    for number, row in enumerate(rows):
+        cells = [padded(cell, columns) for cell, columns in zip(row[:-1], widths, strict=True)]
+        yield (Span(f"    {'  '.join((*cells, row[-1]))}", "" if number else "dim"),)
+    yield from map(_detail, plan_details(plan, report, commands=commands))
 
 
 def plan_page(plan: Plan, known: Matrix, target: Target, read: Inventory) -> str:
@@ -463,7 +555,8 @@ def plan_page(plan: Plan, known: Matrix, target: Target, read: Inventory) -> str
     return page.rstrip("\n")
 
 
-def _plan_title(plan: Plan, lang: Language) -> str:
+def plan_title(plan: Plan, lang: Language) -> str:
+    """What a plan is: the smallest change, one that is perhaps not the smallest, or none."""
     level = lang.word(plan.level.value)
     if not plan.moves:
         if plan.unmended:

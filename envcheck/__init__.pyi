@@ -1,0 +1,4 @@
+from envcheck.api import Report as Report
+from envcheck.api import doctor as doctor
+
+__version__: str

@@ -1,0 +1,114 @@
+"""The report as JUnit XML: one test a rule, failed if it makes the exit code 1, skipped if not decided.
+
+The elements and attributes are those that Jenkins, GitLab and GitHub actions read: `testsuites`,
+`testsuite` with its counts, `testcase` with `failure`, `skipped` or `system-out`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envcheck import derive, matrix
+from envcheck.clean import inline
+from envcheck.model import Finding, Remark, Report, Rule, Verdict
+from envcheck.reports import fails
+from envcheck.reports.text import count_text, details, heading, line, remark_details, waiting_text
+
+SUFFIXES = (".xml",)
+
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
+
+
+def render(report: Report) -> str:
+    """The XML text."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    judgement = report.judgement
+    findings = [_found(each, report) for each in judgement.findings]
+    waiting = [
+        _case(each.rule, report, _element("skipped", waiting_text(each, report.language)))
+        for each in judgement.waiting
+    ]
+    passed = [_case(rule, report) for rule in _held(report)]
+    remarks = [_remark(each, report) for each in report.remarks]
+    cases = [*remarks, *findings, *waiting, *passed]
+    failures = sum(fails(each, report) for each in report.remarks)
+    failures += sum(fails(each, report) for each in judgement.findings)
+    skipped = len(waiting) + sum(
+        each.verdict is Verdict.UNDECIDED and not fails(each, report) for each in judgement.findings
+    )
+    counts = f'tests="{len(cases)}" failures="{failures}" errors="0" skipped="{skipped}"'
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield f'<testsuites name="envcheck" {counts} time="0">'
+    yield f'  <testsuite name={_quoted(report.subject)} {counts} time="0">'
+    yield "    <properties>"
+    for name, value in (
+        ("envcheck", report.version),
+        ("matrix", report.matrix.updated),
+        ("target", report.target.name if report.target else ""),
+    ):
+        yield f"      <property name={_quoted(name)} value={_quoted(value)}/>"
+    yield "    </properties>"
+    yield from cases
+    yield f"    <system-out>{_escaped(inline(count_text(report)))}</system-out>"
+    yield "  </testsuite>"
+    yield "</testsuites>"
+
+
+def _found(finding: Finding, report: Report) -> str:
+    mark, word, title = heading(finding, report.language)
+    text = "\n".join(map(line, details(finding, report)))
+    if fails(finding, report):
+        body = _element("failure", title, text, mark)
+    elif finding.verdict is Verdict.UNDECIDED:
+        body = _element("skipped", f"{word}: {title}", text)
+    else:
+        body = f"<system-out>{_escaped(f'{word}: {title}{chr(10)}{text}')}</system-out>"
+    return _case(finding.rule, report, body)
+
+
+def _remark(remark: Remark, report: Report) -> str:
+    lang, severity = report.language, remark.severity.value
+    title = lang.told(remark.text)
+    text = "\n".join(
+        (*(inline(str(each)) for each in remark.places), *map(line, remark_details(remark, lang)))
+    )
+    body = f"<system-out>{_escaped(inline(title))}\n{_escaped(text)}</system-out>"
+    if fails(remark, report):
+        body = _element("failure", title, text, severity)
+    name = _quoted(f"{remark.code}: {title}")
+    return f'    <testcase classname="envcheck.configuration" name={name} time="0">{body}</testcase>'
+
+
+def _held(report: Report) -> Iterator[Rule]:
+    """The rules that were decided and are not broken, in the order in which they were held."""
+    judgement = report.judgement
+    open_ = {each.rule.id for each in judgement.findings} | {each.rule.id for each in judgement.waiting}
+    unmet, _ = derive.unmet(report.inventory)
+    met = [each for each in derive.requirements(report.inventory) if each not in unmet]
+    generated = matrix.requirement_rules(unmet)
+    for rule in (*report.matrix.rules, *matrix.target_rules(report.target), *generated):
+        if rule.id not in open_:
+            yield rule
+    yield from matrix.requirement_rules(met)
+
+
+def _case(rule: Rule, report: Report, body: str = "") -> str:
+    title = report.language.title(rule.id, rule.title)
+    head = f"<testcase classname={_quoted(f'envcheck.{rule.group}')} name={_quoted(f'{rule.id}: {title}')} "
+    return f'    {head}time="0">{body}</testcase>' if body else f'    {head}time="0"/>'
+
+
+def _element(name: str, message: str, text: str = "", kind: str = "") -> str:
+    type_ = f" type={_quoted(kind)}" if kind else ""
+    return f"<{name} message={_quoted(message)}{type_}>{_escaped(text)}</{name}>"
+
+
+def _quoted(text: str) -> str:
+    return f'"{inline(text).translate(_ENTITIES)}"'
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ENTITIES)
