@@ -108,7 +108,7 @@ _BEGINS_SO = (
 # Repetitions have limits: a text that nearly matches costs no more than one that does.
 _ADDRESS = r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{0,20}://(?=[^\s/])[^\s\"'<>|]+"
 _SETTING = (
-    r"(?i)((?:token|secret|passw(?:or)?d|pwd|credentials?|authorization|(?:api|access|private)_?-?key)"
+    r"(?i)(?<!/)((?:token|secret|passw(?:or)?d|pwd|credentials?|authorization|(?:api|access|private)_?-?key)"
     r"(?![a-z])[\w-]{0,40}[\"']?\s{0,9}[=:]\s{0,9}[\"']?(?:(?:bearer|basic)\s{1,9})?)[^\s\"',;&]+"
 )
 _ARGUMENT = (

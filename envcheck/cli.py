@@ -1017,7 +1017,8 @@ def _show(report: Report, as_json: bool, written: str, output: str) -> bool:
     if as_json and written not in ("", "json"):
         raise InputError("--json", f"contradicts --format {written}")
     terminal = sys.stdout is not None and sys.stdout.isatty() and not host.variable("NO_COLOR")
-    name = "json" if as_json else written or format_of(output) or ("terminal" if terminal else "text")
+    asked = written or (format_of(output) if output else "")  # which looks into every format
+    name = "json" if as_json else asked or ("terminal" if terminal else "text")
     name = "text" if name == "terminal" and output else name
     private = host.private()
     text = rendered(name, report, private)
