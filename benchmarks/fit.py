@@ -306,7 +306,8 @@ def _prepared(wanted: dict[str, Any], device: str) -> tuple[Any, Any]:
     bf16 = wanted.get("precision") == "bf16"
     # What FSDP trains it keeps in fp32 and casts as it gathers: accelerate's mixed precision.
     sharded = wanted.get("parallel") in ("fsdp1", "fsdp2")
-    dtype = torch.bfloat16 if bf16 and "stored" not in wanted and not sharded else torch.float32
+    cast = sharded and "adapter" not in wanted
+    dtype = torch.bfloat16 if bf16 and "stored" not in wanted and not cast else torch.float32
     autocast = torch.autocast(device, torch.bfloat16, enabled=bf16 and "stored" in wanted)
     config = AutoConfig.for_model(**wanted["model"], use_cache=False)
     model = AutoModelForCausalLM.from_config(

@@ -701,8 +701,7 @@ def unmeasured(model: Model, how: Training) -> tuple[str, ...]:
     """What of a training no measurement backs: its error is as derived as its size."""
     shape = model.decoder
     found = [
-        ("FSDP", how.parallel in FSDP),
-        ("parameter offload", how.offload_param),
+        ("FSDP's offload", how.parallel in FSDP and (how.offload_param or how.offload_optimizer)),
         ("a quantised base", how.quantised != "none"),
         ("a fused loss", how.fused_loss),
         ("experts", bool(shape and shape.experts)),

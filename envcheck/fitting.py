@@ -401,7 +401,7 @@ def _why(found: Fitting) -> str:
         missing = [*account.unknown, *(["the GPU's memory"] if room.gpu is None else [])]
         missing += ["the host's memory"] if account.host and room.ram is None else []
         there = f" of {gib(room.gpu)}" if room.gpu is not None else ""
-        return f"{', '.join(missing)} not known; what is takes {gib(account.total)} GiB on each GPU{there}"
+        return f"{', '.join(missing)} not known; the rest takes {gib(account.total)} GiB on each GPU{there}"
     need = f"{gib(low)} to {gib(high)} GiB" if not account.unknown else f"more than {gib(low)} GiB"
     need = f"{need} of {gib(room.gpu)} on each GPU" if room.gpu is not None else f"{need} on each GPU"
     if account.host and room.ram is not None:
@@ -431,8 +431,8 @@ def _advice(found: Fitting) -> Iterator[str]:
     cheapest, refused = found.options.cheapest, found.options.refused
     if found.verdict == "fits":
         return
-    if found.verdict == "cannot tell" and found.account.unknown:
-        yield "What would fit cannot be told either."
+    if found.account.unknown:
+        yield from wrapped(f"What would fit depends on {', '.join(found.account.unknown)}, not known", _COLUMNS)
         return
     rules = ", ".join(found.options.rules)
     if cheapest is None:
