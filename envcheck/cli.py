@@ -846,7 +846,7 @@ FitModelOption = Annotated[
         "--model",
         metavar="MODEL",
         help="config.json, a folder that holds one (safetensors beside it are read by their headers), or "
-        "params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064.",
+        "params=7.6e9,layers=28,hidden=3584,heads=28,kv_heads=4,mlp=18944,vocab=152064.",
     ),
 ]
 RanksOption = Annotated[

@@ -10,7 +10,7 @@ the backward pass, `backward` is a layer's turn or its end, `step` the optimizer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envcheck.geometry import Decoder, Model, Tensor
@@ -121,9 +121,30 @@ class Estimate(NamedTuple):
         return sum(part.bytes for part in self.host)
 
 
+def counter(model: Model) -> Callable[[Training], Estimate]:
+    """`estimate` for many trainings of one model, whose weights are then looked at once for each kind."""
+    kinds: dict[tuple[object, ...], _Weights] = {}
+
+    def count(how: Training) -> Estimate:
+        kind = (how.parallel == DEEPSPEED, *(getattr(how, name) for name in _OF_WEIGHTS))
+        weights = kinds.get(kind) or kinds.setdefault(kind, _Weights(model, how))
+        return _estimate(model, how, weights)
+
+    return count
+
+
+_OF_WEIGHTS = (
+    "precision", "stored", "adapter", "rank", "targets", "saved", "dora", "fp32_adapters", "quantised",
+)  # fmt: skip
+"""The fields of a training that its weights depend on, beside DeepSpeed."""
+
+
 def estimate(model: Model, how: Training) -> Estimate:
     """The account of a training."""
-    weights = _Weights(model, how)
+    return counter(model)(how)
+
+
+def _estimate(model: Model, how: Training, weights: _Weights) -> Estimate:
     engine = _engine(weights, how)
     tokens = how.batch * how.seq
     shape = model.decoder

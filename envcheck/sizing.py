@@ -59,10 +59,11 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fit
     settings = _Settings(model, wanted, tables, inventory)
     how = settings.training()
     room = _room(inventory, how, elsewhere=bool(question.gpus), ram=wanted.ram)
-    account = fit.estimate(model, how)
+    count = fit.counter(model)
+    account = count(how)
     options = fitting.options(
         how,
-        lambda other: fit.estimate(model, other),
+        count,
         room,
         judged.breaks,
         frozenset(name for name in ("bitsandbytes", "liger-kernel") if inventory.known(f"pkg.{name}")),
@@ -152,9 +153,6 @@ def _json(data: bytes, where: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(where, "expected a JSON object")
     return found
-
-
-_QUANTISED = {"gptq": "gptq", "awq": "awq", "fp8": "fp8", "hqq": "hqq", "bitsandbytes": ""}
 
 
 def _quantised(config: Mapping[str, Any], where: str) -> str:

@@ -466,3 +466,125 @@ def test_a_fifo_or_an_empty_folder_is_one_line(tmp_path: Path, machine: Path) ->
     ran = run("--model", "empty", "--facts", str(machine), cwd=tmp_path)
     assert ran.returncode == 2
     assert "no config.json" in ran.stderr
+
+
+# --- what the configuration says --------------------------------------------------------------------
+
+ZERO3: dict[str, Any] = {
+    "zero_optimization": {
+        "stage": 3,
+        "reduce_bucket_size": "auto",
+        "stage3_prefetch_bucket_size": 10**7,
+        "stage3_max_live_parameters": 10**8,
+        "stage3_max_reuse_distance": 10**8,
+        "stage3_param_persistence_threshold": "auto",
+    },
+    "bf16": {"enabled": True},
+}
+
+
+@LAW
+@given(st.sampled_from(MODELS), st.lists(TRAININGS, min_size=2, max_size=6))
+def test_counting_many_is_counting_each(which: geometry.Model, many: list[fit.Training]) -> None:
+    count = fit.counter(which)
+    assert [count(how) for how in many] == [fit.estimate(which, how) for how in many]
+
+
+def test_zero_s_sizes_come_from_its_configuration(tmp_path: Path, machine: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(ZERO3))
+    own = json.loads(json.dumps(ZERO3).replace('"auto"', "50000"))
+    (tmp_path / "own.json").write_text(json.dumps(own))
+    (tmp_path / "bare.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    sizes = {}
+    for name in ("ds", "own", "bare"):
+        ran = asked(tmp_path, machine, "--train", f"{name}.json", "--json")
+        assert ran.returncode in (0, 1), ran.stderr
+        sizes[name] = json.loads(ran.stdout)
+    # Llama 3 8B is 4096 wide: a bucket of 4096 * 4096 elements of two bytes, as the Trainer fills it in.
+    assert sizes["ds"]["gpu"]["parts"]["communication buffers"] == 2 * 4096**2
+    assert sizes["own"]["gpu"]["parts"]["communication buffers"] == 2 * 50_000
+    assert sizes["bare"]["gpu"]["parts"]["communication buffers"] == 2 * 500_000_000
+    gathered = {name: tree["gpu"]["parts"]["gathered parameters"] for name, tree in sizes.items()}
+    assert gathered["own"] < gathered["bare"]
+    assert any("DeepSpeed's own: reduce_bucket_size 500,000,000" in each for each in sizes["bare"]["assumed"])
+    assert not any("max_reuse_distance" in each for each in sizes["ds"]["assumed"])
+
+
+def test_a_launch_says_its_length_and_its_adapters(tmp_path: Path, machine: Path) -> None:
+    (tmp_path / "config.json").write_text(LLAMA)
+    (tmp_path / "ds.json").write_text(json.dumps(ZERO3))
+    (tmp_path / "run.sh").write_text(
+        "torchrun --nproc_per_node 8 finetune.py --deepspeed ds.json --per_device_train_batch_size 2 "
+        "--model_max_length 2048 --use_lora true --lora_r 64 --bf16 true --output_dir o\n"
+    )
+    common = ("--model", "config.json", "--facts", str(machine), "--train", "run.sh", "--json")
+    tree = json.loads(run(*common, cwd=tmp_path).stdout)
+    assert tree["training"]["sequence_length"] == 2048
+    assert tree["training"]["micro_batch_size"] == 2
+    assert tree["model"]["trainable"] == 32 * 64 * (4096 + 4096 + 4096 + 1024)
+    tree = json.loads(run(*common, "--seq", "64", "--lora-rank", "8", cwd=tmp_path).stdout)
+    assert tree["training"]["sequence_length"] == 64
+    assert tree["model"]["trainable"] == 32 * 8 * (4096 + 4096 + 4096 + 1024)
+
+
+@pytest.mark.parametrize("argument", ["max_seq_length", "per_device_train_batch_size", "lora_rank"])
+def test_a_count_that_is_none_is_one_line(tmp_path: Path, machine: Path, argument: str) -> None:
+    (tmp_path / "config.json").write_text(LLAMA)
+    words = f"finetune.py --use_lora true --{argument} -3 --output_dir o --learning_rate 1e-4"
+    ran = run("--model", "config.json", "--facts", str(machine), "--train", words, cwd=tmp_path)
+    assert ran.returncode == 2, ran.stdout
+    assert len(ran.stderr.splitlines()) == 1
+    assert "-3: expected a whole number" in ran.stderr
+
+
+# --- the report -------------------------------------------------------------------------------------
+
+
+def test_how_many_train_is_not_known_of_a_bare_count(tmp_path: Path, machine: Path) -> None:
+    common = ("--facts", str(machine), "--gpus", "8", "--seq", "512", "--target", "zero2-lora")
+    ran = run("--model", "params=7.6e9", *common, cwd=tmp_path)
+    assert "how many train is not known" in ran.stdout
+    tree = json.loads(run("--model", "params=7.6e9", *common, "--json", cwd=tmp_path).stdout)
+    assert tree["model"]["trainable"] is None
+    assert "gradients" in tree["gpu"]["unknown"]
+
+
+def test_the_cheapest_change_names_its_arguments(tmp_path: Path, machine: Path) -> None:
+    words = ("--micro-batch", "64", "--train", "finetune.py --bf16 true --gradient_checkpointing true")
+    ran = asked(tmp_path, machine, *words)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    first, second = ran.stdout.splitlines()[:2]
+    assert first.startswith("does not fit: ")
+    assert second.startswith("Cheapest change that fits: ")
+    tree = json.loads(asked(tmp_path, machine, *words, "--json").stdout)
+    assert tree["cheapest"]["arguments"]
+    for argument in tree["cheapest"]["arguments"]:
+        assert f"  set {argument}\n" in ran.stdout
+
+
+def test_zero_is_not_advised_without_deepspeed(tmp_path: Path, machine: Path) -> None:
+    machine.write_text(machine.read_text().replace('deepspeed = "0.19.8", ', ""))
+    ran = asked(tmp_path, machine, "--train", "finetune.py --bf16 true --output_dir o")
+    assert "zero-without-deepspeed" in ran.stdout
+    assert "set zero_optimization" not in ran.stdout
+
+
+def test_the_report_is_80_columns_wide(tmp_path: Path, machine: Path) -> None:
+    for words in (
+        ("--target", "zero3-lora"),
+        ("--micro-batch", "64"),
+        ("--gpu", "A100 80GB", "--ram", "512"),
+    ):
+        ran = asked(tmp_path, Path(machine.name), *words)
+        assert max(map(len, ran.stdout.splitlines())) <= 80, ran.stdout
+
+
+def test_the_host_s_memory_may_be_declared(tmp_path: Path, machine: Path) -> None:
+    zero = {**ZERO3["zero_optimization"], "offload_optimizer": {"device": "cpu"}}
+    (tmp_path / "ds.json").write_text(json.dumps({**ZERO3, "zero_optimization": zero}))
+    words = ("--train", "ds.json", "--gpu", "A100 80GB")
+    ran = asked(tmp_path, machine, *words)
+    assert (ran.returncode, "declare it with --ram" in ran.stdout) == (3, True)
+    ran = asked(tmp_path, machine, *words, "--ram", "512")
+    assert (ran.returncode, "512.0 GiB, as declared" in ran.stdout) == (0, True)
+    assert asked(tmp_path, machine, *words, "--ram", "64").returncode == 1
