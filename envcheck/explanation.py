@@ -62,7 +62,7 @@ def _lines(each: Explanation) -> Iterator[str]:
         yield f"note    {note}"
     yield ""
     if not diagnosis.failed:
-        yield "No failure in this log."
+        yield "No failure found in this log." if not each.notes else "No failure found in what was read."
     elif diagnosis.cause is None:
         yield "Only what follows from a failure elsewhere: the log of the rank that failed first says why."
     else:

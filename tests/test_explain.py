@@ -389,7 +389,7 @@ def test_no_match_is_said_and_points_at_doctor(tmp_path: Path) -> None:
 def test_no_failure_is_exit_code_0(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("step 1 loss 0.5\nstep 2 loss 0.4\n")
     ran = envcheck("explain", str(tmp_path / "train.log"))
-    assert (ran.code, ran.out.splitlines()[-1]) == (0, "No failure in this log.")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "No failure found in this log.")
 
 
 SECRETS = {
