@@ -94,7 +94,7 @@ def _one_rule(rule_id: str) -> Iterator[str]:
 
 
 def _rule(rule: Rule) -> Iterator[str]:
-    yield f"Severity {rule.severity.value}, known by {rule.basis.value}.\n"
+    yield f"Severity: {rule.severity.value}. Basis: {rule.basis.value}.\n"
     if rule.why:
         yield _text(" ".join(rule.why.split())) + "\n"
     for number, table in enumerate(rule.when):
