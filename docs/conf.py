@@ -25,6 +25,8 @@ extensions = ["myst_parser"]
 myst_heading_anchors = 3
 html_theme = "alabaster"
 html_theme_options = {"description": "Will it train?", "page_width": "64rem", "fixed_sidebar": True}
+html_static_path = ["static"]
+html_css_files = ["wrap.css"]
 html_show_sourcelink = False
 html_copy_source = False
 

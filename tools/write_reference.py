@@ -181,10 +181,10 @@ def _facts() -> Iterator[str]:
 
 
 def _keys(keys: Mapping[str, Key]) -> Iterator[str]:
-    yield "| key | kind | meaning | values |\n| --- | --- | --- | --- |"
+    yield "| key | kind | meaning |\n| --- | --- | --- |"
     for name, key in sorted(keys.items()):
-        words = ", ".join(map(_code, key.words))
-        yield f"| {_code(name)} | {key.kind.value} | {_text(key.help)} | {words} |"
+        words = f": {', '.join(map(_code, key.words))}" if key.words else ""
+        yield f"| {_code(name)} | {key.kind.value} | {_text(key.help)}{words} |"
 
 
 # --- the report -------------------------------------------------------------------------------------
