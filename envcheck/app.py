@@ -49,7 +49,6 @@ from envcheck.model import (
     Vocabulary,
 )
 from envcheck.pages import nearest
-from envcheck.readers import json_text
 
 if TYPE_CHECKING:
     from envcheck.gate import Settings
@@ -252,6 +251,8 @@ def read_facts(where: str, words: Vocabulary) -> Inventory:
 
 def _parse(text: str, where: str) -> Any:
     if text.lstrip().startswith(("{", "//", "/*")):
+        from envcheck.readers import json_text  # few starts read a file of the user's
+
         return json_text.loads(text, where)
     import tomllib
 

@@ -260,13 +260,13 @@ def _training(inventory: Inventory, lang: Language) -> tuple[str, str]:
 
 def phrases(inventory: Inventory, lang: Language) -> tuple[str, ...]:
     """What the configuration or the target says of training, as people do: `ZeRO-3`, `LoRA`."""
-    said = {
-        key: fact.value
-        for key, fact in inventory.facts.items()
-        if key in TRAINING and fact.value is not None and not fact.source.startswith("default")
-    }
     # The vocabulary begins with what most failures depend on.
-    return tuple(_phrase(key, shown(said[key]), lang) for key in TRAINING if key in said)
+    facts = [inventory.facts[key] for key in TRAINING if key in inventory.facts]
+    return tuple(
+        _phrase(fact.key, shown(fact.value), lang)
+        for fact in facts
+        if fact.value is not None and not fact.source.startswith("default")
+    )
 
 
 def _phrase(key: str, value: str, lang: Language) -> str:
