@@ -1,7 +1,5 @@
 """The use cases, each a screenful: read at the edge, judge in the core, hand back values to show."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -125,7 +123,7 @@ def overlay_texts(named: Sequence[str]) -> list[tuple[str, str, str]]:
     ]
 
 
-def settings_here() -> Settings | None:
+def settings_here() -> "Settings | None":
     """The settings of this folder: its envcheck.toml, else `[tool.envcheck]` of its pyproject.toml.
 
     Raises:

@@ -4,8 +4,6 @@
 is said through the report's language, `say` for what stands here, `told` for what was made elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -306,7 +304,7 @@ def _remark(remark: Remark, lang: Language) -> Iterator[Line]:
     yield from map(_detail, remark_details(remark, lang))
 
 
-def remark_details(remark: Remark, lang: Language) -> Iterator[Detail]:
+def remark_details(remark: Remark, lang: Language) -> Iterator["Detail"]:
     """What to do about a remark, and the code that says so."""
     if remark.advice:
         yield Detail(lang.say("fix"), lang.told(remark.advice), "advice")
