@@ -325,6 +325,11 @@ def quotation(place: Place) -> tuple[tuple[str, str, str], ...]:
     return (number, line, ""), (" " * len(number), " " * shift, under)
 
 
+def quoted_line(place: Place) -> str:
+    """The same as text; empty if the line is not known."""
+    return "\n".join(f"{gutter} | {code}{mark}".rstrip() for gutter, code, mark in quotation(place))
+
+
 def _flat(code: str) -> str:
     return inline(code.replace("\t", " "))
 
