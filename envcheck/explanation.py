@@ -71,8 +71,9 @@ def _lines(each: Explanation) -> Iterator[str]:
         yield from _known([match for match in diagnosis.matches if _tells(match)], each)
     yield from _others(each)
     if diagnosis.failed and each.code == UNEXPLAINED:
+        behind = "; what is known above may lie behind it" if any(map(_tells, diagnosis.matches)) else ""
         yield ""
-        yield "No known failure reads like this; envcheck doctor judges environment and configuration."
+        yield f"No known failure reads like this{behind}; envcheck doctor judges environment and configuration."
 
 
 def _size(log: Log) -> str:
@@ -199,7 +200,7 @@ def _others(each: Explanation) -> Iterator[str]:
     ]
     if rest and diagnosis.cause:
         yield ""
-        yield "known, but told apart from the failure:"
+        yield "known, but said elsewhere in the log:"
         for match in rest[:_LISTED]:
             answer = {
                 "yes": "it is so here",
