@@ -71,9 +71,10 @@ def _lines(each: Explanation) -> Iterator[str]:
         yield from _known([match for match in diagnosis.matches if _tells(match)], each)
     yield from _others(each)
     if diagnosis.failed and each.code == UNEXPLAINED:
-        behind = "; what is known above may lie behind it" if any(map(_tells, diagnosis.matches)) else ""
         yield ""
-        yield f"No known failure reads like this{behind}; envcheck doctor judges environment and configuration."
+        if any(map(_tells, diagnosis.matches)):
+            yield "What is known above may lie behind the failure."
+        yield "No known failure reads like this; envcheck doctor judges environment and configuration."
 
 
 def _size(log: Log) -> str:
