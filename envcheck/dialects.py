@@ -5,7 +5,7 @@ A document is of the dialect whose marks it bears. Pure.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.model import Value
@@ -38,6 +38,7 @@ class Row(NamedTuple):
     argument: str = ""
     trainers: Sequence[str] = ()
     source: str = ""
+    package: str = ""  # whose releases `versions` are
 
 
 class Implied(NamedTuple):
@@ -47,6 +48,7 @@ class Implied(NamedTuple):
     when: Mapping[str, Any]
     value: Value | None = None
     versions: str = ""
+    package: str = ""
 
 
 class Contradiction(NamedTuple):
@@ -59,6 +61,7 @@ class Contradiction(NamedTuple):
     advice: str = ""
     versions: str = ""
     source: str = ""
+    package: str = ""
 
 
 class Dialect(NamedTuple):
@@ -112,7 +115,7 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
             raise ValueError(f"dialect {name} extends {each}, which is not there")
         lineage += [parent for parent in trees[each].get("extends", ()) if parent not in lineage]
     rows: dict[str, list[Row]] = {}
-    said = [_row(row) for each in lineage for row in trees[each].get("setting", ())]
+    said = [_row(row) for row in _stated("setting", lineage, trees)]
     for row in (*said, *(common if tree.get("shared", True) else ())):
         for leaf in row.names:
             rows.setdefault(f"{row.under}.{leaf}" if row.under else leaf, []).append(row)
@@ -137,13 +140,20 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
         inside=tree.get("inside", ""),
         lineage=lineage,
         rows=rows,
-        implied=[_of(Implied, row) for each in inherited for row in each.get("implied", ())],
-        contradictions=[
-            _of(Contradiction, row) for each in inherited for row in each.get("contradiction", ())
-        ],
+        implied=[_of(Implied, row) for row in _stated("implied", lineage, trees)],
+        contradictions=[_of(Contradiction, row) for row in _stated("contradiction", lineage, trees)],
         filled=[row for each in inherited for row in each.get("filled", ())],
         excluded=[row for each in inherited for row in each.get("excluded", ())],
     )
+
+
+def _stated(
+    what: str, lineage: Sequence[str], trees: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    """The rows of a dialect and of those it extends; each speaks of releases of its own file's package."""
+    for each in lineage:
+        for row in trees[each].get(what, ()):
+            yield {"package": trees[each].get("package", ""), **row}
 
 
 def _row(row: Mapping[str, Any]) -> Row:
@@ -204,6 +214,7 @@ _KINDS = {
     "word": "a text",
     "list": "a list",
     "section": "an object",
+    "switch": "an object, true or false",
 }
 
 
@@ -248,6 +259,8 @@ def _is(kind: str, value: Said, *, as_text: bool) -> bool:
         return isinstance(value, str)
     if kind == "list":
         return as_text or (isinstance(value, tuple) and not isinstance(value, Section))
+    if kind == "switch":
+        return isinstance(value, bool | Section)
     return kind != "section" or as_text or isinstance(value, Section)
 
 

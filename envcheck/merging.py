@@ -32,6 +32,8 @@ def merged(parts: Sequence[Understood]) -> tuple[list[Fact], list[Remark]]:
         outcomes.append(_facts(group))
         for remark in _contradictions(group, outcomes[-1]):
             remarks.setdefault((remark.code, remark.text, remark.places), remark)
+            if remark.code == _BATCH:  # a value that is refused states no fact, nor is it told twice
+                outcomes[-1].pop("train.global_batch_size", None)
     return _agreed(outcomes), list(remarks.values())
 
 
@@ -243,6 +245,7 @@ def _left_open(inner: Understood, trainers: Sequence[Understood]) -> Iterator[Re
             )
 
 
+_BATCH = "batch-arithmetic"
 _FACTORS = (
     ("train_micro_batch_size_per_gpu", "per_device_train_batch_size"),
     ("gradient_accumulation_steps", "gradient_accumulation_steps"),
@@ -275,9 +278,7 @@ def _batch(inner: Understood, trainers: Sequence[Understood], facts: Mapping[str
     verb = "is not" if len(factors) > len(_FACTORS) else "is no multiple of"
     text = f"train_batch_size {total} {verb} {said}: DeepSpeed refuses that"
     places = (whole.place, *(place for _, _, place in factors if place is not None))
-    yield Remark(
-        Severity.ERROR, "batch-arithmetic", text, places, "leave train_batch_size out", _BATCH_SOURCE
-    )
+    yield Remark(Severity.ERROR, _BATCH, text, places, "leave train_batch_size out", _BATCH_SOURCE)
 
 
 _BATCH_SOURCE = "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.5/deepspeed/runtime/config.py"

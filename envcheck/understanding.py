@@ -38,7 +38,7 @@ def understood(
     dialect = recognised(document, dialects)
     if dialect is None:
         return [Understood(document, None)]
-    reading = _Reading(document, dialect, installed.get(dialect.package, ""))
+    reading = _Reading(document, dialect, installed)
     inner = [each for part in reading.embedded() for each in understood(part, dialects, installed)]
     facts, remarks = tuple(reading.facts()), tuple(_at_most(reading.remarks(), document.file))
     return [*inner, Understood(document, dialect, facts, remarks, tuple(reading.references()))]
@@ -55,8 +55,8 @@ def _at_most(remarks: Iterator[Remark], file: str) -> Iterator[Remark]:
 
 
 class _Reading:
-    def __init__(self, document: Document, dialect: Dialect, version: str) -> None:
-        self.document, self.dialect, self.version = document, dialect, version
+    def __init__(self, document: Document, dialect: Dialect, installed: Mapping[str, str]) -> None:
+        self.document, self.dialect, self.installed = document, dialect, installed
         self.settings = {setting.name: setting for setting in document.settings}
         self.typed = document.form != "arguments"
 
@@ -77,7 +77,10 @@ class _Reading:
         if self.dialect.trainer:
             yield Fact("train.trainer", Known(self.dialect.trainer), self.document.file)
         for implied in self.dialect.implied:
-            if self._all(implied.when) is Tri.YES and self._takes(implied.versions) is not Tri.NO:
+            if (
+                self._all(implied.when) is Tri.YES
+                and self._takes(implied.versions, implied.package) is not Tri.NO
+            ):
                 named = next((self.settings[name] for name in implied.when if name in self.settings), None)
                 reading = Absent() if implied.value is None else Known(implied.value)
                 yield Fact(implied.key, reading, self._source(named) if named else self.document.file)
@@ -122,7 +125,7 @@ class _Reading:
         yield from self.document.remarks
         yield from self._twice()
         for each in self.dialect.contradictions:
-            if self._all(each.when) is Tri.YES and self._takes(each.versions) is not Tri.NO:
+            if self._all(each.when) is Tri.YES and self._takes(each.versions, each.package) is not Tri.NO:
                 places = tuple(self.settings[name].place for name in each.when if name in self.settings)
                 places = places or (Place(self.document.file),)
                 severity = Severity(each.severity)
@@ -179,7 +182,7 @@ class _Reading:
             return None
         if policy == "ignored":
             return Tri.NO
-        return self._takes(policy.removeprefix("refused").strip())
+        return self._takes(policy.removeprefix("refused").strip(), self.dialect.package)
 
     def _since(self, section: str) -> str:
         return self.dialect.unknown[section].partition(">=")[2]
@@ -205,40 +208,43 @@ class _Reading:
 
     def _of_its_time(self, setting: Setting, row: Row) -> Iterator[Remark]:
         """Old names, and names that the installed release does not have."""
-        package, leaf = self.dialect.package, setting.name.rpartition(".")[2]
-        section = setting.name.rpartition(".")[0]
-        said_in = self._said_in(row)
-        if self._takes(row.versions) is Tri.NO:
+        section, _, leaf = setting.name.rpartition(".")
+        said_in, write = self._said_in(row), f"write {row.instead or row.renamed}" if row.renamed else ""
+        if self._takes(row.versions, row.package) is Tri.NO:
             policy = self._refuses(section)
             refused = policy is Tri.YES and setting.value != "auto"
             when = "yet" if ">=" in row.versions else "any more"
             becomes = " and refuses it" if refused else " and ignores it without a word"
-            text = f"{package} {self.version} has no {leaf} {when} ({row.versions} has)"
-            text += "" if policy is None else becomes
+            text = f"{row.package} {self.installed[row.package]} has no {leaf} {when} ({row.versions} has)"
+            own = not self.typed and not self.dialect.programs
+            text += becomes if policy is not None else "; a script may add it itself" if own else ""
             severity = Severity.ERROR if refused else Severity.WARNING
-            yield Remark(severity, "other-release", text, (setting.named,), source=said_in)
-        if row.renamed:
-            new = self.settings.get(f"{section}.{row.renamed}" if section else row.renamed)
-            if new is not None:
-                text = f"{leaf} is the old name of {row.renamed}, and both are set"
-                yield Remark(Severity.ERROR, "old-and-new", text, (setting.named, new.named), source=said_in)
-            else:
-                text, advice = (
-                    f"{leaf} is the old name of {row.renamed}",
-                    f"write {row.instead or row.renamed}",
-                )
-                yield Remark(Severity.NOTE, "old-name", text, (setting.named,), advice, said_in)
+            yield Remark(severity, "other-release", text, (setting.named,), write, said_in)
+        if not row.renamed:
+            return
+        renamed = f"{section}.{row.renamed}" if section else row.renamed
+        new = self.settings.get(renamed)
+        if new is not None:
+            text = f"{leaf} is the old name of {row.renamed}, and both are set"
+            yield Remark(Severity.ERROR, "old-and-new", text, (setting.named, new.named), source=said_in)
+        elif write and self._has(renamed) and self._takes(row.versions, row.package) is not Tri.NO:
+            text = f"{leaf} is the old name of {row.renamed}"
+            yield Remark(Severity.NOTE, "old-name", text, (setting.named,), write, said_in)
 
     def _said_in(self, row: Row) -> str:
         return row.source or self.dialect.sources.get(row.under, "")
 
-    def _takes(self, wanted: str) -> Tri:
-        """Whether the installed release is within bounds; maybe if it is not known."""
+    def _has(self, name: str) -> bool:
+        """Whether it is certain that the installed release has a name."""
+        return all(self._takes(row.versions, row.package) is Tri.YES for row in self.rows(name)[:1])
+
+    def _takes(self, wanted: str, package: str) -> Tri:
+        """Whether the installed release of a package is within bounds; maybe if it is not known."""
         if not wanted:
             return Tri.YES
-        if not self.version:
+        if not self.installed.get(package):
             return Tri.MAYBE
-        return versions.satisfies(self.version, versions.parse_specifier(wanted))
+        return versions.satisfies(self.installed[package], versions.parse_specifier(wanted))
 
     def problem(self, row: Row, value: Said) -> tuple[str, Severity]:
         """What is wrong with a value (empty if nothing is), and how bad that is. "auto" is for `merging`.
@@ -340,7 +346,9 @@ def _outside(row: Row, reading: Reading | None) -> str:
 
 def _as_number(value: Said, row: Row) -> Said:
     """True as 1, where a number is meant."""
-    return int(value) if isinstance(value, bool) and row.kind not in ("flag", "word", "any") else value
+    return (
+        int(value) if isinstance(value, bool) and row.kind not in ("flag", "word", "switch", "any") else value
+    )
 
 
 def _names_a_file(value: Said, row: Row) -> bool:

@@ -18,7 +18,7 @@ TREES: dict[str, dict[str, Any]] = {
 }
 SHARED = app.source_tree()["tables"]["argument"]
 KNOWN = dialects.load(TREES, SHARED)
-KINDS = {"flag", "whole", "number", "positive", "word", "list", "section", "any"}
+KINDS = {"flag", "whole", "number", "positive", "word", "list", "section", "switch", "any"}
 
 
 @pytest.mark.parametrize("name", sorted(TREES))

@@ -21,9 +21,10 @@ from envcheck.settings import Document, Said, Section
 SHARED = matrix.gather(host.source_texts("compat", ".toml"))["tables"]["argument"]
 
 
-def read(tmp_path: Path, **texts: str) -> Configured:
+def read(tmp_path: Path, installed: dict[str, str] | None = None, **texts: str) -> Configured:
     """The files `ds` → ds.json and so on, named in this order."""
-    return configured([_written(tmp_path, name, text) for name, text in texts.items()], SHARED, {})
+    named = [_written(tmp_path, name, text) for name, text in texts.items()]
+    return configured(named, SHARED, installed or {})
 
 
 def _written(folder: Path, name: str, text: str) -> str:
@@ -160,6 +161,48 @@ def test_an_old_name_that_is_switched_off_offloads_nothing(tmp_path: Path) -> No
     assert off.get("offload_optimizer") in (None, "none")
 
 
+# --- names of another release -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run", "installed", "expected"),
+    [
+        ("llamafactory-cli train --stage sft --save_only_model true", {"llamafactory": "0.9.4"}, []),
+        (
+            "llamafactory-cli train --stage sft --save_only_model true",
+            {"llamafactory": "0.9.4", "transformers": "4.36.2"},
+            ["transformers 4.36.2 has no save_only_model yet (>=4.37 has)"],
+        ),
+        (
+            "torchrun a.py --output_dir o --evaluation_strategy no",
+            {"transformers": "4.57.1"},
+            [
+                "transformers 4.57.1 has no evaluation_strategy any more (<4.51 has); a script may add it itself",
+            ],
+        ),
+        (
+            "torchrun a.py --output_dir o --evaluation_strategy no",
+            {"transformers": "4.50.3"},
+            ["evaluation_strategy is the old name of eval_strategy"],
+        ),
+        ("torchrun a.py --output_dir o --evaluation_strategy no", {"transformers": "4.40.2"}, []),
+        (
+            "torchrun a.py --output_dir o --overwrite_output_dir",
+            {"transformers": "5.1.0"},
+            [
+                "transformers 5.1.0 has no overwrite_output_dir any more (<5.0.0 has); a script may add it itself",
+            ],
+        ),
+        ("llamafactory-cli train --stage sft --overwrite_output_dir", {"transformers": "5.1.0"}, []),
+    ],
+)
+def test_a_name_is_held_against_the_releases_of_the_package_it_comes_from(
+    tmp_path: Path, run: str, installed: dict[str, str], expected: list[str]
+) -> None:
+    said = read(tmp_path, run=run, installed=installed)
+    assert [remark.text for remark in said.remarks] == expected
+
+
 # --- what is wrong with it --------------------------------------------------------------------------
 
 ZERO = '{"zero_optimization": {"stage": 3, %s}}'
@@ -188,10 +231,8 @@ ZERO = '{"zero_optimization": {"stage": 3, %s}}'
             '{"train_batch_size": 1, "fp16": {"enabled": true}, "bf16": {"enabled": true}}',
             "", "error two-precisions", "true",
         ),
-        (
-            '{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}',
-            "", "warning offload-without-stage-3", '"cpu"',
-        ),
+        ('{"zero_optimization": true}', "", "warning old-form", "true"),
+        ('{"zero_optimization": 3}', "", "error wrong-value", "3"),
         (
             '{"zero_optimization": {"stage": 1}, "optimizer": {"type": "OneBitAdam"}}',
             "", "error one-bit-optimizer-with-zero", '"OneBitAdam"',
@@ -288,6 +329,19 @@ def test_two_deepspeed_configurations_are_one_too_many(tmp_path: Path) -> None:
     found = read(tmp_path, z2='{"zero_optimization": {"stage": 2}}', z3='{"zero_optimization": {"stage": 3}}')
     assert codes(found) == ["warning several-configurations"]
     assert facts(found)["zero_stage"] == 3
+
+
+def test_zero_that_is_switched_on_is_stage_1(tmp_path: Path) -> None:
+    stages = [
+        facts(read(tmp_path, ds=f'{{"zero_optimization": {on}}}'))["zero_stage"] for on in ("true", "false")
+    ]
+    assert stages == [1, 0]
+
+
+def test_a_batch_that_deepspeed_refuses_states_no_fact(tmp_path: Path) -> None:
+    batch = '{"train_batch_size": %d, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 1}'
+    assert "global_batch_size" not in facts(read(tmp_path, ds=batch % 8))
+    assert facts(read(tmp_path, ds=batch % 9))["global_batch_size"] == 9
 
 
 def test_the_batch_of_the_arguments_counts(tmp_path: Path) -> None:

@@ -592,12 +592,9 @@ def _waiting(report: Report) -> Iterator[str]:
 
 def _everything(report: Report) -> Iterator[str]:
     lang, inventory = report.language, report.inventory
-    packages = [
-        fact for key, fact in inventory.facts.items() if key.startswith("pkg.") and key.count(".") == 1
-    ]
-    facts = [
-        (fact.key, fact) for key, fact in inventory.facts.items() if not key.startswith(("pkg.", "build."))
-    ]
+    read = inventory.facts
+    packages = [read[key] for key in read if key.startswith("pkg.") and key.count(".") == 1]
+    facts = [(key, read[key]) for key in read if not key.startswith(("pkg.", "build."))]
     facts += [
         (fact.key.replace("gpu.", f"gpu[{number}].", 1), fact)
         for number, device in enumerate(inventory.devices)
