@@ -432,7 +432,9 @@ def _advice(found: Fitting) -> Iterator[str]:
     if found.verdict == "fits":
         return
     if found.account.unknown:
-        yield from wrapped(f"What would fit depends on {', '.join(found.account.unknown)}, not known", _COLUMNS)
+        yield from wrapped(
+            f"What would fit depends on {', '.join(found.account.unknown)}, not known", _COLUMNS
+        )
         return
     rules = ", ".join(found.options.rules)
     if cheapest is None:
