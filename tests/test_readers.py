@@ -161,6 +161,13 @@ def test_an_old_name_that_is_switched_off_offloads_nothing(tmp_path: Path) -> No
     assert off.get("offload_optimizer") in (None, "none")
 
 
+def test_a_file_in_utf_16_is_said_to_be_that(tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-16")
+    with pytest.raises(InputError, match="UTF-16: save it as UTF-8"):
+        configured([str(path)], SHARED, {})
+
+
 # --- names of another release -----------------------------------------------------------------------
 
 
@@ -422,7 +429,7 @@ MALFORMED = (
     ("a: &a [x, x]\nb: [*a" + ", *a" * 20_000 + "]", "conf:1:8", "comes to more than 20000 values"),
     ("a: " + "9" * 5000, "conf:1:4", "is no int"),
     ("\x7fELF\x02\x01\x01\x00", "conf", "a binary file"),
-    ("", "conf", "not recognised"),
+    ("", "conf", "an empty file"),
     ("just words", "conf", "not recognised"),
 )
 
