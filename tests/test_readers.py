@@ -338,6 +338,13 @@ def test_two_deepspeed_configurations_are_one_too_many(tmp_path: Path) -> None:
     assert facts(found)["zero_stage"] == 3
 
 
+def test_a_script_that_is_told_nothing_has_no_defaults_of_the_trainer(tmp_path: Path) -> None:
+    ds = _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    bare, trainers = "torchrun own.py --data d", "torchrun own.py --output_dir o"
+    assert codes(read(tmp_path, run=f"{bare} --deepspeed {ds}")) == []
+    assert codes(read(tmp_path, run=f"{trainers} --deepspeed {ds}")) == ["warning contradicts-arguments"]
+
+
 def test_zero_that_is_switched_on_is_stage_1(tmp_path: Path) -> None:
     stages = [
         facts(read(tmp_path, ds=f'{{"zero_optimization": {on}}}'))["zero_stage"] for on in ("true", "false")
