@@ -179,6 +179,34 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "offload": True,
         "checkpointing": True,
     },
+    "zero3 all offloaded bf16": {
+        "model": MIDDLE,
+        "seq": 256,
+        "precision": "bf16",
+        "stage": 3,
+        "offload": True,
+        "offload_param": True,
+        "checkpointing": True,
+    },
+    "fsdp1 fp32": {"model": MIDDLE, "seq": 256, "parallel": "fsdp1"},
+    "fsdp1 bf16": {"model": MIDDLE, "seq": 256, "precision": "bf16", "parallel": "fsdp1"},
+    "fsdp2 fp32": {"model": MIDDLE, "seq": 256, "parallel": "fsdp2"},
+    "fsdp2 bf16": {"model": MIDDLE, "seq": 256, "precision": "bf16", "parallel": "fsdp2"},
+    "fsdp2 bf16 ckpt": {
+        "model": MIDDLE,
+        "seq": 256,
+        "precision": "bf16",
+        "parallel": "fsdp2",
+        "checkpointing": True,
+    },
+    "fsdp2 lora bf16 ckpt": {
+        "model": MIDDLE,
+        "seq": 256,
+        "precision": "bf16",
+        "parallel": "fsdp2",
+        "checkpointing": True,
+        **LORA,
+    },
 }
 """`seq` 256, `batch` 2, fp32, sdpa, one process where a configuration does not say otherwise."""
 
@@ -276,7 +304,10 @@ def _prepared(wanted: dict[str, Any], device: str) -> tuple[Any, Any]:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     bf16 = wanted.get("precision") == "bf16"
-    dtype = torch.bfloat16 if bf16 and "stored" not in wanted else torch.float32
+    # What FSDP trains it keeps in fp32 and casts as it gathers: accelerate's mixed precision.
+    sharded = wanted.get("parallel") in ("fsdp1", "fsdp2")
+    cast = sharded and "adapter" not in wanted
+    dtype = torch.bfloat16 if bf16 and "stored" not in wanted and not cast else torch.float32
     autocast = torch.autocast(device, torch.bfloat16, enabled=bf16 and "stored" in wanted)
     config = AutoConfig.for_model(**wanted["model"], use_cache=False)
     model = AutoModelForCausalLM.from_config(
@@ -297,6 +328,10 @@ def _prepared(wanted: dict[str, Any], device: str) -> tuple[Any, Any]:
     if wanted.get("parallel") == "ddp":
         torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
         called = torch.nn.parallel.DistributedDataParallel(model)
+    elif sharded:
+        torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+        called = _fsdp(model, wanted, device)
+        trainable = [each for each in called.parameters() if each.requires_grad]
     else:
         called = model
     optimizer = torch.optim.AdamW(trainable, lr=1e-4)
@@ -328,6 +363,30 @@ def _adapted(model: Any, wanted: dict[str, Any]) -> Any:
     )
 
 
+def _fsdp(model: Any, wanted: dict[str, Any], device: str) -> Any:
+    """The model sharded, a unit a layer, as accelerate does it with mixed precision."""
+    import torch
+    from torch.distributed import fsdp
+
+    low = torch.bfloat16 if wanted.get("precision") == "bf16" else None
+    layers = {type(each) for name, each in model.named_modules() if name.endswith("layers.0")}
+    if wanted["parallel"] == "fsdp1":
+        from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+        return fsdp.FullyShardedDataParallel(
+            model,
+            auto_wrap_policy=ModuleWrapPolicy(layers),
+            mixed_precision=fsdp.MixedPrecision(param_dtype=low, reduce_dtype=low, buffer_dtype=low),
+            use_orig_params=True,
+            device_id=torch.device(device),
+        )
+    mesh = torch.distributed.device_mesh.init_device_mesh(device, (torch.distributed.get_world_size(),))
+    policy = fsdp.MixedPrecisionPolicy(param_dtype=low, reduce_dtype=low, output_dtype=low)
+    for module in [each for each in model.modules() if type(each) in layers]:
+        fsdp.fully_shard(module, mesh=mesh, mp_policy=policy)
+    return fsdp.fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
 def _deepspeed(model: Any, trainable: Any, tokens: Any, wanted: dict[str, Any]) -> tuple[Any, Any]:
     import deepspeed
     import torch
@@ -349,6 +408,8 @@ def _deepspeed(model: Any, trainable: Any, tokens: Any, wanted: dict[str, Any]) 
     }
     if wanted.get("offload"):
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": False}
+    if wanted.get("offload_param"):
+        zero["offload_param"] = {"device": "cpu", "pin_memory": False}
     settings = {
         "train_micro_batch_size_per_gpu": wanted.get("batch", 2),
         "zero_optimization": zero,
@@ -380,7 +441,7 @@ def _mark(meter: Any, phase: str) -> None:
 
 def measured(python: str, wanted: dict[str, Any], device: str) -> dict[str, Any]:
     """What rank 0 measured; RuntimeError with the end of its output if a rank failed."""
-    ranks = 2 if "stage" in wanted or wanted.get("parallel") == "ddp" else 1
+    ranks = 2 if "stage" in wanted or "parallel" in wanted else 1
     with tempfile.TemporaryDirectory() as folder:
         meter = Path(folder) / "meter.so"
         if device == "cpu":
@@ -484,6 +545,7 @@ def _training(wanted: dict[str, Any], device: str) -> dict[str, Any]:
         "parallel": "deepspeed" if zero else wanted.get("parallel", "none"),
         "stage": wanted.get("stage", 0),
         "offload_optimizer": bool(wanted.get("offload")),
+        "offload_param": bool(wanted.get("offload_param")),
         "adapter": "adapter" in wanted,
         "rank": wanted.get("rank", 8),
         "targets": tuple(wanted.get("targets", ())),
@@ -495,6 +557,7 @@ def _training(wanted: dict[str, Any], device: str) -> dict[str, Any]:
         "overlap": bool(wanted.get("overlap")),
         "prefetch": wanted.get("prefetch", int(0.9 * hidden * hidden)),
         "persistence": wanted.get("persistence", 10 * hidden),
+        "live": wanted.get("live", 10**9),
         "reuse": wanted.get("reuse", 10**9),
         "optimizer": {"states": 2, "together": True},
         "cuda": device == "cuda",

@@ -1,7 +1,5 @@
 """The use cases, each a screenful: read at the edge, judge in the core, hand back values to show."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -49,7 +47,6 @@ from envcheck.model import (
     Vocabulary,
 )
 from envcheck.pages import nearest
-from envcheck.readers import json_text
 
 if TYPE_CHECKING:
     from envcheck.gate import Settings
@@ -126,7 +123,7 @@ def overlay_texts(named: Sequence[str]) -> list[tuple[str, str, str]]:
     ]
 
 
-def settings_here() -> Settings | None:
+def settings_here() -> "Settings | None":
     """The settings of this folder: its envcheck.toml, else `[tool.envcheck]` of its pyproject.toml.
 
     Raises:
@@ -252,6 +249,8 @@ def read_facts(where: str, words: Vocabulary) -> Inventory:
 
 def _parse(text: str, where: str) -> Any:
     if text.lstrip().startswith(("{", "//", "/*")):
+        from envcheck.readers import json_text  # few starts read a file of the user's
+
         return json_text.loads(text, where)
     import tomllib
 

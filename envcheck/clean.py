@@ -6,11 +6,23 @@ carriage return, a log line bidirectional overrides that make it read as somethi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from envcheck.model import Fact, Inventory, Known, Matrix, Place, Remark, Report, Rule, Source, Unknown
+from envcheck.model import (
+    Fact,
+    Inventory,
+    Known,
+    Matrix,
+    Place,
+    Remark,
+    Report,
+    Rule,
+    Source,
+    Unknown,
+    Waiting,
+)
 
 # Format and bidirectional controls, which reorder or hide text without being C0 or C1; tag characters,
 # which spell invisible ASCII; and lone surrogates, which cannot be encoded.
@@ -231,6 +243,22 @@ class _Presenting:
         """Take what is private, and the rules (by identity) that hold nothing from outside."""
         self.private, self.ours = private, ours
         self.done: dict[str, str] = {}
+        self.ways: dict[type, Callable[[Any], Any]] = {
+            str: self.show,
+            tuple: lambda value: tuple(map(self.walk, value)),
+            list: lambda value: list(map(self.walk, value)),
+            dict: self._mapping,
+            Fact: self._fact,
+            Known: self._known,
+            Unknown: lambda value: Unknown(self.show(value.why), value.asked),
+            Inventory: self._inventory,
+            Rule: lambda value: value if id(value) in self.ours else self._named(value),
+            Waiting: lambda value: value if id(value.rule) in self.ours else self._named(value),
+            Matrix: lambda value: value._replace(origins=self.walk(value.origins)),
+            Source: lambda value: Source(*map(self.quote, value)),
+            Remark: self._remark,
+            Place: self._place,
+        }
 
     def show(self, text: str) -> str:
         """A text from outside."""
@@ -246,49 +274,69 @@ class _Presenting:
     def walk(self, value: Any) -> Any:
         """The value, presented."""
         kind = type(value)
-        if kind is str:
-            return self.show(value)
-        if kind is Fact:
-            return self._fact(value)
-        if kind is dict or isinstance(value, Mapping):
-            return {self.show(str(key)): self.walk(each) for key, each in value.items()}
-        if kind is tuple or kind is list:
-            return kind(map(self.walk, value))
-        if hasattr(value, "_make"):
-            return self._named(value)
-        return self._reading(value)
+        way = self.ways.get(kind)
+        if way is None:
+            way = self.ways[kind] = self._way(value)
+        return way(value)
+
+    def _way(self, value: Any) -> Callable[[Any], Any]:
+        if isinstance(value, Mapping):
+            return self._mapping
+        return self._named if hasattr(value, "_make") else lambda other: other
+
+    def _mapping(self, value: Mapping[Any, Any]) -> dict[str, Any]:
+        return {self.show(str(key)): self.walk(each) for key, each in value.items()}
+
+    def _named(self, value: Any) -> Any:
+        return value._make(map(self.walk, value))
 
     def _fact(self, fact: Fact) -> Fact:
         # A default is a row of a table of ours, and says where that is written.
         show = self.quote if fact.source.startswith("default: ") else self.show
-        return Fact(self.show(fact.key), self._reading(fact.reading), show(fact.source))
+        return Fact(self.show(fact.key), self.walk(fact.reading), show(fact.source))
 
-    def _named(self, value: Any) -> Any:
-        match value:
-            case Rule() if id(value) in self.ours:
-                return value
-            case Matrix():
-                return value._replace(origins=self.walk(value.origins))
-            case Source():
-                return Source(*map(self.quote, value))
-            case Remark():
-                code, text, places, advice = map(self.walk, value[1:5])
-                return Remark(value.severity, code, text, places, advice, self.quote(value.source))
-            case Place():
-                # The line it quotes is cleaned where it is underlined, and left out if it tells too much.
-                plain = clean(value.excerpt)
-                excerpt = value.excerpt if self.show(plain) == plain else ""
-                return value._replace(file=self.show(value.file), excerpt=excerpt)
-            case _:
-                return value._make(map(self.walk, value))
+    def _known(self, reading: Known) -> Known:
+        return Known(self.walk(reading.value))
 
-    def _reading(self, value: Any) -> Any:
-        match value:
-            case Known(inner):
-                return Known(self.walk(inner)) if type(inner) in (str, tuple) else value
-            case Unknown(why, asked):
-                return Unknown(self.show(why), asked)
-            case Inventory(facts, devices, complete, unread):
-                return Inventory(self.walk(facts), self.walk(devices), complete, self.walk(unread))
-            case _:
-                return value
+    def _inventory(self, value: Inventory) -> Inventory:
+        facts, *devices = (_Presented(each, self) for each in (value.facts, *value.devices))
+        return Inventory(facts, tuple(devices), value.complete, self.walk(value.unread))
+
+    def _remark(self, remark: Remark) -> Remark:
+        code, text, places, advice = map(self.walk, remark[1:5])
+        return Remark(remark.severity, code, text, places, advice, self.quote(remark.source))
+
+    def _place(self, place: Place) -> Place:
+        # The line it quotes is cleaned where it is underlined, and left out if it tells too much.
+        plain = clean(place.excerpt)
+        excerpt = place.excerpt if self.show(plain) == plain else ""
+        return place._replace(file=self.show(place.file), excerpt=excerpt)
+
+
+class _Presented(Mapping[str, Fact]):
+    """Facts, each presented when it is asked for: of hundreds most reports for people show a few."""
+
+    def __init__(self, facts: Mapping[str, Fact], by: _Presenting) -> None:
+        """Take the facts as they were read, and what presents them."""
+        self._facts, self._by = facts, by
+        self._shown: dict[str, Fact] = {}
+        self._keys: dict[str, str] = {}
+
+    def __getitem__(self, key: str) -> Fact:
+        if key not in self._shown:
+            plain = key in self._facts and self._by.show(key) == key
+            fact: Fact = self._by.walk(self._facts[key if plain else self._read_as()[key]])
+            self._shown[key] = fact
+        return self._shown[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read_as())
+
+    def __len__(self) -> int:
+        return len(self._read_as())
+
+    def _read_as(self) -> dict[str, str]:
+        """The keys as they were read, by what is shown of them."""
+        if not self._keys:
+            self._keys = {self._by.show(key): key for key in self._facts}
+        return self._keys

@@ -863,7 +863,8 @@ MicroBatchOption = Annotated[
     ),
 ]
 LoraRankOption = Annotated[
-    int, typer.Option("--lora-rank", metavar="R", min=1, max=100_000, help="Rank of LoRA; 8 is PEFT's.")
+    int | None,
+    typer.Option("--lora-rank", metavar="R", min=1, max=100_000, help="Rank of LoRA; 8 is PEFT's."),
 ]
 LoraTargetOption = Annotated[
     list[str] | None,
@@ -872,8 +873,12 @@ LoraTargetOption = Annotated[
     ),
 ]
 LoraDropoutOption = Annotated[
-    float,
+    float | None,
     typer.Option("--lora-dropout", metavar="P", min=0, max=1, help="LoRA's dropout, whose masks are kept."),
+]
+RamOption = Annotated[
+    int | None,
+    typer.Option("--ram", metavar="GIB", min=1, max=1_000_000, help="Declare the host's memory."),
 ]
 
 
@@ -885,9 +890,10 @@ def fit(
     gpu: GpuOption = None,
     seq: SeqOption = None,
     batch: MicroBatchOption = None,
-    rank: LoraRankOption = 8,
+    rank: LoraRankOption = None,
     modules: LoraTargetOption = None,
-    dropout: LoraDropoutOption = 0.0,
+    dropout: LoraDropoutOption = None,
+    ram: RamOption = None,
     python: PythonOption = None,
     static: StaticOption = False,
     facts: FactsOption = None,
@@ -912,7 +918,8 @@ def fit(
         timeout,
         tuple(overlay or ()),
     )
-    wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()), dropout > 0)
+    drops = None if dropout is None else dropout > 0
+    wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
     found = sizing.fitted(question, wanted, host.Host())
     _emit(json.dumps(fitting.tree(found), indent=2) + "\n" if as_json else fitting.render(found))
     return found.code

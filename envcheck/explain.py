@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from envcheck import clauses
+from envcheck.judge import bind
 from envcheck.logs import Event, Frame, Log, Raised
 from envcheck.model import (
     Because,
@@ -249,12 +250,13 @@ def fit(rule: Rule | None, inventory: Inventory, judgement: Judgement) -> Fit:
             if each.fact.value is not None
         )
         return Fit("yes", held, finding.fixes, finding)
+    device = next(iter(inventory.visible_devices()), None)
+    untried = tuple(bound for each in rule.fixes if (bound := bind(each, inventory, device)))
     if finding is not None:
-        return Fit("unknown", tuple(_unread(each) for each in finding.because), rule.fixes, finding)
+        return Fit("unknown", tuple(_unread(each) for each in finding.because), untried, finding)
     waiting = next((each for each in judgement.waiting if each.rule.id == rule.id), None)
     if waiting is not None:
-        return Fit("unknown", tuple(dict.fromkeys(each.key for each in waiting.open)), rule.fixes)
-    device = next(iter(inventory.visible_devices()), None)
+        return Fit("unknown", tuple(dict.fromkeys(each.key for each in waiting.open)), untried)
     against = [
         [each for each in table if clauses.ask(each, inventory, device) is Tri.NO] for table in rule.when
     ]

@@ -116,8 +116,10 @@ def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
     """Run a command, passing everything through; explain what it printed if it failed by itself.
 
     Raises:
+        EnvcheckError: an argument is wrong; the command was not started.
         OSError: the command does not exist or may not be run.
     """
+    _refuse_wrong_use(question, machine)
     kept = passing.Kept()
     ended = passing.run(command, machine.environ, kept)
     if ended.code == 0 or ended.asked or -ended.code in passing.NO_FAILURE:
@@ -131,6 +133,24 @@ def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
         return Ran(ended.code, told(question, name, kept.pieces(), machine, wrote))
     except Exception as error:  # noqa: BLE001 - whatever is wrong with us, the command's own end counts
         return Ran(ended.code, trouble=str(error) or type(error).__name__)
+
+
+def _refuse_wrong_use(question: app.Question, machine: Host) -> None:
+    """Read what is named before the command starts: hours later nobody is there to name it again.
+
+    Raises:
+        EnvcheckError: something named is not there, or wrong.
+    """
+    if question == app.Question(deadline_s=question.deadline_s):
+        return
+    words = app.vocabulary(probes.every_probe())
+    known = app.load_matrix(words, question.overlays)
+    inventory = Inventory() if question.facts is None else app.read_facts(question.facts, words)
+    app.completed(inventory, question, known)
+    if question.python is not None:
+        from envcheck.probes import python_env
+
+        python_env.interpreter(machine, probes.Request(Path(question.python)))
 
 
 def _with_end(log: logs.Log, code: int) -> logs.Log:

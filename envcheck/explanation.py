@@ -62,7 +62,7 @@ def _lines(each: Explanation) -> Iterator[str]:
         yield f"note    {note}"
     yield ""
     if not diagnosis.failed:
-        yield "No failure in this log."
+        yield "No failure found in this log." if not each.notes else "No failure found in what was read."
     elif diagnosis.cause is None:
         yield "Only what follows from a failure elsewhere: the log of the rank that failed first says why."
     else:
@@ -98,7 +98,7 @@ def _cause(cause: Cause, each: Explanation) -> Iterator[str]:
 
 def _kind(cause: Cause) -> str:
     if cause.kind == "code" and cause.match is None:
-        return "raised by a line of your own code, and no known failure reads like it"
+        return "raised by a line of your own code"
     if cause.kind != "unknown":
         return KINDS[cause.kind]
     if cause.event.what == "ended":
@@ -109,7 +109,7 @@ def _kind(cause: Cause) -> str:
 def _known(matches: Sequence[Match], each: Explanation) -> Iterator[str]:
     """What is known of the matches; several cases of one rule are one."""
     shown: set[str] = set()
-    for match in sorted(matches, key=lambda one: (_RANKED[_fit(one, each).answer], -one.score)):
+    for match in sorted(matches, key=lambda one: (_RANKED[_fit(one, each).answer], -one.score, one.lines)):
         name = match.signature.rule or match.signature.case
         if name in shown:
             continue
@@ -117,7 +117,7 @@ def _known(matches: Sequence[Match], each: Explanation) -> Iterator[str]:
         yield from _match(match, each)
 
 
-_RANKED = {"yes": 0, "text": 1, "unknown": 2, "no": 3}
+_RANKED = {"yes": 0, "text": 1, "unknown": 1, "no": 2}  # where nothing decides, the text does
 
 
 def _fit(match: Match, each: Explanation) -> Fit:
@@ -140,8 +140,9 @@ def _match(match: Match, each: Explanation) -> Iterator[str]:
     yield f"    here    {_here(fit)}"
     if rule is None or fit.answer == "no":
         return
-    yield f"    why     {rule.why}"
-    yield from _ways_out(fit, each)
+    if rule.why:
+        yield f"    why     {rule.why}"
+    yield from _ways_out(rule, fit, each)
     yield from (f"    no fix  {fix_text(Fix(vain.set))} ({vain.why})" for vain in rule.no_fixes)
     yield from (f"    source  {rule.basis.value}: {source.url}" for source in rule.sources[:2])
 
@@ -155,13 +156,12 @@ def _here(fit: Fit) -> str:
     return f"cannot tell: {because or 'what it depends on'} not known (--facts, --python, --train, --target)"
 
 
-def _ways_out(fit: Fit, each: Explanation) -> Iterator[str]:
+def _ways_out(rule: Rule, fit: Fit, each: Explanation) -> Iterator[str]:
     if not fit.fixes:
-        yield (
-            "    fix     none of the known ways out helps here"
-            if fit.answer == "yes"
-            else "    fix     none known"
+        tried = (
+            "none of the known ways out helps here" if fit.answer == "yes" else "depends on what is missing"
         )
+        yield f"    fix     {tried if rule.fixes else 'none known'}"
     moved = moved_with(each.report)
     for fix in fit.fixes:
         cost = f" ({fix.cost})" if fix.cost else ""

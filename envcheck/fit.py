@@ -30,18 +30,18 @@ WIDTH = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 2}
 
 DEEPSPEED, DDP, FSDP = "deepspeed", "ddp", ("fsdp1", "fsdp2")
 
-PARTS = (
-    "frozen weights",
-    "trainable weights",
-    "gradients",
-    "optimizer states",
-    "activations",
-    "logits and loss",
-    "gathered parameters",
-    "communication buffers",
-    "working memory",
-)
-"""What a rank's memory is divided into, in the order shown. Master weights are optimizer states."""
+PARTS = {
+    "frozen weights": "that do not train",
+    "trainable weights": "that train",
+    "gradients": "of what trains",
+    "optimizer states": "moments, fp32 copies of what trains",
+    "activations": "kept for the backward pass",
+    "logits and loss": "a score for each word of the vocabulary",
+    "gathered parameters": "weights made whole, or cast, for use",
+    "communication buffers": "what gradients are reduced in",
+    "working memory": "of one layer's turn, or of the step",
+}
+"""What a rank's memory is divided into, in the order shown, and what each is."""
 
 PHASES = {
     "forward": "at the end of the forward pass",
@@ -49,10 +49,6 @@ PHASES = {
     "backward": "in the backward pass of the layers",
     "step": "in the optimizer's step",
 }
-
-
-PERSISTENCE, SUB_GROUP = 100_000, 1_000_000_000
-"""DeepSpeed's stage3_param_persistence_threshold and sub_group_size (runtime/zero/config.py), elements."""
 
 
 class Training(NamedTuple):
@@ -80,12 +76,14 @@ class Training(NamedTuple):
     optimizer: Mapping[str, Any] = {"states": 2}
     activation: int = 1  # tensors that the MLP's activation keeps
     fused_loss: bool = False  # logits are made and dropped by pieces (Liger)
-    reduce_bucket: int = 500_000_000
+    # What DeepSpeed presets (runtime/zero/config.py), in its order and under its names but for stage3_.
     overlap: bool = False
+    reduce_bucket: int = 500_000_000
+    sub_group: int = 1_000_000_000
     prefetch: int = 50_000_000
-    persistence: int = PERSISTENCE
+    persistence: int = 100_000
+    live: int = 1_000_000_000
     reuse: int = 1_000_000_000
-    sub_group: int = SUB_GROUP
     cuda: bool = True
     autocast: bool = False  # linear modules compute in the precision, whatever they are given
 
@@ -136,6 +134,8 @@ def estimate(model: Model, how: Training) -> Estimate:
         }
     else:
         phases = _phases(weights, engine, model, shape, how, tokens)
+    # A bare count of parameters names no module that LoRA could adapt.
+    unplaced = how.adapter and not weights.trainable
     sums = {name: sum(parts.values()) for name, parts in phases.items()}
     peak = max(sums, key=lambda name: sums[name])
     parts = tuple(Part(name, round(phases[peak].get(name, 0))) for name in PARTS)
@@ -147,8 +147,12 @@ def estimate(model: Model, how: Training) -> Estimate:
         rest=round(sum(engine.rest.values())),
         trainable=weights.trainable,
         frozen=weights.frozen,
-        unknown=() if shape and tokens else ("activations", "logits and loss"),
+        unknown=(*(_OF_ADAPTERS if unplaced else ()), *(() if shape and tokens else _OF_TOKENS)),
     )
+
+
+_OF_ADAPTERS = ("trainable weights", "gradients", "optimizer states")
+_OF_TOKENS = ("activations", "logits and loss")
 
 
 _Account = dict[str, float]
@@ -475,7 +479,8 @@ def _stage3(weights: _Weights, how: Training) -> _Engine:
 
     A rank keeps its share of each weight; those under the persistence threshold are gathered once and stay.
     The others are gathered for use and stay while they are used again within max_reuse_distance: half of that
-    at the turn from forward to backward; beside them the largest module and what is prefetched. The bucket
+    at the turn from forward to backward; beside them the largest module and what is prefetched, unless that
+    were more than max_live_parameters (partitioned_param_coordinator.py, fetch_sub_module). The bucket
     for gradients is made whole at the start, whatever the model's size, and so is the share's gradient.
     """
     width, ranks, trainable = weights.width, how.ranks, weights.trainable
@@ -491,7 +496,8 @@ def _stage3(weights: _Weights, how: Training) -> _Engine:
     gathered = [each for each in weights.list if each.numel >= how.persistence]
     moving = sum(each.numel * each.copies for each in gathered)
     one = max((each.numel for each in gathered), default=0)
-    live = min(moving, how.reuse // 2 + how.prefetch + one) * width
+    held = how.reuse // 2 + one
+    live = min(moving, held + min(how.prefetch, max(how.live - held, 0))) * width
     lying = {
         "frozen weights": weights.sharded(ranks, trains=False),
         "trainable weights": weights.sharded(ranks, trains=True),
@@ -532,7 +538,7 @@ def _fsdp(weights: _Weights, how: Training) -> _Engine:
     """FSDP, a unit a layer: shares of weights, gradients and states; two units whole at once (prefetch).
 
     accelerate keeps what trains in fp32 when precision is mixed and lets FSDP cast what it gathers
-    (accelerator.py, _prepare_fsdp); a unit's gradient is whole before it is scattered. Not measured.
+    (accelerator.py, _prepare_fsdp); a unit's gradient is whole before it is scattered.
     """
     ranks, width = how.ranks, WIDTH[how.precision]
     trainable, frozen = weights.trainable / ranks, weights.bytes(trains=False) / ranks
@@ -545,7 +551,9 @@ def _fsdp(weights: _Weights, how: Training) -> _Engine:
         "optimizer states": _states(weights, how, 4) / ranks,
     }
     states, host = {"gradients": 4 * trainable}, {}
-    step = {"gradients": 4 * trainable, "working memory": _stepping(how, 4, trainable, trainable)}
+    # FSDP2 shards each weight, FSDP1 a unit's weights laid end to end: one may lie on one rank.
+    one = min(weights.largest / (ranks if how.parallel == "fsdp2" else 1), trainable)
+    step = {"gradients": 4 * trainable, "working memory": _stepping(how, 4, one, trainable)}
     if how.offload_param or how.offload_optimizer:
         host = _sum(kept, states)
         kept, step = {}, {}
@@ -693,8 +701,7 @@ def unmeasured(model: Model, how: Training) -> tuple[str, ...]:
     """What of a training no measurement backs: its error is as derived as its size."""
     shape = model.decoder
     found = [
-        ("FSDP", how.parallel in FSDP),
-        ("parameter offload", how.offload_param),
+        ("FSDP's offload", how.parallel in FSDP and (how.offload_param or how.offload_optimizer)),
         ("a quantised base", how.quantised != "none"),
         ("a fused loss", how.fused_loss),
         ("experts", bool(shape and shape.experts)),

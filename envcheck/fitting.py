@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
 from envcheck import fit
 from envcheck.geometry import Model
+from envcheck.language import wrapped
 
 
 class Room(NamedTuple):
@@ -25,13 +26,13 @@ class Room(NamedTuple):
 
 
 class Option(NamedTuple):
-    """Another training, what it takes, whether it fits; `allowed` is the judge's word, None if not asked."""
+    """Another training, what it takes, whether it fits; what it changes, in words and as arguments."""
 
     how: fit.Training
     account: fit.Estimate
     verdict: str
-    allowed: bool | None
     changes: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
 
 class Options(NamedTuple):
@@ -39,7 +40,8 @@ class Options(NamedTuple):
 
     table: tuple[tuple[Option, ...], ...]
     cheapest: Option | None
-    refused: int  # cheaper ones that would fit, but that the judge finds broken here
+    refused: int = 0  # cheaper ones that would fit, but that the judge finds broken here
+    rules: tuple[str, ...] = ()  # that break them
 
 
 class Fitting(NamedTuple):
@@ -75,17 +77,34 @@ def judged(how: fit.Training, account: fit.Estimate, room: Room) -> str:
 
 # --- the cheapest change ----------------------------------------------------------------------------
 
-# What a change costs, least first: computing gets faster; a third more of it; more and smaller steps; more
-# communication; host traffic in each step, in each layer; other numbers. Their sum orders combinations.
-_COSTS = {
-    "16-bit precision": 1,
-    "gradient checkpointing": 2,
-    "Liger's fused loss": 3,
-    "a smaller micro-batch": 4,
-    "ZeRO": 32,
-    "optimizer offload": 128,
-    "parameter offload": 256,
-    "an NF4 base": 512,
+
+class _Change(NamedTuple):
+    """A way to take less memory: what it costs, and the argument that makes it.
+
+    Arguments are those of transformers' TrainingArguments and BitsAndBytesConfig, of DeepSpeed's JSON (those
+    with a dot) and of accelerate's FSDP plugin.
+    """
+
+    name: str
+    cost: int
+    argument: str
+
+
+_CHANGES = {
+    each.name: each
+    for each in (
+        # Least first: computing gets faster; a third more of it; another kernel; more and smaller steps; more
+        # communication; host traffic in each step, in each layer; other numbers. Sums order combinations.
+        _Change("16-bit precision", 1, "bf16 true"),
+        _Change("gradient checkpointing", 2, "gradient_checkpointing true"),
+        _Change("Liger's fused loss", 3, "use_liger_kernel true"),
+        _Change("a smaller micro-batch", 4, "per_device_train_batch_size {how.batch}"),
+        _Change("ZeRO", 32, "zero_optimization.stage {how.stage}"),
+        _Change("optimizer offload", 128, "zero_optimization.offload_optimizer.device cpu"),
+        _Change("parameter offload", 256, "zero_optimization.offload_param.device cpu"),
+        _Change("FSDP's offload", 256, "fsdp_offload_params true"),
+        _Change("an NF4 base", 512, "load_in_4bit true, bnb_4bit_quant_type nf4"),
+    )
 }
 
 
@@ -93,37 +112,52 @@ def options(
     how: fit.Training,
     count: Callable[[fit.Training], fit.Estimate],
     room: Room,
-    allows: Callable[[fit.Training], bool],
+    breaks: Callable[[fit.Training], Sequence[str]],
     installed: frozenset[str],
 ) -> Options:
-    """The table and the cheapest change. `allows` is asked only of what fits, cheapest first.
+    """The table and the cheapest change. `breaks` names the rules that a training breaks.
+
+    It is asked only of what fits, cheapest first.
 
     Of `installed`, bitsandbytes and liger-kernel make NF4 and the fused loss possible.
     """
-    if room.gpu is None:
-        return Options(_table(how, count, room), None, 0)
-    cheapest, refused = None, 0
-    if judged(how, count(how), room) != "fits":
-        for other, changes in sorted(_others(how, installed), key=lambda each: _cost(how, *each)):
-            account = count(other)
-            if judged(other, account, room) != "fits":
-                continue
-            if allows(other):
-                cheapest = Option(other, account, "fits", allowed=True, changes=changes)
-                break
-            refused += 1
-    return Options(_table(how, count, room), cheapest, refused)
+    table = _table(how, count, room)
+    if room.gpu is None or judged(how, count(how), room) == "fits":
+        return Options(table, None)
+    refused, rules = 0, dict[str, None]()
+    for other, changes in sorted(_others(how, installed), key=lambda each: _cost(how, *each)):
+        account = count(other)
+        if judged(other, account, room) != "fits":
+            continue
+        if not (broken := breaks(other)):
+            arguments = tuple(_CHANGES[name].argument.format(how=other) for name in changes)
+            cheapest = Option(
+                other, account, "fits", tuple(_worded(each, other) for each in changes), arguments
+            )
+            return Options(table, cheapest, refused, tuple(rules))
+        refused += 1
+        rules.update(dict.fromkeys(broken))
+    return Options(table, None, refused, tuple(rules))
+
+
+def _worded(change: str, other: fit.Training) -> str:
+    detail = {
+        "16-bit precision": f" ({other.precision})",
+        "a smaller micro-batch": f" of {other.batch}",
+        "ZeRO": f"-{other.stage}",
+    }
+    return change + detail.get(change, "")
 
 
 def _cost(how: fit.Training, other: fit.Training, changes: tuple[str, ...]) -> int:
-    cost = sum(next(cost for name, cost in _COSTS.items() if each.startswith(name)) for each in changes)
+    cost = sum(_CHANGES[name].cost for name in changes)
     if other.stage > how.stage:
-        cost += _COSTS["ZeRO"] * (other.stage - how.stage - 1)
+        cost += _CHANGES["ZeRO"].cost * (other.stage - how.stage - 1)
     return cost + (how.batch // other.batch).bit_length() - 1
 
 
 def _others(how: fit.Training, installed: frozenset[str]) -> Iterator[tuple[fit.Training, tuple[str, ...]]]:
-    """Every other training that changes only what costs something, and in words what it changes."""
+    """Every other training that changes only what costs something, and the names of its changes."""
     batches = [how.batch]
     while batches[-1] > 1:
         batches.append(batches[-1] // 2)
@@ -146,10 +180,10 @@ def _others(how: fit.Training, installed: frozenset[str]) -> Iterator[tuple[fit.
                 quantised=quantised,
             )
             changes = [
-                ("16-bit precision (bf16)", precision != how.precision),
+                ("16-bit precision", precision != how.precision),
                 ("gradient checkpointing", checkpointing != how.checkpointing),
                 ("Liger's fused loss", loss != how.fused_loss),
-                (f"a smaller micro-batch of {batch}", batch != how.batch),
+                ("a smaller micro-batch", batch != how.batch),
                 *((word, True) for word in words),
                 ("an NF4 base", quantised != how.quantised),
             ]
@@ -183,7 +217,7 @@ def _engines(how: fit.Training) -> Iterator[tuple[fit.Training, tuple[str, ...]]
     yield how, ()
     if how.parallel in fit.FSDP:
         if not how.offload_param:
-            yield how._replace(offload_param=True), ("parameter offload",)
+            yield how._replace(offload_param=True), ("FSDP's offload",)
         return
     for stage in range(max(how.stage, 1), _stages(how) + 1):
         for optimizer in dict.fromkeys((how.offload_optimizer, True)):
@@ -198,7 +232,7 @@ def _engines(how: fit.Training) -> Iterator[tuple[fit.Training, tuple[str, ...]]
                     stored="",
                 )
                 words = (
-                    *((f"ZeRO-{stage}",) if stage != how.stage else ()),
+                    *(("ZeRO",) if stage != how.stage else ()),
                     *(("optimizer offload",) if optimizer != how.offload_optimizer else ()),
                     *(("parameter offload",) if param != how.offload_param else ()),
                 )
@@ -236,7 +270,7 @@ def _table(
 
 def _option(how: fit.Training, count: Callable[[fit.Training], fit.Estimate], room: Room) -> Option:
     account = count(how)
-    return Option(how, account, judged(how, account, room), None)
+    return Option(how, account, judged(how, account, room))
 
 
 # --- as text ----------------------------------------------------------------------------------------
@@ -263,53 +297,77 @@ def name_of(how: fit.Training) -> str:
     return f"{words}, optimizer offloaded" if how.offload_optimizer else words
 
 
+_COLUMNS = 80
+
+
 def render(found: Fitting) -> str:
-    """The report: what was counted, parts, the machine, the verdict, the table, the cheapest change."""
+    """The report: the verdict and the cheapest change, what was counted, parts, the machine, the table."""
     return "\n".join(_lines(found)) + "\n"
 
 
 def _lines(found: Fitting) -> Iterator[str]:
-    how, account, room = found.how, found.account, found.room
-    total = account.trainable + account.frozen
-    yield f"Model    {found.model.name}: {total:,} parameters, {account.trainable:,} of them train"
-    adapter = f"{'DoRA' if how.dora else 'LoRA'} of rank {how.rank}" if how.adapter else "full fine-tuning"
-    base = f" on an {how.quantised} base" if how.quantised != "none" else ""
-    size = f"sequences of {how.seq}, micro-batch {how.batch}" if how.seq else f"micro-batch {how.batch}"
-    ckpt = "checkpointing" if how.checkpointing else "no checkpointing"
-    yield f"Training {adapter}{base}, {name_of(how)}, {how.precision}, {ckpt}, {size}"
-    yield f"         {how.ranks} rank{'s' if how.ranks > 1 else ''}"
-    yield f"Judged   {found.subject}"
-    for index, each in enumerate(found.assumed):
-        yield f"{'Assumed ' if index == 0 else '        '} {each}"
+    account, room = found.account, found.room
+    yield from wrapped(f"{found.verdict}: {_why(found)}", _COLUMNS)
+    yield from _advice(found)
     yield ""
-    yield f"GiB (2^30 bytes) on each GPU, {fit.PHASES[account.phase]}, where it is most"
-    for part in account.parts:
-        yield f"  {part.name:<24}{gib(part.bytes):>8}"
-    for name in account.unknown:
-        yield f"  {name:<24}{'?':>8}"
+    yield from _asked(found)
+    yield from _under("GPU", [_gpu(room)])
+    yield from _under("Host", _host(found))
+    yield ""
+    yield f"GiB (2^30 bytes) on each GPU {fit.PHASES[account.phase]}, where it is most"
+    for name, what in fit.PARTS.items():
+        size = next((part.bytes for part in account.parts if part.name == name), 0)
+        if size or name in account.unknown:
+            yield f"  {name:<22}{'?' if name in account.unknown else gib(size):>8}  {what}"
     whole = "tensors, at the least" if account.unknown else "tensors in all"
-    yield f"  {whole:<24}{gib(account.total):>8}   ±{fit.ERROR:.0%}"
+    yield f"  {whole:<22}{gib(account.total):>8}  a measured peak may lie {fit.ERROR:.0%} off"
     least, most = fit.CONTEXT
-    if how.cuda:
-        yield f"  {'CUDA context':<24}{f'{gib(least)}-{gib(most)}':>13}   fragmentation comes on top"
-    if missing := fit.unmeasured(found.model, how):
-        yield f"  not measured, only derived: {', '.join(missing)}"
+    if found.how.cuda:
+        yield f"  {'CUDA context':<21}{f'{gib(least)}-{gib(most)}':>9}  fragmentation comes on top"
+    if missing := fit.unmeasured(found.model, found.how):
+        yield from wrapped(f"  not measured, only derived: {', '.join(missing)}", _COLUMNS)
     if account.host:
         yield ""
-        yield f"GiB on the host for each rank, of {room.ranks} there (pinned where so configured)"
+        yield f"GiB on the host for each of {_ranks(room.ranks)} (pinned where so configured)"
         for part in account.host:
-            yield f"  {part.name:<24}{gib(part.bytes):>8}"
-        yield f"  {'in all, all ranks':<24}{gib(account.host_total * room.ranks):>8}"
-    yield ""
-    yield f"GPU      {_gpu(room)}"
-    limit = f"{gib(room.ram or 0)} GiB, the least of its memory and every cgroup's limit"
-    ram = "memory not known (of this machine it is where no GPU is declared)" if room.ram is None else limit
-    yield f"Host     {ram}; loading may take {gib(_loading(found))} GiB for each rank that reads all weights"
-    yield f"{found.verdict}: {_why(found)}"
+            yield f"  {part.name:<22}{gib(part.bytes):>8}"
+        yield f"  {'in all, all ranks':<22}{gib(account.host_total * room.ranks):>8}"
     yield ""
     yield from _table_lines(found)
-    yield ""
-    yield from _advice(found)
+
+
+def _under(head: str, texts: Iterable[str]) -> Iterator[str]:
+    """Texts beside a heading, each wrapped."""
+    lines = [line for text in texts for line in wrapped(text, _COLUMNS - 9)]
+    for index, line in enumerate(lines):
+        yield f"{'' if index else head:<9}{line}"
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank{'' if count == 1 else 's'}"
+
+
+def _asked(found: Fitting) -> Iterator[str]:
+    how, account = found.how, found.account
+    total = account.trainable + account.frozen
+    trains = (
+        "how many train is not known" if "gradients" in account.unknown else f"{account.trainable:,} train"
+    )
+    yield from _under("Model", [f"{found.model.name}: {total:,} parameters, {trains}"])
+    adapter = f"{'DoRA' if how.dora else 'LoRA'} of rank {how.rank}" if how.adapter else "full fine-tuning"
+    base = f" on {'an' if how.quantised in ('nf4', 'int8', 'awq', 'fp8') else 'a'} {how.quantised} base"
+    size = f"sequences of {how.seq}, " if how.seq else ""
+    said = (
+        adapter + (base if how.quantised != "none" else ""),
+        name_of(how),
+        how.precision,
+        "gradient checkpointing" if how.checkpointing else "no gradient checkpointing",
+        f"{size}micro-batch {how.batch}",
+        _ranks(how.ranks),
+    )
+    yield from _under("Training", [", ".join(said)])
+    yield from _under("Judged", [found.subject])
+    yield from _under("Assumed", found.assumed)
 
 
 def _gpu(room: Room) -> str:
@@ -317,6 +375,17 @@ def _gpu(room: Room) -> str:
         return "memory not known: declare one with --gpu NAME"
     whole = "as sold; the driver reports a few per cent less" if room.declared else "in all"
     return f"{room.name}: {gib(room.gpu)} GiB {'free now' if room.free else whole}"
+
+
+def _host(found: Fitting) -> Iterator[str]:
+    ram = found.room.ram
+    if ram is None:
+        yield "memory not known: declare it with --ram GIB"
+    elif found.room.declared:
+        yield f"{gib(ram)} GiB, as declared"
+    else:
+        yield f"{gib(ram)} GiB, the least of its memory and every cgroup's limit"
+    yield f"loading may take {gib(_loading(found))} GiB for each rank that reads all weights"
 
 
 def _loading(found: Fitting) -> int:
@@ -331,47 +400,57 @@ def _why(found: Fitting) -> str:
     if found.verdict == "cannot tell":
         missing = [*account.unknown, *(["the GPU's memory"] if room.gpu is None else [])]
         missing += ["the host's memory"] if account.host and room.ram is None else []
-        return f"{', '.join(missing)} not known"
-    need = f"{gib(low)} to {gib(high)} GiB of {gib(room.gpu or 0)}"
+        there = f" of {gib(room.gpu)}" if room.gpu is not None else ""
+        return f"{', '.join(missing)} not known; the rest takes {gib(account.total)} GiB on each GPU{there}"
+    need = f"{gib(low)} to {gib(high)} GiB" if not account.unknown else f"more than {gib(low)} GiB"
+    need = f"{need} of {gib(room.gpu)} on each GPU" if room.gpu is not None else f"{need} on each GPU"
     if account.host and room.ram is not None:
         need += f"; on the host {gib(account.host_total * room.ranks)} of {gib(room.ram)}"
     return need
 
 
 def _table_lines(found: Fitting) -> Iterator[str]:
-    rows = found.options.table
+    how, rows = found.how, found.options.table
     low = rows[0][2].how.precision
-    yield f"GiB of tensors on each GPU, and on the host for {low}; {found.room.ranks} there"
+    size = f"sequences of {how.seq} and " if how.seq else ""
+    yield f"GiB of tensors on each GPU with {size}micro-batch {how.batch};"
+    yield f"on the host of {_ranks(found.room.ranks)} for {low}"
     heads = ("fp32", "fp32 ckpt", low, f"{low} ckpt", "host")
-    yield f"  {'':<32}" + "".join(f"{head:>12}" for head in heads)
+    yield f"  {'':<28}" + "".join(f"{head:>9} " for head in heads).rstrip()
     for row in rows:
-        cells = [f"{gib(each.account.total)}{_MARKS[each.verdict]:1}" for each in row]
+        cells = [f"{gib(each.account.total):>9}{_MARKS[each.verdict]:1}" for each in row]
         held = row[2].account.host_total * found.room.ranks
-        cells.append(f"{gib(held)} " if held else "- ")
-        yield f"  {name_of(row[0].how):<32}" + "".join(f"{cell:>12}" for cell in cells)
-    yield "  ~ within the error, x does not fit, ? cannot tell; ckpt is gradient checkpointing"
+        cells.append(f"{gib(held) if held else '-':>9}")
+        yield f"  {name_of(row[0].how):<28}{''.join(cells)}"
+    yield "  no mark: fits   ~ tight   x does not fit   ? cannot tell"
+    yield "  ckpt: gradient checkpointing"
 
 
 def _advice(found: Fitting) -> Iterator[str]:
+    """The cheapest change, the arguments that make it, and the rules that broke cheaper ones."""
+    cheapest, refused = found.options.cheapest, found.options.refused
     if found.verdict == "fits":
-        yield "Nothing need change."
         return
-    cheapest = found.options.cheapest
-    if found.verdict == "cannot tell":
-        yield "What would fit cannot be told either."
+    if found.account.unknown:
+        yield from wrapped(
+            f"What would fit depends on {', '.join(found.account.unknown)}, not known", _COLUMNS
+        )
         return
+    rules = ", ".join(found.options.rules)
     if cheapest is None:
-        broken = f"{found.options.refused} would, and known failures of this environment break each"
-        why = broken if found.options.refused else "none of those counted does"
-        yield f"Cheapest change that fits: none ({why})"
+        if found.room.gpu is None:
+            return
+        others = f"{refused} would fit, but {'is' if refused == 1 else 'are'} known to fail here ({rules})"
+        why = others if refused else "no change that was counted fits"
+        yield from wrapped(f"Cheapest change that fits: none ({why})", _COLUMNS)
         return
     size = gib(cheapest.account.total)
-    yield f"Cheapest change that fits: {', '.join(cheapest.changes)} ({size} GiB of tensors)"
-    if found.options.refused:
-        count = found.options.refused
-        which = "one was" if count == 1 else "ones were"
-        yield f"  {count} cheaper {which} passed over: known failures of this environment"
-    yield "  cheap to dear: " + ", ".join(_COSTS)
+    words = ", ".join(cheapest.changes)
+    yield from wrapped(f"Cheapest change that fits: {words} ({size} GiB of tensors)", _COLUMNS)
+    yield from (f"  set {argument}" for argument in cheapest.arguments)
+    if refused:
+        others = "1 cheaper one is" if refused == 1 else f"{refused} cheaper ones are"
+        yield from wrapped(f"  {others} known to fail here ({rules})", _COLUMNS)
 
 
 # --- as JSON ----------------------------------------------------------------------------------------
@@ -389,7 +468,7 @@ def tree(found: Fitting) -> dict[str, Any]:
         "model": {
             "type": found.model.name,
             "parameters": found.model.parameters,
-            "trainable": account.trainable,
+            "trainable": None if "gradients" in account.unknown else account.trainable,
             "frozen": account.frozen,
         },
         "training": _training(found.how),
@@ -422,6 +501,7 @@ def tree(found: Fitting) -> dict[str, Any]:
         ],
         "cheapest": {
             "changes": list(cheapest.changes),
+            "arguments": list(cheapest.arguments),
             **_training(cheapest.how),
             "gpu": cheapest.account.total,
             "host": cheapest.account.host_total,
@@ -429,6 +509,7 @@ def tree(found: Fitting) -> dict[str, Any]:
         if cheapest
         else None,
         "refused": found.options.refused,
+        "refused_by": list(found.options.rules),
     }
 
 
@@ -441,6 +522,7 @@ def _training(how: fit.Training) -> dict[str, Any]:
         "precision": how.precision,
         "gradient_checkpointing": how.checkpointing,
         "micro_batch_size": how.batch,
+        "sequence_length": how.seq or None,
         "quantization": how.quantised,
         "ranks": how.ranks,
     }

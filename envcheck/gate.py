@@ -1,7 +1,5 @@
 """Findings and a policy → open or shut, and why. Pure; `doctor`'s exit code is the default policy's."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple

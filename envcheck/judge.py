@@ -5,8 +5,6 @@ not. Absent satisfies no clause but `absent`; Unknown makes a clause maybe, and 
 what a no or a yes decides without it, so learning a fact never turns a decided verdict round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 

@@ -15,7 +15,7 @@ LONG_LINE = 1 << 20
 """Bytes after which a line without an end is read as if it ended: progress bars, binary files."""
 
 _CUT = 4 << 10  # bytes of one line that are looked at, around the word that was found
-_BEFORE, _AFTER = 2, 8  # lines around a word that are kept together
+_BEFORE, _AFTER = 3, 8  # lines around a word that are kept together
 _PATIENCE = 2000  # lines of other ranks inside one traceback
 _MOST_EVENTS = 500  # different ones kept from the beginning, and from the end
 _MOST_TEXT = 64 << 10  # characters of one event
@@ -152,7 +152,11 @@ def plain(raw: bytes) -> str:
 
 # --- tracebacks -------------------------------------------------------------------------------------
 
-_HEADER = re.compile(r"Traceback \(most recent call last\):?$")
+_HEADER = re.compile(r"Traceback \(most recent call last\):?(?:$| *\|)")  # or the rest of a bar it cut off
+_DRAWN = re.compile(r"(?:([A-Z]\w*[a-z]\w*) {2,}|╭─+ )Traceback \(most recent call last\)(?: ─+╮)?$")
+_IN_BOX = ("│", "╰")
+_NOT_READ = re.compile(r"((?:Syntax|Indentation|Tab)Error): (.*)")  # of a script itself: without a header
+_QUOTING = "RayTaskError"  # tells the traceback of its task without a header
 _FRAME = re.compile(r'(\s*)File "([^"]{1,1000})", line (\d+)(?:, in (.{1,300}))?$')
 _BARS = re.compile(r"\s*(?:\| ?|\+-[-+ \d.]*$|\+ (?=Exception Group))")
 _NAMED = re.compile(r"(\s*)((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\(\w+\))?(?::(?: (.*))?)?$", re.DOTALL)
@@ -184,6 +188,7 @@ class _Block:
         self.linked = False  # the line came that chains the next traceback to this one
         self.inner = False  # the next exception was raised before the one told last
         self.grouped = False
+        self.drawn: str | None = None  # by rich (empty) or a notebook (the exception's name), not by Python
         self.frames: list[Frame] = []
         self.indent = 2
         self.raised: list[Raised] = []
@@ -204,6 +209,16 @@ class _Block:
         if not self.mixed:
             self.frames.clear()
         self.add(number, text)
+
+    def quotes(self, text: str) -> bool:
+        """Whether a line begins the frames that the last exception quotes without a header."""
+        told = not self.pending and self.raised and self.raised[-1].name.endswith(_QUOTING)
+        return bool(told and _FRAME.match(text))
+
+    def quoted(self) -> None:
+        """What the last exception quotes begins: it was raised before that."""
+        self.pending, self.inner = 1, True
+        self.frames.clear()
 
     def holds(self, text: str) -> bool:
         """Whether a header begins what the last exception quotes: a worker's traceback, a group's member."""
@@ -317,14 +332,18 @@ class Reader:
         if grouped or (block is not None and block.grouped):
             text = _BARS.sub("", text, count=1)
         self._summary(stream, number, text)
-        if "Traceback" in text and _HEADER.search(text):
+        drawn = _DRAWN.match(text) if "Traceback" in text else None
+        if drawn or ("Traceback" in text and _HEADER.search(text)):
             self._header(stream, number, text)
+            if stream.block is not None:
+                stream.block.drawn = (drawn[1] or "") if drawn else None
         elif block is not None and self._belongs(block, number, text):
             pass
         else:
             if block is not None and not block.pending:
                 self._close_block(stream)
-            self._plain(stream, number, text)
+            if not self._not_read(stream, number, text):
+                self._plain(stream, number, text)
         stream.recent.append((number, text))
 
     def _header(self, stream: _Stream, number: int, text: str) -> None:
@@ -337,15 +356,49 @@ class Reader:
         stream.block.grouped = "Exception Group" in text
         stream.block.add(number, text)
 
+    def _not_read(self, stream: _Stream, number: int, text: str) -> bool:
+        """Whether the line ends what Python says of a script that it cannot read."""
+        named = _NOT_READ.match(text)
+        places = [at for at, (_, line) in enumerate(stream.recent) if _FRAME.match(line)] if named else []
+        if named is None or not places or (stream.block and stream.block.pending):
+            return False
+        self._close(stream)
+        block = stream.block = _Block()
+        for each, line in list(stream.recent)[places[-1] :]:
+            self._in_frames(block, each, line)
+        block.add(number, text)
+        block.end(named[1], named[2])
+        return True
+
     def _belongs(self, block: _Block, number: int, text: str) -> bool:
         """Whether a line is of the open traceback; it is added if so."""
+        if block.quotes(text):
+            block.quoted()
         if block.pending:
-            return self._in_frames(block, number, text)
+            read = self._in_frames if block.drawn is None else self._in_drawing
+            return read(block, number, text)
         if _LINK.match(text):
             block.linked = True
         elif _LOGGED.match(text) or len(block.message) >= _MESSAGE_LINES:
             return False
         block.message.append(text.strip())
+        block.add(number, text)
+        return True
+
+    @staticmethod
+    def _in_drawing(block: _Block, number: int, text: str) -> bool:
+        """A line of a traceback with its code drawn around it: where it breaks paths, no frame is certain."""
+        named = _NAMED.match(text)
+        boxed = text.lstrip().startswith(_IN_BOX)
+        name = named[2].rpartition(".")[2] if named and not named[1] else ""
+        if named and (name == block.drawn if block.drawn else _is_exception(name)):
+            block.add(number, text)
+            block.end(named[2], (named[3] or "")[:2000])
+            return True
+        if not block.drawn and text and not boxed:
+            return False
+        if number - block.numbers[0] > _PATIENCE:
+            return False
         block.add(number, text)
         return True
 

@@ -497,11 +497,25 @@ def slim(known: Matrix) -> Matrix:
 
 
 def freeze(known: Matrix) -> list[Any]:
-    """The matrix as JSON-ready lists: what judging needs, with every clause parsed already."""
+    """The matrix as JSON-ready lists: what judging needs, with every clause parsed already.
+
+    Clauses stand once, in front, and rules and defaults name them by number: half of all are repeated.
+    """
     import json
 
+    numbers: dict[Clause, int] = {}
+
+    def numbered(table: When) -> Any:
+        return [numbers.setdefault(clause, len(numbers)) for clause in table]
+
+    rules = [
+        rule._replace(when=tuple(map(numbered, rule.when)), require=numbered(rule.require))
+        for rule in known.rules
+    ]
+    defaults = [default._replace(when=numbered(default.when)) for default in known.defaults]
+    small = slim(known)._replace(rules=tuple(rules), defaults=tuple(defaults))
     # Named tuples are lists to JSON, and enumerations their words.
-    frozen: list[Any] = json.loads(json.dumps(slim(known), default=_jsonable))
+    frozen: list[Any] = json.loads(json.dumps([list(numbers), *small], default=_jsonable))
     return frozen
 
 
@@ -514,17 +528,33 @@ def thaw(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
 
     With `errors_only` the other rules are left out, for pin, which would not ask them.
     """
-    rules, targets, cells, defaults, tables, known_through, moves_with, updated, digest_of, machines, _ = (
-        frozen
-    )
+    (
+        pool,
+        rules,
+        targets,
+        cells,
+        defaults,
+        tables,
+        known_through,
+        moves_with,
+        updated,
+        digest_of,
+        machines,
+        _,
+    ) = frozen
+    clause = [_thaw_clause(*each) for each in pool].__getitem__
     return Matrix(
-        tuple(_thaw_rule(rule) for rule in rules if not errors_only or rule[1] == Severity.ERROR.value),
+        tuple(
+            [_thaw_rule(rule, clause) for rule in rules if not errors_only or rule[1] == Severity.ERROR.value]
+        ),
         {
             name: Target(each[0], each[1], tuple(each[2]), each[3], tuple(each[4]), tuple(each[5]), each[6])
             for name, each in targets.items()
         },
         tuple(map(Cell._make, cells)),
-        tuple(Default(key, value, _thaw_table(when), source) for key, value, when, source in defaults),
+        tuple(
+            [Default(key, value, tuple(map(clause, when)), source) for key, value, when, source in defaults]
+        ),
         tables,
         known_through,
         {name: tuple(others) for name, others in moves_with.items()},
@@ -539,15 +569,15 @@ _BASES = {each.value: each for each in Basis}
 _KINDS = {each.value: each for each in Kind}
 
 
-def _thaw_rule(frozen: Sequence[Any]) -> Rule:
+def _thaw_rule(frozen: Sequence[Any], clause: Callable[[int], Clause]) -> Rule:
     rule_id, severity, basis, title, when, require, fixes, sources, why, group, no_fixes = frozen
     return Rule(
         rule_id,
         _SEVERITIES[severity],
         _BASES[basis],
         title,
-        tuple(map(_thaw_table, when)),
-        _thaw_table(require),
+        tuple([tuple(map(clause, table)) for table in when]),
+        tuple(map(clause, require)),
         tuple([Fix(tuple(map(tuple, changes)), cost) for changes, cost, _ in fixes]),
         tuple(map(Source._make, sources)),
         why,
@@ -556,14 +586,9 @@ def _thaw_rule(frozen: Sequence[Any]) -> Rule:
     )
 
 
-def _thaw_table(frozen: Sequence[Any]) -> When:
+def _thaw_clause(key: str, kind: str, any_of: Sequence[Any], raw: str) -> Clause:
     # Lists and no generators: a thousand comparisons are thawed at every start.
-    return tuple(
-        [
-            Clause(key, _KINDS[kind], tuple([tuple(map(_thaw_comparison, each)) for each in any_of]), raw)
-            for key, kind, any_of, raw in frozen
-        ]
-    )
+    return Clause(key, _KINDS[kind], tuple([tuple(map(_thaw_comparison, each)) for each in any_of]), raw)
 
 
 def _thaw_comparison(frozen: Sequence[Any]) -> Comparison:

@@ -35,9 +35,10 @@ class Wanted(NamedTuple):
     gpus: int | None = None
     seq: int | None = None
     batch: int | None = None
-    rank: int = 8  # LoraConfig's own (peft/tuners/lora/config.py)
+    rank: int | None = None
     targets: tuple[str, ...] = ()
-    dropout: bool = False
+    dropout: bool | None = None
+    ram: int | None = None  # GiB of the host
 
 
 def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fitting:
@@ -57,13 +58,13 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fit
     judged = _Judge(read, known)
     settings = _Settings(model, wanted, tables, inventory)
     how = settings.training()
-    room = _room(inventory, how, elsewhere=bool(question.gpus))
+    room = _room(inventory, how, elsewhere=bool(question.gpus), ram=wanted.ram)
     account = fit.estimate(model, how)
     options = fitting.options(
         how,
         lambda other: fit.estimate(model, other),
         room,
-        judged.allows,
+        judged.breaks,
         frozenset(name for name in ("bitsandbytes", "liger-kernel") if inventory.known(f"pkg.{name}")),
     )
     assumed = tuple(settings.assumed)
@@ -229,6 +230,9 @@ def _declared(read: Inventory, wanted: Wanted, model: geometry.Model) -> Invento
     said: list[tuple[str, Value | None]] = [
         ("train.world_size", wanted.gpus),
         ("train.micro_batch_size", wanted.batch),
+        ("train.sequence_length", wanted.seq),
+        ("train.lora_rank", wanted.rank),
+        ("train.lora_dropout", wanted.dropout),
         ("train.model_type", None if model.name == geometry.DESCRIBED else model.name),
         ("train.quantization", model.quantised or None),
     ]
@@ -238,6 +242,22 @@ def _declared(read: Inventory, wanted: Wanted, model: geometry.Model) -> Invento
 
 
 _NO_MODULE = "-"
+
+_RANK = 8  # LoraConfig's own (peft/tuners/lora/config.py)
+
+_SIZES = {
+    "reduce_bucket": ("zero_reduce_bucket", "reduce_bucket_size", 1),
+    "sub_group": ("zero_sub_group_size", "sub_group_size", 3),
+    "prefetch": ("zero_prefetch_bucket", "prefetch_bucket_size", 3),
+    "persistence": ("zero_persistence_threshold", "param_persistence_threshold", 3),
+    "live": ("zero_max_live", "max_live_parameters", 3),
+    "reuse": ("zero_max_reuse", "max_reuse_distance", 3),
+}
+"""Fields of a training that are sizes of ZeRO: their facts, their settings, the first stage they matter in.
+
+"auto" is filled in by HfTrainerDeepSpeedConfig.trainer_config_finalize (transformers,
+integrations/deepspeed.py), and in the same way by Accelerator._prepare_deepspeed.
+"""
 
 
 class _Settings:
@@ -268,18 +288,16 @@ class _Settings:
             raise InputError(f"quantization {quantised}", "not one that is counted")
         if self.flag("unsloth"):
             self.assumed.append("what Unsloth saves is not counted")
-        if self.wanted.seq is None:
-            self.assumed.append("activations and logits not counted: no --seq")
         how = self._spread()
         for key in ("tensor_parallel", "sequence_parallel", "context_parallel"):
-            if int(self.given(key, 1)) > 1:
+            if self._count(key, 1) > 1:
                 raise InputError(key.replace("_", " "), "is not counted: only data parallel is")
         how = how._replace(
-            seq=self.wanted.seq or 0,
-            batch=int(self.given("micro_batch_size", 1, "micro-batch 1 (--micro-batch)")),
+            seq=self._count("sequence_length", 0, "activations and logits not counted: no --seq"),
+            batch=self._count("micro_batch_size", 1, "micro-batch 1 (--micro-batch)"),
             adapter=adapter == "lora",
-            rank=self.wanted.rank,
-            dropout=self.wanted.dropout,
+            rank=self._count("lora_rank", _RANK) if adapter == "lora" else _RANK,
+            dropout=self.flag("lora_dropout"),
             targets=self._targets() if adapter == "lora" else (),
             saved=("embed_tokens", "lm_head") if self.flag("modules_to_save") else (),
             dora=self.flag("dora"),
@@ -305,6 +323,20 @@ class _Settings:
             self.assumed.append(why)
         return default
 
+    def _count(self, key: str, default: int, why: str = "") -> int:
+        """A fact that counts something.
+
+        Raises:
+            InputError: it is no count, or more than is believed.
+        """
+        value = int(self.given(key, default, why))
+        if value != default and not 1 <= value <= geometry.LARGEST:
+            source = self.inventory.fact(f"train.{key}").source
+            raise InputError(
+                source, f"{key} {value:.10g}: expected a whole number from 1 to {geometry.LARGEST}"
+            )
+        return value
+
     def flag(self, key: str, *, default: bool = False) -> bool:
         """A fact that holds or does not."""
         return self.given(key, default) is True
@@ -317,7 +349,7 @@ class _Settings:
         stage = int(self.given("zero_stage", 0))
         parallel = str(self.given("parallel", fit.DEEPSPEED if stage else "none"))
         visible = len(self.inventory.visible_devices()) or 1
-        ranks = int(self.given("world_size", visible, f"ranks: {visible} (--gpus)"))
+        ranks = self._count("world_size", visible, f"ranks: {visible} (--gpus)")
         precision = str(self.given("precision", "bf16", "bf16"))
         stored = _DTYPES.get(str(self.inventory.known("train.base_dtype")), "") or self.counted.dtype
         engine = parallel == fit.DEEPSPEED
@@ -334,10 +366,32 @@ class _Settings:
             offload_optimizer=self.given("offload_optimizer", "none") != "none",
             offload_param=self.given("offload_param", "none") != "none" or self.flag("fsdp_offload"),
             overlap=self.flag("zero_overlap_comm"),
-            persistence=int(self.given("zero_persistence_threshold", fit.PERSISTENCE)),
-            sub_group=int(self.given("zero_sub_group_size", fit.SUB_GROUP)),
+            **(self._sizes(stage) if engine and stage else {}),
             autocast=not engine and fit.WIDTH[precision] == fit.WIDTH["bf16"],
         )
+
+    def _sizes(self, stage: int) -> dict[str, Any]:
+        """ZeRO's buckets and thresholds in elements: as said, by the model where "auto", DeepSpeed's own."""
+        hidden = self.counted.decoder.hidden if self.counted.decoder else 0
+        by_model = {
+            "reduce_bucket": hidden * hidden,
+            "prefetch": int(0.9 * hidden * hidden),
+            "persistence": 10 * hidden,
+        }
+        found: dict[str, int] = {}
+        sources: dict[str, list[str]] = {}
+        for name, (key, setting, least_stage) in _SIZES.items():
+            said = self.inventory.known(f"train.{key}")
+            if isinstance(said, int):
+                found[name] = said
+                continue
+            auto = hidden and name in by_model and self.flag("zero_sized_by_model")
+            found[name] = by_model[name] if auto else int(fit.Training._field_defaults[name])
+            if stage >= least_stage:
+                whose = '"auto" as transformers fills it in' if auto else "DeepSpeed's own"
+                sources.setdefault(whose, []).append(f"{setting} {found[name]:,}")
+        self.assumed.extend(f"{whose}: {', '.join(sizes)}" for whose, sizes in sources.items())
+        return found
 
     def _optimizer(self) -> Mapping[str, Any]:
         named = str(self.given("optimizer", "adamw"))
@@ -365,25 +419,31 @@ class _Settings:
             }
         )
         if self.counted.name == geometry.DESCRIBED and self.counted.decoder is None:
-            self.assumed.append("adapters not counted: params= alone names no modules")
+            self.assumed.append(
+                "adapters not counted: params= alone names no modules, say layers= and widths"
+            )
             return (_NO_MODULE,)
         for name in self.wanted.targets:
             if name not in modules and name != fit.ALL_LINEAR:
                 raise InputError(f"--lora-target {name[:40]}", f"the linear modules are {', '.join(modules)}")
         if self.wanted.targets:
             return self.wanted.targets
+        if said := self.inventory.known("train.lora_targets"):
+            by_name = {name.lower(): name for name in (*modules, fit.ALL_LINEAR)}
+            named = str(said).split(",")
+            if all(name in by_name for name in named):
+                return tuple(by_name[name] for name in named)
+            self.assumed.append(f"LoRA's targets {str(said)[:40]!r} are not all known modules: not used")
         if not self.counted.lora:
             self.assumed.append("LoRA on all linear modules (--lora-target): PEFT has no choice of its own")
             return (fit.ALL_LINEAR,)
-        named = ", ".join(self.counted.lora)
-        self.assumed.append(f"LoRA of rank {self.wanted.rank} on {named}, PEFT's own choice (--lora-target)")
+        own = ", ".join(self.counted.lora)
+        self.assumed.append(f"LoRA on {own}, PEFT's own choice (--lora-target)")
         return ()
 
     def _remark(self, how: fit.Training) -> None:
         if how.saved:
             self.assumed.append("modules_to_save: the embedding and the head (which ones is not known)")
-        if how.parallel == fit.DEEPSPEED and how.stage:
-            self.assumed.append("buckets of 5e8 elements and max_reuse_distance 1e9, DeepSpeed's own")
         if how.quantised in ("nf4", "fp4", "int8"):
             self.assumed.append("what bitsandbytes leaves is cast to fp32, as PEFT prepares it")
         if any(tensor.where == "tower" for tensor in self.counted.tensors):
@@ -394,8 +454,8 @@ class _Settings:
 # --- the machine ------------------------------------------------------------------------------------
 
 
-def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool) -> fitting.Room:
-    """The least memory of a visible GPU, and the host's, unless the GPUs are elsewhere."""
+def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool, ram: int | None) -> fitting.Room:
+    """The least memory of a visible GPU, and of the host: `ram` GiB, else this one's if the GPUs are here."""
     sizes = []
     for number in inventory.visible_devices():
         free = inventory.known("gpu.memory_free_mib", number)
@@ -403,14 +463,14 @@ def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool) -> fittin
         if isinstance(found := free if free is not None else whole, int):
             sizes.append((found * MIB, free is not None, str(inventory.known("gpu.name", number) or "GPU")))
     least = min(sizes, default=None)
-    ram = None if elsewhere else inventory.known("host.ram_limit_mib")
+    here_mib = None if elsewhere else inventory.known("host.ram_limit_mib")
     here = inventory.known("gpus.count")
     ranks = min(how.ranks, here) if isinstance(here, int) and here > 1 else how.ranks
     return fitting.Room(
         gpu=least[0] if least else None,
         free=bool(least and least[1]),
         name=least[2] if least else "",
-        ram=ram * MIB if isinstance(ram, int) else None,
+        ram=ram * fit.GIB if ram is not None else here_mib * MIB if isinstance(here_mib, int) else None,
         ranks=ranks,
         declared=elsewhere,
     )
@@ -428,8 +488,8 @@ class _Judge:
             and any(clause.key.startswith("train.") for when in rule.when for clause in when)
         )
 
-    def allows(self, how: fit.Training) -> bool:
-        """Whether no such rule is broken."""
+    def breaks(self, how: fit.Training) -> tuple[str, ...]:
+        """The ids of such rules that are broken."""
         changes: list[tuple[str, Value]] = [
             ("train.precision", how.precision),
             ("train.parallel", how.parallel),
@@ -445,4 +505,4 @@ class _Judge:
             ]
         changed = derive.derive(derive.changed(self.read, changes, self.known), self.known)
         found = judge.judge(replace(changed), self.rules)
-        return not any(finding.verdict is Verdict.BROKEN for finding in found.findings)
+        return tuple(each.rule.id for each in found.findings if each.verdict is Verdict.BROKEN)

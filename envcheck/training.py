@@ -50,6 +50,11 @@ KEYS = {
     "train.dora": Key(
         Kind.FLAG, "LoRA with weight decomposition", phrases={"true": "DoRA", "false": "no DoRA"}
     ),
+    "train.lora_rank": Key(Kind.NUMBER, "rank of LoRA's matrices"),
+    "train.lora_targets": Key(
+        Kind.WORD, "modules that LoRA adapts, in lower case with commas between; all-linear: every linear one"
+    ),
+    "train.lora_dropout": Key(Kind.FLAG, "LoRA drops inputs at random, and so keeps masks"),
     "train.quantization": Key(
         Kind.WORD,
         "how the base model is quantised",
@@ -173,6 +178,9 @@ KEYS = {
     "train.micro_batch_size": Key(
         Kind.NUMBER, "examples that a process takes at once", phrases={"*": "micro batch {}"}
     ),
+    "train.sequence_length": Key(
+        Kind.NUMBER, "tokens that an example is cut to", phrases={"*": "sequences of {}"}
+    ),
     "train.gradient_accumulation_steps": Key(
         Kind.NUMBER,
         "micro batches for each optimizer step",
@@ -192,6 +200,20 @@ KEYS = {
     "train.zero_persistence_threshold": Key(
         Kind.NUMBER,
         "elements below which ZeRO-3 leaves a parameter whole (stage3_param_persistence_threshold)",
+    ),
+    "train.zero_reduce_bucket": Key(Kind.NUMBER, "elements that ZeRO reduces at once (reduce_bucket_size)"),
+    "train.zero_prefetch_bucket": Key(
+        Kind.NUMBER, "elements that ZeRO-3 gathers ahead (stage3_prefetch_bucket_size)"
+    ),
+    "train.zero_max_live": Key(
+        Kind.NUMBER, "gathered elements above which ZeRO-3 gathers none ahead (stage3_max_live_parameters)"
+    ),
+    "train.zero_max_reuse": Key(
+        Kind.NUMBER, "elements within which a parameter used again stays (stage3_max_reuse_distance)"
+    ),
+    "train.zero_sized_by_model": Key(
+        Kind.FLAG,
+        "ZeRO's bucket sizes and thresholds are \"auto\": the trainer makes them of the model's hidden_size",
     ),
     "train.zero_overlap_comm": Key(
         Kind.FLAG,

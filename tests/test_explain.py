@@ -389,7 +389,7 @@ def test_no_match_is_said_and_points_at_doctor(tmp_path: Path) -> None:
 def test_no_failure_is_exit_code_0(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("step 1 loss 0.5\nstep 2 loss 0.4\n")
     ran = envcheck("explain", str(tmp_path / "train.log"))
-    assert (ran.code, ran.out.splitlines()[-1]) == (0, "No failure in this log.")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "No failure found in this log.")
 
 
 SECRETS = {
@@ -546,3 +546,76 @@ def test_no_line_keeps_a_pattern_busy(line: str) -> None:
     diagnosed(f"{line}\n" * 20)
     clean.secretless(line[:4000])
     assert time.process_time() - began < 10
+
+
+# --- forms of tracebacks that Python does not print itself ------------------------------------------------
+
+RICH = """\
+╭───────────────────── Traceback (most recent call last) ──────────────────────╮
+│ /home/li/glm/main.py:430 in <module>                                         │
+│ ❱ 430 │   main()                                                             │
+│                                                                              │
+│ /opt/conda/lib/python3.10/site-packages/transformers/trainer/a_long_file_nam │
+│ e.py:12 in train                                                             │
+╰──────────────────────────────────────────────────────────────────────────────╯
+ValueError: 4242 is not in the list
+"""
+NOTEBOOK = """\
+---------------------------------------------------------------------------
+TypeError                                 Traceback (most recent call last)
+Cell In[7], line 3
+      1 model = load()
+----> 3 train(model)
+
+File ~/env/lib/python3.11/site-packages/tqdm/std.py:1181, in tqdm.__iter__(self)
+-> 1181     for obj in iterable:
+
+TypeError: the batch holds no text
+"""
+BAR = """\
+Epoch:   0%|          | 0/3 [00:00<?, ?it/sTraceback (most recent call last):      | 0/40 [00:00<?, ?it/s]
+  File "train.py", line 7, in <module>
+    main()
+RuntimeError: the third batch is odd
+"""
+UNREADABLE = """\
+  File "/home/li/train.py", line 12
+    print("x"
+         ^
+SyntaxError: '(' was never closed
+"""
+RAY = """\
+Traceback (most recent call last):
+  File "/home/li/ppo.py", line 448, in <module>
+    ray.get(refs)
+ray.exceptions.RayTaskError(RuntimeError): ray::Actor.fit() (pid=14, ip=10.0.0.1, actor_id=a1, repr=<Actor>)
+  File "/home/li/actor.py", line 43, in fit
+    step()
+RuntimeError: the third batch is odd
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message", "file"),
+    [
+        (RICH, "ValueError", "4242 is not in the list", None),
+        (NOTEBOOK, "TypeError", "the batch holds no text", None),
+        (BAR, "RuntimeError", "the third batch is odd", "train.py"),
+        (UNREADABLE, "SyntaxError", "'(' was never closed", "/home/li/train.py"),
+        (RAY, "RuntimeError", "the third batch is odd", "/home/li/actor.py"),
+        (
+            "".join(f"stderr: {line}\n" for line in BAR.splitlines()),
+            "RuntimeError",
+            "the third batch is odd",
+            "train.py",
+        ),
+    ],
+    ids=["rich", "notebook", "bar", "unreadable", "ray", "stderr"],
+)
+def test_a_traceback_is_read_however_it_is_drawn(
+    text: str, name: str, message: str, file: str | None
+) -> None:
+    cause = cause_of("loaded\n" + text + "bye\n")
+    first = cause.event.exceptions[0]
+    assert (first.name, first.message) == (name, message)
+    assert (first.place.file if first.place else None) == file

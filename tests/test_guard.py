@@ -351,9 +351,8 @@ def test_the_callback_leaves_when_the_trainer_raises(ask: Ask, case: str, error:
 
 
 @pytest.mark.stack
-def test_the_example_of_the_readme_runs(stack: str) -> None:
-    section = (ROOT / "README.md").read_text().partition("## Inside your own training")[2]
-    example = section.partition("```python\n")[2].partition("```")[0]
+def test_the_example_of_the_documentation_runs(stack: str) -> None:
+    example = (ROOT / "docs/how-to/guard.md").read_text().partition("```python\n")[2].partition("```")[0]
     assert len([line for line in example.splitlines() if line]) == 6
     setting = (
         "import torch\nmodel = torch.nn.Linear(4, 2)\nbatches = [torch.ones(3, 4)] * 4\n"

@@ -240,10 +240,6 @@ ZERO = '{"zero_optimization": {"stage": 3, %s}}'
         ),
         ('{"zero_optimization": true}', "", "warning old-form", "true"),
         ('{"zero_optimization": 3}', "", "error wrong-value", "3"),
-        (
-            '{"zero_optimization": {"stage": 1}, "optimizer": {"type": "OneBitAdam"}}',
-            "", "error one-bit-optimizer-with-zero", '"OneBitAdam"',
-        ),
         (ZERO % '"stage3_max_live_parameters": "auto"', "", "warning auto-that-nobody-fills", '"auto"'),
     ],
 )  # fmt: skip

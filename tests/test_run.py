@@ -105,6 +105,26 @@ def test_what_the_command_leaves_behind_can_go_on_printing() -> None:
     assert done.stdout == b"now\nlater\n"
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--facts", "absent.toml", "no such file"),
+        ("--python", "/absent", "no such interpreter"),
+        ("--train", "absent.json", "no such file"),
+        ("--target", "absent", "no such target"),
+        ("--driver", "new", "version"),
+        ("--matrix", "absent.toml", "no such file"),
+    ],
+)
+def test_wrong_use_is_said_before_the_command_starts(
+    option: str, value: str, said: str, tmp_path: Path
+) -> None:
+    done = ran("touch", str(tmp_path / "started"), run=(*RUN, option, value, "--"))
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, b"", 1)
+    assert said.encode() in done.stderr
+    assert not (tmp_path / "started").exists()
+
+
 # --- signals ------------------------------------------------------------------------------------------
 
 

@@ -1,23 +1,57 @@
-"""The reference of the command line, from the commands themselves: `python tools/write_reference.py`."""
+"""The pages of the reference, from the commands and the knowledge themselves.
+
+`python tools/write_reference.py` prints the page of the command line, which is committed; with a name
+of PAGES behind it, that page. docs/conf.py puts the others where a document asks for them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
+import re
 import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
 
-from envcheck.cli import COMMANDS, _command
+from envcheck import app, probes, training  # noqa: E402 - of this checkout
+from envcheck.cli import COMMANDS, _command  # noqa: E402
+from envcheck.model import Key, Matrix, Rule, Target, When, family  # noqa: E402
 
 
 def main() -> None:
-    """Print the page."""
-    print("# Command line\n")
-    print("Written by `tools/write_reference.py` from the commands themselves.")
+    """Print the page that is named, or that of the command line."""
+    print("\n".join(page(*(sys.argv[1:] or ["command-line"]))))
+
+
+def page(name: str, *arguments: str) -> Iterator[str]:
+    """The lines of a page, as Markdown.
+
+    Raises:
+        KeyError: there is no such page, or no such rule.
+    """
+    return PAGES[name](*arguments)
+
+
+@cache
+def _known() -> Matrix:
+    return app.knowledge()
+
+
+# --- commands ---------------------------------------------------------------------------------------
+
+
+def _command_line() -> Iterator[str]:
+    yield "# Command line\n"
+    yield "Written by `tools/write_reference.py` from the commands themselves."
     for name in COMMANDS:
-        print(f"\n## envcheck {name}\n\n```text\n{_help(name)}\n```")
+        yield f"\n## envcheck {name}\n\n```text\n{_help(name)}\n```"
 
 
 def _help(name: str) -> str:
@@ -26,6 +60,205 @@ def _help(name: str) -> str:
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         _command([name])([name, "--help"], prog_name="envcheck", standalone_mode=False, terminal_width=100)
     return out.getvalue().strip()
+
+
+def _exit_codes() -> Iterator[str]:
+    yield "| command | exit codes |\n| --- | --- |"
+    for name, command in COMMANDS.items():
+        words = " ".join((command.__doc__ or "").split())
+        codes = re.search(r"(?:Exit codes: |The exit code is )(.+)$", words)
+        yield f"| `envcheck {name}` | {_text(codes[1] if codes else '0 printed, 2 wrong use')} |"
+
+
+# --- knowledge --------------------------------------------------------------------------------------
+
+
+def _rules() -> Iterator[str]:
+    rules = _known().rules
+    yield f"{len(rules)} rules, as of {_known().updated}."
+    for group, number in Counter(rule.group for rule in rules).items():
+        title = group.removeprefix("rules/").removesuffix(".toml")
+        yield f"\n## {title} ({number})"
+        for rule in rules:
+            if rule.group == group:
+                yield f"\n(rule-{rule.id})=\n### {rule.id}\n\n**{_text(rule.title)}**\n"
+                yield from _rule(rule)
+
+
+def _one_rule(rule_id: str) -> Iterator[str]:
+    rule = _known().rule(rule_id)
+    if rule is None:
+        raise KeyError(rule_id)
+    yield f"**{_text(rule.title)}** ([{rule.id}](#rule-{rule.id}))\n"
+    yield from _rule(rule)
+
+
+def _rule(rule: Rule) -> Iterator[str]:
+    yield f"Severity: {rule.severity.value}. Basis: {rule.basis.value}.\n"
+    if rule.why:
+        yield _text(" ".join(rule.why.split())) + "\n"
+    for number, table in enumerate(rule.when):
+        yield "Or when all of this holds:\n" if number else "It happens when all of this holds:\n"
+        yield from _clauses(table)
+    if rule.require:
+        yield "Unless all of this holds:\n"
+        yield from _clauses(rule.require)
+    if rule.fixes:
+        yield "Ways out, best first:\n"
+        for fix in rule.fixes:
+            yield f"* {_changes(fix.set)}" + (f": {_text(fix.cost)}" if fix.cost else "")
+        yield ""
+    if rule.no_fixes:
+        yield "What does not help:\n"
+        for vain in rule.no_fixes:
+            yield f"* {_changes(vain.set)}: {_text(vain.why)} (<{vain.source}>)"
+        yield ""
+    yield "Sources:\n"
+    for source in rule.sources:
+        yield f"* <{source.url}> ({source.kind}, checked {source.checked})"
+    yield ""
+
+
+def _clauses(table: When) -> Iterator[str]:
+    for clause in table:
+        key = training.KEYS.get(clause.key)
+        phrase = key.phrases.get(clause.raw, "") if key else ""
+        yield f"* {_code(_said(clause.key, clause.raw))}" + (f" ({phrase})" if phrase else "")
+    yield ""
+
+
+def _changes(changes: tuple[tuple[str, str | int | bool], ...]) -> str:
+    return ", ".join(_code(_said(key, _value(value))) for key, value in changes)
+
+
+def _said(key: str, bound: str) -> str:
+    """`pkg.deepspeed <0.19.3`, `train.zero_stage = 3`, `pkg.peft absent`."""
+    plain = bound[:1] not in "<>=!" and bound not in ("present", "absent")
+    return f"{key} = {bound}" if plain else f"{key} {bound}"
+
+
+def _targets() -> Iterator[str]:
+    for target in _known().targets.values():
+        yield from _target(target)
+
+
+def _target(target: Target) -> Iterator[str]:
+    yield f"\n(target-{target.name})=\n## {target.name}\n\n{_text(target.title)}.\n"
+    if target.note:
+        yield _text(target.note) + "\n"
+    yield f"* wants {', '.join(map(_code, target.packages))}"
+    if target.build:
+        yield f"* published as source only, so built on installation: {', '.join(map(_code, target.build))}"
+    for key, value in target.train.items():
+        yield f"* implies {_code(f'{key} = {_value(value)}')}"
+    if target.free:
+        yield f"* leaves {', '.join(map(_code, target.free))} to `pin`"
+    outcomes = Counter(cell.outcome for cell in _known().cells if cell.target == target.name)
+    told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+    yield f"* combinations that were run: {told or 'none'} (`envcheck target {target.name}` lists them)"
+
+
+def _machines() -> Iterator[str]:
+    yield "| machine | driver | GPUs |\n| --- | --- | --- |"
+    for name, machine in _known().machines.items():
+        gpus = machine.get("gpu", "")
+        shown = ", ".join(gpus) if isinstance(gpus, list) else gpus
+        yield f"| `{name}` | {machine.get('driver', '')} | {shown} |"
+
+
+# --- facts ------------------------------------------------------------------------------------------
+
+
+def _training() -> Iterator[str]:
+    yield from _keys(training.KEYS)
+
+
+def _facts() -> Iterator[str]:
+    keys = app.vocabulary(probes.every_probe()).keys
+    for name in sorted({family(key) for key in keys} - {"train"}):
+        yield f"\n## {name}\n"
+        yield from _keys({key: meaning for key, meaning in keys.items() if family(key) == name})
+
+
+def _keys(keys: Mapping[str, Key]) -> Iterator[str]:
+    yield "| key | kind | meaning |\n| --- | --- | --- |"
+    for name, key in sorted(keys.items()):
+        words = f": {', '.join(map(_code, key.words))}" if key.words else ""
+        yield f"| {_code(name)} | {key.kind.value} | {_text(key.help)}{words} |"
+
+
+# --- the report -------------------------------------------------------------------------------------
+
+
+def _report() -> Iterator[str]:
+    schema = json.loads((ROOT / "envcheck/schemas/report.json").read_text())
+    yield _text(schema["description"]) + "\n"
+    yield from _properties(schema)
+    for name, part in schema["$defs"].items():
+        yield f"\n## {name}\n\n{_text(part.get('description', ''))}\n"
+        yield from _properties(part)
+
+
+def _properties(part: Mapping[str, Any]) -> Iterator[str]:
+    rows = list(_rows(part, ""))
+    if rows:
+        yield "| key | type | |\n| --- | --- | --- |"
+        yield from rows
+
+
+def _rows(part: Mapping[str, Any], path: str) -> Iterator[str]:
+    for name, each in part.get("properties", {}).items():
+        inner = each.get("items", each)
+        yield f"| {_code(path + name)} | {_type(each)} | {_text(each.get('description', ''))} |"
+        yield from _rows(inner, f"{path}{name}{'[]' if inner is not each else ''}.")
+
+
+def _type(part: Mapping[str, Any]) -> str:
+    if "anyOf" in part:
+        return " or ".join(_type(each) for each in part["anyOf"])
+    if "$ref" in part:
+        return str(part["$ref"]).rpartition("/")[2]
+    if "enum" in part or "const" in part:
+        return ", ".join(_code(_value(each)) for each in part.get("enum", [part.get("const")]))
+    if "items" in part:
+        return f"list of {_type(part['items'])}"
+    return str(part.get("type", "any"))
+
+
+# --- Markdown ---------------------------------------------------------------------------------------
+
+
+def _text(text: str) -> str:
+    """Plain text in Markdown; what stands in backquotes stays code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one that nothing closes
+        return _escaped(text)
+    return "`".join(part if number % 2 else _escaped(part) for number, part in enumerate(parts))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|$~])", r"\\\1", text)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", r"\|")
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+PAGES: Mapping[str, Callable[..., Iterator[str]]] = {
+    "command-line": _command_line,
+    "exit-codes": _exit_codes,
+    "rules": _rules,
+    "rule": _one_rule,
+    "targets": _targets,
+    "machines": _machines,
+    "training": _training,
+    "facts": _facts,
+    "report": _report,
+}
 
 
 if __name__ == "__main__":

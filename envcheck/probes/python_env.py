@@ -83,6 +83,16 @@ def located(host: Host, request: Request) -> Environment:
     return _finder(host, request, _named(host, request))()
 
 
+def interpreter(host: Host, request: Request) -> str:
+    """The interpreter that will be asked; nothing is started.
+
+    Raises:
+        InputError: there is no such interpreter or environment.
+        ExamineError: it is a broken link.
+    """
+    return find_interpreter(host, _named(host, request))
+
+
 def _finder(host: Host, request: Request, python: str) -> Callable[[], Environment]:
     """Start what finds out where an environment's parts lie, and return what collects the answer."""
     if not host.staged and _is_own(host, python):

@@ -43,7 +43,7 @@ from envcheck.reports.text import (
     plan_details,
     plan_table,
     plan_title,
-    quotation,
+    quoted_line,
     remark_details,
     waits,
 )
@@ -523,7 +523,7 @@ def _remark(number: int, remark: Remark, report: Report, *, opened: bool) -> Ite
     yield f"<h3>{text(lang.told(remark.text))}</h3></summary>"
     yield f'<p class="id"><code>{text(remark.code)}</code></p>'
     for place in remark.places:
-        rows = "\n".join(text("".join(parts)) for parts in quotation(place))
+        rows = text(quoted_line(place))
         yield f'<div class="at"><code>{text(str(place))}</code>{f"<pre>{rows}</pre>" if rows else ""}</div>'
     yield from _listed(remark_details(remark, lang))
     yield "</details></article>"
@@ -592,12 +592,9 @@ def _waiting(report: Report) -> Iterator[str]:
 
 def _everything(report: Report) -> Iterator[str]:
     lang, inventory = report.language, report.inventory
-    packages = [
-        fact for key, fact in inventory.facts.items() if key.startswith("pkg.") and key.count(".") == 1
-    ]
-    facts = [
-        (fact.key, fact) for key, fact in inventory.facts.items() if not key.startswith(("pkg.", "build."))
-    ]
+    read = inventory.facts
+    packages = [read[key] for key in read if key.startswith("pkg.") and key.count(".") == 1]
+    facts = [(key, read[key]) for key in read if not key.startswith(("pkg.", "build."))]
     facts += [
         (fact.key.replace("gpu.", f"gpu[{number}].", 1), fact)
         for number, device in enumerate(inventory.devices)

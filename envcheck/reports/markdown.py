@@ -22,7 +22,7 @@ from envcheck.reports.text import (
     plan_details,
     plan_table,
     plan_title,
-    quotation,
+    quoted_line,
     remark_details,
     waits,
 )
@@ -98,9 +98,8 @@ def _remark(remark: Remark, report: Report) -> Iterator[str]:
     yield ""
     for place in remark.places:
         yield f"- {code(str(place))}"
-        quoted = ["".join(parts) for parts in quotation(place)]
-        if quoted:
-            yield from block("\n".join(quoted), "")
+        if line := quoted_line(place):
+            yield from block(line, "")
     yield from _listed(remark_details(remark, lang))
     yield ""
     yield "</details>"

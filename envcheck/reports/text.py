@@ -4,8 +4,6 @@
 is said through the report's language, `say` for what stands here, `told` for what was made elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -261,13 +259,13 @@ def _training(inventory: Inventory, lang: Language) -> tuple[str, str]:
 
 def phrases(inventory: Inventory, lang: Language) -> tuple[str, ...]:
     """What the configuration or the target says of training, as people do: `ZeRO-3`, `LoRA`."""
-    said = {
-        key: fact.value
-        for key, fact in inventory.facts.items()
-        if key in TRAINING and fact.value is not None and not fact.source.startswith("default")
-    }
     # The vocabulary begins with what most failures depend on.
-    return tuple(_phrase(key, shown(said[key]), lang) for key in TRAINING if key in said)
+    facts = [inventory.facts[key] for key in TRAINING if key in inventory.facts]
+    return tuple(
+        _phrase(fact.key, shown(fact.value), lang)
+        for fact in facts
+        if fact.value is not None and not fact.source.startswith("default")
+    )
 
 
 def _phrase(key: str, value: str, lang: Language) -> str:
@@ -310,7 +308,7 @@ def _remark(remark: Remark, lang: Language) -> Iterator[Line]:
     yield from map(_detail, remark_details(remark, lang))
 
 
-def remark_details(remark: Remark, lang: Language) -> Iterator[Detail]:
+def remark_details(remark: Remark, lang: Language) -> Iterator["Detail"]:
     """What to do about a remark, and the code that says so."""
     if remark.advice:
         yield Detail(lang.say("fix"), lang.told(remark.advice), "advice")
@@ -329,6 +327,11 @@ def quotation(place: Place) -> tuple[tuple[str, str, str], ...]:
     under = "^" * max(1, width(_flat(at[: place.length])))
     number = str(place.line).rjust(7)
     return (number, line, ""), (" " * len(number), " " * shift, under)
+
+
+def quoted_line(place: Place) -> str:
+    """The same as text; empty if the line is not known."""
+    return "\n".join(f"{gutter} | {code}{mark}".rstrip() for gutter, code, mark in quotation(place))
 
 
 def _flat(code: str) -> str:
