@@ -131,7 +131,7 @@ def settings_here() -> "Settings | None":
         SettingsError: it has mistakes; all of them are named.
     """
     for name, word in (("envcheck.toml", ""), ("pyproject.toml", "envcheck")):
-        if Path(name).is_file():
+        if host.named(Path(name)):  # what is no file, or leads nowhere, is told and not passed over
             text = host.read_file(Path(name)).decode("utf-8", "replace")
             if word in text:  # nearly no pyproject.toml, and a parser is worth some milliseconds
                 from envcheck import policy

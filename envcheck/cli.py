@@ -558,7 +558,10 @@ def target(
     overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
-    """List the recipes, or show what one wants and implies."""
+    """List the recipes, or show what one wants and implies.
+
+    Exit codes: 0 printed, 2 wrong use or no such recipe.
+    """
     from envcheck import app, pages
 
     spoken = app.spoken(lang, host.Host())
@@ -572,7 +575,10 @@ def rule(
     overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
-    """Show a known failure: when it happens, how that is known, the ways out."""
+    """Show a known failure: when it happens, how that is known, the ways out.
+
+    Exit codes: 0 printed, 2 wrong use or no such rule.
+    """
     from envcheck import app, pages
 
     spoken = app.spoken(lang, host.Host())

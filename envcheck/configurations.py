@@ -18,6 +18,7 @@ from envcheck.understanding import Understood, understood
 _LARGEST = 1 << 20  # bytes of a configuration; the largest seen in the wild is a tenth
 _LONGEST = 200  # characters of a file's name that a message quotes
 _DEEPEST = 8  # files that name files
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Configured(NamedTuple):
@@ -100,6 +101,8 @@ class _Reading:
             raise InputError(name, f"more than {_DEEPEST} files that name one another")
         self.read.add((resolved, launch))
         data = host.read_file(path, _LARGEST)
+        if data.startswith(_UTF_16):
+            raise InputError(name, "UTF-16: save it as UTF-8")
         self.reading.append(resolved)
         try:
             self._text(data.decode("utf-8", "replace"), name, path.parent, dialect, launch)

@@ -106,7 +106,7 @@ def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
     ]
     follows = [each for each in causes if each.kind == "consequence"]
     causes = [each for each in causes if each.kind != "consequence"]
-    first = _first(log, causes) or (None if follows else _said_only(log, matches))
+    first = _first(log, causes) or _said_only(log, matches)
     if first is None:
         return Diagnosis(None, tuple(follows), matches=matches, partial=partial)
     before = tuple(each for each in causes if each.event.last < first.event.first)

@@ -72,6 +72,8 @@ def _lines(each: Explanation) -> Iterator[str]:
     yield from _others(each)
     if diagnosis.failed and each.code == UNEXPLAINED:
         yield ""
+        if any(map(_tells, diagnosis.matches)):
+            yield "What is known above may lie behind the failure."
         yield "No known failure reads like this; envcheck doctor judges environment and configuration."
 
 
@@ -199,7 +201,7 @@ def _others(each: Explanation) -> Iterator[str]:
     ]
     if rest and diagnosis.cause:
         yield ""
-        yield "known, but told apart from the failure:"
+        yield "known, but said elsewhere in the log:"
         for match in rest[:_LISTED]:
             answer = {
                 "yes": "it is so here",

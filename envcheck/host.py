@@ -308,6 +308,11 @@ def exists(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110
 
 
+def named(path: Path) -> bool:
+    """Whether a folder has this name in it, wherever the link leads that it may be."""
+    return os.path.lexists(path)
+
+
 def followed(path: Path) -> str:
     """Where a path leads, links followed as far as they can be."""
     return os.path.realpath(path)

@@ -186,6 +186,7 @@ class _Block:
         self.pending = 1  # headers whose exception has not come
         self.mixed = False
         self.linked = False  # the line came that chains the next traceback to this one
+        self.untold = False  # the last exception's message begins on the next line
         self.inner = False  # the next exception was raised before the one told last
         self.grouped = False
         self.drawn: str | None = None  # by rich (empty) or a notebook (the exception's name), not by Python
@@ -232,11 +233,17 @@ class _Block:
     def end(self, name: str, message: str) -> None:
         where = len(self.raised) - 1 if self.inner else len(self.raised)
         self.raised.insert(where, Raised(name, message, self._innermost()))
+        self.untold = not message and self.texts[-1].endswith(":") and not self.inner
         self.inner = False
         self.pending -= 1
         self.message = []
         if not self.pending:
             self.frames.clear()
+
+    def tell(self, message: str) -> None:
+        """The message of the last exception, which begins on a line of its own."""
+        self.raised[-1] = self.raised[-1]._replace(message=message[:2000])
+        self.untold = False
 
     def _innermost(self) -> Frame | None:
         """The last frame; of ranks that print into each other, only if all are at the same one."""
@@ -381,6 +388,8 @@ class Reader:
             block.linked = True
         elif _LOGGED.match(text) or len(block.message) >= _MESSAGE_LINES:
             return False
+        elif block.untold and text.strip():
+            block.tell(text.strip())
         block.message.append(text.strip())
         block.add(number, text)
         return True

@@ -44,7 +44,7 @@ def problem(tree: object) -> str:
     if not isinstance(tree, dict) or "schema_version" not in tree:
         return "not a manifest of envcheck gate"
     if tree["schema_version"] != SCHEMA_VERSION:
-        return f"schema_version {str(tree['schema_version'])[:20]}: this envcheck reads {SCHEMA_VERSION}"
+        return f"schema_version {repr(tree['schema_version'])[:20]}: this envcheck reads {SCHEMA_VERSION}"
     misshapen = [key for key, kinds in _SHAPE.items() if not isinstance(tree.get(key, ...), kinds)]
     return f"{misshapen[0]}: missing or of the wrong kind" if misshapen else _ill_said(tree)
 

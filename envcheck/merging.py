@@ -139,6 +139,8 @@ def _filled(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Unders
         return
     names = " and ".join(str(name) for name in row["from"][: 1 if row.get("any") else None])
     given = [setting for _, setting in theirs if setting is not None]
+    if not given and not any(map(_sure, trainers)):
+        return  # a script that is told nothing has its own defaults, if it has a Trainer at all
     theirs_is = f"{names} is {', '.join(_said(value) for value in values)}{'' if given else ' by default'}"
     # A script of one's own may have other defaults, and what cannot be read here may give the argument.
     own = not all(part.dialect and part.dialect.programs and not part.document.open_end for part in trainers)

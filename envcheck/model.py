@@ -128,7 +128,8 @@ class Kind(enum.Enum):
 class Key(NamedTuple):
     """What a fact's name means: its kind, its unit in words, its closed set of words if it has one.
 
-    `phrases` say a value as people do (`{"3": "ZeRO-3"}`), for sentences such as "if ZeRO-3 and …".
+    `phrases` say a value as people do (`{"3": "ZeRO-3"}`), for sentences such as "if ZeRO-3 and …";
+    `"*"` is for every other value, which takes the place of its `{}`.
     """
 
     kind: Kind

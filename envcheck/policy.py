@@ -43,6 +43,7 @@ _KEYS = (
     "waive",
     "machine",
 )
+_MOST_WAIVERS = 1000  # each is held against every finding; nobody keeps track of more
 _WAIVER_KEYS = ("rule", "reason", "until")
 _MACHINE_KEYS = ("driver", "gpu", "platform")
 
@@ -212,6 +213,9 @@ class _Reader:
         if not isinstance(raw, list) or not all(isinstance(row, dict) for row in raw):
             self.wrong("waive", f"expected [[waive]] tables, found {_short(raw)}")
             return
+        if len(raw) > _MOST_WAIVERS:
+            self.wrong("waive", f"{len(raw)} waivers, and no more than {_MOST_WAIVERS} are read")
+            return
         for number, row in enumerate(raw):
             self.known(row, _WAIVER_KEYS, "waive", number)
             until = row.get("until")
@@ -272,7 +276,7 @@ def _is_day(text: str) -> bool:
 
 
 def _short(raw: object) -> str:
-    text = "nothing" if raw is None else repr(raw)
+    text = "nothing" if raw is None else str(raw) if isinstance(raw, dt.date | dt.time) else repr(raw)
     return text if len(text) <= 60 else f"{text[:57]}…"  # noqa: PLR2004 - one line of a terminal
 
 

@@ -104,7 +104,11 @@ KEYS = {
         "attention implementation",
         ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention", "xformers"),
     ),
-    "train.gradient_clipping": Key(Kind.FLAG, "whether gradients are clipped by norm"),
+    "train.gradient_clipping": Key(
+        Kind.FLAG,
+        "whether gradients are clipped by norm",
+        phrases={"true": "gradient clipping", "false": "no gradient clipping"},
+    ),
     "train.optimizer": Key(Kind.WORD, "optimizer by the trainer's name for it, in lower case"),
     "train.model_type": Key(Kind.WORD, "`model_type` of the model's config.json"),
     "train.trust_remote_code": Key(
@@ -112,11 +116,25 @@ KEYS = {
         "code that the model itself brings may run (auto_map in its config.json)",
         phrases={"true": "the model's own code", "false": "no code of the model's own"},
     ),
-    "train.packing": Key(Kind.FLAG, "several examples packed into one sequence"),
-    "train.modules_to_save": Key(Kind.FLAG, "PEFT trains and saves whole modules beside the adapter"),
-    "train.resume": Key(Kind.FLAG, "training continues from a saved checkpoint"),
-    "train.world_size": Key(Kind.NUMBER, "processes in all"),
-    "train.torch_compile": Key(Kind.FLAG, "the model is compiled"),
+    "train.packing": Key(
+        Kind.FLAG,
+        "several examples packed into one sequence",
+        phrases={"true": "packing", "false": "no packing"},
+    ),
+    "train.modules_to_save": Key(
+        Kind.FLAG,
+        "PEFT trains and saves whole modules beside the adapter",
+        phrases={"true": "modules saved beside the adapter", "false": "nothing saved beside the adapter"},
+    ),
+    "train.resume": Key(
+        Kind.FLAG,
+        "training continues from a saved checkpoint",
+        phrases={"true": "a resumed run", "false": "a fresh run"},
+    ),
+    "train.world_size": Key(Kind.NUMBER, "processes in all", phrases={"1": "1 process", "*": "{} processes"}),
+    "train.torch_compile": Key(
+        Kind.FLAG, "the model is compiled", phrases={"true": "torch.compile", "false": "no torch.compile"}
+    ),
     # --- what is trained, with what
     "train.method": Key(
         Kind.WORD,
@@ -124,31 +142,54 @@ KEYS = {
         ("pretrain", "sft", "dpo", "kto", "orpo", "reward", "ppo", "grpo", "rloo"),
     ),
     "train.base_dtype": Key(
-        Kind.WORD, "dtype the base model is loaded in", ("float32", "float16", "bfloat16", "auto")
+        Kind.WORD,
+        "dtype the base model is loaded in",
+        ("float32", "float16", "bfloat16", "auto"),
+        phrases={"*": "a base in {}"},
     ),
     "train.quant_storage": Key(
         Kind.WORD,
         "dtype in which 4-bit weights are stored (bnb_4bit_quant_storage)",
         ("uint8", "float32", "float16", "bfloat16"),
+        phrases={"*": "4-bit weights stored as {}"},
     ),
     "train.compute_dtype": Key(
         Kind.WORD,
         "dtype that 4-bit weights are multiplied in (bnb_4bit_compute_dtype)",
         ("float32", "float16", "bfloat16"),
+        phrases={"*": "4-bit weights multiplied in {}"},
     ),
     "train.tf32": Key(
         Kind.FLAG, "float32 matrix products in TF32", phrases={"true": "TF32", "false": "no TF32"}
     ),
     "train.device_map": Key(Kind.WORD, "device_map the model is loaded with; none if it is given none"),
-    "train.liger_kernel": Key(Kind.FLAG, "kernels of Liger replace the model's own"),
+    "train.liger_kernel": Key(
+        Kind.FLAG,
+        "kernels of Liger replace the model's own",
+        phrases={"true": "Liger kernels", "false": "no Liger kernels"},
+    ),
     "train.unsloth": Key(Kind.FLAG, "Unsloth loads and patches the model"),
-    "train.padding_free": Key(Kind.FLAG, "a batch is flattened into one sequence without padding"),
+    "train.padding_free": Key(
+        Kind.FLAG,
+        "a batch is flattened into one sequence without padding",
+        phrases={"true": "batches without padding", "false": "padded batches"},
+    ),
     # --- the size of a step
-    "train.micro_batch_size": Key(Kind.NUMBER, "examples that a process takes at once"),
-    "train.sequence_length": Key(Kind.NUMBER, "tokens that an example is cut to"),
-    "train.gradient_accumulation_steps": Key(Kind.NUMBER, "micro batches for each optimizer step"),
+    "train.micro_batch_size": Key(
+        Kind.NUMBER, "examples that a process takes at once", phrases={"*": "micro batch {}"}
+    ),
+    "train.sequence_length": Key(
+        Kind.NUMBER, "tokens that an example is cut to", phrases={"*": "sequences of {}"}
+    ),
+    "train.gradient_accumulation_steps": Key(
+        Kind.NUMBER,
+        "micro batches for each optimizer step",
+        phrases={"1": "no accumulation", "*": "{} accumulation steps"},
+    ),
     "train.global_batch_size": Key(
-        Kind.NUMBER, "examples for each optimizer step, all processes together, as the configuration says"
+        Kind.NUMBER,
+        "examples for each optimizer step, all processes together, as the configuration says",
+        phrases={"*": "global batch {}"},
     ),
     "train.tensor_parallel": Key(Kind.NUMBER, "processes that share each layer"),
     "train.sequence_parallel": Key(Kind.NUMBER, "processes that share each sequence by heads (Ulysses)"),
@@ -174,7 +215,11 @@ KEYS = {
         Kind.FLAG,
         "ZeRO's bucket sizes and thresholds are \"auto\": the trainer makes them of the model's hidden_size",
     ),
-    "train.zero_overlap_comm": Key(Kind.FLAG, "ZeRO reduces gradients during the backward pass"),
+    "train.zero_overlap_comm": Key(
+        Kind.FLAG,
+        "ZeRO reduces gradients during the backward pass",
+        phrases={"true": "overlapped communication", "false": "no overlapped communication"},
+    ),
     "train.zero_contiguous_gradients": Key(Kind.FLAG, "ZeRO copies gradients into one buffer"),
     "train.zero_reduce_scatter": Key(Kind.FLAG, "ZeRO reduces and scatters gradients in one call"),
     "train.zero_hpz_partition_size": Key(
@@ -189,10 +234,14 @@ KEYS = {
         Kind.FLAG, "offload insists on DeepSpeed's CPU optimizer (zero_force_ds_cpu_optimizer)"
     ),
     "train.deepspeed_optimizer": Key(
-        Kind.FLAG, "the DeepSpeed configuration itself names the optimizer, not the trainer"
+        Kind.FLAG,
+        "the DeepSpeed configuration itself names the optimizer, not the trainer",
+        phrases={"true": "DeepSpeed's own optimizer", "false": "the trainer's optimizer"},
     ),
     "train.gather_on_save": Key(
-        Kind.FLAG, "ZeRO-3 gathers weights for a save (stage3_gather_16bit_weights_on_model_save)"
+        Kind.FLAG,
+        "ZeRO-3 gathers weights for a save (stage3_gather_16bit_weights_on_model_save)",
+        phrases={"true": "weights gathered for a save", "false": "weights not gathered for a save"},
     ),
     # --- FSDP and DDP
     "train.fsdp_state_dict": Key(
@@ -204,7 +253,11 @@ KEYS = {
         ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"),
     ),
     "train.fsdp_forward_prefetch": Key(Kind.FLAG, "FSDP gathers the next unit during the forward pass"),
-    "train.fsdp_offload": Key(Kind.FLAG, "FSDP keeps parameters and gradients on the CPU"),
+    "train.fsdp_offload": Key(
+        Kind.FLAG,
+        "FSDP keeps parameters and gradients on the CPU",
+        phrases={"true": "FSDP offload", "false": "no FSDP offload"},
+    ),
     "train.fsdp_activation_checkpointing": Key(
         Kind.FLAG, "FSDP's own activation checkpointing, beside the trainer's gradient_checkpointing"
     ),
@@ -212,10 +265,24 @@ KEYS = {
     "train.fsdp_sync_module_states": Key(Kind.FLAG, "FSDP broadcasts rank 0's weights when it wraps"),
     "train.ddp_find_unused_parameters": Key(Kind.FLAG, "DDP looks for parameters without a gradient"),
     # --- saving, evaluation, data
-    "train.load_best_model": Key(Kind.FLAG, "the best checkpoint is loaded at the end"),
+    "train.load_best_model": Key(
+        Kind.FLAG,
+        "the best checkpoint is loaded at the end",
+        phrases={"true": "the best checkpoint loaded at the end", "false": "the best checkpoint not loaded"},
+    ),
     "train.save_only_model": Key(Kind.FLAG, "checkpoints without optimizer, scheduler and random state"),
-    "train.save_strategy": Key(Kind.WORD, "when a checkpoint is saved", ("no", "steps", "epoch", "best")),
-    "train.eval_strategy": Key(Kind.WORD, "when the model is evaluated", ("no", "steps", "epoch")),
+    "train.save_strategy": Key(
+        Kind.WORD,
+        "when a checkpoint is saved",
+        ("no", "steps", "epoch", "best"),
+        phrases={"no": "no checkpoints", "*": "checkpoints by {}"},
+    ),
+    "train.eval_strategy": Key(
+        Kind.WORD,
+        "when the model is evaluated",
+        ("no", "steps", "epoch"),
+        phrases={"no": "no evaluation", "*": "evaluation by {}"},
+    ),
     "train.save_steps": Key(Kind.NUMBER, "optimizer steps between two checkpoints"),
     "train.eval_steps": Key(Kind.NUMBER, "optimizer steps between two evaluations"),
     "train.lr_scheduler": Key(Kind.WORD, "learning-rate schedule by the trainer's name for it"),

@@ -324,6 +324,11 @@ def test_what_only_looks_like_an_instruction_or_a_requirement_is_none(tmp_path: 
 # --- mistakes ---------------------------------------------------------------------------------------
 
 
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
+BOMB += "dependencies: [*a39]\n"
+"""A list of 2 ** 40 names, if its aliases were written out."""
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -359,6 +364,7 @@ def test_what_only_looks_like_an_instruction_or_a_requirement_is_none(tmp_path: 
             "dependencies:\n- [a]\n",
             "environment.yml:2:3: expected a package such as numpy=1.26.4",
         ),
+        ("environment.yml", BOMB, "environment.yml:40:6: expected a package such as numpy=1.26.4"),
         (
             "environment.yml",
             "dependencies:\n- pip:\n  - [a]\n",

@@ -9,6 +9,7 @@ import shlex
 import subprocess  # noqa: TID251 - tests are users
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,10 @@ def _words(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in WRITTEN], ids=_name)
-def test_every_command_line_is_one_that_envcheck_takes(page: Path) -> None:
+def test_every_command_line_is_one_that_envcheck_takes(page: Path, known: Matrix) -> None:
     group: Any = _command([])
+    selftests = {path.stem for path in (ROOT / "envcheck/selftests").glob("[a-z]*.py")}
+    names = {"--target": {*known.targets}, "--machine": {*known.machines, "ours"}}  # `ours`: of the settings
     for command in _commands(page.read_text()):
         name, *rest = [word for word in _words(command) if word != "…"]
         if name.startswith("-"):
@@ -117,6 +120,9 @@ def test_every_command_line_is_one_that_envcheck_takes(page: Path) -> None:
         for word in own:
             if word.startswith("-") and word != "-" and " " not in word:
                 assert word.partition("=")[0] in wanted | {"--help"}, f"{page.name}: envcheck {command}"
+        for option, value in pairwise(own):
+            named = selftests if (name, option) == ("selftest", "--only") else names.get(option)
+            assert named is None or value in named, f"{page.name}: envcheck {command}"
 
 
 def _shown(page: Path) -> list[tuple[str, str]]:

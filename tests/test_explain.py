@@ -619,3 +619,10 @@ def test_a_traceback_is_read_however_it_is_drawn(
     first = cause.event.exceptions[0]
     assert (first.name, first.message) == (name, message)
     assert (first.place.file if first.place else None) == file
+
+
+def test_a_message_that_begins_on_a_line_of_its_own_is_the_message() -> None:
+    head = 'Traceback (most recent call last):\n  File "/opt/site-packages/x/y.py", line 3, in f\n    g()\n'
+    told = cause_of(f"{head}ImportError:\nModel requires torch.\n").event.exceptions[0]
+    bare = cause_of(f"{head}AssertionError\nbye now\n").event.exceptions[0]
+    assert (told.message, bare.message) == ("Model requires torch.", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,16 @@ def test_all_mistakes_are_told_at_once_with_their_places(folder: Path) -> None:
     ]
 
 
+def test_settings_that_cannot_be_read_are_not_passed_over(folder: Path) -> None:
+    (folder / "envcheck.toml").symlink_to("gone.toml")
+    ran = gate(folder, "broken")
+    assert (ran.code, ran.out, ran.err) == (2, "", "envcheck: envcheck.toml: no such file or directory\n")
+    (folder / "envcheck.toml").unlink()
+    os.mkfifo(folder / "envcheck.toml")
+    ran = gate(folder, "broken")
+    assert (ran.code, ran.err) == (2, "envcheck: envcheck.toml: expected a file, found not a regular file\n")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -194,6 +205,16 @@ def test_all_mistakes_are_told_at_once_with_their_places(folder: Path) -> None:
         ("a = " + "[" * 5000, "envcheck.toml: not TOML: nested too deeply"),
         ('[tool.envcheck]\nthreshold = "error"\n', "envcheck.toml:1:2: tool: no such setting; known are"),
         ('waive = "all"\n', "envcheck.toml:1:1: waive: expected [[waive]] tables, found 'all'"),
+        (WAIVE.format("a", '"2026-02-30"'), "envcheck.toml:4:1: waive.until: expected a date such as"),
+        (WAIVE.format("a", "2026-02-30"), "envcheck.toml:4:9: not TOML: invalid date"),
+        (
+            WAIVE.format("a", "2027-01-01T00:00:00"),
+            "envcheck.toml:4:1: waive.until: expected a date such as 2027-03-01, found 2027-01-01 00:00:00",
+        ),
+        (
+            WAIVE.format("a", "2099-01-01") * 20_000,
+            "envcheck.toml:1:3: waive: 20000 waivers, and no more than 1000 are read",
+        ),
         ("machine = 3\n", "envcheck.toml:1:1: machine: expected a table, found 3"),
         ("[machine.a]\n", "envcheck.toml:1:2: machine.a: says nothing: give a driver, a gpu or a platform"),
         ('severity = { "no-such-rule" = "note" }\n', "envcheck.toml: severity: no such rule 'no-such-rule'"),

@@ -27,7 +27,10 @@ from envcheck.model import Key, Matrix, Rule, Target, When, family  # noqa: E402
 
 def main() -> None:
     """Print the page that is named, or that of the command line."""
-    print("\n".join(page(*(sys.argv[1:] or ["command-line"]))))
+    name, *arguments = sys.argv[1:] or ["command-line"]
+    if name not in PAGES:
+        sys.exit(f"no page {name}: expected {', '.join(PAGES)}")
+    print("\n".join(page(name, *arguments)))
 
 
 def page(name: str, *arguments: str) -> Iterator[str]:
@@ -66,8 +69,8 @@ def _exit_codes() -> Iterator[str]:
     yield "| command | exit codes |\n| --- | --- |"
     for name, command in COMMANDS.items():
         words = " ".join((command.__doc__ or "").split())
-        codes = re.search(r"(?:Exit codes: |The exit code is )(.+)$", words)
-        yield f"| `envcheck {name}` | {_text(codes[1] if codes else '0 printed, 2 wrong use')} |"
+        (codes,) = re.findall(r"(?:Exit codes: |The exit code is )(.+)$", words)  # every command says its own
+        yield f"| `envcheck {name}` | {_text(codes)} |"
 
 
 # --- knowledge --------------------------------------------------------------------------------------

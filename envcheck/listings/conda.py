@@ -26,7 +26,9 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
         if _is_mapping(node):
             by_pip += [value for key, value in node.value if key.value == "pip"]
             continue
-        line, told = _package(str(node.value), _place(node, where))
+        if not isinstance(node.value, str):  # what aliases multiply is never written out
+            raise InputError(_place(node, where), "expected a package such as numpy=1.26.4")
+        line, told = _package(node.value, _place(node, where))
         facts += told
         if line is not None:
             conda[line.name] = line

@@ -46,8 +46,10 @@ def read(text: str, file: str) -> tuple[Document, ...]:
     """What a text says, by the first reader that recognises it.
 
     Raises:
-        InputError: it is no text, no reader recognises it, or the one that does found it malformed.
+        InputError: it is empty or no text, no reader recognises it, or the one that does found it malformed.
     """
+    if not text.strip():
+        raise InputError(file, "an empty file")
     if _BINARY.search(text):
         raise InputError(file, "a binary file, not a configuration")
     readers = every_reader()

@@ -12,6 +12,7 @@ from envcheck.language import Language, padded, width
 from envcheck.model import (
     Absent,
     Because,
+    Clause,
     Fact,
     Finding,
     Fix,
@@ -268,7 +269,10 @@ def phrases(inventory: Inventory, lang: Language) -> tuple[str, ...]:
 
 
 def _phrase(key: str, value: str, lang: Language) -> str:
-    return lang.word(TRAINING[key].phrases.get(value, f"{key.removeprefix('train.')} {value}"))
+    phrases = TRAINING[key].phrases
+    if value in phrases or "*" not in phrases:
+        return lang.word(phrases.get(value, f"{key.removeprefix('train.')} {value}"))
+    return lang.word(phrases["*"]).replace("{}", value)
 
 
 def _measured(report: Report) -> Category:
@@ -477,9 +481,20 @@ def _met(waiting: Waiting) -> int:
 
 def _if(open_clauses: When, lang: Language) -> str:
     return " + ".join(
-        _phrase(clause.key, clause.raw, lang) if clause.key in TRAINING else f"{clause.key} {clause.raw}"
+        _phrase(clause.key, _brief(clause), lang)
+        if clause.key in TRAINING
+        else f"{clause.key} {_brief(clause)}"
         for clause in open_clauses
     )
+
+
+def _brief(clause: Clause) -> str:
+    """What a clause wants: other facts without their braces, of many alternatives the first."""
+    wanted = clause.raw.replace("{train.", "").replace("{", "").replace("}", "")
+    return wanted if len(clause.any_of) <= _ALTERNATIVES else f"{wanted.split()[0]} …"
+
+
+_ALTERNATIVES = 3
 
 
 def count_text(report: Report) -> str:
