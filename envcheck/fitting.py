@@ -98,7 +98,11 @@ _CHANGES = {
         _Change("16-bit precision", 1, "bf16 true"),
         _Change("gradient checkpointing", 2, "gradient_checkpointing true"),
         _Change("Liger's fused loss", 3, "use_liger_kernel true"),
-        _Change("a smaller micro-batch", 4, "per_device_train_batch_size {how.batch}"),
+        _Change(
+            "a smaller micro-batch",
+            4,
+            "per_device_train_batch_size {how.batch}, gradient_accumulation_steps times {times}",
+        ),
         _Change("ZeRO", 32, "zero_optimization.stage {how.stage}"),
         _Change("optimizer offload", 128, "zero_optimization.offload_optimizer.device cpu"),
         _Change("parameter offload", 256, "zero_optimization.offload_param.device cpu"),
@@ -130,7 +134,8 @@ def options(
         if judged(other, account, room) != "fits":
             continue
         if not (broken := breaks(other)):
-            arguments = tuple(_CHANGES[name].argument.format(how=other) for name in changes)
+            times = how.batch // other.batch
+            arguments = tuple(_CHANGES[name].argument.format(how=other, times=times) for name in changes)
             cheapest = Option(
                 other, account, "fits", tuple(_worded(each, other) for each in changes), arguments
             )

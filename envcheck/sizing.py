@@ -379,9 +379,11 @@ class _Settings:
         found: dict[str, int] = {}
         sources: dict[str, list[str]] = {}
         for name, (key, setting, least_stage) in _SIZES.items():
-            said = self.inventory.known(f"train.{key}")
-            if isinstance(said, int):
-                found[name] = said
+            fact = self.inventory.fact(f"train.{key}")
+            if isinstance(fact.value, int):
+                if fact.value < 0:
+                    raise InputError(fact.source, f"{key} {fact.value}: expected 0 or more elements")
+                found[name] = min(fact.value, geometry.MOST_PARAMETERS)
                 continue
             auto = hidden and name in by_model and self.flag("zero_sized_by_model")
             found[name] = by_model[name] if auto else int(fit.Training._field_defaults[name])
