@@ -155,6 +155,8 @@ class _Reading:
     def _unknown(self, setting: Setting) -> Iterator[Remark]:
         section, _, leaf = setting.name.rpartition(".")
         refused = self._refuses(section)
+        if refused is None and not self.typed and not section:
+            yield from self._misspelt(setting)
         if refused is None or (refused is Tri.NO and leaf.startswith("_")):  # people's way to comment JSON
             return
         if setting.value == "auto":
@@ -174,6 +176,24 @@ class _Reading:
             self._meant(section, leaf),
             self.dialect.sources.get(section, ""),
         )
+
+    def _misspelt(self, setting: Setting) -> Iterator[Remark]:
+        """An argument that is nearly one that decides something; a script may well have both."""
+        name = setting.name
+        near = [
+            each
+            for each, rows in self.dialect.rows.items()
+            if abs(len(each) - len(name)) <= _EDITS
+            and (each[:_ALIKE] == name[:_ALIKE] or each[-_ALIKE:] == name[-_ALIKE:])
+            and any(row.key for row in rows)
+        ]
+        if not near or len(name) < 2 * _ALIKE:
+            return
+        from difflib import get_close_matches  # few configurations have such a name
+
+        if meant := get_close_matches(name, near, n=1, cutoff=_NEARLY):
+            text, advice = f"{name} is no name that envcheck knows", f"did you mean {meant[0]}?"
+            yield Remark(Severity.NOTE, "unknown-name", text, (setting.named,), advice)
 
     def _refuses(self, section: str) -> Tri | None:
         """Whether a section refuses names that it does not know; None if it takes any."""
@@ -326,6 +346,9 @@ class _Reading:
         return Tri.of(same(value, wanted) or (isinstance(value, str) and _read_as(value, wanted)))
 
 
+_EDITS = 3  # letters that a misspelt name has more or less
+_ALIKE = 5  # letters at one of its ends that are right
+_NEARLY = 0.9  # how alike the whole is, as difflib counts
 _OPERATORS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": lt}
 
 

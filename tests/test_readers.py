@@ -210,6 +210,14 @@ def test_a_name_is_held_against_the_releases_of_the_package_it_comes_from(
     assert [remark.text for remark in said.remarks] == expected
 
 
+def test_an_argument_that_is_nearly_one_that_decides_something(tmp_path: Path) -> None:
+    found = read(
+        tmp_path, run="torchrun a.py --output_dir o --gradient_checkpoint true --data_paths d --lora_alphas 8"
+    )
+    assert codes(found) == ["note unknown-name"]
+    assert found.remarks[0].advice == "did you mean gradient_checkpointing?"
+
+
 # --- what is wrong with it --------------------------------------------------------------------------
 
 ZERO = '{"zero_optimization": {"stage": 3, %s}}'
