@@ -1,5 +1,7 @@
 """Fixtures that several files share, and what holds for all tests."""
 
+import signal
+
 from hypothesis import settings
 
 from tests.image_builds import builder
@@ -10,3 +12,7 @@ __all__ = ["builder", "deepspeed", "stack"]
 # A test never fails for being slow: what is fast is measured in benchmarks/.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# A shell that keeps no track of its jobs starts them with SIGINT ignored, and whatever they start too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -42,6 +42,7 @@ def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
         stderr=subprocess.PIPE,
         env=ENVIRON,
         cwd=ROOT,
+        process_group=0,  # the kernel stops no process of a group that its session's shell does not know
     ) as process:
         try:
             yield process
