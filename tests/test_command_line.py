@@ -309,11 +309,11 @@ def test_what_is_no_file_is_one_line_and_no_hang(option: str, tmp_path: Path, fi
     [
         (b'{"zero_optimization": {"stage": 3}', "1:35: not JSON"),
         (b'{"train_batch_size": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper than"),
-        (b"\xff\xfe\x00", "a binary file"),
+        (b"\xff\xfe\x00", "UTF-16: save it as UTF-8"),
         (b"a: &a [x, x]\nb: [*a" + b", *a" * 20_000 + b"]", "comes to more than"),
         (b"a: " + b"[" * 100_000, "nested deeper than"),
         (b"\x1f\x8b\x08" + bytes(range(1, 256)), "a binary file"),
-        (b"", "not recognised as"),
+        (b"", "an empty file"),
     ],
 )
 def test_a_malformed_training_configuration_is_one_line(
