@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from html import unescape
 from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
@@ -231,6 +232,13 @@ def test_a_remark_points_at_the_very_letters(folder: Path) -> None:
     (two,) = [each for each in log["runs"][0]["results"] if each.get("relatedLocations")]
     assert two["ruleId"] == "configuration/contradicts-arguments"
     assert two["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "run.args"
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_a_remark_underlines_the_very_letters(form: str, folder: Path) -> None:
+    out = unescape(envcheck("doctor", *QUESTION, "--format", form, cwd=folder).out)
+    line, under = re.findall(r'5 \|   ("gradient_cliping").*\n *\|   (\^+)', out)[0]
+    assert len(line) == len(under)
 
 
 def test_an_installed_package_is_its_metadata_file(tmp_path: Path) -> None:

@@ -523,7 +523,7 @@ def _remark(number: int, remark: Remark, report: Report, *, opened: bool) -> Ite
     yield f"<h3>{text(lang.told(remark.text))}</h3></summary>"
     yield f'<p class="id"><code>{text(remark.code)}</code></p>'
     for place in remark.places:
-        rows = text(quoted_line(place))
+        rows = "\n".join(map(text, quoted_line(place).splitlines()))
         yield f'<div class="at"><code>{text(str(place))}</code>{f"<pre>{rows}</pre>" if rows else ""}</div>'
     yield from _listed(remark_details(remark, lang))
     yield "</details></article>"
