@@ -491,7 +491,7 @@ def _if(open_clauses: When, lang: Language) -> str:
 def _brief(clause: Clause) -> str:
     """What a clause wants: other facts without their braces, of many alternatives the first."""
     wanted = clause.raw.replace("{train.", "").replace("{", "").replace("}", "")
-    return wanted if len(clause.any_of) <= _ALTERNATIVES else f"{wanted.split()[0]} …"
+    return wanted if len(clause.any_of) <= _ALTERNATIVES else f"{wanted.strip().partition(' ')[0]} …"
 
 
 _ALTERNATIVES = 3
