@@ -5,6 +5,6 @@
 #SBATCH --ntasks-per-node=8
 # For those who cannot set a prolog: one task a node asks first, and the job ends if one of them says no.
 set -eu
-: "${ENVCHECK:=envcheck}" "${ENVCHECK_MANIFEST:=/shared/env/manifest.json}"
+: "${ENVCHECK:=envcheck}" "${ENVCHECK_MANIFEST:=/nfs/env/manifest.json}"
 srun --ntasks-per-node=1 --kill-on-bad-exit=1 "$ENVCHECK" gate --runtime --manifest "$ENVCHECK_MANIFEST"
 srun python3 train.py

@@ -70,3 +70,10 @@ def test_nothing_names_a_registry_host_or_a_local_build() -> None:
             assert not any(host in text for host in hosts), path
             if path.parent.name == "lockfiles":
                 assert not re.search(r"==[^ ]*\+", text), path
+
+
+def test_no_file_names_the_home_of_who_wrote_it() -> None:
+    home = "/" + "root/"  # where things are made; in an example it is somebody's
+    for path in TRACKED:
+        if path.is_file() and path.suffix != ".png":
+            assert home not in path.read_text(errors="replace"), path
