@@ -20,6 +20,7 @@ from envcheck.clean import clean, inline, presented, quoted, redact
 from envcheck.model import EnvcheckError, ExamineError, InputError, Report, Severity
 
 if TYPE_CHECKING:
+    from envcheck.app import Question
     from envcheck.gate import Decision
     from envcheck.language import Language
 
@@ -175,17 +176,7 @@ def doctor(
 
     spoken = app.spoken(lang, host.Host())
     report = app.examine(
-        app.Question(
-            python,
-            static,
-            facts,
-            target,
-            tuple(train or ()),
-            driver,
-            tuple(gpu or ()),
-            timeout,
-            tuple(overlay or ()),
-        ),
+        _question(python, static, facts, target, train, driver, gpu, timeout, overlay),
         host.Host(),
         Severity(fail_on.value) if fix else None,
     )
@@ -260,17 +251,7 @@ def gate(
 
         return starts.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])
     spoken = app.spoken(lang, host.Host())
-    question = app.Question(
-        python,
-        static,
-        facts,
-        target,
-        tuple(train or ()),
-        driver,
-        tuple(gpu or ()),
-        timeout,
-        tuple(overlay or ()),
-    )
+    question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay)
     wanted = gating.Wanted(
         tuple(machine or ()),
         lock,
@@ -325,13 +306,7 @@ def check(
     from envcheck import app, checking, gating
 
     spoken = app.spoken(lang, host.Host())
-    question = app.Question(
-        target=target,
-        train=tuple(train or ()),
-        driver=driver,
-        gpus=tuple(gpu or ()),
-        overlays=tuple(overlay or ()),
-    )
+    question = _question(target=target, train=train, driver=driver, gpu=gpu, overlay=overlay)
     wanted = gating.Wanted(
         machines=tuple(machine or ()),
         fail_on=Severity(fail_on.value) if fail_on else None,
@@ -391,7 +366,7 @@ def facts(
     """
     from envcheck import app
 
-    question = app.Question(python=python, static=static, train=tuple(train or ()), deadline_s=timeout)
+    question = _question(python, static, train=train, timeout=timeout)
     if diff is None:
         inventory = presented(app.inventory_report(question, host.Host()), host.private())
         _emit(json.dumps(inventory, indent=2) + "\n")
@@ -508,19 +483,11 @@ def pin(
 
     Exit codes: 0 a lock was printed, 2 wrong use, 3 an engine failed, 4 no versions fit.
     """
-    from envcheck import app, pinning
+    from envcheck import pinning
 
-    question = app.Question(
-        python=python,
-        static=static,
-        target=target,
-        driver=driver,
-        gpus=tuple(gpu or ()),
-        deadline_s=timeout,
-        overlays=tuple(overlay or ()),
-        platform=platform,
-        glibc=glibc,
-    )
+    question = _question(
+        python, static, None, target, driver=driver, gpu=gpu, timeout=timeout, overlay=overlay
+    )._replace(platform=platform, glibc=glibc)
     if constraints_only and written not in ("requirements", "constraints"):
         raise InputError("--constraints-only", f"contradicts --format {written}")
     order = pinning.Order(
@@ -630,9 +597,9 @@ def selftest(
     Exit codes: 0 all that ran passed, 1 a test failed, 2 wrong use, 3 nothing could be tested,
     or a test is at fault.
     """
-    from envcheck import app, proof, proving
+    from envcheck import proof, proving
 
-    question = app.Question(python=python, target=target, deadline_s=timeout, overlays=tuple(overlay or ()))
+    question = _question(python, target=target, timeout=timeout, overlay=overlay)
     wanted = proving.Wanted(
         level=level or (2 if target or only else 1),
         device=device.value if device else None,
@@ -677,19 +644,9 @@ def explain(
     Exit codes: 0 no failure in the log, 1 a failure that is explained, 2 wrong use or unreadable input,
     3 a failure that nothing known explains.
     """
-    from envcheck import app, explaining, explanation
+    from envcheck import explaining, explanation
 
-    question = app.Question(
-        python,
-        static,
-        facts,
-        target,
-        tuple(train or ()),
-        driver,
-        tuple(gpu or ()),
-        timeout,
-        tuple(overlay or ()),
-    )
+    question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay)
     if log == explaining.STDIN and sys.stdin is not None and sys.stdin.isatty():
         _remark("reading standard input; Ctrl-D ends it")
     told = explaining.explained(question, log, host.Host())
@@ -715,19 +672,9 @@ def run_command(
 
     The exit code is the command's own, or its signal. 126 it may not be run, 127 it does not exist.
     """
-    from envcheck import app, explaining, explanation, passing
+    from envcheck import explaining, explanation, passing
 
-    question = app.Question(
-        python,
-        False,
-        facts,
-        target,
-        tuple(train or ()),
-        driver,
-        tuple(gpu or ()),
-        timeout,
-        tuple(overlay or ()),
-    )
+    question = _question(python, False, facts, target, train, driver, gpu, timeout, overlay)
     try:
         ended = explaining.run(question, command, host.Host())
     except OSError as error:
@@ -911,19 +858,9 @@ def fit(
 
     Exit codes: 0 it fits (or is tight), 1 it does not, 2 wrong use or unreadable input, 3 cannot tell.
     """
-    from envcheck import app, fitting, sizing
+    from envcheck import fitting, sizing
 
-    question = app.Question(
-        python,
-        static,
-        facts,
-        target,
-        tuple(train or ()),
-        None,
-        tuple(gpu or ()),
-        timeout,
-        tuple(overlay or ()),
-    )
+    question = _question(python, static, facts, target, train, None, gpu, timeout, overlay)
     drops = None if dropout is None else dropout > 0
     wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
     found = sizing.fitted(question, wanted, host.Host())
@@ -950,6 +887,24 @@ COMMANDS: dict[str, Callable[..., int]] = {
 
 def _main() -> None:
     """Will this machine, this Python environment and this training configuration train?"""
+
+
+def _question(
+    python: str | None = None,
+    static: bool = False,
+    facts: str | None = None,
+    target: str | None = None,
+    train: list[str] | None = None,
+    driver: str | None = None,
+    gpu: list[str] | None = None,
+    timeout: float = 10.0,
+    overlay: list[str] | None = None,
+) -> Question:
+    """The options that say what is asked about; typer gives None for a list that nobody gave."""
+    from envcheck.app import Question
+
+    trained, gpus, overlays = (tuple(each or ()) for each in (train, gpu, overlay))
+    return Question(python, static, facts, target, trained, driver, gpus, timeout, overlays)
 
 
 # --- running ----------------------------------------------------------------------------------------
