@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
+import compileall
+import functools
 import os
+import shutil
 import subprocess  # noqa: TID251 - tests are users
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from compile_matrix import written
+
+CHECKOUT = Path(__file__).parent.parent
 DEADLINE_S = 60
 
 SET_ASIDE = {"VIRTUAL_ENV", "CONDA_PREFIX", "ENVCHECK_LANG", "LC_ALL", "LC_MESSAGES", "LANG"}
@@ -23,17 +31,44 @@ class Outcome(NamedTuple):
     err: str
 
 
+def copy_compiled(folder: Path) -> None:
+    """Put envcheck into a folder as its wheel does, made of this checkout: it starts three times as fast."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "shipped")
+    shutil.copytree(CHECKOUT / "envcheck", folder / "envcheck", ignore=ignored)
+    written(folder / "envcheck/shipped")
+    shutil.copytree(CHECKOUT / "lockfiles", folder / "envcheck/shipped/lockfiles")
+
+
+@functools.cache
+def installed() -> Path:
+    """Where this session's copy lies; each process of pytest makes its own, so none is older than its tests."""
+    folder = Path(tempfile.mkdtemp(prefix="envcheck-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy_compiled(folder)
+    compileall.compile_dir(folder, quiet=2)
+    return folder
+
+
+def invocation(*arguments: str) -> list[str]:
+    """The words that run envcheck; -P, for else the folder a test runs in would come before the copy."""
+    return [sys.executable, "-P", "-m", "envcheck", *arguments]
+
+
+def surroundings(added: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables a user's shell would have, with which an `invocation` finds the copy."""
+    inherited = {k: v for k, v in os.environ.items() if k not in SET_ASIDE}  # noqa: TID251
+    return {**inherited, "PYTHONPATH": str(installed()), **(added or {})}
+
+
 def envcheck(*arguments: str, cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> Outcome:
     """Run `envcheck` with these arguments and these environment variables added."""
-    inherited = {k: v for k, v in os.environ.items() if k not in SET_ASIDE}  # noqa: TID251
-    checkout = str(Path(__file__).parent.parent)
     ran = subprocess.run(
-        [sys.executable, "-m", "envcheck", *arguments],
+        invocation(*arguments),
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
-        cwd=cwd or checkout,
-        env={**inherited, "PYTHONPATH": checkout, **(environ or {})},
+        cwd=cwd or CHECKOUT,
+        env=surroundings(environ),
         check=False,
     )
     return Outcome(ran.returncode, ran.stdout, ran.stderr)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from envcheck import fit, fitting, geometry, sizing
 from envcheck.model import InputError
+from tests.running import invocation, surroundings
 
 ROOT = Path(__file__).parent.parent
 TABLES = tomllib.loads((ROOT / "compat/tables/architectures.toml").read_text())
@@ -324,13 +325,13 @@ def test_any_config_is_a_model_or_one_line(changes: dict[str, Any], name: str) -
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "envcheck", "fit", *words],
+        invocation("fit", *words),
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},  # noqa: TID251
+        env=surroundings({"NO_COLOR": "1"}),
     )
 
 

@@ -19,10 +19,9 @@ from envcheck.host import Host, find_program
 from envcheck.lock import Artifact, Lock, Pin, parse_requirements
 from envcheck.model import ExamineError, InputError
 from tests.local_index import LocalIndex, serving, wheel
-from tests.running import Outcome
+from tests.running import Outcome, installed, invocation
 from tests.stack_index import stack
 
-CHECKOUT = Path(__file__).parent.parent
 PYTHON = "{}.{}".format(*sys.version_info)
 TAG = f"cp{PYTHON.replace('.', '')}"
 PLAIN = ("2.10.0", "2.7.1", "2.0.1")
@@ -76,7 +75,7 @@ class World:
         aside = ("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_", "ENVCHECK_", "XDG_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(aside)}  # noqa: TID251
         own = {
-            "PYTHONPATH": str(CHECKOUT),
+            "PYTHONPATH": str(installed()),
             "HOME": str(self.folder),
             "PIP_INDEX_URL": self.default.url,
             "PIP_CONFIG_FILE": os.devnull,
@@ -95,7 +94,7 @@ class World:
         if "--driver" not in options:
             said += ["--driver", "470.82.01", "--with", "torch>=2.4"]
         said += ["--platform", "linux-x86_64", "--glibc", "2.28", *options]
-        return run(self.environ(further, **more), [sys.executable, "-m", "envcheck", *said], self.folder)
+        return run(self.environ(further, **more), invocation(*said), self.folder)
 
 
 def run(environment: Mapping[str, str], command: list[str], cwd: Path) -> Outcome:

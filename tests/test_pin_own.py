@@ -19,10 +19,9 @@ from envcheck import lock
 from envcheck.host import Host, find_program
 from envcheck.lock import parse_requirements
 from tests.local_index import LocalIndex, serving, wheel
-from tests.running import Outcome
+from tests.running import Outcome, installed, invocation
 from tests.stack_index import STACK, stack
 
-CHECKOUT = Path(__file__).parent.parent
 PYTHON = "{}.{}".format(*sys.version_info)
 PIN = ("pin", "--target", "zero3-lora", "--python-version", PYTHON, "--driver", "580.65.06")
 SHIPPED = ("pin", "--target", "zero3-lora", "--python-version", "3.11", "--driver", "580.65.06")
@@ -61,7 +60,7 @@ def environ(url: str, cache: Path, **more: str) -> dict[str, str]:
     aside = ("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_", "ENVCHECK_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(aside)}  # noqa: TID251
     own = {
-        "PYTHONPATH": str(CHECKOUT),
+        "PYTHONPATH": str(installed()),
         "PIP_INDEX_URL": url,
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_RETRIES": "0",
@@ -75,7 +74,7 @@ def run(
     environment: Mapping[str, str], *arguments: str, cwd: Path, prepare: Callable[[], None] | None = None
 ) -> Outcome:
     ran = subprocess.run(
-        [sys.executable, "-m", "envcheck", *arguments],
+        invocation(*arguments),
         capture_output=True, text=True, timeout=300, check=False, cwd=cwd, env=dict(environment), preexec_fn=prepare,
     )  # fmt: skip
     return Outcome(ran.returncode, ran.stdout, ran.stderr)
@@ -367,15 +366,15 @@ def test_an_interruption_leaves_the_old_file_or_the_whole_new_one(
     scratch.mkdir()
     folder.mkdir()
     environment = environ(index.url, cache, TMPDIR=str(scratch))
-    command = [sys.executable, "-m", "envcheck", *PIN, "--resolve", "-o", "lock.txt"]
+    words = invocation(*PIN, "--resolve", "-o", "lock.txt")
     began = time.monotonic()
-    subprocess.run(command, env=environment, cwd=folder, check=True, capture_output=True)
+    subprocess.run(words, env=environment, cwd=folder, check=True, capture_output=True)
     whole, took = (folder / "lock.txt").read_text(), time.monotonic() - began
     moments = random.Random(number)  # noqa: S311 - moments to strike at
     codes = set()
     for _ in range(4):
         (folder / "lock.txt").write_text("old\n")
-        process = subprocess.Popen(command, env=environment, cwd=folder, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(words, env=environment, cwd=folder, stderr=subprocess.PIPE, text=True)
         time.sleep(moments.uniform(0.3, 1.1) * took)
         process.send_signal(number)
         _, said = process.communicate(timeout=30)
@@ -391,9 +390,9 @@ def test_an_interruption_leaves_the_old_file_or_the_whole_new_one(
 def test_an_engine_does_not_outlive_an_interruption(tmp_path: Path) -> None:
     with serving(LocalIndex({}, hang_s=30)) as index:
         mark = str(tmp_path / "cache-of-this-very-test")
-        command = [sys.executable, "-m", "envcheck", *PIN, "--resolve"]
+        words = invocation(*PIN, "--resolve")
         process = subprocess.Popen(
-            command, env=environ(index.url, Path(mark)), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+            words, env=environ(index.url, Path(mark)), cwd=tmp_path, stderr=subprocess.PIPE, text=True
         )
         while not index.asked:
             time.sleep(0.05)

@@ -19,10 +19,11 @@ from pathlib import Path
 import pytest
 
 from envcheck import passing
+from tests.running import invocation, surroundings
 
 ROOT = Path(__file__).parent.parent
-RUN = (sys.executable, "-m", "envcheck", "run")
-ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}  # noqa: TID251 - a user's environment
+RUN = tuple(invocation("run"))
+ENVIRON = surroundings({"NO_COLOR": "1"})
 
 
 def ran(

@@ -17,6 +17,35 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
+def compiled() -> dict[str, Any]:
+    """What the build adds to the package, by its name in `envcheck/shipped`."""
+    from envcheck import app, host, matrix, probes
+
+    tree = app.source_tree()
+    known = matrix.build(tree, app.vocabulary(probes.every_probe()))
+    dialects = host.source_texts("compat/dialects", ".toml")
+    contents = {
+        "judging.json": matrix.freeze(known),
+        "source.json": tree,
+        "dialects.json": {Path(name).stem: tomllib.loads(text) for name, text in dialects.items()},
+    }
+    for name, text in host.source_texts("compat/lang", ".toml").items():
+        contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
+    for name, text in host.source_texts("compat/tables", ".toml", "architectures").items():
+        contents[f"compat/tables/{Path(name).stem}.json"] = tomllib.loads(text)  # fit reads these alone
+    return contents
+
+
+def written(folder: Path) -> list[str]:
+    """Write what the build adds into a folder; the names of the files."""
+    contents = compiled()
+    for name, content in contents.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(content, separators=(",", ":")), "utf-8")
+    return list(contents)
+
+
 class CompileMatrix(BuildHookInterface[Any]):
     """Adds the compiled matrix to a wheel; an editable install reads the TOML itself."""
 
@@ -24,28 +53,11 @@ class CompileMatrix(BuildHookInterface[Any]):
         """Compile before the wheel is put together."""
         if version == "editable":
             return
+        folder = Path(tempfile.mkdtemp(prefix="envcheck-matrix-"))
         sys.path.insert(0, self.root)
         try:
-            from envcheck import app, host, matrix, probes
+            names = written(folder)
         finally:
             sys.path.remove(self.root)
-        tree = app.source_tree()
-        known = matrix.build(tree, app.vocabulary(probes.every_probe()))
-        folder = Path(tempfile.mkdtemp(prefix="envcheck-matrix-"))
-        dialects = host.source_texts("compat/dialects", ".toml")
-        contents = {
-            "judging.json": matrix.freeze(known),
-            "source.json": tree,
-            "dialects.json": {Path(name).stem: tomllib.loads(text) for name, text in dialects.items()},
-        }
-        for name, text in host.source_texts("compat/lang", ".toml").items():
-            contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
-        models = host.source_texts("compat/tables", ".toml", "architectures")  # fit reads these alone
-        contents.update(
-            {f"compat/tables/{Path(name).stem}.json": tomllib.loads(text) for name, text in models.items()}
-        )
-        for name, content in contents.items():
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(content, separators=(",", ":")), "utf-8")
-            build_data["force_include"][str(target)] = f"envcheck/shipped/{name}"
+        for name in names:
+            build_data["force_include"][str(folder / name)] = f"envcheck/shipped/{name}"
