@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from hypothesis import settings
 
 from tests.image_builds import builder
@@ -16,3 +17,9 @@ settings.load_profile("untimed")
 # A shell that keeps no track of its jobs starts them with SIGINT ignored, and whatever they start too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that train: they take longest, and two processes shall end at the same time."""
+    training = {item.path for item in items if item.get_closest_marker("stack")}
+    items.sort(key=lambda item: item.path not in training)

@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.running import alone
+
 ROOT = Path(__file__).parent.parent
 SUITE = "bookworm"  # the oldest Debian whose Python envcheck runs on
 LEFT_OUT = tuple(
@@ -83,7 +85,6 @@ def debian(kept: Path) -> Path:
             pytest.skip(f"{program} is not installed: no image is built here (Debian has both as packages)")
     if os.geteuid() != 0:
         pytest.skip("debootstrap needs root: no image is built here")
-    kept.mkdir(parents=True, exist_ok=True)
     folder = kept / "root"
     made = run(
         "debootstrap",
@@ -209,7 +210,8 @@ def builder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     for program in ("buildah", "cc"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed: no image is built here")
-    tar = debian(kept)
+    with alone(kept):  # another process of the same tests may be making it
+        tar = debian(kept)
     made = Builder(tmp_path_factory.mktemp("images"))
     made.base(tar)
     yield made

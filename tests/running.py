@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import atexit
 import compileall
+import fcntl
 import functools
 import os
 import shutil
 import subprocess  # noqa: TID251 - tests are users
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from compile_matrix import written
 
 CHECKOUT = Path(__file__).parent.parent
@@ -72,3 +75,24 @@ def envcheck(*arguments: str, cwd: Path | None = None, environ: Mapping[str, str
         check=False,
     )
     return Outcome(ran.returncode, ran.stdout, ran.stderr)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time work in a folder, which is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that the first process of a session makes, and that all its processes share."""
+    base = factory.getbasetemp()
+    common = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base  # noqa: TID251
+    folder, whole = common / name, common / f"{name}.whole"
+    with alone(common):
+        if not whole.exists():
+            make(folder)
+            whole.touch()
+    return folder

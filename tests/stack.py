@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.running import made_once
+
 STACK = ("torch==2.13.0", "deepspeed==0.19.8", "transformers==5.23.0", "peft==0.21.2", "accelerate==1.15.0")
 
 OVERLAYS = {
@@ -48,30 +50,33 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> str:
         pytest.skip("ENVCHECK_STACK is not set: an interpreter with torch and DeepSpeed, or `install`")
     if named != "install":
         return named
-    folder = tmp_path_factory.mktemp("stack")
+    return str(made_once(tmp_path_factory, "stack", install) / "bin/python")
+
+
+def install(folder: Path) -> None:
+    """Install the packages of `STACK` into a new environment."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
     python = str(folder / "bin/python")
     # DeepSpeed's setup.py imports torch, so torch comes first and the build is not isolated.
     pip(python, STACK[0], "setuptools<81", "wheel", "numpy")
     pip(python, *(each for each in STACK if not each.startswith("deepspeed")), "py-cpuinfo", "ninja")
     pip(python, "--no-build-isolation", *(each for each in STACK if each.startswith("deepspeed")))
-    return python
 
 
 @pytest.fixture(scope="session")
 def deepspeed(stack: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A folder with another DeepSpeed, to stand before the environment's own on PYTHONPATH."""
-    made: dict[str, Path] = {}
     given = os.environ.get("ENVCHECK_OVERLAYS", "")  # noqa: TID251 - a folder that has some of them already
 
     def overlay(version: str) -> Path:
         kept = Path(given, f"ds-{version}") if given else None
         if kept is not None and kept.is_dir():
             return kept
-        if version not in made:
-            folder = tmp_path_factory.mktemp("deepspeed") / version
-            pip(stack, "--no-deps", "--no-build-isolation", "--target", str(folder), *OVERLAYS[version])
-            made[version] = folder
-        return made[version]
+        words = ("--no-deps", "--no-build-isolation", "--target")
+        return made_once(
+            tmp_path_factory,
+            f"ds-{version}",
+            lambda folder: pip(stack, *words, str(folder), *OVERLAYS[version]),
+        )
 
     return overlay

@@ -371,20 +371,20 @@ def test_an_interruption_leaves_the_old_file_or_the_whole_new_one(
     subprocess.run(words, env=environment, cwd=folder, check=True, capture_output=True)
     whole, took = (folder / "lock.txt").read_text(), time.monotonic() - began
     moments = random.Random(number)  # noqa: S311 - moments to strike at
-    codes = set()
-    for _ in range(4):
+    codes: list[int] = []
+    while len(codes) < 4 or (not any(codes) and len(codes) < 20):  # no strike may come too late for ever
         (folder / "lock.txt").write_text("old\n")
         process = subprocess.Popen(words, env=environment, cwd=folder, stderr=subprocess.PIPE, text=True)
         time.sleep(moments.uniform(0.3, 1.1) * took)
         process.send_signal(number)
         _, said = process.communicate(timeout=30)
-        codes.add(process.returncode)
+        codes.append(process.returncode)
         assert (folder / "lock.txt").read_text() in ("old\n", whole)
         assert [path.name for path in folder.iterdir()] == ["lock.txt"]
         assert not list(scratch.iterdir())
         assert "internal error" not in said
-    assert codes <= {0, 128 + number, -number}
-    assert codes != {0}
+    assert set(codes) <= {0, 128 + number, -number}
+    assert any(codes)
 
 
 def test_an_engine_does_not_outlive_an_interruption(tmp_path: Path) -> None:
