@@ -5,6 +5,7 @@ Everything that leaves envcheck leaves through `_emit` and `_complain`, which cl
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -924,10 +925,6 @@ def run(arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else 2
     except KeyboardInterrupt:
         code = _INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (`| head`); python would complain again when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         if host.variable("ENVCHECK_DEBUG"):
             raise
@@ -1019,10 +1016,10 @@ def _emit(text: str, *, coloured: bool = False) -> None:
     try:
         sys.stdout.write(_redacted(text if coloured else clean(text)))
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # python would flush it once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left must not fail again
+        if isinstance(error, BrokenPipeError):
+            return  # the reader has seen enough (`| head`); a gate that is shut stays shut
         why = (error.strerror or "it cannot be written").lower()
         raise ExamineError(f"standard output: {why}") from None
 
@@ -1036,8 +1033,9 @@ def _save(text: str, file: str) -> None:
 
 
 def _remark(message: str) -> None:
-    """Print a line of progress or diagnosis on stderr."""
-    sys.stderr.write(f"{quoted(clean(message), host.private())}\n")
+    """Print a line of progress or diagnosis on stderr, if anybody can be told; the exit code says it too."""
+    with contextlib.suppress(OSError, AttributeError):  # full, or closed: Python has None for it then
+        sys.stderr.write(f"{quoted(clean(message), host.private())}\n")
 
 
 def _redacted(text: str) -> str:
