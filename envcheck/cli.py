@@ -175,6 +175,7 @@ def doctor(
     """
     from envcheck import app, gate
 
+    form = _form(as_json, written, output)
     spoken = app.spoken(lang, host.Host())
     report = app.examine(
         _question(python, static, facts, target, train, driver, gpu, timeout, overlay),
@@ -184,7 +185,7 @@ def doctor(
     report = report._replace(
         language=spoken.without(report.matrix.overlaid()), fail_on=Severity(fail_on.value)
     )
-    _show(report, as_json, written, output)
+    _show(report, form, output)
     return gate.decide(report, gate.Policy(Severity(fail_on.value))).code
 
 
@@ -251,6 +252,7 @@ def gate(
         from envcheck import runtime as starts
 
         return starts.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])
+    form = _form(as_json, written, output)
     spoken = app.spoken(lang, host.Host())
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay)
     wanted = gating.Wanted(
@@ -266,7 +268,7 @@ def gate(
         tuple(skip or ()),
     )
     passed = gating.pass_(question, wanted, host.Host(), spoken)
-    talks = _show(passed.report, as_json, written, output)
+    talks = _show(passed.report, form, output)
     if talks and passed.decision.code == 0:
         _emit("".join(f"{line}\n" for line in gating.advice(passed.tree)))
     gating.leave(passed, question, wanted, host.Host(), _remark)
@@ -306,6 +308,7 @@ def check(
     """
     from envcheck import app, checking, gating
 
+    form = _form(as_json, written, output)
     spoken = app.spoken(lang, host.Host())
     question = _question(target=target, train=train, driver=driver, gpu=gpu, overlay=overlay)
     wanted = gating.Wanted(
@@ -319,7 +322,7 @@ def check(
     checked = checking.check(files, question, wanted, spoken, python_version)
     for remark in checked.remarks:
         _remark(remark)
-    talks = _show(checked.report, as_json, written, output)
+    talks = _show(checked.report, form, output)
     if talks:
         _emit("".join(f"{line}\n" for line in checked.lines))
     return _decided(checked.decision, spoken, quiet=not talks)
@@ -973,18 +976,35 @@ def _completing(arguments: list[str]) -> bool:
 # --- the output boundary ----------------------------------------------------------------------------
 
 
-def _show(report: Report, as_json: bool, written: str, output: str) -> bool:
-    """Print a report or save it; whether people read what was printed, so that a verdict may follow."""
-    from pathlib import Path
+def _form(as_json: bool, written: str, output: str) -> str:
+    """The format of a report, before the work begins.
 
-    from envcheck.reports import beside, format_of, rendered
+    Raises:
+        InputError: there is no such format, or the file cannot be written.
+    """
+    from envcheck.reports import format_named, format_of
 
     if as_json and written not in ("", "json"):
         raise InputError("--json", f"contradicts --format {written}")
+    if output:
+        from pathlib import Path
+
+        host.replaceable(Path(output))
+    if written:
+        format_named(written)
     terminal = sys.stdout is not None and sys.stdout.isatty() and not host.variable("NO_COLOR")
-    asked = written or (format_of(output) if output else "")  # which looks into every format
-    name = "json" if as_json else asked or ("terminal" if terminal else "text")
-    name = "text" if name == "terminal" and output else name
+    name = "json" if as_json else written
+    if output:
+        return "text" if name == "terminal" else name or format_of(output)
+    return name or ("terminal" if terminal else "text")
+
+
+def _show(report: Report, name: str, output: str) -> bool:
+    """Print a report or save it; whether people read what was printed, so that a verdict may follow."""
+    from pathlib import Path
+
+    from envcheck.reports import beside, rendered
+
     private = host.private()
     text = rendered(name, report, private)
     if output:

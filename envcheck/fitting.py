@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from envcheck import fit
 from envcheck.geometry import Model
-from envcheck.language import wrapped
+from envcheck.language import counted, wrapped
 
 
 class Room(NamedTuple):
@@ -333,7 +333,7 @@ def _lines(found: Fitting) -> Iterator[str]:
         yield from wrapped(f"  not measured, only derived: {', '.join(missing)}", _COLUMNS)
     if account.host:
         yield ""
-        yield f"GiB on the host for each of {_ranks(room.ranks)} (pinned where so configured)"
+        yield f"GiB on the host for each of {counted(room.ranks, 'rank')} (pinned where so configured)"
         for part in account.host:
             yield f"  {part.name:<22}{gib(part.bytes):>8}"
         yield f"  {'in all, all ranks':<22}{gib(account.host_total * room.ranks):>8}"
@@ -346,10 +346,6 @@ def _under(head: str, texts: Iterable[str]) -> Iterator[str]:
     lines = [line for text in texts for line in wrapped(text, _COLUMNS - 9)]
     for index, line in enumerate(lines):
         yield f"{'' if index else head:<9}{line}"
-
-
-def _ranks(count: int) -> str:
-    return f"{count} rank{'' if count == 1 else 's'}"
 
 
 def _asked(found: Fitting) -> Iterator[str]:
@@ -368,7 +364,7 @@ def _asked(found: Fitting) -> Iterator[str]:
         how.precision,
         "gradient checkpointing" if how.checkpointing else "no gradient checkpointing",
         f"{size}micro-batch {how.batch}",
-        _ranks(how.ranks),
+        counted(how.ranks, "rank"),
     )
     yield from _under("Training", [", ".join(said)])
     yield from _under("Judged", [found.subject])
@@ -419,7 +415,7 @@ def _table_lines(found: Fitting) -> Iterator[str]:
     low = rows[0][2].how.precision
     size = f"sequences of {how.seq} and " if how.seq else ""
     yield f"GiB of tensors on each GPU with {size}micro-batch {how.batch};"
-    yield f"on the host of {_ranks(found.room.ranks)} for {low}"
+    yield f"on the host of {counted(found.room.ranks, 'rank')} for {low}"
     heads = ("fp32", "fp32 ckpt", low, f"{low} ckpt", "host")
     yield f"  {'':<28}" + "".join(f"{head:>9} " for head in heads).rstrip()
     for row in rows:

@@ -317,6 +317,8 @@ def test_a_reader_of_junit_files_reads_it(folder: Path) -> None:
         ("r.sarif.json", '{\n  "$schema"'),
         ("r.xml", "<?xml"),
         ("r.txt", "envcheck"),
+        ("r.log", "envcheck"),
+        ("report", "envcheck"),
     ],
 )
 def test_the_name_of_the_file_says_the_format(name: str, starts: str, folder: Path) -> None:
@@ -327,8 +329,14 @@ def test_the_name_of_the_file_says_the_format(name: str, starts: str, folder: Pa
 
 
 def test_a_format_that_was_named_wins(folder: Path) -> None:
-    envcheck("doctor", *QUESTION, "--format", "markdown", "-o", "r.html", cwd=folder)
-    assert (folder / "r.html").read_text().startswith("**envcheck")
+    for name in ("r.html", "r.yaml"):
+        envcheck("doctor", *QUESTION, "--format", "markdown", "-o", name, cwd=folder)
+        assert (folder / name).read_text().startswith("**envcheck")
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_work(folder: Path) -> None:
+    ran = envcheck("gate", "--facts", "nowhere.toml", "-o", "r.yaml", cwd=folder)
+    assert (ran.code, ran.err.startswith("envcheck: -o r.yaml: no format ends so")) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -339,6 +347,8 @@ def test_a_format_that_was_named_wins(folder: Path) -> None:
         (("--format", "__init__"), "no such format"),
         (("--json", "--format", "html"), "--json: contradicts --format html"),
         (("-o", "no/such/folder/r.html"), "the folder it would lie in is not there"),
+        (("-o", "r.yaml"), "-o r.yaml: no format ends so; name one with --format, or end it in .htm, .html,"),
+        (("-o", "r.json.bak"), "no format ends so"),
         (("-o", "."), "expected a file, found a directory"),
         (("-o", "/dev/full"), "expected a file, found not a regular file"),
     ],

@@ -47,6 +47,8 @@ from envcheck.reports import (
 )
 from envcheck.training import KEYS as TRAINING
 
+SUFFIXES = (".txt", ".text", ".log")
+
 MARKS = {"ok": "✓", "warning": "!", "error": "✗", "note": "·", "unknown": "?", "none": "-"}
 _MOST_TRAINING = 12  # training facts in the overview; JSON has all
 _CLOSEST = 3  # known failures named when no training configuration was given
@@ -515,8 +517,12 @@ def count_text(report: Report) -> str:
     for each in judgement.waiting:
         reasons[each.reason] = reasons.get(each.reason, 0) + 1
     for reason, count in sorted(reasons.items()):
-        waits = lang.say("{} wait for {}", count, lang.word(reason))
-        parts.append(lang.say("{} need a GPU", count) if reason == "GPU" else waits)
+        if reason == "GPU":
+            parts.append(lang.say("{} needs a GPU", 1) if count == 1 else lang.say("{} need a GPU", count))
+        elif count == 1:
+            parts.append(lang.say("{} waits for {}", 1, lang.word(reason)))
+        else:
+            parts.append(lang.say("{} wait for {}", count, lang.word(reason)))
     parts.append(lang.say("{} rules held", judgement.held))
     return " · ".join(parts)
 
