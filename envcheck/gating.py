@@ -32,6 +32,7 @@ from envcheck.model import (
     Unknown,
     Verdict,
     family,
+    worst_first,
 )
 from envcheck.pages import nearest
 
@@ -103,7 +104,7 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
 def with_findings(judgement: Judgement, more: Sequence[Finding]) -> Judgement:
     """The judgement with findings of rules nobody wrote."""
     return judgement._replace(
-        findings=gate.worst_first([*judgement.findings, *more]),
+        findings=worst_first([*judgement.findings, *more]),
         applied=judgement.applied + sum(each.verdict is Verdict.BROKEN for each in more),
     )
 

@@ -123,6 +123,27 @@ def rich() -> Report:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [
+        ("text", r"^(?:✗|!|·|\?) (\w+): "),
+        ("markdown", r"<summary>. <b>(\w+)</b>"),
+        ("html", r'<article id="f\d+" class="\w+" data-mark="(\w+)"'),
+        ("github", r"^::(\w+) "),
+        ("sarif", r'"level": "(\w+)",\n +"message"'),
+    ],
+)
+def test_the_worst_comes_first_whether_of_a_configuration_or_of_an_environment(name: str, mark: str) -> None:
+    worse = [each._replace(severity=Severity.NOTE) for each in rich().remarks[-1:]]
+    told = rendered(name, rich()._replace(remarks=(*rich().remarks[:-1], *worse)), Private())
+    ranks = {"error": 0, "warning": 1, "note": 2, "notice": 2, "undecided": 3, "unknown": 3, "none": 3}
+    found = [ranks[each] for each in re.findall(mark, told, re.MULTILINE)]
+    if name == "github":  # which has no word for what is undecided but warning
+        found = found[: found.index(2) + 1]
+    assert {0, 1, 2} <= set(found)
+    assert found == sorted(found)
+
+
 def test_the_rich_report_has_what_formats_show() -> None:
     report = rich()
     verdicts = {(each.verdict, each.severity) for each in report.judgement.findings}

@@ -95,6 +95,12 @@ def reading(inventory: Inventory, key: str, device: int | None = None) -> str:
     return "" if value is None else shown(value)
 
 
+def remark_line(remark: Remark) -> str:
+    """A remark as compilers print one: `ds.json:3:5: warning: it is misspelt [unknown-key]`."""
+    where = f"{remark.places[0]}: " if remark.places else ""
+    return f"{where}{remark.severity.value}: {remark.text} [{remark.code}]"
+
+
 def fix_text(fix: Fix, joint: str = " and ") -> str:
     """A way out in words: `deepspeed >=0.19.3`, `train.use_reentrant = true`."""
     parts = []

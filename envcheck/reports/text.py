@@ -79,18 +79,15 @@ def lines(report: Report) -> Iterator[Line]:
     if report.nothing_to_judge:
         yield ()
         yield (Span(report.language.told(report.nothing_to_judge), "warning"),)
-    for remark in report.remarks:
+    for each in report.told:
         yield ()
-        yield from _remark(remark, report.language)
-    for finding in report.judgement.findings:
-        yield ()
-        yield from _finding(finding, report)
+        yield from _remark(each, report.language) if isinstance(each, Remark) else _finding(each, report)
     yield ()
     lead, nearest = waits(report)
     if lead:
         yield (Span(lead, "dim"),)
-    for each in nearest:
-        yield (Span(f"    {each}", "dim"),)
+    for rule in nearest:
+        yield (Span(f"    {rule}", "dim"),)
     yield (Span(count_text(report), "title"),)
     if report.plan is not None and not report.nothing_to_judge:
         yield ()
