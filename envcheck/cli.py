@@ -321,7 +321,7 @@ def check(
     )
     checked = checking.check(files, question, wanted, spoken, python_version)
     for remark in checked.remarks:
-        _remark(remark)
+        _remark(inline(remark))
     talks = _show(checked.report, form, output)
     if talks:
         _emit("".join(f"{line}\n" for line in checked.lines))
@@ -682,7 +682,7 @@ def run_command(
     try:
         ended = explaining.run(question, command, host.Host())
     except OSError as error:
-        _remark(f"envcheck: {command[0]}: {(error.strerror or 'cannot be run').lower()}")
+        _remark(f"envcheck: {inline(command[0])}: {(error.strerror or 'cannot be run').lower()}")
         return 127 if isinstance(error, FileNotFoundError) else 126
     if ended.trouble:
         _remark(f"\nenvcheck: what it printed could not be explained: {ended.trouble}")
@@ -1049,7 +1049,7 @@ def _save(text: str, file: str) -> None:
     from pathlib import Path
 
     host.replace_file(Path(file), _redacted(clean(text)))
-    _remark(f"written to {file}")
+    _remark(f"written to {inline(file)}")
 
 
 def _remark(message: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck import app, derive, fit, fitting, geometry, host, judge, probes
+from envcheck.clean import inline
 from envcheck.host import Host
 from envcheck.model import (
     UNREADABLE,
@@ -351,7 +352,7 @@ class _Settings:
         """Ranks, engine, dtypes and buckets."""
         found = self.inventory.fact("train.zero_stage").reading
         if isinstance(found, Unknown) and found.asked:
-            raise ExamineError(f"cannot tell: the ZeRO stage is not known ({found.why})")
+            raise ExamineError(f"cannot tell: the ZeRO stage is not known ({inline(found.why)})")
         stage = int(self.given("zero_stage", 0))
         parallel = str(self.given("parallel", fit.DEEPSPEED if stage else "none"))
         visible = len(self.inventory.visible_devices()) or 1

@@ -446,6 +446,30 @@ def test_hostile_text_reaches_neither_terminal_nor_log(tmp_path: Path) -> None:
     assert outcome.err.count("\n") == 1
 
 
+BREAKING = "a\nenvcheck: all is fine\x1b[2K"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("init", BREAKING), "written to a"),
+        (("doctor", "--facts", "facts.toml", "-o", BREAKING), "written to a"),
+        (("gate", "--facts", "facts.toml", "--manifest", BREAKING), "manifest written to a"),
+        (("run", "--", f"./{BREAKING}"), "no such file or directory"),
+        (("check", f"{BREAKING}.txt"), "numpy is not judged"),
+        (("fit", "--model", "params=7e9", "--train", f"{BREAKING}.sh"), "the ZeRO stage is not known"),
+    ],
+)
+def test_a_file_s_name_breaks_no_line(arguments: tuple[str, ...], said: str, facts: Path) -> None:
+    (facts.parent / f"{BREAKING}.txt").write_text("numpy\n")
+    (facts.parent / f"{BREAKING}.sh").write_text(
+        f"torchrun train.py --bf16 true --deepspeed {BREAKING!r}.json\n"
+    )
+    err = envcheck(*arguments, cwd=facts.parent).err
+    assert said in err
+    assert (len(err.splitlines()), "\x1b" in err) == (1, False)
+
+
 def test_a_report_names_no_home_folder(tmp_path: Path) -> None:
     home = tmp_path / "alice"
     home.mkdir()
