@@ -5,6 +5,7 @@ Everything that leaves envcheck leaves through `_emit` and `_complain`, which cl
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -174,6 +175,7 @@ def doctor(
     """
     from envcheck import app, gate
 
+    form = _form(as_json, written, output)
     spoken = app.spoken(lang, host.Host())
     report = app.examine(
         _question(python, static, facts, target, train, driver, gpu, timeout, overlay),
@@ -183,7 +185,7 @@ def doctor(
     report = report._replace(
         language=spoken.without(report.matrix.overlaid()), fail_on=Severity(fail_on.value)
     )
-    _show(report, as_json, written, output)
+    _show(report, form, output)
     return gate.decide(report, gate.Policy(Severity(fail_on.value))).code
 
 
@@ -250,6 +252,7 @@ def gate(
         from envcheck import runtime as starts
 
         return starts.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])
+    form = _form(as_json, written, output)
     spoken = app.spoken(lang, host.Host())
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay)
     wanted = gating.Wanted(
@@ -265,7 +268,7 @@ def gate(
         tuple(skip or ()),
     )
     passed = gating.pass_(question, wanted, host.Host(), spoken)
-    talks = _show(passed.report, as_json, written, output)
+    talks = _show(passed.report, form, output)
     if talks and passed.decision.code == 0:
         _emit("".join(f"{line}\n" for line in gating.advice(passed.tree)))
     gating.leave(passed, question, wanted, host.Host(), _remark)
@@ -305,6 +308,7 @@ def check(
     """
     from envcheck import app, checking, gating
 
+    form = _form(as_json, written, output)
     spoken = app.spoken(lang, host.Host())
     question = _question(target=target, train=train, driver=driver, gpu=gpu, overlay=overlay)
     wanted = gating.Wanted(
@@ -317,8 +321,8 @@ def check(
     )
     checked = checking.check(files, question, wanted, spoken, python_version)
     for remark in checked.remarks:
-        _remark(remark)
-    talks = _show(checked.report, as_json, written, output)
+        _remark(inline(remark))
+    talks = _show(checked.report, form, output)
     if talks:
         _emit("".join(f"{line}\n" for line in checked.lines))
     return _decided(checked.decision, spoken, quiet=not talks)
@@ -678,7 +682,7 @@ def run_command(
     try:
         ended = explaining.run(question, command, host.Host())
     except OSError as error:
-        _remark(f"envcheck: {command[0]}: {(error.strerror or 'cannot be run').lower()}")
+        _remark(f"envcheck: {inline(command[0])}: {(error.strerror or 'cannot be run').lower()}")
         return 127 if isinstance(error, FileNotFoundError) else 126
     if ended.trouble:
         _remark(f"\nenvcheck: what it printed could not be explained: {ended.trouble}")
@@ -924,10 +928,6 @@ def run(arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else 2
     except KeyboardInterrupt:
         code = _INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (`| head`); python would complain again when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         if host.variable("ENVCHECK_DEBUG"):
             raise
@@ -976,18 +976,35 @@ def _completing(arguments: list[str]) -> bool:
 # --- the output boundary ----------------------------------------------------------------------------
 
 
-def _show(report: Report, as_json: bool, written: str, output: str) -> bool:
-    """Print a report or save it; whether people read what was printed, so that a verdict may follow."""
-    from pathlib import Path
+def _form(as_json: bool, written: str, output: str) -> str:
+    """The format of a report, before the work begins.
 
-    from envcheck.reports import beside, format_of, rendered
+    Raises:
+        InputError: there is no such format, or the file cannot be written.
+    """
+    from envcheck.reports import format_named, format_of
 
     if as_json and written not in ("", "json"):
         raise InputError("--json", f"contradicts --format {written}")
+    if output:
+        from pathlib import Path
+
+        host.replaceable(Path(output))
+    if written:
+        format_named(written)
     terminal = sys.stdout is not None and sys.stdout.isatty() and not host.variable("NO_COLOR")
-    asked = written or (format_of(output) if output else "")  # which looks into every format
-    name = "json" if as_json else asked or ("terminal" if terminal else "text")
-    name = "text" if name == "terminal" and output else name
+    name = "json" if as_json else written
+    if output:
+        return "text" if name == "terminal" else name or format_of(output)
+    return name or ("terminal" if terminal else "text")
+
+
+def _show(report: Report, name: str, output: str) -> bool:
+    """Print a report or save it; whether people read what was printed, so that a verdict may follow."""
+    from pathlib import Path
+
+    from envcheck.reports import beside, rendered
+
     private = host.private()
     text = rendered(name, report, private)
     if output:
@@ -1019,10 +1036,10 @@ def _emit(text: str, *, coloured: bool = False) -> None:
     try:
         sys.stdout.write(_redacted(text if coloured else clean(text)))
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # python would flush it once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left must not fail again
+        if isinstance(error, BrokenPipeError):
+            return  # the reader has seen enough (`| head`); a gate that is shut stays shut
         why = (error.strerror or "it cannot be written").lower()
         raise ExamineError(f"standard output: {why}") from None
 
@@ -1032,12 +1049,13 @@ def _save(text: str, file: str) -> None:
     from pathlib import Path
 
     host.replace_file(Path(file), _redacted(clean(text)))
-    _remark(f"written to {file}")
+    _remark(f"written to {inline(file)}")
 
 
 def _remark(message: str) -> None:
-    """Print a line of progress or diagnosis on stderr."""
-    sys.stderr.write(f"{quoted(clean(message), host.private())}\n")
+    """Print a line of progress or diagnosis on stderr, if anybody can be told; the exit code says it too."""
+    with contextlib.suppress(OSError, AttributeError):  # full, or closed: Python has None for it then
+        sys.stderr.write(f"{quoted(clean(message), host.private())}\n")
 
 
 def _redacted(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envcheck.clean import inline
+from envcheck.language import counted
 from envcheck.model import Absent, Fact, Finding, Inventory, Known, Report, Unknown, Verdict, family
 from envcheck.reports import shown
 
@@ -132,9 +133,10 @@ def _lines(found: Contrast, one: Report, other: Report) -> Iterator[str]:
             yield from (f"    {_word(each)}: {each.rule.title} [{each.rule.id}]" for each in findings)
     yield ""
     total = sum(map(len, found.groups.values()))
+    gone = counted(len(found.disappear), "finding")
     yield (
-        f"{total} facts differ · {len(found.disappear)} findings only in A · {len(found.appear)} only in B · "
-        f"{len(found.stay)} in both"
+        f"{counted(total, 'fact')} differ{'s' * (total == 1)} · {gone} only in A · "
+        f"{len(found.appear)} only in B · {len(found.stay)} in both"
     )
 
 

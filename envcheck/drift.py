@@ -8,7 +8,18 @@ from envcheck import versions
 from envcheck.derive import derive, requirements
 from envcheck.gate import written
 from envcheck.listings import Sheet
-from envcheck.model import Absent, Because, Fact, Finding, Inventory, Known, Matrix, Severity
+from envcheck.model import (
+    Absent,
+    Because,
+    Fact,
+    Finding,
+    Inventory,
+    Known,
+    Matrix,
+    Severity,
+    Unknown,
+    Verdict,
+)
 
 GROUP = "lock"
 _INSTALLERS = ("pip", "setuptools", "wheel", "uv")
@@ -20,10 +31,12 @@ _SHOWN = 12
 def findings(sheet: Sheet, read: Inventory, known: Matrix) -> Iterator[Finding]:
     """Where an environment is not the one its lock describes; `read` has nothing derived."""
     pinned = {line.name: line for line in sheet.lines}
+    unread = [Because(Fact("lock", Unknown(remark))) for remark in sheet.remarks]
     for line in pinned.values():
-        key = f"pkg.{line.name}"
-        here = read.fact(key)
+        here = read.fact(f"pkg.{line.name}")
         if not line.version:
+            why = Unknown(line.why or "no version is pinned")
+            unread.append(Because(Fact(f"lock.{line.name}", why, line.place)))
             continue
         there = Because(Fact(f"lock.{line.name}", Known(line.version), line.place))
         if isinstance(here.reading, Absent):
@@ -35,6 +48,11 @@ def findings(sheet: Sheet, read: Inventory, known: Matrix) -> Iterator[Finding]:
             yield from _other(
                 line.name, line.version, str(here.reading.value), [there, Because(here)], read, known
             )
+        else:
+            unread.append(Because(here))
+    if unread:
+        are = "line of the lock was" if len(unread) == 1 else "lines of the lock were"
+        yield _undecided("not-compared", f"{len(unread)} {are} not compared", unread[:_SHOWN])
     if extra := _extra(pinned, read):
         names = ", ".join(extra[:_SHOWN]) + (
             f" and {len(extra) - _SHOWN} more" if len(extra) > _SHOWN else ""
@@ -45,6 +63,10 @@ def findings(sheet: Sheet, read: Inventory, known: Matrix) -> Iterator[Finding]:
         )
 
 
+def _undecided(what: str, title: str, because: list[Because]) -> Finding:
+    return written(f"lock:{what}", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED)
+
+
 def _other(
     name: str, wanted: str, installed: str, because: list[Because], read: Inventory, known: Matrix
 ) -> Iterator[Finding]:
@@ -52,14 +74,17 @@ def _other(
         title = f"the lock has {name} {wanted}, installed is {installed}"
         yield written(f"lock:version:{name}", Severity.ERROR, title, because, group=GROUP)
         return
-    why = ""
+    why: str | None = ""
     if read.known(f"pkg.{name}.editable") is True:
         why = f"{name} is installed from a checkout"
     elif (label := versions.local_label(wanted)) and label != versions.local_label(installed):
         why = f"the lock has {name} {wanted}, installed is {installed}"
     elif not label and name == "torch":
         why = _other_cuda(wanted, installed, read, known)
-    if why:
+    if why is None:
+        title = f"which CUDA torch {wanted} of the lock is for is not known, installed is {installed}"
+        yield _undecided(f"build:{name}", title, because)
+    elif why:
         yield written(f"lock:build:{name}", Severity.ERROR, f"another build: {why}", because, group=GROUP)
 
 
@@ -69,12 +94,17 @@ def _release(text: str) -> str:
     return text if version is None else str(version).partition("+")[0]
 
 
-def _other_cuda(wanted: str, installed: str, read: Inventory, known: Matrix) -> str:
-    """Whether the torch installed is for another CUDA than the build that the lock's release stands for."""
+def _other_cuda(wanted: str, installed: str, read: Inventory, known: Matrix) -> str | None:
+    """How the torch installed is for another CUDA than the build that the lock's release stands for.
+
+    Empty if it is not; None if that cannot be told of a build that is not the release as such.
+    """
     platform = [read.fact(key) for key in ("host.os", "host.arch")]
     plain = Inventory({fact.key: fact for fact in (*platform, Fact("pkg.torch", Known(wanted)))})
     there, here = (derive(each, known).fact("cuda.runtime").reading for each in (plain, read))
-    if not isinstance(there, Known) or not isinstance(here, Known | Absent) or there == here:
+    if not isinstance(there, Known) or not isinstance(here, Known | Absent):
+        return None if versions.local_label(installed) else ""
+    if there == here:
         return ""
     built = f"for CUDA {here.value}" if isinstance(here, Known) else "without CUDA"
     return (

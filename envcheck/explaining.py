@@ -28,6 +28,7 @@ from envcheck.model import (
     InputError,
     Inventory,
     Matrix,
+    Remark,
     Report,
     Unknown,
     Vocabulary,
@@ -79,10 +80,10 @@ def told(
         read = read._replace(log=_with_end(read.log, wrote.code))
     diagnosis = explain.diagnose(read.log, signatures.compiled(tree["case"]))
     from_log = _from_log(read, wrote.command if wrote else "", tree["tables"], words, known)
-    subject, inventory, notes = _environment(question, from_log, machine, found, known, words)
+    subject, inventory, notes, remarks = _environment(question, from_log, machine, found, known, words)
     if wrote is not None and not wrote.named:
         subject = subject.replace("(named by --python)", "(beside the command)")
-    report = _judged(question, subject, inventory, known)
+    report = _judged(question, subject, inventory, known)._replace(remarks=remarks)
     fits = {
         each.signature.case: explain.fit(known.rule(each.signature.rule), report.inventory, report.judgement)
         for each in (*diagnosis.matches, *diagnosis.partial)
@@ -285,13 +286,14 @@ def _environment(
     found: tuple[probes.Probe, ...],
     known: Matrix,
     words: Vocabulary,
-) -> tuple[str, Inventory, list[str]]:
-    """What is judged: the environment that is named, else that which the log itself describes.
+) -> tuple[str, Inventory, list[str], tuple[Remark, ...]]:
+    """What is judged, notes on it, and remarks on configurations.
 
-    The environment that doctor would take stands for it only where the log says nothing else. What the log
-    says of training counts for what nobody gave.
+    It is the environment that is named, else that which the log itself describes. The one that doctor would
+    take stands for it only where the log says nothing else. What the log says of training counts for what
+    nobody gave.
     """
-    subject, local, _ = app.take_inventory(question, machine, found, known, words)
+    subject, local, remarks = app.take_inventory(question, machine, found, known, words)
     differ = [fact for fact in from_log.facts.values() if _another(fact, local)]
     trained = [
         fact
@@ -299,15 +301,15 @@ def _environment(
         if fact.key.startswith("train.") and local.fact(fact.key).reading == NOT_GIVEN
     ]
     if question.python is not None or question.facts is not None:
-        return subject, local.with_facts(trained), [_differing(differ, local)] if differ else []
+        return subject, local.with_facts(trained), [_differing(differ, local)] if differ else [], remarks
     if not differ and not _other_gpus(from_log, local) and local.known("pkg.torch") is not None:
-        return subject, local.with_facts(trained), []
-    own, _ = app.completed(from_log, question, known)
+        return subject, local.with_facts(trained), [], remarks
+    own, remarks = app.completed(from_log, question, known)
     shown = ", ".join(_shown(fact) for fact in from_log.facts.values() if fact.value is not None)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
     if not shown:
-        return "nothing: no environment is named, and the log says nothing of its own", own, []
-    return f"what the log says of its own environment: {shown}", own, []
+        return "nothing: no environment is named, and the log says nothing of its own", own, [], remarks
+    return f"what the log says of its own environment: {shown}", own, [], remarks
 
 
 _SHOWN = 300  # characters of the facts that a log says

@@ -9,7 +9,8 @@ from envcheck.clean import inline, secretless
 from envcheck.explain import Cause, Diagnosis, Fit, Match, own_code
 from envcheck.logs import Frame, Log
 from envcheck.model import Fact, Fix, Report, Rule
-from envcheck.reports import fix_commands, fix_text, moved_with
+from envcheck.reports import fix_commands, fix_text, moved_with, remark_line
+from envcheck.reports.json import remark_tree
 from envcheck.signatures import KINDS
 
 SCHEMA_VERSION = 1
@@ -60,6 +61,8 @@ def _lines(each: Explanation) -> Iterator[str]:
     yield f"judged  {each.subject}"
     for note in each.notes:
         yield f"note    {note}"
+    for remark in each.report.remarks:
+        yield f"remark  {remark_line(remark)}"
     yield ""
     if not diagnosis.failed:
         yield "No failure found in this log." if not each.notes else "No failure found in what was read."
@@ -285,6 +288,7 @@ def tree(each: Explanation) -> dict[str, Any]:
             "notes": list(each.notes),
         },
         "subject": each.subject,
+        "remarks": [remark_tree(one) for one in each.report.remarks],
         "failed": diagnosis.failed,
         "cause": _cause_tree(diagnosis.cause) if diagnosis.cause else None,
         "consequences": [_cause_tree(one) for one in diagnosis.consequences],

@@ -86,6 +86,7 @@ class Training(NamedTuple):
     reuse: int = 1_000_000_000
     cuda: bool = True
     autocast: bool = False  # linear modules compute in the precision, whatever they are given
+    unread: tuple[str, ...] = ()  # what was said and cannot be read: the rest is counted as if it were not
 
 
 class Part(NamedTuple):

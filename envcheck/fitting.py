@@ -7,8 +7,12 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from envcheck import fit
+from envcheck.clean import inline
 from envcheck.geometry import Model
-from envcheck.language import wrapped
+from envcheck.language import counted, wrapped
+from envcheck.model import UNREADABLE, Remark
+from envcheck.reports import remark_line
+from envcheck.reports.json import remark_tree
 
 
 class Room(NamedTuple):
@@ -55,6 +59,7 @@ class Fitting(NamedTuple):
     room: Room
     assumed: tuple[str, ...]
     options: Options
+    remarks: tuple[Remark, ...] = ()  # on the training configurations, worst first
 
     @property
     def verdict(self) -> str:
@@ -64,11 +69,18 @@ class Fitting(NamedTuple):
     @property
     def code(self) -> int:
         """The exit code."""
+        if any(remark.code == UNREADABLE for remark in self.remarks):
+            return 2
         return {"fits": 0, "tight": 0, "does not fit": 1}.get(self.verdict, 3)
 
 
 def judged(how: fit.Training, account: fit.Estimate, room: Room) -> str:
-    """The worse of the verdicts on a rank's GPU and on the host that the ranks share."""
+    """The worse of the verdicts on a rank's GPU and on the host that the ranks share.
+
+    What was said and cannot be read may be more than is assumed for it, or less.
+    """
+    if how.unread:
+        return "cannot tell"
     words = ("fits", "tight", "cannot tell", "does not fit")
     gpu = fit.verdict(account.total, room.gpu, cuda=how.cuda, partial=bool(account.unknown))
     host = fit.verdict(account.host_total * room.ranks, room.ram, cuda=False) if account.host else "fits"
@@ -126,7 +138,7 @@ def options(
     Of `installed`, bitsandbytes and liger-kernel make NF4 and the fused loss possible.
     """
     table = _table(how, count, room)
-    if room.gpu is None or judged(how, count(how), room) == "fits":
+    if room.gpu is None or how.unread or judged(how, count(how), room) == "fits":
         return Options(table, None)
     refused, rules = 0, dict[str, None]()
     for other, changes in sorted(_others(how, installed), key=lambda each: _cost(how, *each)):
@@ -307,7 +319,7 @@ _COLUMNS = 80
 
 def render(found: Fitting) -> str:
     """The report: the verdict and the cheapest change, what was counted, parts, the machine, the table."""
-    return "\n".join(_lines(found)) + "\n"
+    return "".join(f"{inline(line)}\n" for line in _lines(found))
 
 
 def _lines(found: Fitting) -> Iterator[str]:
@@ -333,7 +345,7 @@ def _lines(found: Fitting) -> Iterator[str]:
         yield from wrapped(f"  not measured, only derived: {', '.join(missing)}", _COLUMNS)
     if account.host:
         yield ""
-        yield f"GiB on the host for each of {_ranks(room.ranks)} (pinned where so configured)"
+        yield f"GiB on the host for each of {counted(room.ranks, 'rank')} (pinned where so configured)"
         for part in account.host:
             yield f"  {part.name:<22}{gib(part.bytes):>8}"
         yield f"  {'in all, all ranks':<22}{gib(account.host_total * room.ranks):>8}"
@@ -346,10 +358,6 @@ def _under(head: str, texts: Iterable[str]) -> Iterator[str]:
     lines = [line for text in texts for line in wrapped(text, _COLUMNS - 9)]
     for index, line in enumerate(lines):
         yield f"{'' if index else head:<9}{line}"
-
-
-def _ranks(count: int) -> str:
-    return f"{count} rank{'' if count == 1 else 's'}"
 
 
 def _asked(found: Fitting) -> Iterator[str]:
@@ -368,11 +376,12 @@ def _asked(found: Fitting) -> Iterator[str]:
         how.precision,
         "gradient checkpointing" if how.checkpointing else "no gradient checkpointing",
         f"{size}micro-batch {how.batch}",
-        _ranks(how.ranks),
+        counted(how.ranks, "rank"),
     )
     yield from _under("Training", [", ".join(said)])
     yield from _under("Judged", [found.subject])
     yield from _under("Assumed", found.assumed)
+    yield from _under("Remarks", map(remark_line, found.remarks))
 
 
 def _gpu(room: Room) -> str:
@@ -406,6 +415,9 @@ def _why(found: Fitting) -> str:
         missing = [*account.unknown, *(["the GPU's memory"] if room.gpu is None else [])]
         missing += ["the host's memory"] if account.host and room.ram is None else []
         there = f" of {gib(room.gpu)}" if room.gpu is not None else ""
+        if found.how.unread:
+            names = ", ".join((*found.how.unread, *missing))
+            return f"{names} not known; as assumed below it takes {gib(account.total)} GiB on each GPU{there}"
         return f"{', '.join(missing)} not known; the rest takes {gib(account.total)} GiB on each GPU{there}"
     need = f"{gib(low)} to {gib(high)} GiB" if not account.unknown else f"more than {gib(low)} GiB"
     need = f"{need} of {gib(room.gpu)} on each GPU" if room.gpu is not None else f"{need} on each GPU"
@@ -419,7 +431,7 @@ def _table_lines(found: Fitting) -> Iterator[str]:
     low = rows[0][2].how.precision
     size = f"sequences of {how.seq} and " if how.seq else ""
     yield f"GiB of tensors on each GPU with {size}micro-batch {how.batch};"
-    yield f"on the host of {_ranks(found.room.ranks)} for {low}"
+    yield f"on the host of {counted(found.room.ranks, 'rank')} for {low}"
     heads = ("fp32", "fp32 ckpt", low, f"{low} ckpt", "host")
     yield f"  {'':<28}" + "".join(f"{head:>9} " for head in heads).rstrip()
     for row in rows:
@@ -436,10 +448,8 @@ def _advice(found: Fitting) -> Iterator[str]:
     cheapest, refused = found.options.cheapest, found.options.refused
     if found.verdict == "fits":
         return
-    if found.account.unknown:
-        yield from wrapped(
-            f"What would fit depends on {', '.join(found.account.unknown)}, not known", _COLUMNS
-        )
+    if unknown := (*found.how.unread, *found.account.unknown):
+        yield from wrapped(f"What would fit depends on {', '.join(unknown)}, not known", _COLUMNS)
         return
     rules = ", ".join(found.options.rules)
     if cheapest is None:
@@ -494,6 +504,8 @@ def tree(found: Fitting) -> dict[str, Any]:
             "room": room.ram,
         },
         "assumed": list(found.assumed),
+        "unread": list(found.how.unread),
+        "remarks": [remark_tree(each) for each in found.remarks],
         "table": [
             {
                 **_training(each.how),

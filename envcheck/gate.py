@@ -21,6 +21,7 @@ from envcheck.model import (
     Unknown,
     Verdict,
     Waiting,
+    worst_first,
 )
 
 UNDECIDED = ("pass", "warn", "fail")
@@ -98,11 +99,11 @@ class Decision(NamedTuple):
 
 
 def remarked(remarks: Sequence[Remark], policy: Policy) -> tuple[Remark, ...]:
-    """The remarks as a policy sees them; one that could not read its input is never left out.
+    """The remarks as a policy sees them, worst first; one that could not read its input is never left out.
 
     To a policy a remark of the code `unknown-key` is the rule `remark:unknown-key`.
     """
-    return tuple(
+    return worst_first(
         remark._replace(severity=_severity(_remark_id(remark), remark.severity, policy))
         for remark in remarks
         if remark.code == UNREADABLE or _asked(_remark_id(remark), policy)
@@ -126,11 +127,6 @@ def under(judgement: Judgement, policy: Policy, remarks: Sequence[Remark] = ()) 
         if _asked(finding.rule.id, policy)
     ]
     return judgement._replace(findings=worst_first([*findings, *dead]), waiting=waiting)
-
-
-def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Broken ones by severity, then undecided ones; equals in the order given."""
-    return tuple(sorted(findings, key=lambda each: (each.verdict is Verdict.UNDECIDED, -each.severity.rank)))
 
 
 def _asked(rule_id: str, policy: Policy) -> bool:
@@ -285,12 +281,15 @@ def decide(report: Report, policy: Policy) -> Decision:
     reasons: list[str] = []
     waived: list[str] = []
     let_pass: list[str] = []
-    for remark in report.remarks:
-        said = f"{lang.word(remark.severity.value)} {remark.code} ({remark.places[0]})"
-        if remark.severity.rank >= policy.fail_on.rank:
-            known = remark.code != UNREADABLE and any(_names(word, _remark_id(remark)) for word in waivers)
-            (waived if known else reasons).append(said)
-    for finding in report.judgement.findings:
+    for finding in report.told:
+        if isinstance(finding, Remark):
+            said = f"{lang.word(finding.severity.value)} {finding.code} ({finding.places[0]})"
+            if finding.severity.rank >= policy.fail_on.rank:
+                known = finding.code != UNREADABLE and any(
+                    _names(each, _remark_id(finding)) for each in waivers
+                )
+                (waived if known else reasons).append(said)
+            continue
         undecided = finding.verdict is Verdict.UNDECIDED
         said = f"{lang.word('undecided' if undecided else finding.severity.value)} {finding.rule.id}"
         counts = policy.undecided == "fail" if undecided else finding.severity.rank >= policy.fail_on.rank

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from envcheck import __version__, app, derive, gate, host, judge, manifest, probes
 from envcheck.app import Question
+from envcheck.clean import inline
 from envcheck.gate import Decision, Machine, Policy, Settings
 from envcheck.host import Host
 from envcheck.language import ENGLISH, Language
@@ -32,6 +33,7 @@ from envcheck.model import (
     Unknown,
     Verdict,
     family,
+    worst_first,
 )
 from envcheck.pages import nearest
 
@@ -103,7 +105,7 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
 def with_findings(judgement: Judgement, more: Sequence[Finding]) -> Judgement:
     """The judgement with findings of rules nobody wrote."""
     return judgement._replace(
-        findings=gate.worst_first([*judgement.findings, *more]),
+        findings=worst_first([*judgement.findings, *more]),
         applied=judgement.applied + sum(each.verdict is Verdict.BROKEN for each in more),
     )
 
@@ -383,7 +385,7 @@ def leave(
     if named := wanted.manifest or host.variable(manifest.VARIABLE):
         if named != NO_MANIFEST:
             host.replace_file(Path(named), text)
-            remark(f"manifest written to {named}")
+            remark(f"manifest written to {inline(named)}")
         return
     if question.facts is not None or wanted.root or not in_container(machine):
         return  # nothing is written on a machine that is no image, unless asked

@@ -167,6 +167,11 @@ def width(text: str) -> int:
     return len(text) + sum(unicodedata.east_asian_width(each) in "WF" for each in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `2 files`: for a noun that takes an s."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def wrapped(text: str, columns: int) -> list[str]:
     """The text over lines of so many columns; Chinese breaks anywhere but before a closing mark.
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from envcheck import derive, factsfile, judge, matrix, regions, signatures, versions
+from envcheck.language import counted
 from envcheck.model import (
     Absent,
     Clause,
@@ -66,7 +67,7 @@ def rendered(problems: Sequence[Problem], folder: str = "compat") -> str:
         for each in problems
     ]
     errors = sum(not each.note for each in problems)
-    return "".join(rows) + f"{errors} errors, {len(problems) - errors} notes\n"
+    return "".join(rows) + f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'note')}\n"
 
 
 def lint(

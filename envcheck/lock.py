@@ -418,7 +418,9 @@ def _pin(requirement: str, comments: list[str], where: str, local: Collection[st
         raise InputError(where, f"{name} has no hash")
     files = _files(comments) or ([_file_at(url)] if url else [])
     if files and len(files) != len(hashes):
-        raise InputError(where, f"{name} has {len(hashes)} hashes for {len(files)} files")
+        raise InputError(
+            where, f"{name}: as many hashes as files are needed, here are {len(hashes)} and {len(files)}"
+        )
     names = files or [""] * len(hashes)
     artifacts = tuple(Artifact(file, sha256) for file, sha256 in zip(names, hashes, strict=True))
     try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envcheck import clauses, versions
+from envcheck.language import counted
 from envcheck.model import (
     ABSENT,
     OUTCOMES,
@@ -206,8 +207,8 @@ def _same_run(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _brings(tree: Mapping[str, Any], overlay: Mapping[str, Any]) -> str:
     """`2 rules, 1 target; in place of rule a-rule`: what an overlay adds and overrides, for people."""
-    counted = [
-        f"{len(overlay[key])} {key.replace('_', ' ')}{'s' * (len(overlay[key]) != 1)}"
+    parts = [
+        counted(len(overlay[key]), key.replace("_", " "))
         for key in ("rule", "target", "cell", "machine", "default")
         if overlay.get(key)
     ]
@@ -215,7 +216,7 @@ def _brings(tree: Mapping[str, Any], overlay: Mapping[str, Any]) -> str:
     again = [f"rule {row.get('id')}" for row in overlay.get("rule", []) if row.get("id") in ids]
     for key in ("target", "machine"):
         again += [f"{key} {each}" for each in overlay.get(key, {}) if each in tree["matrix"].get(key, {})]
-    return (", ".join(counted) or "nothing") + (f"; in place of {', '.join(again)}" if again else "")
+    return (", ".join(parts) or "nothing") + (f"; in place of {', '.join(again)}" if again else "")
 
 
 # --- the tree → Matrix ------------------------------------------------------------------------------

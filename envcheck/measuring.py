@@ -20,6 +20,7 @@ from envcheck import app, host, proof, proving, versions
 from envcheck.engines import INSTALL_HINT
 from envcheck.engines.index import engine_environment, one_line, redact, user_index
 from envcheck.host import Host
+from envcheck.language import counted
 from envcheck.model import ExamineError, Fact, InputError, Inventory, Known, Matrix, Target
 from envcheck.pages import nearest
 
@@ -267,7 +268,7 @@ def _measured(
 
 def _told(cell: Mapping[str, Any]) -> str:
     train = "".join(f" {key}={str(value).lower()}" for key, value in cell.get("train", {}).items())
-    run = f"{len(cell['tests'])} tests, {cell['seconds']} s"
+    run = f"{counted(len(cell['tests']), 'test')}, {cell['seconds']} s"
     return f"{cell['outcome']}{train} ({run}) {cell.get('signature', '')}".rstrip()
 
 

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from envcheck.language import ENGLISH, Language
 
@@ -583,6 +583,18 @@ class Remark(NamedTuple):
     source: str = ""
 
 
+Told = TypeVar("Told", bound=Finding | Remark)
+
+
+def worst_first(found: Iterable[Told]) -> tuple[Told, ...]:
+    """What is wrong by severity, then what is undecided; equals in the order given."""
+    return tuple(sorted(found, key=_badness))
+
+
+def _badness(told: Finding | Remark) -> tuple[bool, int]:
+    return isinstance(told, Finding) and told.verdict is Verdict.UNDECIDED, -told.severity.rank
+
+
 class Report(NamedTuple):
     """What a format renders: what was examined, what is known, what came out.
 
@@ -604,3 +616,8 @@ class Report(NamedTuple):
     waived: frozenset[str] = frozenset()  # ids of rules, and `remark:code`, that fail nothing
     places: Mapping[str, Place] = _NOTHING
     remarks: tuple[Remark, ...] = ()  # on the training configurations, worst first
+
+    @property
+    def told(self) -> tuple[Finding | Remark, ...]:
+        """All that is to be told, worst first; at each severity what is wrong with a configuration leads."""
+        return worst_first((*self.remarks, *self.judgement.findings))

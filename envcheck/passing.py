@@ -324,8 +324,9 @@ def die_by(number: int) -> None:
     """End this process by a signal, as the command did; without a core file of our own."""
     import resource
 
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError):  # closed, or full
+            stream.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError, ValueError):
         signal.signal(number, signal.SIG_DFL)

@@ -61,19 +61,23 @@ def run(arguments: list[str]) -> int:
         seen = look(seconds)
         code, lines = judged(tree, seen, os.environ.get("CUDA_VISIBLE_DEVICES"), _same_order())  # noqa: TID251
     except Refused as refusal:
-        sys.stderr.write(f"envcheck: {_plain(str(refusal))}\n")
+        _print("stderr", f"envcheck: {_plain(str(refusal))}")
         return refusal.code
     if as_json:
         text = json.dumps(_said(path, tree, seen, code, lines), indent=2)
     else:
         text = "\n".join(map(_plain, lines))
-    try:
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
-    except (OSError, AttributeError):
-        # Nobody reads: the exit code says it all the same, and Python must not flush once more.
-        sys.stdout = None
+    _print("stdout", text)
     return code
+
+
+def _print(name: str, text: str) -> None:
+    stream = getattr(sys, name)  # None if it was closed
+    try:
+        stream.write(f"{text}\n")
+        stream.flush()
+    except (OSError, AttributeError):
+        return  # nobody reads; the exit code says it all the same
 
 
 def _same_order() -> bool:
@@ -244,9 +248,11 @@ def _ended(child: int) -> int | None:
 def _ask(wire: int, seconds: float) -> None:
     """Set the child apart and ask NVML, writing each answer as it comes."""
     import ctypes
+    import fcntl
     import resource
     import signal
 
+    wire = fcntl.fcntl(wire, fcntl.F_DUPFD_CLOEXEC, 3)  # where ours were closed it lies at 1 or 2
     signal.setitimer(signal.ITIMER_REAL, seconds + 10)  # should the parent be killed, nothing is left behind
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     nowhere = os.open(os.devnull, os.O_RDWR)

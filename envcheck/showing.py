@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from envcheck import regions, versions
+from envcheck.language import counted
 from envcheck.model import OUTCOMES, Cell, Clause, InputError, Known, Matrix, Rule, Tri, When
 from envcheck.pages import nearest
 
@@ -51,12 +52,12 @@ def _overview(known: Matrix) -> Iterator[str]:
         yield f"overlay {origin.name} ({origin.named_by}): {origin.brings}"
     yield ""
     yield f"{len(known.rules)} known failures"
-    for what, counted in (
+    for what, tally in (
         ("severity", Counter(rule.severity.value for rule in known.rules)),
         ("known by", Counter(rule.basis.value for rule in known.rules)),
         ("family", Counter(rule.group for rule in known.rules)),
     ):
-        yield f"  {what:<9} " + ", ".join(f"{count} {name}" for name, count in counted.most_common())
+        yield f"  {what:<9} " + ", ".join(f"{count} {name}" for name, count in tally.most_common())
     yield _tally(known.cells)
     yield f"{len(known.targets)} targets: {', '.join(known.targets)}"
     yield ""
@@ -83,7 +84,7 @@ def _package_page(name: str, known: Matrix) -> Iterator[str]:
             yield f"    {row.get('date', ''):<10}  {row['version']:<12}{python}{_yanked(row)}"
     named = [rule for rule in known.rules if f"pkg.{name}" in _keys(rule)]
     yield ""
-    yield f"{len(named)} known failures name it"
+    yield f"{counted(len(named), 'known failure')} name{'s' * (len(named) == 1)} it"
     for rule in named:
         yield from _rule(rule, name)
     yield from _cells([cell for cell in known.cells if name in cell.pkg])
@@ -235,7 +236,7 @@ def _tally(cells: Sequence[Cell]) -> str:
         "not-installable": "not installable",
     }
     parts = [f"{counts[each]} {words[each]}" for each in OUTCOMES if counts[each] or each in ("ok", "fails")]
-    return f"{len(cells)} measured combinations: {', '.join(parts)}"
+    return f"{counted(len(cells), 'measured combination')}: {', '.join(parts)}"
 
 
 def _cells(cells: Sequence[Cell]) -> Iterator[str]:

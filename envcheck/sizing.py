@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck import app, derive, fit, fitting, geometry, host, judge, probes
+from envcheck.clean import inline
 from envcheck.host import Host
 from envcheck.model import (
+    UNREADABLE,
     ExamineError,
     Fact,
     InputError,
@@ -52,12 +54,14 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fit
     found = probes.every_probe()
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays, errors_only=True)
-    subject, read, _ = app.take_inventory(question, machine, found, known, words)
+    subject, read, remarks = app.take_inventory(question, machine, found, known, words)
     read = _declared(read, wanted, model)
     inventory = derive.derive(read, known)
     judged = _Judge(read, known)
     settings = _Settings(model, wanted, tables, inventory)
+    files = tuple(each.places[0].file for each in remarks if each.code == UNREADABLE)
     how = settings.training()
+    how = how._replace(unread=(*dict.fromkeys((*files, *settings.unread)),))
     room = _room(inventory, how, elsewhere=bool(question.gpus), ram=wanted.ram)
     count = fit.counter(model)
     account = count(how)
@@ -69,7 +73,9 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fit
         frozenset(name for name in ("bitsandbytes", "liger-kernel") if inventory.known(f"pkg.{name}")),
     )
     assumed = tuple(settings.assumed)
-    return fitting.Fitting(subject, question.target or "", model, how, account, room, assumed, options)
+    return fitting.Fitting(
+        subject, question.target or "", model, how, account, room, assumed, options, remarks
+    )
 
 
 def _tables() -> dict[str, list[dict[str, Any]]]:
@@ -259,7 +265,7 @@ integrations/deepspeed.py), and in the same way by Accelerator._prepare_deepspee
 
 
 class _Settings:
-    """What facts and options say of a training, and what is assumed where they are silent."""
+    """What facts and options say of a training, what is assumed where they are silent, what is unread."""
 
     def __init__(
         self,
@@ -270,6 +276,7 @@ class _Settings:
     ) -> None:
         self.counted, self.wanted, self.tables, self.inventory = model, wanted, tables, inventory
         self.assumed: list[str] = []
+        self.unread: list[str] = []
 
     def training(self) -> fit.Training:
         """The training; `assumed` then says what was not given.
@@ -316,7 +323,9 @@ class _Settings:
         if isinstance(reading, Known):
             return reading.value
         if isinstance(reading, Unknown) and reading.asked:
-            self.assumed.append(f"{key} {default}: {reading.why}")
+            said = str(default).lower() if isinstance(default, bool) else default
+            self.assumed.append(f"{f'{key} {said}'.rstrip()}: {reading.why}")
+            self.unread.append(key)
         elif why:
             self.assumed.append(why)
         return default
@@ -343,13 +352,13 @@ class _Settings:
         """Ranks, engine, dtypes and buckets."""
         found = self.inventory.fact("train.zero_stage").reading
         if isinstance(found, Unknown) and found.asked:
-            raise ExamineError(f"cannot tell: the ZeRO stage is not known ({found.why})")
+            raise ExamineError(f"cannot tell: the ZeRO stage is not known ({inline(found.why)})")
         stage = int(self.given("zero_stage", 0))
         parallel = str(self.given("parallel", fit.DEEPSPEED if stage else "none"))
         visible = len(self.inventory.visible_devices()) or 1
         ranks = self._count("world_size", visible, f"ranks: {visible} (--gpus)")
         precision = str(self.given("precision", "bf16", "bf16"))
-        stored = _DTYPES.get(str(self.inventory.known("train.base_dtype")), "") or self.counted.dtype
+        stored = _DTYPES.get(str(self.given("base_dtype", "")), "") or self.counted.dtype
         engine = parallel == fit.DEEPSPEED
         if not engine:
             why = "as config.json says" if stored else "for nothing says in what"
@@ -428,7 +437,7 @@ class _Settings:
                 raise InputError(f"--lora-target {name[:40]}", f"the linear modules are {', '.join(modules)}")
         if self.wanted.targets:
             return self.wanted.targets
-        if said := self.inventory.known("train.lora_targets"):
+        if said := self.given("lora_targets", ""):
             by_name = {name.lower(): name for name in (*modules, fit.ALL_LINEAR)}
             named = str(said).split(",")
             if all(name in by_name for name in named):
@@ -456,13 +465,13 @@ class _Settings:
 
 def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool, ram: int | None) -> fitting.Room:
     """The least memory of a visible GPU, and of the host: `ram` GiB, else this one's if the GPUs are here."""
-    sizes = []
-    for number in inventory.visible_devices():
+    sizes, visible = [], inventory.visible_devices()
+    for number in visible:
         free = inventory.known("gpu.memory_free_mib", number)
         whole = inventory.known("gpu.memory_mib", number)
         if isinstance(found := free if free is not None else whole, int):
             sizes.append((found * MIB, free is not None, str(inventory.known("gpu.name", number) or "GPU")))
-    least = min(sizes, default=None)
+    least = min(sizes, default=None) if len(sizes) == len(visible) else None  # one not known may be less
     here_mib = None if elsewhere else inventory.known("host.ram_limit_mib")
     here = inventory.known("gpus.count")
     ranks = min(how.ranks, here) if isinstance(here, int) and here > 1 else how.ranks

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from envcheck import gate, host
 from envcheck.host import Host
+from envcheck.language import counted
 from envcheck.model import Because, Fact, Finding, InputError, Known, Severity, Unknown, Verdict
 from envcheck.probes import Request
 from envcheck.probes.distributions import Record, read_site
@@ -47,14 +48,14 @@ def verify(machine: Host, request: Request, seconds: float) -> list[Finding]:
     for site, record in _records(machine, located(machine, request).sites):
         changed: list[str] = []
         folder = f"{site}/{record.entry}"
-        if keeper := _keeper(machine, site, folder):
+        if keeper := "installed from a checkout" if record.editable else _keeper(machine, site, folder):
             left_out.setdefault(keeper, []).append(record.name)
             continue
         try:
             for path, wrong in _differences(machine, site, folder, until):
                 changed += [f"{path} ({wrong})"] if wrong else []
-        except InputError:
-            left_out.setdefault("no RECORD of their files", []).append(record.name)
+        except InputError as error:
+            left_out.setdefault(error.problem, []).append(record.name)
         except TimeoutError:
             left_out.setdefault(f"not finished within {seconds:g} s", []).append(record.name)
         if changed:
@@ -69,7 +70,7 @@ def _keeper(machine: Host, site: str, folder: str) -> str:
 
 
 def _records(machine: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, Record]]:
-    """The records of every package folder, each folder once, checkouts left out."""
+    """The records of every package folder, each folder once."""
     seen: set[str] = set()
     for site in sites:
         place = str(machine.path(site))
@@ -78,27 +79,28 @@ def _records(machine: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, Recor
         seen.add(real)
         with contextlib.suppress(OSError):  # a folder that cannot be listed: the probe has said so
             for record in read_site(site, place, lambda path: str(machine.path(path))):
-                if record.entry.endswith(".dist-info") and not record.editable:
-                    yield site, record
+                yield site, record
 
 
 def _differences(machine: Host, site: str, folder: str, until: float) -> Iterator[tuple[str, str]]:
     """Every file listed with a hash, and what is wrong with it, if anything.
 
     Raises:
-        InputError: there is no RECORD that can be read.
+        InputError: there is no RECORD that can be read, or not all of its hashes are sha256.
         TimeoutError: the time is up.
     """
-    text = host.read_file(machine.path(f"{folder}/RECORD"), RECORD_LIMIT).decode("utf-8", "replace")
     try:
-        rows = list(csv.reader(text.splitlines()))
-    except csv.Error:
-        raise InputError(f"{folder}/RECORD", "not readable") from None
-    for row in rows:
-        path, digest, size = (*row, "", "", "")[:3]
+        text = host.read_file(machine.path(f"{folder}/RECORD"), RECORD_LIMIT).decode("utf-8", "replace")
+        rows = [(*row, "", "", "")[:3] for row in csv.reader(text.splitlines())]
+    except (InputError, csv.Error):
+        raise InputError(folder, "no RECORD of their files") from None
+    hashed = [row for row in rows if row[0] and row[1]]  # RECORD itself and what was compiled later have none
+    if not hashed:
+        raise InputError(folder, "no hashes in RECORD")
+    for path, digest, size in hashed:
         algorithm, _, wanted = digest.partition("=")
-        if algorithm != "sha256" or not path:
-            continue  # RECORD itself and what was compiled after it have no hash
+        if algorithm != "sha256":
+            raise InputError(folder, "hashes other than sha256 in RECORD")
         if time.monotonic() > until:
             raise TimeoutError
         yield (
@@ -126,9 +128,8 @@ def _wrong(place: Path, wanted: str, size: str, until: float) -> str:
 def _changed(name: str, changed: list[str], record: str) -> Finding:
     more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
     fact = Fact(f"files.{name}", Known(", ".join(changed[:_SHOWN]) + more), record)
-    title = (
-        f"{len(changed)} {'file' if len(changed) == 1 else 'files'} of {name} are not as they were installed"
-    )
+    are = "is not as it was" if len(changed) == 1 else "are not as they were"
+    title = f"{counted(len(changed), 'file')} of {name} {are} installed"
     return gate.written(f"files:changed:{name}", Severity.ERROR, title, [Because(fact)], group=GROUP)
 
 
@@ -136,10 +137,10 @@ def _not_compared(names: list[str], why: str) -> Finding:
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     if why in KEEP_THEIR_OWN:
         because = [Because(Fact("files", Known(shown), f"installed by {why}, which keeps a list of its own"))]
-        title = f"the files of {len(names)} packages of {why} were not compared"
+        title = f"the files of {counted(len(names), 'package')} of {why} were not compared"
         return gate.written("files:not-ours", Severity.NOTE, title, because, group=GROUP)
     because = [Because(Fact("files", Unknown(f"{shown}: {why}")))]
-    title = f"the files of {len(names)} packages were not compared"
+    title = f"the files of {counted(len(names), 'package')} were not compared"
     return gate.written(
         "files:not-compared", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED
     )

@@ -106,7 +106,7 @@ def test_two_facts_files_are_told_apart(facts: Path, fine: Path) -> None:
         f"Only in A\n    error: ZeRO-3 empties frozen parameters before non-reentrant checkpointing compares them [{RULE}]"
         in better.out
     )
-    assert better.out.endswith("1 facts differ · 1 findings only in A · 0 only in B · 0 in both\n")
+    assert better.out.endswith("1 fact differs · 1 finding only in A · 0 only in B · 0 in both\n")
     worse = command("facts", "--diff", str(fine), str(facts), "--json")
     assert worse.code == 1
     tree = json.loads(worse.out)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import Outcome, envcheck
+from tests.running import Outcome, envcheck, surroundings
 
 BROKEN = """
 complete = ["pkg"]
@@ -381,6 +381,51 @@ def test_output_that_goes_nowhere_is_one_line(redirection: str, said: str, facts
     one_line(Outcome(ran.returncode, ran.stdout, ran.stderr), 3, said)
 
 
+def shell(words: str, cwd: Path) -> Outcome:
+    """What a shell says of a line in which `envcheck` stands for the command."""
+    line = words.replace("envcheck", f"{sys.executable} -P -m envcheck") + "\nexit $?"
+    ran = subprocess.run(
+        ["/bin/bash", "-c", line],
+        capture_output=True, text=True, timeout=60, check=False, cwd=cwd, env=surroundings(),
+    )  # fmt: skip
+    return Outcome(ran.returncode, ran.stdout, ran.stderr)
+
+
+@pytest.mark.parametrize("redirection", ["", "2>&-", "2>/dev/full", "<&- 2>&-"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("envcheck --version", 0),
+        ("envcheck doctor --facts facts.toml", 1),
+        ("envcheck doctor --facts nowhere.toml", 2),
+        ("envcheck nonsense", 2),
+        ("envcheck init here.toml", 0),
+        ("envcheck run -- ./nowhere", 127),
+        ("envcheck run -- sh -c 'kill -9 $$'", 137),
+        ("envcheck gate --runtime --manifest nowhere.json", 2),
+    ],
+)
+def test_nobody_to_tell_changes_no_exit_code(words: str, code: int, redirection: str, facts: Path) -> None:
+    ran = shell(f"{words} {redirection}", facts.parent)
+    assert ran.code == code
+    assert "Traceback" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("redirection", [">&-", "> /dev/full", ">&- 2>&-"])
+def test_a_version_that_cannot_be_told_is_no_traceback(redirection: str, tmp_path: Path) -> None:
+    ran = shell(f"envcheck --version {redirection}", tmp_path)
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err in ("", "envcheck: standard output cannot be written\n")
+
+
+@pytest.mark.parametrize(("name", "code"), [("facts", 1), ("fine", 0)])
+@pytest.mark.usefixtures("facts", "fine")
+def test_a_reader_that_goes_away_changes_no_verdict(name: str, code: int, tmp_path: Path) -> None:
+    # The reader has gone before anything is printed.
+    line = f"{{ sleep 0.5; envcheck gate --facts {name}.toml; }} | true; echo ${{PIPESTATUS[0]}}"
+    assert shell(line, tmp_path) == Outcome(0, f"{code}\n", "")
+
+
 # --- what leaves ------------------------------------------------------------------------------------
 
 HOSTILE = "\x1b[31mred\x1b]52;c;evil\x07\r\u202egnp\u200b"
@@ -399,6 +444,30 @@ def test_hostile_text_reaches_neither_terminal_nor_log(tmp_path: Path) -> None:
     outcome = envcheck("doctor", "--facts", str(path))
     assert not set(outcome.err) & set("\x1b\x07\r\u202e\u200b")
     assert outcome.err.count("\n") == 1
+
+
+BREAKING = "a\nenvcheck: all is fine\x1b[2K"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("init", BREAKING), "written to a"),
+        (("doctor", "--facts", "facts.toml", "-o", BREAKING), "written to a"),
+        (("gate", "--facts", "facts.toml", "--manifest", BREAKING), "manifest written to a"),
+        (("run", "--", f"./{BREAKING}"), "no such file or directory"),
+        (("check", f"{BREAKING}.txt"), "numpy is not judged"),
+        (("fit", "--model", "params=7e9", "--train", f"{BREAKING}.sh"), "the ZeRO stage is not known"),
+    ],
+)
+def test_a_file_s_name_breaks_no_line(arguments: tuple[str, ...], said: str, facts: Path) -> None:
+    (facts.parent / f"{BREAKING}.txt").write_text("numpy\n")
+    (facts.parent / f"{BREAKING}.sh").write_text(
+        f"torchrun train.py --bf16 true --deepspeed {BREAKING!r}.json\n"
+    )
+    err = envcheck(*arguments, cwd=facts.parent).err
+    assert said in err
+    assert (len(err.splitlines()), "\x1b" in err) == (1, False)
 
 
 def test_a_report_names_no_home_folder(tmp_path: Path) -> None:

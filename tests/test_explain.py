@@ -634,3 +634,15 @@ def test_a_message_that_begins_on_a_line_of_its_own_is_the_message() -> None:
     told = cause_of(f"{head}ImportError:\nModel requires torch.\n").event.exceptions[0]
     bare = cause_of(f"{head}AssertionError\nbye now\n").event.exceptions[0]
     assert (told.message, bare.message) == ("Model requires torch.", "")
+
+
+def test_what_is_wrong_with_a_configuration_is_told_beside_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text('Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 3\n')
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
+    (tmp_path / "other.json").write_text('{"zero_optimization":')
+    words = ("explain", "log", "--train", "ds.json", "--train", "other.json")
+    ran = envcheck(*words, cwd=tmp_path)
+    assert "\nremark  other.json:1:22: error: not JSON: " in ran.out
+    assert "\nremark  ds.json:1:37: warning: gradient_cliping is no setting of deepspeed" in ran.out
+    told = json.loads(envcheck(*words, "--json", cwd=tmp_path).out)["remarks"]
+    assert [each["code"] for each in told] == ["unreadable", "unknown-key"]

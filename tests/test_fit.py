@@ -365,6 +365,41 @@ def test_what_fits(tmp_path: Path, machine: Path) -> None:
     assert ran.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [
+        ("--per_device_train_batch_size $SIZE", "micro_batch_size"),
+        ("--optim $OPTIMIZER", "optimizer"),
+        ("--use_lora true --lora_target_modules $MODULES", "lora_targets"),
+    ],
+)
+def test_what_only_a_shell_knows_is_no_fit(tmp_path: Path, machine: Path, argument: str, name: str) -> None:
+    (tmp_path / "run.sh").write_text(f"torchrun --nproc_per_node 8 train.py --bf16 true {argument}\n")
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
+    ran = asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh")
+    assert ran.returncode == 3, ran.stdout + ran.stderr
+    assert ran.stdout.startswith(f"cannot tell: {name} not known; as assumed below it takes ")
+    assert f"What would fit depends on {name}, not known" in ran.stdout
+    assert "Remarks  ds.json:1:37: warning: gradient_cliping is no setting" in ran.stdout
+    told = json.loads(asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh", "--json").stdout)
+    assert (told["unread"], [each["code"] for each in told["remarks"]]) == ([name], ["unknown-key"])
+    assert {each["verdict"] for each in told["table"]} == {"cannot tell"}
+
+
+def test_a_configuration_that_cannot_be_read_is_told_and_no_fit(tmp_path: Path, machine: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}')
+    ran = asked(tmp_path, machine, "--train", "ds.json", "--train", "--bf16 true")
+    assert ran.returncode == 2
+    assert ran.stdout.startswith("cannot tell: ds.json not known")
+    assert "Remarks  ds.json:1:35: error: not JSON" in ran.stdout
+
+
+def test_a_gpu_whose_memory_is_not_known_may_be_the_least(tmp_path: Path, machine: Path) -> None:
+    machine.write_text(machine.read_text() + '[[gpu]]\nname = "Somebody\'s GPU"\n')
+    ran = asked(tmp_path, machine, "--target", "zero3-lora")
+    assert (ran.returncode, ran.stdout.startswith("cannot tell: the GPU's memory not known")) == (3, True)
+
+
 def test_what_does_not_fit_is_told_what_would(tmp_path: Path, machine: Path) -> None:
     ran = asked(
         tmp_path, machine, "--micro-batch", "4", "--train", "precision=bf16 --optim adamw_torch_fused"
@@ -381,34 +416,11 @@ def test_what_is_broken_here_is_not_advised(tmp_path: Path, machine: Path) -> No
     more = ("--micro-batch", "4", "--json")
     config = {**CONFIGS["llama-2-70b"]}
     (tmp_path / "big.json").write_text(json.dumps(config))
-    good = run(
-        "--model",
-        "big.json",
-        "--facts",
-        str(machine),
-        "--gpus",
-        "8",
-        "--seq",
-        "512",
-        *words,
-        *more,
-        cwd=tmp_path,
-    )
+    common = ("--model", "big.json", "--facts", str(machine), "--gpus", "8", "--seq", "512")
+    good = run(*common, *words, *more, cwd=tmp_path)
     old = machine.read_text().replace("0.19.8", "0.19.2")
     machine.write_text(old)
-    bad = run(
-        "--model",
-        "big.json",
-        "--facts",
-        str(machine),
-        "--gpus",
-        "8",
-        "--seq",
-        "512",
-        *words,
-        *more,
-        cwd=tmp_path,
-    )
+    bad = run(*common, *words, *more, cwd=tmp_path)
     assert json.loads(good.stdout)["cheapest"]["zero_stage"] == 3, good.stdout
     assert json.loads(bad.stdout)["cheapest"] is None
     assert json.loads(bad.stdout)["refused"] > 0

@@ -453,7 +453,7 @@ def test_a_lock_with_an_address_is_read_back() -> None:
 def test_a_lock_of_another_tool_may_hold_an_address() -> None:
     text = f"torch @ {URL} --hash=sha256:{'a' * 64}\n"
     assert parse_requirements(text, "lock").pins == DIRECT.pins[:1]
-    with pytest.raises(InputError, match="2 hashes for 1 files"):
+    with pytest.raises(InputError, match="as many hashes as files are needed, here are 2 and 1"):
         parse_requirements(f"{text[:-1]} --hash=sha256:{'b' * 64}", "lock")
     with pytest.raises(InputError, match="torch has no hash"):
         parse_requirements(f"torch @ {URL}\n", "lock")

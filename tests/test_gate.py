@@ -209,6 +209,32 @@ def test_another_build_of_the_same_release_is_drift(root: Path) -> None:
     assert drift(root, "torch==2.6.0") == {}
 
 
+def test_what_of_a_lock_cannot_be_compared_is_said(root: Path) -> None:
+    pins = ("torch", "deepspeed==0.16.4", "peft==0.14.0", "./wheels/own.whl")
+    assert drift(root, *pins) == {"lock:not-compared": "2 lines of the lock were not compared"}
+    said = str(findings(root, "--lock", "lock.txt")["lock:not-compared"]["because"])
+    assert "lock.torch" in said
+    assert "lock.txt:4:1: a path or an address" in said
+    assert gate(root, "--lock", "lock.txt").code == 0
+    assert gate(root, "--lock", "lock.txt", "--undecided", "fail").code == 1
+
+
+def test_a_version_that_cannot_be_read_is_no_match_with_the_lock(root: Path) -> None:
+    (root / SITE / "peft-0.14.0.dist-info").rename(root / SITE / "peft.dist-info")
+    (root / SITE / "peft.dist-info/METADATA").write_text("Name: peft\n")
+    found = drift(root, "torch==2.4.1", "deepspeed==0.16.4", "peft==0.14.0")
+    assert found == {"lock:not-compared": "1 line of the lock was not compared"}
+
+
+def test_a_build_of_a_release_that_nobody_described_is_not_taken_for_the_one_locked(root: Path) -> None:
+    shutil.rmtree(root / SITE)
+    (root / SITE).mkdir()
+    install(root, torch("9.9.0+cu118", "11.8"))
+    title = "which CUDA torch 9.9.0 of the lock is for is not known, installed is 9.9.0+cu118"
+    assert drift(root, "torch==9.9.0") == {"lock:build:torch": title}
+    assert drift(root, "torch==9.9.0+cu118") == {}
+
+
 def test_envcheck_and_what_it_needs_are_not_extra(root: Path) -> None:
     install(root, wheel("envcheck", "0.1.0", ("typer>=0.26", "rich")), wheel("typer", "0.26.0", ("click",)))
     install(root, wheel("click", "8.1.0"), wheel("pip", "24.0"), wheel("trl", "0.12.0"))
@@ -276,6 +302,32 @@ def test_what_is_not_compared_is_said(root: Path) -> None:
     )
     assert "files:changed:deepspeed" not in found
     assert gate(root, "--verify-files", "--undecided", "fail").code == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ("", "no hashes in RECORD"),
+        ("peft/__init__.py,,\n", "no hashes in RECORD"),
+        ("peft/__init__.py,sha512=AAAA,1\n", "hashes other than sha256 in RECORD"),
+    ],
+)
+def test_a_record_that_says_nothing_of_the_files_passes_none(record: str, why: str, root: Path) -> None:
+    (root / SITE / "peft-0.14.0.dist-info/RECORD").write_text(record)
+    found = findings(root, "--verify-files")["files:not-compared"]
+    assert (found["verdict"], found["title"]) == ("undecided", "the files of 1 package were not compared")
+    assert f"peft: {why}" in str(found["because"])
+
+
+def test_packages_without_any_record_and_checkouts_are_said(root: Path) -> None:
+    (root / SITE / "old-1.0.egg-info").write_text("Name: old\nVersion: 1.0\n")
+    (root / SITE / "__editable__.peft-0.14.0.pth").write_text("/src\n")
+    said = json.loads(gate(root, "--json", "--verify-files").out)["findings"]
+    told = [each for each in said if each["rule"] == "files:not-compared"]
+    assert [each["because"][0]["why"] for each in told] == [
+        "old: no RECORD of their files",
+        "peft: installed from a checkout",
+    ]
 
 
 def test_comparing_ends_in_time(root: Path) -> None:

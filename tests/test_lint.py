@@ -591,7 +591,7 @@ def test_problems_are_rendered_as_file_line_and_words() -> None:
     )
     assert (
         text
-        == "compat/rules/a.toml:7: error: a-rule: a gap [gap]\ncompat/b:1: note: hm [x]\n1 errors, 1 notes\n"
+        == "compat/rules/a.toml:7: error: a-rule: a gap [gap]\ncompat/b:1: note: hm [x]\n1 error, 1 note\n"
     )
 
 

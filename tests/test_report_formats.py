@@ -123,6 +123,27 @@ def rich() -> Report:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [
+        ("text", r"^(?:✗|!|·|\?) (\w+): "),
+        ("markdown", r"<summary>. <b>(\w+)</b>"),
+        ("html", r'<article id="f\d+" class="\w+" data-mark="(\w+)"'),
+        ("github", r"^::(\w+) "),
+        ("sarif", r'"level": "(\w+)",\n +"message"'),
+    ],
+)
+def test_the_worst_comes_first_whether_of_a_configuration_or_of_an_environment(name: str, mark: str) -> None:
+    worse = [each._replace(severity=Severity.NOTE) for each in rich().remarks[-1:]]
+    told = rendered(name, rich()._replace(remarks=(*rich().remarks[:-1], *worse)), Private())
+    ranks = {"error": 0, "warning": 1, "note": 2, "notice": 2, "undecided": 3, "unknown": 3, "none": 3}
+    found = [ranks[each] for each in re.findall(mark, told, re.MULTILINE)]
+    if name == "github":  # which has no word for what is undecided but warning
+        found = found[: found.index(2) + 1]
+    assert {0, 1, 2} <= set(found)
+    assert found == sorted(found)
+
+
 def test_the_rich_report_has_what_formats_show() -> None:
     report = rich()
     verdicts = {(each.verdict, each.severity) for each in report.judgement.findings}
@@ -317,6 +338,8 @@ def test_a_reader_of_junit_files_reads_it(folder: Path) -> None:
         ("r.sarif.json", '{\n  "$schema"'),
         ("r.xml", "<?xml"),
         ("r.txt", "envcheck"),
+        ("r.log", "envcheck"),
+        ("report", "envcheck"),
     ],
 )
 def test_the_name_of_the_file_says_the_format(name: str, starts: str, folder: Path) -> None:
@@ -327,8 +350,14 @@ def test_the_name_of_the_file_says_the_format(name: str, starts: str, folder: Pa
 
 
 def test_a_format_that_was_named_wins(folder: Path) -> None:
-    envcheck("doctor", *QUESTION, "--format", "markdown", "-o", "r.html", cwd=folder)
-    assert (folder / "r.html").read_text().startswith("**envcheck")
+    for name in ("r.html", "r.yaml"):
+        envcheck("doctor", *QUESTION, "--format", "markdown", "-o", name, cwd=folder)
+        assert (folder / name).read_text().startswith("**envcheck")
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_work(folder: Path) -> None:
+    ran = envcheck("gate", "--facts", "nowhere.toml", "-o", "r.yaml", cwd=folder)
+    assert (ran.code, ran.err.startswith("envcheck: -o r.yaml: no format ends so")) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -339,6 +368,8 @@ def test_a_format_that_was_named_wins(folder: Path) -> None:
         (("--format", "__init__"), "no such format"),
         (("--json", "--format", "html"), "--json: contradicts --format html"),
         (("-o", "no/such/folder/r.html"), "the folder it would lie in is not there"),
+        (("-o", "r.yaml"), "-o r.yaml: no format ends so; name one with --format, or end it in .htm, .html,"),
+        (("-o", "r.json.bak"), "no format ends so"),
         (("-o", "."), "expected a file, found a directory"),
         (("-o", "/dev/full"), "expected a file, found not a regular file"),
     ],

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck import app, clean, derive, reports
-from envcheck.model import Fix, Report
+from envcheck.model import Fix, InputError, Report
+from envcheck.reports.text import count_text
 from tests.worlds import inventory, known, rule
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -137,7 +138,15 @@ def test_long_details_hang_under_their_label_and_words_stay_whole(monkeypatch: p
     assert "a lot of things that nobody reads on a small screen." in joined
 
 
+def test_one_rule_that_waits_is_told_in_the_singular() -> None:
+    empty = derive.derive(inventory("[pkg]\ntorch = '2.4.0'\n"), MATRIX)
+    for key, said in (("gpu.name", "1 needs a GPU"), ("train.zero_stage", "1 waits for training")):
+        world = known(rule(f'{{ "{key}" = "present" }}'))
+        told = Report("0", "here", empty, app.judged(empty, world, None), world)
+        assert f" · {said} · " in count_text(told)
+
+
 def test_formats_are_found_by_their_file() -> None:
     assert {"json", "terminal", "text"} <= set(reports.formats())
-    with pytest.raises(KeyError):
+    with pytest.raises(InputError, match="no such format"):
         reports.format_named("no-such-format")

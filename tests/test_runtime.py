@@ -14,7 +14,7 @@ import pytest
 
 from envcheck import manifest
 from tests.fake_nvml import HERE, library
-from tests.running import Outcome, envcheck
+from tests.running import Outcome, envcheck, surroundings
 
 ROOT = Path(__file__).parent.parent
 
@@ -252,6 +252,17 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path, driver: Path) -
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False, env=environ,
         )  # fmt: skip
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False)
+
+
+def test_closed_streams_change_no_verdict(tmp_path: Path, driver: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps(TREE))
+    environ = {"LD_LIBRARY_PATH": str(driver), "ENVCHECK_MANIFEST": str(tmp_path / "manifest.json")}
+    for scenario, code in (("h100", 0), ("t4", 1)):
+        ran = subprocess.run(
+            ["/bin/sh", "-c", f"exec {sys.executable} -P -m envcheck gate --runtime <&- >&- 2>&-"],
+            timeout=60, check=False, env=surroundings({**environ, "FAKE_NVML": str(HERE / f"{scenario}.ini")}),
+        )  # fmt: skip
+        assert ran.returncode == code
 
 
 # --- what it imports --------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def page(wanted: str | None) -> str:
 def test_the_overview_counts_rules_cells_and_packages() -> None:
     text = page(None)
     assert "2 known failures" in text
-    assert "1 measured combinations: 0 trained, 1 failed" in text
+    assert "1 measured combination: 0 trained, 1 failed" in text
     assert "peft               0.14.0 to 0.15.0 (2)" in text
 
 

@@ -40,23 +40,19 @@ def formats() -> tuple[str, ...]:
 
 
 def format_named(name: str) -> Render:
-    """The `render` of a format. Raises KeyError if there is none of that name."""
+    """The `render` of a format. Raises InputError if there is none of that name; names the nearest."""
     if name not in formats():
-        raise KeyError(name)
+        from envcheck.pages import nearest
+
+        known = sorted(set(formats()) - {"terminal"})
+        raise InputError(f"--format {name}", f"no such format{nearest(name, known)}")
     render: Render = importlib.import_module(f"{__name__}.{name}").render
     return render
 
 
 def rendered(name: str, report: Report, private: Private) -> str:
     """The report in a format, fit to leave. Raises InputError if there is no format of that name."""
-    try:
-        render = format_named(name)
-    except KeyError:
-        from envcheck.pages import nearest
-
-        known = sorted(set(formats()) - {"terminal"})
-        raise InputError(f"--format {name}", f"no such format{nearest(name, known)}") from None
-    return render(presented(report, private))
+    return format_named(name)(presented(report, private))
 
 
 def beside(name: str) -> Mapping[str, Render]:
@@ -66,14 +62,21 @@ def beside(name: str) -> Mapping[str, Render]:
 
 
 def format_of(file: str) -> str:
-    """The format that a file's name asks for, by its longest suffix; empty if none does."""
+    """The format that a file's name asks for, by its longest suffix; text if it has none.
+
+    Raises:
+        InputError: its suffix is that of no format; names those that are.
+    """
     suffixes = {
         suffix: name
         for name in formats()
         for suffix in getattr(importlib.import_module(f"{__name__}.{name}"), "SUFFIXES", ())
     }
     asked = [suffix for suffix in suffixes if file.lower().endswith(suffix)]
-    return suffixes[max(asked, key=len)] if asked else ""
+    if not asked and "." in file.rpartition("/")[2].strip("."):
+        known = ", ".join(sorted(suffixes))
+        raise InputError(f"-o {file}", f"no format ends so; name one with --format, or end it in {known}")
+    return suffixes[max(asked, key=len)] if asked else "text"
 
 
 # --- words that several formats use -----------------------------------------------------------------
@@ -90,6 +93,12 @@ def reading(inventory: Inventory, key: str, device: int | None = None) -> str:
     """The value under a key as people write it; empty if it is not known."""
     value = inventory.known(key, device)
     return "" if value is None else shown(value)
+
+
+def remark_line(remark: Remark) -> str:
+    """A remark as compilers print one: `ds.json:3:5: warning: it is misspelt [unknown-key]`."""
+    where = f"{remark.places[0]}: " if remark.places else ""
+    return f"{where}{remark.severity.value}: {remark.text} [{remark.code}]"
 
 
 def fix_text(fix: Fix, joint: str = " and ") -> str:

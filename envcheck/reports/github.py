@@ -25,10 +25,8 @@ def render(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    for remark in report.remarks:
-        yield _on_configuration(remark, report)
-    for finding in report.judgement.findings:
-        yield _annotation(finding, report)
+    for each in report.told:
+        yield _on_configuration(each, report) if isinstance(each, Remark) else _annotation(each, report)
     if report.nothing_to_judge:
         yield f"::warning title=envcheck::{_message(report.language.told(report.nothing_to_judge))}"
     yield inline(count_text(report))

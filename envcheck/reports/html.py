@@ -292,11 +292,12 @@ _WORDS = {"error": "error", "warning": "warning", "note": "note", "unknown": "un
 def _blamed(report: Report) -> Iterator[tuple[str, str, str, set[str]]]:
     """Remarks and findings: the anchor of each, its mark, its title, and the parts it is about."""
     lang = report.language
-    for number, remark in enumerate(report.remarks, 1):
-        yield f"r{number}", remark.severity.value, lang.told(remark.text), {"training"}
-    for number, finding in enumerate(report.judgement.findings, 1):
-        mark, _, title = heading(finding, lang)
-        yield f"f{number}", mark, title, {_part(each.fact.key) for each in finding.because} - {""}
+    for number, told in enumerate(report.told, 1):
+        if isinstance(told, Remark):
+            yield f"f{number}", told.severity.value, lang.told(told.text), {"training"}
+        else:
+            mark, _, title = heading(told, lang)
+            yield f"f{number}", mark, title, {_part(each.fact.key) for each in told.because} - {""}
 
 
 def _picture(report: Report) -> Iterator[str]:
@@ -466,10 +467,14 @@ class _Tall(_Drawing):
 
 
 def _findings(report: Report) -> Iterator[str]:
-    lang, findings, remarks = report.language, report.judgement.findings, report.remarks
+    lang = report.language
     yield f'<section aria-labelledby="findings"><h2 id="findings">{text(lang.say("Findings"))}</h2>'
-    marks = [Heading(each.severity.value, lang.word(each.severity.value), "") for each in remarks]
-    marks += [heading(each, lang) for each in findings]
+    marks = [
+        Heading(each.severity.value, lang.word(each.severity.value), "")
+        if isinstance(each, Remark)
+        else heading(each, lang)
+        for each in report.told
+    ]
     if len(marks) > 1:
         yield f'<form id="filter" hidden role="search" aria-label="{text(lang.say("Filter"))}">'
         yield (
@@ -486,11 +491,12 @@ def _findings(report: Report) -> Iterator[str]:
         yield '<output id="left" aria-live="polite"></output></form>'
     if not marks:
         yield f'<p class="fine {_state(report)}">{text(_nothing(report))}</p>'
-    for number, remark in enumerate(remarks, 1):
-        yield from _remark(number, remark, report, opened=number == 1 or len(marks) <= _FEW)
-    for number, finding in enumerate(findings, 1):
-        opened = (number == 1 and not remarks) or len(marks) <= _FEW
-        yield from _finding(number, finding, report, opened=opened)
+    for number, told in enumerate(report.told, 1):
+        opened = number == 1 or len(marks) <= _FEW
+        if isinstance(told, Remark):
+            yield from _remark(number, told, report, opened=opened)
+        else:
+            yield from _finding(number, told, report, opened=opened)
     yield "</section>"
 
 
@@ -517,7 +523,7 @@ def _finding(number: int, finding: Finding, report: Report, *, opened: bool) -> 
 
 def _remark(number: int, remark: Remark, report: Report, *, opened: bool) -> Iterator[str]:
     lang, mark = report.language, remark.severity.value
-    yield f'<article id="r{number}" class="{mark}" data-mark="{mark}">'
+    yield f'<article id="f{number}" class="{mark}" data-mark="{mark}">'
     yield f"<details{' open' if opened else ''}><summary>"
     yield f'<span class="pill"><span aria-hidden="true">{MARKS[mark]}</span> {text(lang.word(mark))}</span>'
     yield f"<h3>{text(lang.told(remark.text))}</h3></summary>"

@@ -40,7 +40,7 @@ def _tree(report: Report) -> dict[str, Any]:
         "measured": _measured(report),
         "nothing_to_judge": report.nothing_to_judge or None,
         "facts": factsfile.dump(report.inventory),
-        "remarks": [_remark(each) for each in report.remarks],
+        "remarks": [remark_tree(each) for each in report.remarks],
         "findings": [_finding(each, report) for each in report.judgement.findings],
         "waiting": [
             {
@@ -118,7 +118,7 @@ def _summary(report: Report) -> dict[str, Any]:
     }
 
 
-def _remark(remark: Remark) -> dict[str, Any]:
+def remark_tree(remark: Remark) -> dict[str, Any]:
     """What is wrong with a configuration itself; a line of 0 is the file as a whole."""
     places = [_place(each) for each in remark.places]
     return {

@@ -57,18 +57,15 @@ def _lines(report: Report) -> Iterator[str]:
     if report.nothing_to_judge:
         yield ""
         yield f"**{prose(lang.told(report.nothing_to_judge))}**"
-    for remark in report.remarks:
+    for each in report.told:
         yield ""
-        yield from _remark(remark, report)
-    for finding in report.judgement.findings:
-        yield ""
-        yield from _finding(finding, report)
+        yield from _remark(each, report) if isinstance(each, Remark) else _finding(each, report)
     lead, nearest = waits(report)
     if lead:
         yield ""
         yield prose(lead)
         yield ""
-        yield from (f"- {code(each)}" for each in nearest)
+        yield from (f"- {code(rule)}" for rule in nearest)
     yield ""
     yield f"**{prose(count_text(report))}**"
     if report.plan is not None and not report.nothing_to_judge:

@@ -53,8 +53,10 @@ def _log(report: Report) -> dict[str, Any]:
             }
         ],
         "results": [
-            *(_remark(each, ids.index(f"configuration/{each.code}"), report) for each in report.remarks),
-            *(_result(each, ids.index(each.rule.id), report) for each in findings),
+            _remark(each, ids.index(f"configuration/{each.code}"), report)
+            if isinstance(each, Remark)
+            else _result(each, ids.index(each.rule.id), report)
+            for each in report.told
         ],
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}

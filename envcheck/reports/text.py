@@ -47,6 +47,8 @@ from envcheck.reports import (
 )
 from envcheck.training import KEYS as TRAINING
 
+SUFFIXES = (".txt", ".text", ".log")
+
 MARKS = {"ok": "✓", "warning": "!", "error": "✗", "note": "·", "unknown": "?", "none": "-"}
 _MOST_TRAINING = 12  # training facts in the overview; JSON has all
 _CLOSEST = 3  # known failures named when no training configuration was given
@@ -77,18 +79,15 @@ def lines(report: Report) -> Iterator[Line]:
     if report.nothing_to_judge:
         yield ()
         yield (Span(report.language.told(report.nothing_to_judge), "warning"),)
-    for remark in report.remarks:
+    for each in report.told:
         yield ()
-        yield from _remark(remark, report.language)
-    for finding in report.judgement.findings:
-        yield ()
-        yield from _finding(finding, report)
+        yield from _remark(each, report.language) if isinstance(each, Remark) else _finding(each, report)
     yield ()
     lead, nearest = waits(report)
     if lead:
         yield (Span(lead, "dim"),)
-    for each in nearest:
-        yield (Span(f"    {each}", "dim"),)
+    for rule in nearest:
+        yield (Span(f"    {rule}", "dim"),)
     yield (Span(count_text(report), "title"),)
     if report.plan is not None and not report.nothing_to_judge:
         yield ()
@@ -515,8 +514,12 @@ def count_text(report: Report) -> str:
     for each in judgement.waiting:
         reasons[each.reason] = reasons.get(each.reason, 0) + 1
     for reason, count in sorted(reasons.items()):
-        waits = lang.say("{} wait for {}", count, lang.word(reason))
-        parts.append(lang.say("{} need a GPU", count) if reason == "GPU" else waits)
+        if reason == "GPU":
+            parts.append(lang.say("{} needs a GPU", 1) if count == 1 else lang.say("{} need a GPU", count))
+        elif count == 1:
+            parts.append(lang.say("{} waits for {}", 1, lang.word(reason)))
+        else:
+            parts.append(lang.say("{} wait for {}", count, lang.word(reason)))
     parts.append(lang.say("{} rules held", judgement.held))
     return " · ".join(parts)
 
