@@ -243,10 +243,32 @@ def _drivers(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -
         floors: tuple[Reading, Reading] = (missing, missing)
     else:
         runtime = _text(inventory, "cuda.runtime")
-        floors = _with_compat(inventory, _floor(tables, runtime)), _shipped_driver(tables, runtime)
+        elsewhere = _other_numbers(inventory)
+        floors = (
+            (elsewhere, elsewhere)
+            if elsewhere
+            else (_with_compat(inventory, _floor(tables, runtime)), _shipped_driver(tables, runtime))
+        )
     facts.append(Fact("cuda.minimum_driver", floors[0], "derived from cuda.runtime"))
     facts.append(Fact("cuda.full_driver", floors[1], "derived from cuda.runtime"))
     return _add(inventory, facts)
+
+
+def _other_numbers(inventory: Inventory) -> Reading | None:
+    """Why the drivers of the tables, which are Linux', are no bounds here; None where they are.
+
+    Under WSL the driver is Windows' own, on a Jetson it is part of the board's system: both count in
+    another way. Absent where the driver itself said which CUDA it speaks, for then that decides.
+    """
+    if inventory.known("host.wsl") is True:
+        whose = "the driver is Windows' own, whose numbers are not those of Linux"
+    elif inventory.known("host.tegra") is not None:
+        whose = "a Jetson's driver is part of its system, and is not numbered as others are"
+    elif inventory.known("host.os") not in (None, "linux"):
+        whose = f"only the drivers of Linux are known, and this is {inventory.known('host.os')}"
+    else:
+        return None
+    return Unknown(whose) if inventory.known("cuda.driver") is None else Absent()
 
 
 def _floor(tables: Mapping[str, list[dict[str, Any]]], cuda: str) -> Reading:
@@ -292,6 +314,8 @@ def _torch_of_driver(inventory: Inventory, tables: Mapping[str, list[dict[str, A
     missing = _missing(inventory, "driver.version")
     if missing is not None:
         return missing
+    if _other_numbers(inventory) is not None:
+        return Unknown("only the drivers of Linux on servers and workstations are known")
     driver = _text(inventory, "driver.version")
 
     def runs(row: Mapping[str, Any]) -> bool:

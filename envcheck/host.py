@@ -136,6 +136,32 @@ class Host:
         except InputError:
             return None
 
+    def read_end(self, path: str | Path, length: int) -> str | None:
+        """The last `length` bytes of a file of the machine as text; None if it cannot be read."""
+        try:
+            return read_start(self.path(path), length, from_end=True).decode("utf-8", "replace")
+        except InputError:
+            return None
+
+    def read_records(self, path: str | Path, length: int, deadline_s: float) -> str | None:
+        """What a device such as /dev/kmsg holds now, at most `length` bytes; None if it cannot be read.
+
+        Never waits: the device is opened so that it says when it has no more. In a staged tree a
+        regular file stands for it.
+        """
+        place = self.path(path)
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if not (stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not self.staged)):
+                return None
+            return _records(descriptor, length, time.monotonic() + deadline_s)
+        finally:
+            os.close(descriptor)
+
     def follow(self, path: str | Path) -> str:
         """An absolute path of the machine with its symbolic links followed inside the root.
 
@@ -224,8 +250,27 @@ def read_file(path: Path, limit: int = READ_LIMIT) -> bytes:
     return data
 
 
-def read_start(path: Path, length: int) -> bytes:
-    """The first `length` bytes of a regular file, however large; fewer where it ends before.
+def _records(descriptor: int, length: int, until: float) -> str | None:
+    parts: list[bytes] = []
+    left = length
+    while left > 0 and time.monotonic() < until:
+        try:
+            part = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            break  # no more of it now
+        except BrokenPipeError:
+            continue  # the oldest record was overwritten while we read: the next one is there
+        except OSError:
+            return None
+        if not part:
+            break
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def read_start(path: Path, length: int, *, from_end: bool = False) -> bytes:
+    """The first bytes of a regular file, however large, or the last; fewer than `length` if it is short.
 
     Raises:
         InputError: as `read_file`, but for its size.
@@ -241,6 +286,8 @@ def read_start(path: Path, length: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise InputError(str(path), f"expected a file, found {kind}")
+        if from_end and status.st_size > length:
+            os.lseek(descriptor, -length, os.SEEK_END)
         chunks: list[bytes] = []
         left = length
         while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 20))):
@@ -511,7 +558,7 @@ def homes() -> tuple[str, ...]:
 
 def private() -> Private:
     """What no report names of this machine: home folders, its user, its own names."""
-    machine = os.uname().nodename
+    machine = os.uname().nodename if hasattr(os, "uname") else variable("COMPUTERNAME") or ""
     user = variable("USER") or variable("LOGNAME") or next(iter(homes()), "").rpartition("/")[2]
     return Private(homes(), user, tuple(dict.fromkeys((machine, machine.partition(".")[0]))))
 

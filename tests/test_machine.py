@@ -134,14 +134,6 @@ MEMORY_TREES: dict[str, tuple[dict[str, str | bytes], int]] = {
         4 << 10,
     ),
     "no cgroups": ({}, HOST_MIB),
-    "garbage in memory.max": (
-        {
-            "/proc/self/cgroup": "0::/job\n",
-            "/proc/self/mountinfo": V2,
-            "/sys/fs/cgroup/job/memory.max": b"\xff\xfe not a number",
-        },
-        HOST_MIB,
-    ),
     "garbage in /proc/self/cgroup": ({"/proc/self/cgroup": b"\x00\xff:::\n:\n0::\n"}, HOST_MIB),
 }
 
@@ -453,12 +445,3 @@ def test_garbage_never_raises(tmp_path: Path, contents: list[bytes]) -> None:
     stage(tmp_path, dict(zip(FILES, contents, strict=True)))
     inventory = survey(Host(tmp_path, {}), Request(), [PROBE])
     assert not inventory.unread, "the probe crashed"
-
-
-def test_a_cuda_compat_package_is_seen_by_its_library(tmp_path: Path) -> None:
-    files = {"/usr/local/cuda/compat/libcuda.so.1": "", "/usr/local/cuda/compat/libcuda.so.580.65.06": ""}
-    assert examine(tmp_path, files).known("cuda.compat") == "580.65.06"
-
-
-def test_no_cuda_compat_package_is_absent(tmp_path: Path) -> None:
-    assert examine(tmp_path, {}).fact("cuda.compat").reading == Absent()
