@@ -41,6 +41,11 @@ YIELDS = {
     "host.iommu": Key(
         Kind.WORD, "how the IOMMU treats what NVIDIA GPUs send", words=("off", "passthrough", "translated")
     ),
+    "host.mps": Key(
+        Kind.WORD,
+        "Multi-Process Service: its pipe is there (on), or CUDA_MPS_PIPE_DIRECTORY leads to none (missing)",
+        words=("on", "missing"),
+    ),
     "host.amd_gpus": Key(Kind.NUMBER, "AMD GPUs that ROCm's kernel driver offers"),
     "env.*": Key(Kind.WORD, "an environment variable of the allow-list, the home folder written ~"),
 }
@@ -74,6 +79,7 @@ def _inventory(host: Host) -> Inventory:
         Fact("host.wsl", _wsl(kernel), "/proc/sys/kernel/osrelease"),
         _tegra(host),
         _iommu(host),
+        _mps(host),
         _amd_gpus(host),
         *_variables(host.environ),
     ]
@@ -578,6 +584,19 @@ def _iommu(host: Host) -> Fact:
         return Fact(key, Unknown("no group of an NVIDIA GPU tells it", asked=False), "/sys/class/iommu")
     word = "translated" if any(kind.startswith("DMA") for kind in kinds) else "passthrough"
     return Fact(key, Known(word), "type of the GPUs' iommu_group")
+
+
+_MPS = "/tmp/nvidia-mps"  # noqa: S108 - where the daemon puts its pipe unless told otherwise
+
+
+def _mps(host: Host) -> Fact:
+    """A pipe is what can be seen; whether its daemon lives, only connecting would tell."""
+    named = host.environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
+    if host.exists(f"{named or _MPS}/control"):
+        return Fact("host.mps", Known("on"), "CUDA_MPS_PIPE_DIRECTORY" if named else _MPS)
+    if named:
+        return Fact("host.mps", Known("missing"), "no pipe by CUDA_MPS_PIPE_DIRECTORY")
+    return Fact("host.mps", Absent(), f"no pipe in {_MPS}")
 
 
 def _amd_gpus(host: Host) -> Fact:

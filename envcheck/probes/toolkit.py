@@ -90,6 +90,7 @@ def _version(host: Host, folder: str) -> Fact:
 
 # --- user-space drivers -------------------------------------------------------------------------------
 
+_DRIVER = r"\d{3,4}(\.\d{1,4}){1,3}"
 _COMPAT = f"{_DEFAULT}/compat"  # where NVIDIA's packages and images put it
 
 
@@ -137,7 +138,7 @@ def _libcuda(host: Host) -> Fact:
             continue
         place, _, file = host.follow(f"{folder}/{name}").rpartition("/")
         version = file.removeprefix("libcuda.so.")
-        if place != compat and "." in version and re.fullmatch(VERSION, version):
+        if place != compat and re.fullmatch(_DRIVER, version):  # a Jetson's is libcuda.so.1.1
             found.setdefault(version, f"{place}/{file}")
     reading: Reading
     if len(found) > 1:
