@@ -258,17 +258,21 @@ def _other_numbers(inventory: Inventory) -> Reading | None:
     """Why the drivers of the tables, which are Linux', are no bounds here; None where they are.
 
     Under WSL the driver is Windows' own, on a Jetson it is part of the board's system: both count in
-    another way. Absent where the driver itself said which CUDA it speaks, for then that decides.
+    another way. Absent where something else decides: rules on the CUDA that a driver under WSL speaks,
+    or that the driver itself speaks torch's CUDA major.
     """
     if inventory.known("host.wsl") is True:
-        whose = "the driver is Windows' own, whose numbers are not those of Linux"
-    elif inventory.known("host.tegra") is not None:
+        return Absent()
+    if inventory.known("host.tegra") is not None:
         whose = "a Jetson's driver is part of its system, and is not numbered as others are"
     elif inventory.known("host.os") not in (None, "linux"):
         whose = f"only the drivers of Linux are known, and this is {inventory.known('host.os')}"
     else:
         return None
-    return Unknown(whose) if inventory.known("cuda.driver") is None else Absent()
+    speaks, built = (str(inventory.known(key) or "") for key in ("cuda.driver", "cuda.runtime"))
+    majors = [text.partition(".")[0] for text in (speaks, built)]
+    enough = all(major.isdecimal() for major in majors) and int(majors[0]) >= int(majors[1])
+    return Absent() if enough else Unknown(whose)
 
 
 def _floor(tables: Mapping[str, list[dict[str, Any]]], cuda: str) -> Reading:

@@ -26,6 +26,7 @@ READ_LIMIT = 4 * 1024 * 1024
 """Bytes read from any one file unless a caller asks otherwise: a bomb is refused, not swallowed."""
 
 _MOST_LINKS = 40  # as Linux itself (path_resolution(7))
+_NOWHERE = f"/{os.urandom(16).hex()}"  # no tree can have put something there
 
 
 class Ran(NamedTuple):
@@ -165,8 +166,8 @@ class Host:
     def follow(self, path: str | Path) -> str:
         """An absolute path of the machine with its symbolic links followed inside the root.
 
-        On an unpacked image a link to `/usr/bin/python3` means the image's, not ours. A loop or a
-        missing part is returned as far as it goes: opening it then fails with the right reason.
+        On an unpacked image a link to `/usr/bin/python3` means the image's, not ours. A missing part is
+        returned as far as it goes: opening it then fails with the right reason. A loop leads nowhere.
         """
         if not self.rooted:
             return os.path.realpath(path)
@@ -180,13 +181,13 @@ class Host:
                 continue
             here = f"{done}/{part}"
             try:
-                target = str((self.root / here[1:]).readlink()) if links < _MOST_LINKS else ""
+                target = str((self.root / here[1:]).readlink())
             except OSError:
-                target = ""
-            if not target:
                 done = here
                 continue
             links += 1
+            if links > _MOST_LINKS:
+                return _NOWHERE  # not `here`: whoever opens that follows its link, and out of the root
             done = "" if target.startswith("/") else done
             left += target.split("/")[::-1]
         return done or "/"
