@@ -80,6 +80,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "cuda.driver": ("driver.version",),
     "driver.torch_last": ("driver.version",),
     "driver.library": ("driver.version",),
+    "driver.libcuda": ("driver.version",),
     "driver.error": ("driver.version",),
     "build.torch.architectures": ("cuda.runtime",),
     "build.torch.torchvision": ("pkg.torch",),
@@ -626,7 +627,7 @@ def _simple_test(words: Sequence[str], environment: Mapping[str, str]) -> bool |
 _ORDERS = frozenset({"==", "!=", ">=", "<=", "<", ">"})
 
 
-OF_DRIVER = frozenset({"cuda.driver", "driver.library", "driver.error"})
+OF_DRIVER = frozenset({"cuda.driver", "driver.library", "driver.libcuda", "driver.error"})
 """Facts that were read off the driver that is here, and say nothing of another one."""
 
 # --- trying a change --------------------------------------------------------------------------------

@@ -238,6 +238,12 @@ def test_nothing_of_the_host_is_mended_by_another_torch(tree: dict[str, Any]) ->
             assert not any(key == "pkg.torch" for fix in each.fixes for key, _ in fix.set), each.rule.id
 
 
+def test_a_driver_is_advised_though_the_libcuda_that_is_here_is_of_the_old_one() -> None:
+    report = examined("a driver too old for torch, with its own libcuda").report
+    ways = [key for each in report.judgement.findings for fix in each.fixes for key, _ in fix.set]
+    assert "driver.version" in ways
+
+
 @pytest.mark.parametrize("tree", [tree for tree in TREES if not tree.get("live")], ids=named)
 def test_nothing_is_written_to_a_tree_and_nothing_outside_it_is_read(tree: dict[str, Any]) -> None:
     found = examined(tree["name"])

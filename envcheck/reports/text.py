@@ -180,6 +180,8 @@ def _machine(inventory: Inventory, lang: Language) -> tuple[str, str]:
         _labelled(lang.say("CPUs"), reading(inventory, "host.cpu_count")),
         reading(inventory, "host.container"),
         "WSL" if inventory.known("host.wsl") is True else "",
+        _labelled(lang.say("Jetson Linux"), reading(inventory, "host.tegra")),
+        _labelled(lang.say("CUDA toolkit"), reading(inventory, "cuda.toolkit")),
     )
     return (text, "ok") if text else (lang.say("not given"), "none")
 
