@@ -18,8 +18,9 @@ YIELDS = {
 _FILES = ("/var/log/kern.log", "/var/log/messages", "/var/log/syslog", "/var/log/dmesg")
 _LONGEST = 4 << 20  # bytes of a log that are read, from its end
 _DEADLINE_S = 0.5  # the kernel's ring holds some thousand records
-_XID = re.compile(r"NVRM: Xid \([^)]*\): ([0-9]{1,3}),")
-_BOOT = re.compile(r"(?:\[ *0\.0+\]|kernel:) ?(?:\[ *0\.0+\] ?)?Linux version [0-9]")
+# Texts, for most machines never need them compiled.
+_XID = r"NVRM: Xid \([^)]*\): ([0-9]{1,3}),"
+_BOOT = r"(?:\[ *0\.0+\]|kernel:) ?(?:\[ *0\.0+\] ?)?Linux version [0-9]"
 _MOST = 100
 
 
@@ -36,7 +37,7 @@ def _xids(host: Host) -> Fact:
     if not (host.exists("/sys/module/nvidia") or host.exists("/proc/driver/nvidia")):
         return Fact(key, Unknown("no NVIDIA driver is loaded", asked=False))
     for source, text in _logs(host):
-        numbers = tuple(dict.fromkeys(_XID.findall(text)))[:_MOST]
+        numbers = tuple(dict.fromkeys(re.findall(_XID, text)))[:_MOST]
         reading: Reading = Known(numbers) if numbers else Absent()
         return Fact(key, reading, f"{source}, of this start of the machine")
     return Fact(key, Unknown("this user may not read the kernel's log", asked=False), "/dev/kmsg, /var/log")
@@ -55,5 +56,5 @@ def _logs(host: Host) -> Iterator[tuple[str, str]]:
 
 def _since_start(text: str) -> str:
     """What follows the last start; the whole where none is in it, for then it is older than the text."""
-    starts = list(_BOOT.finditer(text))
+    starts = list(re.finditer(_BOOT, text))
     return text[starts[-1].start() :] if starts else text

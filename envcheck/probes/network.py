@@ -85,12 +85,27 @@ def _interfaces(host: Host) -> Iterator[Fact]:
         yield from (Fact(key, why) for key in keys)
         return
     usable = _addressed(host, [name for name in names if _runs(host, name)])
-    asked = host.environ.get("NCCL_SOCKET_IFNAME", "")
+    asked, by = _asked(host)
     taken = nccls_choice(usable, asked)
-    source = f"{_NET}, by NCCL_SOCKET_IFNAME" if len(asked) > 1 else f"{_NET}, by NCCL's own rule"
+    source = f"{_NET}, {by}" if len(asked) > 1 else f"{_NET}, by NCCL's own rule"
     shown = tuple(map(_without_address, taken))
     yield Fact(keys[0], Known(shown) if taken else Absent(), source)
     yield Fact(keys[1], _first(taken, usable), source)
+
+
+def _asked(host: Host) -> tuple[str, str]:
+    """NCCL_SOCKET_IFNAME and who says it: the variable, else NCCL's settings of the user or the machine."""
+    name = "NCCL_SOCKET_IFNAME"
+    if name in host.environ:
+        return host.environ[name], f"by {name}"
+    home = host.environ.get("HOME", "")
+    own = host.environ.get("NCCL_CONF_FILE") or f"{home}/.nccl.conf"
+    for path, said in ((own, "the user's nccl.conf"), ("/etc/nccl.conf", "/etc/nccl.conf")):
+        for line in (host.read_text(path, limit=1 << 16) or "").splitlines() if path.startswith("/") else ():
+            key, _, value = line.partition("=")
+            if key.strip() == name:
+                return value.strip(), f"by {name} of {said}"
+    return "", ""
 
 
 def _runs(host: Host, name: str) -> bool:

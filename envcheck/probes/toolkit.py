@@ -6,10 +6,10 @@ None of the three is the CUDA that torch was built with, nor the one that the dr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from envcheck.host import Host, read_start
-from envcheck.model import Absent, Fact, InputError, Inventory, Key, Kind, Known, Reading, Unknown
+from envcheck.model import Absent, Fact, InputError, Inventory, Key, Kind, Known, Unknown
 from envcheck.probes import Collect, Probe, Request
 from envcheck.probes.nvml import LOADER_FOLDERS, VERSION
 
@@ -33,10 +33,10 @@ PROBE = Probe("toolkit", YIELDS, begin)
 
 def _facts(host: Host) -> Iterator[Fact]:
     yield _toolkit(host)
-    compat = _compat(host)
+    compat, loaded = _compat(host), _libcudas(host)
     yield compat
-    yield _compat_on_path(host, compat)
-    yield _libcuda(host)
+    yield _compat_on_path(host, compat, loaded)
+    yield _libcuda({version: file for version, file in loaded.items() if version != compat.value})
 
 
 # --- the toolkit --------------------------------------------------------------------------------------
@@ -103,11 +103,13 @@ def _compat(host: Host) -> Fact:
     return Fact("cuda.compat", Known(versions[0]) if versions else Absent(), _COMPAT)
 
 
-def _compat_on_path(host: Host, compat: Fact) -> Fact:
-    """Whether LD_LIBRARY_PATH or the loader's configuration leads to it."""
+def _compat_on_path(host: Host, compat: Fact, loaded: Mapping[str, str]) -> Fact:
+    """Whether the loader is led to it, or its files were laid over the driver's own."""
     key = "cuda.compat_on_path"
     if not isinstance(compat.reading, Known):
         return Fact(key, Absent(), _COMPAT)
+    if file := loaded.get(str(compat.value)):  # so do older NVIDIA container toolkits
+        return Fact(key, Known(True), file)
     here = host.follow(_COMPAT)
     for folder in _library_path(host):
         if host.follow(folder) == here:
@@ -125,13 +127,12 @@ def _library_path(host: Host) -> list[str]:
     return [folder for folder in folders if folder.startswith("/")]
 
 
-def _libcuda(host: Host) -> Fact:
-    """The version in the name of the file that libcuda.so.1 leads to, as the driver's installers link it.
+def _libcudas(host: Host) -> dict[str, str]:
+    """Files that libcuda.so.1 leads to where the loader looks, by the version in their names.
 
-    A cuda-compat package is another version by design and is left out.
+    A cuda-compat package's own folder is left out.
     """
-    key, name = "driver.libcuda", "libcuda.so.1"
-    compat = host.follow(_COMPAT)
+    name, compat = "libcuda.so.1", host.follow(_COMPAT)
     found: dict[str, str] = {}
     for folder in (*_library_path(host), *LOADER_FOLDERS):
         if not host.exists(f"{folder}/{name}"):
@@ -140,10 +141,14 @@ def _libcuda(host: Host) -> Fact:
         version = file.removeprefix("libcuda.so.")
         if place != compat and re.fullmatch(_DRIVER, version):  # a Jetson's is libcuda.so.1.1
             found.setdefault(version, f"{place}/{file}")
-    reading: Reading
+    return found
+
+
+def _libcuda(found: Mapping[str, str]) -> Fact:
+    """The version the driver's installers linked; where they differ the loader's cache decides: unknown."""
+    key = "driver.libcuda"
     if len(found) > 1:
-        reading = Unknown(f"there are several: {', '.join(found.values())}")
-        return Fact(key, reading, name)
+        return Fact(key, Unknown(f"there are several: {', '.join(found.values())}"), "libcuda.so.1")
     for version, file in found.items():
         return Fact(key, Known(version), file)
-    return Fact(key, Absent(), f"no {name} of a known version where the loader looks")
+    return Fact(key, Absent(), "no libcuda.so.1 of a driver's version where the loader looks")
