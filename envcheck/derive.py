@@ -80,6 +80,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "cuda.driver": ("driver.version",),
     "driver.torch_last": ("driver.version",),
     "driver.library": ("driver.version",),
+    "driver.libcuda": ("driver.version",),
     "driver.error": ("driver.version",),
     "build.torch.architectures": ("cuda.runtime",),
     "build.torch.torchvision": ("pkg.torch",),
@@ -243,10 +244,36 @@ def _drivers(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -
         floors: tuple[Reading, Reading] = (missing, missing)
     else:
         runtime = _text(inventory, "cuda.runtime")
-        floors = _with_compat(inventory, _floor(tables, runtime)), _shipped_driver(tables, runtime)
+        elsewhere = _other_numbers(inventory)
+        floors = (
+            (elsewhere, elsewhere)
+            if elsewhere
+            else (_with_compat(inventory, _floor(tables, runtime)), _shipped_driver(tables, runtime))
+        )
     facts.append(Fact("cuda.minimum_driver", floors[0], "derived from cuda.runtime"))
     facts.append(Fact("cuda.full_driver", floors[1], "derived from cuda.runtime"))
     return _add(inventory, facts)
+
+
+def _other_numbers(inventory: Inventory) -> Reading | None:
+    """Why the drivers of the tables, which are Linux', are no bounds here; None where they are.
+
+    Under WSL the driver is Windows' own, on a Jetson it is part of the board's system: both count in
+    another way. Absent where something else decides: rules on the CUDA that a driver under WSL speaks,
+    or that the driver itself speaks torch's CUDA major.
+    """
+    if inventory.known("host.wsl") is True:
+        return Absent()
+    if inventory.known("host.tegra") is not None:
+        whose = "a Jetson's driver is part of its system, and is not numbered as others are"
+    elif inventory.known("host.os") not in (None, "linux"):
+        whose = f"only the drivers of Linux are known, and this is {inventory.known('host.os')}"
+    else:
+        return None
+    speaks, built = (str(inventory.known(key) or "") for key in ("cuda.driver", "cuda.runtime"))
+    majors = [text.partition(".")[0] for text in (speaks, built)]
+    enough = all(major.isdecimal() for major in majors) and int(majors[0]) >= int(majors[1])
+    return Absent() if enough else Unknown(whose)
 
 
 def _floor(tables: Mapping[str, list[dict[str, Any]]], cuda: str) -> Reading:
@@ -292,6 +319,8 @@ def _torch_of_driver(inventory: Inventory, tables: Mapping[str, list[dict[str, A
     missing = _missing(inventory, "driver.version")
     if missing is not None:
         return missing
+    if _other_numbers(inventory) is not None:
+        return Unknown("only the drivers of Linux on servers and workstations are known")
     driver = _text(inventory, "driver.version")
 
     def runs(row: Mapping[str, Any]) -> bool:
@@ -598,7 +627,7 @@ def _simple_test(words: Sequence[str], environment: Mapping[str, str]) -> bool |
 _ORDERS = frozenset({"==", "!=", ">=", "<=", "<", ">"})
 
 
-OF_DRIVER = frozenset({"cuda.driver", "driver.library", "driver.error"})
+OF_DRIVER = frozenset({"cuda.driver", "driver.library", "driver.libcuda", "driver.error"})
 """Facts that were read off the driver that is here, and say nothing of another one."""
 
 # --- trying a change --------------------------------------------------------------------------------

@@ -221,7 +221,9 @@ def on_machine(read: Inventory, declared: Machine, known: Matrix) -> Inventory:
     return replace(there.with_facts(facts), devices=devices)
 
 
-_OF_THE_IMAGE = frozenset({"host.os", "host.arch", "host.glibc", "cuda.compat"})
+_OF_THE_IMAGE = frozenset(
+    {"host.os", "host.arch", "host.glibc", "cuda.compat", "cuda.compat_on_path", "cuda.toolkit", "host.tegra"}
+)
 
 
 def _of_the_builder(key: str) -> bool:

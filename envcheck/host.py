@@ -26,6 +26,7 @@ READ_LIMIT = 4 * 1024 * 1024
 """Bytes read from any one file unless a caller asks otherwise: a bomb is refused, not swallowed."""
 
 _MOST_LINKS = 40  # as Linux itself (path_resolution(7))
+_NOWHERE = f"/{os.urandom(16).hex()}"  # no tree can have put something there
 
 
 class Ran(NamedTuple):
@@ -136,11 +137,37 @@ class Host:
         except InputError:
             return None
 
+    def read_end(self, path: str | Path, length: int) -> str | None:
+        """The last `length` bytes of a file of the machine as text; None if it cannot be read."""
+        try:
+            return read_start(self.path(path), length, from_end=True).decode("utf-8", "replace")
+        except InputError:
+            return None
+
+    def read_records(self, path: str | Path, length: int, deadline_s: float) -> str | None:
+        """What a device such as /dev/kmsg holds now, at most `length` bytes; None if it cannot be read.
+
+        Never waits: the device is opened so that it says when it has no more. In a staged tree a
+        regular file stands for it.
+        """
+        place = self.path(path)
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if not (stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not self.staged)):
+                return None
+            return _records(descriptor, length, time.monotonic() + deadline_s)
+        finally:
+            os.close(descriptor)
+
     def follow(self, path: str | Path) -> str:
         """An absolute path of the machine with its symbolic links followed inside the root.
 
-        On an unpacked image a link to `/usr/bin/python3` means the image's, not ours. A loop or a
-        missing part is returned as far as it goes: opening it then fails with the right reason.
+        On an unpacked image a link to `/usr/bin/python3` means the image's, not ours. A missing part is
+        returned as far as it goes: opening it then fails with the right reason. A loop leads nowhere.
         """
         if not self.rooted:
             return os.path.realpath(path)
@@ -154,13 +181,13 @@ class Host:
                 continue
             here = f"{done}/{part}"
             try:
-                target = str((self.root / here[1:]).readlink()) if links < _MOST_LINKS else ""
+                target = str((self.root / here[1:]).readlink())
             except OSError:
-                target = ""
-            if not target:
                 done = here
                 continue
             links += 1
+            if links > _MOST_LINKS:
+                return _NOWHERE  # not `here`: whoever opens that follows its link, and out of the root
             done = "" if target.startswith("/") else done
             left += target.split("/")[::-1]
         return done or "/"
@@ -224,8 +251,27 @@ def read_file(path: Path, limit: int = READ_LIMIT) -> bytes:
     return data
 
 
-def read_start(path: Path, length: int) -> bytes:
-    """The first `length` bytes of a regular file, however large; fewer where it ends before.
+def _records(descriptor: int, length: int, until: float) -> str | None:
+    parts: list[bytes] = []
+    left = length
+    while left > 0 and time.monotonic() < until:
+        try:
+            part = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            break  # no more of it now
+        except BrokenPipeError:
+            continue  # the oldest record was overwritten while we read: the next one is there
+        except OSError:
+            return None
+        if not part:
+            break
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def read_start(path: Path, length: int, *, from_end: bool = False) -> bytes:
+    """The first bytes of a regular file, however large, or the last; fewer than `length` if it is short.
 
     Raises:
         InputError: as `read_file`, but for its size.
@@ -241,6 +287,8 @@ def read_start(path: Path, length: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise InputError(str(path), f"expected a file, found {kind}")
+        if from_end and status.st_size > length:
+            os.lseek(descriptor, -length, os.SEEK_END)
         chunks: list[bytes] = []
         left = length
         while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 20))):
@@ -511,7 +559,7 @@ def homes() -> tuple[str, ...]:
 
 def private() -> Private:
     """What no report names of this machine: home folders, its user, its own names."""
-    machine = os.uname().nodename
+    machine = os.uname().nodename if hasattr(os, "uname") else variable("COMPUTERNAME") or ""
     user = variable("USER") or variable("LOGNAME") or next(iter(homes()), "").rpartition("/")[2]
     return Private(homes(), user, tuple(dict.fromkeys((machine, machine.partition(".")[0]))))
 

@@ -104,7 +104,7 @@ def chosen(value: str | None, uuids: list[str] | tuple[str, ...]) -> tuple[int, 
     picked: list[int] = []
     ended = False
     for entry in value.split(","):
-        index = _by_prefix(entry, uuids) if by_uuid else _as_strtoul(entry)
+        index = _by_prefix(entry, uuids) if by_uuid else index_of(entry)
         if index is None:
             break
         if index in picked:
@@ -116,7 +116,8 @@ def chosen(value: str | None, uuids: list[str] | tuple[str, ...]) -> tuple[int, 
     return tuple(picked)
 
 
-def _as_strtoul(entry: str) -> int | None:
+def index_of(entry: str) -> int | None:
+    """The index an entry begins with, as C's strtoul reads it: 1 of "1gpu"; None if it begins with none."""
     entry = entry.strip()
     sign, digits = (entry[:1], entry[1:]) if entry[:1] in "+-" else ("", entry)
     end = next((i for i, char in enumerate(digits) if char not in "0123456789"), len(digits))

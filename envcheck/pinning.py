@@ -39,6 +39,12 @@ if TYPE_CHECKING:  # a shipped lock needs none of them
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 """Families that say where a lock will run; what is installed there now does not matter to it."""
 
+_NOT_FOR_LOCKS = frozenset(
+    {"cuda.runtime", "driver.error", "driver.library", "driver.libcuda", "cuda.compat_on_path"}
+    | {"gpus.selection", "gpus.xids"}
+)
+"""What is installed, and what is amiss with the machine now: no version mends it, and a lock outlives it."""
+
 ROUNDS = 5
 """How often an objection to a completed lock sends the search back."""
 
@@ -237,7 +243,7 @@ def _place(question: app.Question, machine: Host, python_version: str | None, or
     kept = {
         key: fact
         for key, fact in read.facts.items()
-        if key.partition(".")[0] in MACHINE and key != "cuda.runtime"
+        if key.partition(".")[0] in MACHINE and key not in _NOT_FOR_LOCKS
     }
     kept["python.version"] = Fact("python.version", Known(f"{python}.0"), "the lock's Python")
     system, arch = read.known("host.os") or "linux", read.known("host.arch") or "x86_64"

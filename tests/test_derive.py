@@ -355,3 +355,35 @@ def test_cuda_compat_leaves_an_old_driver_undecided_and_a_new_one_alone() -> Non
     facts = 'pkg = {{ torch = "2.13.0" }}\ndriver = {{ version = "{}" }}\ncuda = {{ compat = "580.65.06" }}'
     assert isinstance(reading(facts.format("535.104.05"), "cuda.minimum_driver"), Unknown)
     assert reading(facts.format("580.95.05"), "cuda.minimum_driver") == Known("580.65.06")
+
+
+# --- drivers that are not numbered as Linux' are ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "speaks", "floor"),
+    [
+        ("wsl = true", "12.6", Absent()),
+        ("wsl = true", "", Absent()),
+        ('tegra = "36.4.0"', "12.6", Absent()),
+        ('os = "win32"', "12.6", Absent()),
+        ('os = "linux"', "12.6", Known("525.60.13")),
+    ],
+)
+def test_linux_floors_hold_for_linux_drivers_only(host: str, speaks: str, floor: Reading) -> None:
+    cuda = f'cuda = {{ driver = "{speaks}" }}\n' if speaks else ""
+    facts = f'driver = {{ version = "522.06" }}\nhost = {{ {host} }}\n{cuda}pkg = {{ torch = "2.6.0+cu124" }}'
+    assert reading(facts, "cuda.minimum_driver") == floor
+
+
+@pytest.mark.parametrize("speaks", ["", "11.8"])
+@pytest.mark.parametrize("host", ['tegra = "36.4.0"', 'os = "win32"'])
+def test_where_no_floor_is_known_and_the_driver_speaks_too_little_nothing_is_decided(
+    host: str, speaks: str
+) -> None:
+    cuda = f'cuda = {{ driver = "{speaks}" }}\n' if speaks else ""
+    facts = f'driver = {{ version = "522.06" }}\nhost = {{ {host} }}\n{cuda}pkg = {{ torch = "2.6.0+cu124" }}'
+    found = reading(facts, "cuda.minimum_driver")
+    assert isinstance(found, Unknown)
+    assert found.asked
+    assert isinstance(reading(facts, "driver.torch_last"), Unknown), "no torch is advised by Linux' numbers"

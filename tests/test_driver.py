@@ -117,6 +117,7 @@ def test_a_card_is_read_whole(
         "gpu.mig_instances": 0,
         "gpu.compute_mode": mode,
         "gpu.visible": True,
+        "gpu.rank": 0,
     }
 
 
@@ -289,7 +290,7 @@ def test_a_call_of_the_machine_that_fails_costs_only_its_own_fact(box: Box, call
 def test_a_lost_gpu_is_unknown_and_the_others_are_read(box: Box) -> None:
     inventory = probed(box.host("lost"))
     assert inventory.known("gpus.count") == 3
-    assert unknown_keys(inventory, 1) == set(YIELDS) - set(inventory.facts) - {"gpu.visible"}
+    assert unknown_keys(inventory, 1) == set(YIELDS) - set(inventory.facts) - {"gpu.visible", "gpu.rank"}
     assert "15 GPU lost" in why(inventory, "gpu.memory_mib", 1)
     assert unknown_keys(inventory, 0) == unknown_keys(inventory, 2) == set()
     # A rule that asks whether a model is there must not be told "no" for a card nobody could read.

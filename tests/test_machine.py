@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from envcheck.host import Host
 from envcheck.model import Absent, Inventory, Known, Reading, Unknown, Vocabulary
+from envcheck.nvidia import chosen
 from envcheck.probes import Request, survey
 from envcheck.probes.machine import PROBE
+from envcheck.probes.network import nccls_choice
+from envcheck.probes.visible import selection
+from tests.fake_nvml import LiveTree
 
 MEMINFO = "MemTotal:       263856128 kB\nMemFree:        1 kB\n"  # 251 GiB
 HOST_MIB = 263856128 // 1024
@@ -134,14 +138,6 @@ MEMORY_TREES: dict[str, tuple[dict[str, str | bytes], int]] = {
         4 << 10,
     ),
     "no cgroups": ({}, HOST_MIB),
-    "garbage in memory.max": (
-        {
-            "/proc/self/cgroup": "0::/job\n",
-            "/proc/self/mountinfo": V2,
-            "/sys/fs/cgroup/job/memory.max": b"\xff\xfe not a number",
-        },
-        HOST_MIB,
-    ),
     "garbage in /proc/self/cgroup": ({"/proc/self/cgroup": b"\x00\xff:::\n:\n0::\n"}, HOST_MIB),
 }
 
@@ -455,10 +451,84 @@ def test_garbage_never_raises(tmp_path: Path, contents: list[bytes]) -> None:
     assert not inventory.unread, "the probe crashed"
 
 
-def test_a_cuda_compat_package_is_seen_by_its_library(tmp_path: Path) -> None:
-    files = {"/usr/local/cuda/compat/libcuda.so.1": "", "/usr/local/cuda/compat/libcuda.so.580.65.06": ""}
-    assert examine(tmp_path, files).known("cuda.compat") == "580.65.06"
+# --- what is no fact of the machine alone -----------------------------------------------------------
 
 
-def test_no_cuda_compat_package_is_absent(tmp_path: Path) -> None:
-    assert examine(tmp_path, {}).fact("cuda.compat").reading == Absent()
+@pytest.mark.parametrize(
+    ("asked", "taken"),
+    [
+        ("", ["eth0", "bond0", "br-1", "veth2"]),
+        ("e", ["eth0", "bond0", "br-1", "veth2"]),  # one character counts as none
+        ("eth", ["eth0"]),
+        ("eth0:1234", ["eth0"]),  # a port is no part of the name
+        ("=eth0,=bond0", ["eth0"]),  # one = for the whole list, so the second name is "=bond0"
+        ("=eth0,bond0", ["eth0", "bond0"]),
+        ("^docker,lo", ["eth0", "bond0", "br-1", "virbr0", "veth2"]),
+        ("^=br-1", ["docker0", "eth0", "bond0", "virbr0", "veth2", "lo"]),
+        ("ib", []),
+        ("^,", []),  # an empty list fits every name, and ^ leaves all of them out
+    ],
+)
+def test_nccls_choice_of_interfaces_is_repeated(asked: str, taken: list[str]) -> None:
+    names = ["docker0", "eth0", "bond0", "br-1", "virbr0", "veth2", "lo"]
+    assert nccls_choice(names, asked) == taken
+
+
+@pytest.mark.parametrize(
+    ("names", "taken"),
+    [
+        (["eth0", "ib0", "ib1"], ["ib0", "ib1"]),
+        (["docker0", "lo"], ["docker0"]),
+        (["virbr0", "lo"], ["lo"]),
+        (["virbr0"], ["virbr0"]),
+        ([], []),
+    ],
+)
+def test_nccl_takes_one_kind_at_a_time(names: list[str], taken: list[str]) -> None:
+    assert nccls_choice(names, "") == taken
+
+
+ENTRIES = st.sampled_from(
+    ["0", "1", "2", "9", "-1", "", " 1", "+1", "1gpu", "0-2", "x", "GPU-a", "GPU-b", "GPU-", "NoDevFiles"]
+)
+UUIDS = ["GPU-a1", "GPU-a2", "GPU-b3"]
+
+
+@settings(max_examples=400, deadline=None)
+@given(entries=st.lists(ENTRIES | st.text(max_size=3), min_size=1, max_size=4))
+def test_what_cuda_makes_of_the_variable_agrees_with_what_it_lets_be_seen(entries: list[str]) -> None:
+    """Two readings of one rule: `chosen` counts the GPUs that are left, `selection` says how it came about."""
+    value = ",".join(entries)
+    seen, word = chosen(value, UUIDS), selection(value, UUIDS).value
+    if word in ("hidden", "duplicate"):
+        assert seen == ()
+    elif word in ("plain", "garbage") and not value.startswith("MIG-"):
+        assert len(seen) >= 1
+    if len(seen) == len(value.split(",")):
+        assert word in ("plain", "garbage")
+
+
+def test_a_log_that_goes_on_for_ever_is_left_in_time(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "kmsg")
+    assert Host(tmp_path, {}).read_records("/kmsg", 1 << 20, 0.2) is None
+    assert LiveTree(tmp_path, {}).read_records("/kmsg", 1 << 20, 0.2) is None
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    assert Host(tmp_path, {}).read_records("/zero", 1 << 20, 0.2) is None, "a link out of the tree"
+    endless = Host(environ={}).read_records("/dev/zero", 1 << 17, 5)
+    assert endless is not None
+    assert len(endless) == 1 << 17
+
+
+def test_the_end_of_a_file_is_read(tmp_path: Path) -> None:
+    stage(tmp_path, {"/log": "first\nlast\n"})
+    assert Host(tmp_path, {}).read_end("/log", 5) == "last\n"
+    assert Host(tmp_path, {}).read_end("/log", 500) == "first\nlast\n"
+
+
+def test_a_loop_of_links_is_no_way_out_of_a_tree(tmp_path: Path) -> None:
+    """What the last link of a loop names may be there on the machine we run on."""
+    (tmp_path / "etc").symlink_to("/etc")
+    host = Host(tmp_path, {})
+    assert not host.exists("/etc")
+    assert host.listdir("/etc") == ()
+    assert host.read_text("/etc/passwd") is None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
 from envcheck import lock
+from tests.fake_nvml import library
 from tests.running import envcheck
 
 PIN = ("pin", "--target", "zero3-lora", "--offline", "--python-version", "3.11")
@@ -47,6 +49,24 @@ def test_what_is_served_is_a_complete_lock_without_leaks() -> None:
     assert parsed.matrix.startswith("sha256:")
     assert ("train.zero_stage", "3") in parsed.train
     lock.refuse_leaks(out)
+
+
+def test_what_is_amiss_with_the_machine_now_refuses_no_lock(tmp_path: Path) -> None:
+    """A driver whose libcuda is another's is an error to doctor, and no version of a package mends it."""
+    try:
+        folder = library(tmp_path / "nvml")
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+    (folder / "libcuda.so.535.183.01").write_text("")
+    (folder / "libcuda.so.1").symlink_to("libcuda.so.535.183.01")
+    scenario = tmp_path / "scenario"
+    scenario.write_text("[gpu]\nname = NVIDIA L40S\n")
+    environ = {"LD_LIBRARY_PATH": str(folder), "FAKE_NVML": str(scenario)}
+    seen = envcheck("doctor", "--static", environ=environ)
+    assert "libcuda-of-another-driver" in seen.out
+    code, out, err = envcheck(*PIN, environ=environ)
+    assert code == 0, err
+    assert version(out, "torch") == "2.10.0"
 
 
 def test_unknown_hardware_is_said_to_be_assumed() -> None:

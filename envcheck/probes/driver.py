@@ -17,7 +17,7 @@ from envcheck.host import Host
 from envcheck.model import Absent, Fact, Facts, Inventory, Key, Kind, Known, Reading, Unknown, of_device
 from envcheck.probes import Collect, Probe, Request, nvml
 from envcheck.probes.nvml import Heard
-from envcheck.probes.visible import visibility
+from envcheck.probes.visible import ranks, told_uuids, visibility
 
 YIELDS = {
     "driver.version": Key(Kind.VERSION, "version of the NVIDIA kernel driver"),
@@ -35,6 +35,7 @@ YIELDS = {
     "gpu.mig_instances": Key(Kind.NUMBER, "MIG devices that programs can use on this GPU"),
     "gpu.compute_mode": Key(Kind.WORD, "how many processes may use the GPU", nvml.COMPUTE_MODES),
     "gpu.visible": Key(Kind.FLAG, "CUDA_VISIBLE_DEVICES lets programs see the GPU"),
+    "gpu.rank": Key(Kind.NUMBER, "the number programs know the GPU by (cuda:0); absent if it is hidden"),
 }
 
 _IN_PROC = r"Kernel Module\s+(?:for\s+\S+\s+)?(\d+(?:\.\d+)+)"
@@ -218,7 +219,8 @@ def without_nvml(host: Host, scene: Scene, heard: Heard, why: str) -> Inventory:
         facts += [Fact("gpus.count", unknown, "NVML"), Fact("gpus.models", unknown, "NVML")]
         return Inventory(_by_key(facts), unread={"gpu": why} if unknown.asked else {})
     on_bus = [_device_on_bus(scene, address, unknown) for address in scene.bus]
-    devices = _with_visible(host, on_bus, [""] * len(on_bus))
+    told = told_uuids(host)  # only where the module tells of as many as the bus shows are they the same
+    devices = _with_visible(host, on_bus, told if len(told) == len(on_bus) else [""] * len(on_bus))
     facts += [
         Fact("gpus.count", Known(len(on_bus)), "/sys/bus/pci/devices"),
         models(devices, "/proc/driver/nvidia/gpus"),
@@ -260,10 +262,11 @@ def _with_visible(host: Host, devices: Sequence[Facts], uuids: Sequence[str]) ->
     names = [device["gpu.name"].value for device in devices]
     migs = [device["gpu.mig"].value for device in devices]
     seen = visibility(host.environ, uuids, names, migs)
+    known_by = ranks(host.environ, uuids, names, seen)
     source = "the environment variable CUDA_VISIBLE_DEVICES"
     return tuple(
-        {**device, "gpu.visible": Fact("gpu.visible", reading, source)}
-        for device, reading in zip(devices, seen, strict=True)
+        {**device, **_by_key([Fact("gpu.visible", reading, source), Fact("gpu.rank", rank, source)])}
+        for device, reading, rank in zip(devices, seen, known_by, strict=True)
     )
 
 

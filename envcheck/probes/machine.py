@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from envcheck.host import Host, read_file
@@ -24,7 +25,9 @@ YIELDS = {
     "host.cpu_count": Key(
         Kind.NUMBER, "CPUs this process may use: affinity and cgroup quota counted, rounded up"
     ),
-    "host.ram_mib": Key(Kind.NUMBER, "host memory, whole MiB rounded down"),
+    "host.ram_mib": Key(
+        Kind.NUMBER, "host memory, whole MiB rounded down; memory of a GPU that is a NUMA node left out"
+    ),
     "host.ram_limit_mib": Key(Kind.NUMBER, "least of host memory and every cgroup limit above us, whole MiB"),
     "host.shm_mib": Key(Kind.NUMBER, "size of /dev/shm, whole MiB"),
     "host.memlock_mib": Key(Kind.NUMBER, "limit of locked memory, whole MiB; absent when unlimited"),
@@ -34,7 +37,16 @@ YIELDS = {
         words=("docker", "podman", "kubernetes", "lxc", "singularity", "other"),
     ),
     "host.wsl": Key(Kind.FLAG, "Windows Subsystem for Linux"),
-    "cuda.compat": Key(Kind.VERSION, "driver version of a cuda-compat package here, e.g. 580.65.06"),
+    "host.tegra": Key(Kind.VERSION, "release of Jetson Linux, e.g. 36.4.0; absent on other machines"),
+    "host.iommu": Key(
+        Kind.WORD, "how the IOMMU treats what NVIDIA GPUs send", words=("off", "passthrough", "translated")
+    ),
+    "host.mps": Key(
+        Kind.WORD,
+        "Multi-Process Service: its pipe is there (on), or CUDA_MPS_PIPE_DIRECTORY leads to none (missing)",
+        words=("on", "missing"),
+    ),
+    "host.amd_gpus": Key(Kind.NUMBER, "AMD GPUs that ROCm's kernel driver offers"),
     "env.*": Key(Kind.WORD, "an environment variable of the allow-list, the home folder written ~"),
 }
 
@@ -65,7 +77,10 @@ def _inventory(host: Host) -> Inventory:
         _memlock(host),
         _container(host),
         Fact("host.wsl", _wsl(kernel), "/proc/sys/kernel/osrelease"),
-        _compat(host),
+        _tegra(host),
+        _iommu(host),
+        _mps(host),
+        _amd_gpus(host),
         *_variables(host.environ),
     ]
     # A tree's environment is set by whoever will run it: what we were not told is not absent.
@@ -73,19 +88,13 @@ def _inventory(host: Host) -> Inventory:
     return Inventory({fact.key: fact for fact in facts}, complete=complete)
 
 
-_COMPAT = "/usr/local/cuda/compat"  # where NVIDIA's packages and images put it
-
-
-def _compat(host: Host) -> Fact:
-    """A user-space driver in an image, which may stand in for an older one of the machine."""
-    names = [
-        name.removeprefix("libcuda.so.") for name in host.listdir(_COMPAT) if name.startswith("libcuda.so.")
-    ]
-    versions = [name for name in names if name.count(".") >= 1 and name.replace(".", "").isdecimal()]
-    return Fact("cuda.compat", Known(versions[0]) if versions else Absent(), _COMPAT)
-
-
 # --- system -----------------------------------------------------------------------------------------
+
+
+_OTHER_SYSTEMS = {
+    "/System/Library/CoreServices/SystemVersion.plist": "darwin",
+    "/Windows/System32/ntdll.dll": "win32",
+}
 
 
 def _os(host: Host) -> Fact:
@@ -94,6 +103,9 @@ def _os(host: Host) -> Fact:
     for path in ("/proc/sys/kernel/ostype", "/etc/os-release", "/usr/lib/os-release"):
         if host.exists(path):
             return Fact("host.os", Known("linux"), path)
+    for path, system in _OTHER_SYSTEMS.items():
+        if host.exists(path):
+            return Fact("host.os", Known(system), path)
     return Fact("host.os", Unknown("neither /proc nor os-release in this tree", asked=False))
 
 
@@ -109,7 +121,9 @@ _LINKERS = {
 
 def _arch(host: Host) -> Fact:
     if not host.staged:
-        return Fact("host.arch", Known(os.uname().machine), "uname")
+        # Windows has no uname; what runs there at all says its architecture as Windows does.
+        arch = os.uname().machine if hasattr(os, "uname") else host.environ.get("PROCESSOR_ARCHITECTURE", "")
+        return Fact("host.arch", Known(arch) if arch else Unknown("no uname on this system"), "uname")
     for path, arch in _LINKERS.items():
         if _listed(host, path):
             return Fact("host.arch", Known(arch), path)
@@ -124,7 +138,8 @@ def _listed(host: Host, path: str) -> bool:
 
 def _kernel_release(host: Host) -> str:
     release = (host.read_text("/proc/sys/kernel/osrelease", limit=4096) or "").strip()
-    return release or ("" if host.staged else os.uname().release)
+    # Another system's kernel has a release, too, and it is not one of Linux.
+    return release or ("" if host.staged or not _linux() else os.uname().release)
 
 
 def _kernel(release: str, host: Host) -> Reading:
@@ -136,12 +151,33 @@ def _kernel(release: str, host: Host) -> Reading:
     if len(parts) > 1 and all(parts):
         return Known(".".join(parts))
     if not release:
-        return _NO_PROC if host.staged else Unknown("no kernel release given")
+        return _NO_PROC if host.staged else Unknown("no kernel release given", asked=_linux())
     return Unknown(f"no version in kernel release {release[:40]!r}")
+
+
+def _linux() -> bool:
+    return sys.platform.startswith("linux")
 
 
 def _wsl(kernel: str) -> Reading:
     return Known("microsoft" in kernel.lower()) if kernel else _NO_PROC
+
+
+def _tegra(host: Host) -> Fact:
+    """The release in `# R36 (release), REVISION: 4.0, GCID: …`, which Jetson Linux writes there."""
+    path = "/etc/nv_tegra_release"
+    text = host.read_text(path, limit=4096)
+    if text is None:
+        return Fact("host.tegra", Unknown("cannot be read") if host.exists(path) else Absent(), path)
+    words = text.replace(",", " ").split()
+    numbers = [
+        word.removeprefix("R")
+        for before, word in pairwise(words)
+        if before in ("#", "REVISION:") and word.removeprefix("R").replace(".", "").isdecimal()
+    ]
+    if len(numbers) != len(("branch", "revision")):
+        return Fact("host.tegra", Unknown("no release of Jetson Linux in it"), path)
+    return Fact("host.tegra", Known(".".join(numbers)), path)
 
 
 _LIBRARY_FOLDERS = (
@@ -279,19 +315,28 @@ def _below(path: str, top: str) -> str:
 
 
 def _memory(host: Host, groups: list[_Cgroup]) -> Iterator[Fact]:
-    total = _total_kib(host)
+    total, source = _total_kib(host), "/proc/meminfo"
+    if total is not None and (of_gpus := _gpu_nodes_kib(host)):
+        total, source = (
+            max(total - of_gpus, 0),
+            f"{source}, less {of_gpus // 1024} MiB on the GPUs themselves",
+        )
     reading: Reading = (
         Known(total // 1024) if total is not None else _unread(host, "/proc/meminfo", "MemTotal")
     )
-    yield Fact("host.ram_mib", reading, "/proc/meminfo")
-    limits = dict(_memory_limits(host, groups))
+    yield Fact("host.ram_mib", reading, source)
+    read = list(_memory_limits(host, groups))
+    limits = {limit: file for limit, file in read if limit is not None}
+    if unread := [file for limit, file in read if limit is None]:
+        yield Fact("host.ram_limit_mib", Unknown(f"{unread[0]} cannot be read"), unread[0])
+        return
     if total is not None:
-        limits.setdefault(total * 1024, "/proc/meminfo; no cgroup sets less")
+        limits.setdefault(total * 1024, f"{source}; no cgroup sets less")
     if limits:
         least = min(limits)
         yield Fact("host.ram_limit_mib", Known(least // _MIB), limits[least])
     else:
-        yield Fact("host.ram_limit_mib", reading, "/proc/meminfo")
+        yield Fact("host.ram_limit_mib", reading, source)
 
 
 def _total_kib(host: Host) -> int | None:
@@ -303,15 +348,61 @@ def _total_kib(host: Host) -> int | None:
     return None
 
 
-def _memory_limits(host: Host, groups: list[_Cgroup]) -> Iterator[tuple[int, str]]:
-    """Every limit above us, in bytes, and the kind of file that sets it: its path may name a user."""
+_NODES = "/sys/devices/system/node"
+
+
+def _gpu_nodes_kib(host: Host) -> int:
+    """Memory that the kernel counts as its own and that is soldered to a GPU (GH200, GB200), in KiB.
+
+    Such a GPU's memory is one more NUMA node, without processors. A node without processors may be other
+    memory as well (CXL), so it counts only where the driver says so or on Arm beside an NVIDIA driver.
+    """
+    bare = _members(host.read_text(f"{_NODES}/has_memory") or "") - _members(
+        host.read_text(f"{_NODES}/has_cpu") or ""
+    )
+    if not bare:
+        return 0
+    gpus = "/proc/driver/nvidia/gpus"
+    told = {
+        int(number)
+        for address in host.listdir(gpus)
+        for line in (host.read_text(f"{gpus}/{address}/numa_status", limit=4096) or "").splitlines()
+        if line.startswith("Node:") and (number := line.partition(":")[2].strip()).isdecimal()
+    }
+    if not told and _arch(host).value == "aarch64" and host.listdir(gpus):
+        told = bare
+    return sum(_node_kib(host, node) for node in bare & told)
+
+
+def _node_kib(host: Host, node: int) -> int:
+    """`MemTotal` of a node: its lines are `Node 1 MemTotal: 97 kB`."""
+    for line in (host.read_text(f"{_NODES}/node{node}/meminfo") or "").splitlines():
+        words = line.split()
+        if words[2:3] == ["MemTotal:"] and len(words) > 3 and words[3].isdecimal():  # noqa: PLR2004 - fields
+            return int(words[3])
+    return 0
+
+
+def _memory_limits(host: Host, groups: list[_Cgroup]) -> Iterator[tuple[int | None, str]]:
+    """Every limit above us, in bytes, and the kind of file that sets it: its path may name a user.
+
+    None stands for a limit that is there and cannot be read.
+    """
     for group in groups:
         if "memory" in group.controllers:
             name = "memory.max" if group.unified else "memory.limit_in_bytes"
             for folder in group.ancestors():
-                limit = _whole(host.read_text(f"{folder}/{name}", limit=4096))
+                text = host.read_text(f"{folder}/{name}", limit=4096)
+                limit = _whole(text)
                 if limit is not None and limit < _NONE_SET:
                     yield limit, f"cgroup {name}"
+                elif limit is None and _set(host, f"{folder}/{name}", text):
+                    yield None, f"cgroup {name}"
+
+
+def _set(host: Host, path: str, text: str | None) -> bool:
+    """Whether a file that holds no number sets a limit all the same: it is closed, or says no `max`."""
+    return host.exists(path) if text is None else text.strip() not in ("max", "")
 
 
 def _whole(text: str | None) -> int | None:
@@ -322,7 +413,7 @@ def _whole(text: str | None) -> int | None:
 
 def _cpu_count(host: Host, groups: list[_Cgroup]) -> Fact:
     allowed = _status(host, "Cpus_allowed_list")
-    count = _in_list(allowed or "") or _in_list(host.read_text("/sys/devices/system/cpu/online") or "")
+    count = len(_members(allowed or "") or _members(host.read_text("/sys/devices/system/cpu/online") or ""))
     if not count and not host.staged:
         count = os.cpu_count() or 0
     if not count:
@@ -347,16 +438,16 @@ def _cpu_quotas(host: Host, groups: list[_Cgroup]) -> Iterator[int]:
                 yield -(-quota // period)
 
 
-def _in_list(text: str) -> int:
-    """How many CPUs `0-3,8` names; 0 if it is no such list."""
-    count = 0
+def _members(text: str) -> set[int]:
+    """The CPUs or nodes that `0-3,8` names; empty if it is no such list."""
+    found: set[int] = set()
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
         start, end = _whole(first), _whole(last or first)
         if start is None or end is None or not start <= end < 1 << 16:
-            return 0
-        count += end - start + 1
-    return count
+            return set()
+        found.update(range(start, end + 1))
+    return found
 
 
 def _status(host: Host, name: str) -> str | None:
@@ -372,7 +463,16 @@ def _unread(host: Host, path: str, name: str) -> Unknown:
     return Unknown(f"no readable {name} in {path}" if host.exists(path) else f"{path} cannot be read")
 
 
+_IPC_LOCK = 1 << 14  # CAP_IPC_LOCK (capability.h): the limit does not bind whoever holds it
+
+
 def _memlock(host: Host) -> Fact:
+    try:
+        unbound = int(_status(host, "CapEff") or "0", 16) & _IPC_LOCK
+    except ValueError:
+        unbound = 0
+    if unbound:
+        return Fact("host.memlock_mib", Absent(), "CAP_IPC_LOCK, which no limit binds")
     path = "/proc/self/limits"
     for line in (host.read_text(path) or "").splitlines():
         if line.startswith("Max locked memory"):
@@ -461,6 +561,51 @@ def _container(host: Host) -> Fact:
     if groups is None:
         return Fact(key, _NO_PROC if host.staged else Unknown("/proc/self/cgroup cannot be read"))
     return Fact(key, Absent(), "no sign of a container")
+
+
+# --- what else programs on GPUs meet ----------------------------------------------------------------
+
+
+def _iommu(host: Host) -> Fact:
+    """Whether the addresses that NVIDIA GPUs send are translated: the kernel tells it for each group.
+
+    In translation, traffic from GPU to GPU goes through the root complex, as it does with ACS on.
+    """
+    key, gpus = "host.iommu", "/proc/driver/nvidia/gpus"
+    if not host.exists("/sys/class"):
+        return Fact(key, Unknown("no /sys in this tree", asked=not host.staged))
+    if not host.listdir("/sys/class/iommu"):
+        return Fact(key, Known("off"), "/sys/class/iommu")
+    kinds = {
+        (host.read_text(f"/sys/bus/pci/devices/{address}/iommu_group/type", limit=4096) or "").strip()
+        for address in host.listdir(gpus)
+    }
+    if not kinds - {""}:
+        return Fact(key, Unknown("no group of an NVIDIA GPU tells it", asked=False), "/sys/class/iommu")
+    word = "translated" if any(kind.startswith("DMA") for kind in kinds) else "passthrough"
+    return Fact(key, Known(word), "type of the GPUs' iommu_group")
+
+
+_MPS = "/tmp/nvidia-mps"  # noqa: S108 - where the daemon puts its pipe unless told otherwise
+
+
+def _mps(host: Host) -> Fact:
+    """A pipe is what can be seen; whether its daemon lives, only connecting would tell."""
+    named = host.environ.get("CUDA_MPS_PIPE_DIRECTORY", "")
+    if host.exists(f"{named or _MPS}/control"):
+        return Fact("host.mps", Known("on"), "CUDA_MPS_PIPE_DIRECTORY" if named else _MPS)
+    if named:
+        return Fact("host.mps", Known("missing"), "no pipe by CUDA_MPS_PIPE_DIRECTORY")
+    return Fact("host.mps", Absent(), f"no pipe in {_MPS}")
+
+
+def _amd_gpus(host: Host) -> Fact:
+    """GPUs among the nodes of amdkfd; a processor without one is a node of GPU id 0."""
+    nodes = "/sys/class/kfd/kfd/topology/nodes"
+    if not host.exists("/sys/class"):
+        return Fact("host.amd_gpus", Unknown("no /sys in this tree", asked=not host.staged))
+    ids = [_whole(host.read_text(f"{nodes}/{node}/gpu_id", limit=4096)) for node in host.listdir(nodes)]
+    return Fact("host.amd_gpus", Known(sum(bool(each) for each in ids)), nodes)
 
 
 # --- environment variables --------------------------------------------------------------------------

@@ -1,11 +1,109 @@
-"""Which GPUs CUDA_VISIBLE_DEVICES lets a program see; pure."""
+"""Which GPUs CUDA_VISIBLE_DEVICES lets a program see, in which order, and what CUDA makes of its text.
+
+`visibility` and `ranks` are pure and for the driver's probe; the probe here reads the text alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envcheck.model import Known, Reading, Unknown
-from envcheck.nvidia import chosen
+from envcheck.host import Host
+from envcheck.model import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
+from envcheck.nvidia import chosen, index_of
+from envcheck.probes import Collect, Probe, Request
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+
+YIELDS = {
+    "gpus.selection": Key(
+        Kind.WORD,
+        "what CUDA makes of CUDA_VISIBLE_DEVICES: `plain` as it is meant, `hidden` no GPU on purpose, "
+        "`garbage` with letters it reads past, `cut` at an entry that is no GPU, `duplicate` and so none, "
+        "`ambiguous` by a prefix of several UUIDs",
+        words=("plain", "hidden", "garbage", "cut", "duplicate", "ambiguous"),
+    ),
+}
+
+
+def begin(host: Host, _request: Request) -> Collect:
+    """One variable, and a folder if it is set."""
+    return lambda: Inventory({"gpus.selection": selection(host.environ.get(VARIABLE), told_uuids(host))})
+
+
+PROBE = Probe("visible", YIELDS, begin)
+
+_HIDDEN = ("", "-1", "NoDevFiles")  # the last by some schedulers, for jobs without a GPU
+
+
+def told_uuids(host: Host) -> list[str]:
+    """UUIDs of the GPUs in the kernel module's own order of PCI addresses; "" for one it does not tell."""
+    folder = "/proc/driver/nvidia/gpus"
+    found = []
+    for address in host.listdir(folder):
+        uuid = ""
+        for line in (host.read_text(f"{folder}/{address}/information", limit=1 << 16) or "").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "GPU UUID" and value.strip().startswith("GPU-") and "?" not in value:
+                uuid = value.strip()
+        found.append(uuid)
+    return found
+
+
+def selection(value: str | None, uuids: Sequence[str]) -> Fact:
+    """`gpus.selection` of a value; `uuids` of the GPUs that are here, empty if nobody tells.
+
+    The source says how CUDA reads it, and holds no UUID.
+    """
+    if value is None:
+        return Fact("gpus.selection", Absent(), f"{VARIABLE} is not set")
+    word, said = _by_uuid(value, uuids) if value.startswith("GPU-") else _by_index(value, len(uuids))
+    return Fact("gpus.selection", Known(word), said)
+
+
+def _by_index(value: str, count: int) -> tuple[str, str]:
+    if value.strip() in _HIDDEN:
+        return "hidden", "no GPU, on purpose"
+    if value.startswith("MIG-"):
+        return "plain", "MIG devices"
+    taken: list[int] = []
+    garbage = False
+    entries = value.split(",")
+    for place, entry in enumerate(entries):
+        index = index_of(entry)
+        if index is None or (count and index >= count):
+            # `0,1,` and `0,-1` end where they look like ending.
+            last = place == len(entries) - 1 and taken and entry.strip() in ("", "-1")
+            if last:
+                break
+            return "cut", f"CUDA stops at {entry.strip()[:20]!r} and sees {_listed(taken)}"
+        if index in taken:
+            return "duplicate", f"{index} stands there twice, so CUDA sees no GPU"
+        taken.append(index)
+        garbage = garbage or not entry.strip().isdecimal()
+    return ("garbage" if garbage else "plain"), f"CUDA reads it as {_listed(taken)}"
+
+
+def _by_uuid(value: str, uuids: Sequence[str]) -> tuple[str, str]:
+    seen: set[int] = set()
+    for place, entry in enumerate(value.split(",")):
+        fits = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
+        if not entry.startswith("GPU-"):
+            return "cut", f"CUDA stops at entry {place + 1}, which is no UUID, and sees {len(seen)} GPUs"
+        if "" in uuids or not uuids:
+            seen.add(-place - 1)  # which one it is cannot be told
+            continue
+        if len(fits) > 1:
+            return "ambiguous", f"entry {place + 1} begins the UUIDs of {len(fits)} GPUs"
+        if not fits:
+            return "cut", f"CUDA stops at entry {place + 1}, no GPU's UUID, and sees {len(seen)} GPUs"
+        if fits[0] in seen:
+            return "duplicate", f"entry {place + 1} repeats an earlier one, so CUDA sees no GPU"
+        seen.add(fits[0])
+    return "plain", f"{len(seen)} UUIDs"
+
+
+def _listed(taken: Sequence[int]) -> str:
+    return ",".join(map(str, taken)) or "no GPU"
 
 
 def visibility(
@@ -16,7 +114,7 @@ def visibility(
     Unknown where the variable speaks of something not read here: MIG devices, an unread UUID, or an
     index into an order that only CUDA knows.
     """
-    value = environ.get("CUDA_VISIBLE_DEVICES")
+    value = environ.get(VARIABLE)
     seen = chosen(value, list(uuids))
     readings: list[Reading] = [Known(index in seen) for index in range(len(uuids))]
     if value is None:
@@ -29,12 +127,36 @@ def visibility(
             why = Unknown("CUDA_VISIBLE_DEVICES names GPUs by UUID, and not every UUID could be read")
             readings = [Known(True) if reading == Known(True) else why for reading in readings]
         return tuple(readings)
-    # CUDA numbers the fastest first unless told otherwise; among equal cards that is NVML's order.
-    differ = len(set(names) - {None}) > 1 and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
-    if differ and 0 < len(seen) < len(uuids):
+    if _order_differs(environ, names) and 0 < len(seen) < len(uuids):
         why = Unknown(
             "CUDA_VISIBLE_DEVICES counts the fastest GPU first, and these GPUs differ: "
             "with CUDA_DEVICE_ORDER=PCI_BUS_ID its numbers would be those of nvidia-smi"
         )
         return (why,) * len(uuids)
     return tuple(readings)
+
+
+def ranks(
+    environ: Mapping[str, str], uuids: Sequence[str], names: Sequence[object], seen: Sequence[Reading]
+) -> tuple[Reading, ...]:
+    """`gpu.rank` of each GPU in NVML's order: the number programs know it by; `seen` is its `gpu.visible`."""
+    order = chosen(environ.get(VARIABLE), list(uuids))
+    by_uuid = (environ.get(VARIABLE) or "").startswith("GPU-")
+
+    def rank(index: int, reading: Reading) -> Reading:
+        if isinstance(reading, Unknown):
+            return reading
+        if reading == Known(False):
+            return Absent()
+        if not by_uuid and _order_differs(environ, names):
+            return Unknown(
+                "CUDA counts the fastest GPU first, and these GPUs differ: set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+            )
+        return Known(order.index(index)) if index in order else Unknown("CUDA's order was not read")
+
+    return tuple(rank(index, reading) for index, reading in enumerate(seen))
+
+
+def _order_differs(environ: Mapping[str, str], names: Sequence[object]) -> bool:
+    """CUDA numbers the fastest first unless told otherwise; among equal cards that is NVML's order."""
+    return len(set(names) - {None}) > 1 and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"

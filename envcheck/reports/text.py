@@ -179,6 +179,8 @@ def _machine(inventory: Inventory, lang: Language) -> tuple[str, str]:
         _labelled(lang.say("CPUs"), reading(inventory, "host.cpu_count")),
         reading(inventory, "host.container"),
         "WSL" if inventory.known("host.wsl") is True else "",
+        _labelled(lang.say("Jetson Linux"), reading(inventory, "host.tegra")),
+        _labelled(lang.say("CUDA toolkit"), reading(inventory, "cuda.toolkit")),
     )
     return (text, "ok") if text else (lang.say("not given"), "none")
 
@@ -209,7 +211,17 @@ def _gpus(inventory: Inventory, lang: Language) -> tuple[str, str]:
     for device in range(len(inventory.devices)):
         kind = _gpu(inventory, device, lang)
         kinds[kind] = kinds.get(kind, 0) + 1
-    return "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items()), "ok"
+    listed = "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items())
+    return _joined(listed, _renumbered(inventory, lang)), "ok"
+
+
+def _renumbered(inventory: Inventory, lang: Language) -> str:
+    """Which GPU a program means by cuda:0, cuda:1, …, where that is not what anybody would think."""
+    ranks = [inventory.known("gpu.rank", device) for device in range(len(inventory.devices))]
+    seen = {rank: device for device, rank in enumerate(ranks) if isinstance(rank, int)}
+    if all(rank == device for rank, device in seen.items()):
+        return ""
+    return ", ".join(lang.say("cuda:{} is GPU {}", rank, seen[rank]) for rank in sorted(seen))
 
 
 def _gpu(inventory: Inventory, device: int, lang: Language) -> str:

@@ -1,0 +1,189 @@
+"""What NCCL finds between machines: network interfaces, InfiniBand devices, IMEX channels.
+
+NCCL's own choice is repeated here (ncclFindInterfaces in src/misc/socket.cc, ncclOsFindInterfaces in
+src/os/linux.cc): interfaces that run and have an address, those with an IPv4 address first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from envcheck.host import Host
+from envcheck.model import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
+from envcheck.probes import Collect, Probe, Request
+
+YIELDS = {
+    "host.nccl_interfaces": Key(
+        Kind.WORDS, "network interfaces NCCL would take, best first; absent if it would find none"
+    ),
+    "host.nccl_first": Key(
+        Kind.WORD,
+        "what the first of them is: to other machines (network), of containers or VMs although another is to "
+        "other machines (virtual), to this machine only (loopback)",
+        words=("network", "virtual", "loopback"),
+    ),
+    "host.infiniband": Key(Kind.NUMBER, "InfiniBand and RoCE devices in /sys/class/infiniband"),
+    "host.imex_channels": Key(
+        Kind.NUMBER, "IMEX channel devices here; absent if the driver knows of no such thing"
+    ),
+}
+
+
+def begin(host: Host, _request: Request) -> Collect:
+    """A handful of small files, all read when collected."""
+    return lambda: Inventory({fact.key: fact for fact in _facts(host)})
+
+
+PROBE = Probe("network", YIELDS, begin)
+
+
+def _facts(host: Host) -> Iterator[Fact]:
+    yield from _interfaces(host)
+    yield _infiniband(host)
+    yield _imex(host)
+
+
+# --- interfaces ---------------------------------------------------------------------------------------
+
+_NET = "/sys/class/net"
+_RUNNING = ("up", "unknown")  # RFC 2863 as the kernel writes it; loopback and tunnels say unknown
+
+_VIRTUAL = (
+    "docker",
+    "veth",
+    "br-",
+    "virbr",
+    "vnet",
+    "cni",
+    "flannel",
+    "cali",
+    "cilium",
+    "lxc",
+    "lxd",
+    "podman",
+    "kube",
+    "nodelocaldns",
+    "dummy",
+    "tun",
+    "tap",
+    "tailscale",
+    "wg",
+    "zt",
+    "vxlan",
+    "genev",
+    "ovs",
+    "ifb",
+)
+"""How tools for containers, VMs and tunnels name what leads to no other machine of a cluster."""
+
+
+def _interfaces(host: Host) -> Iterator[Fact]:
+    keys = ("host.nccl_interfaces", "host.nccl_first")
+    names = host.listdir(_NET)
+    if not names or not (host.exists("/proc/net/route") or host.exists("/proc/net/if_inet6")):
+        why = Unknown(f"no {_NET} with its addresses in /proc/net", asked=not host.staged)
+        yield from (Fact(key, why) for key in keys)
+        return
+    usable = _addressed(host, [name for name in names if _runs(host, name)])
+    asked, by = _asked(host)
+    taken = nccls_choice(usable, asked)
+    source = f"{_NET}, {by}" if len(asked) > 1 else f"{_NET}, by NCCL's own rule"
+    shown = tuple(map(_without_address, taken))
+    yield Fact(keys[0], Known(shown) if taken else Absent(), source)
+    yield Fact(keys[1], _first(taken, usable), source)
+
+
+def _asked(host: Host) -> tuple[str, str]:
+    """NCCL_SOCKET_IFNAME and who says it: the variable, else NCCL's settings of the user or the machine."""
+    name = "NCCL_SOCKET_IFNAME"
+    if name in host.environ:
+        return host.environ[name], f"by {name}"
+    home = host.environ.get("HOME", "")
+    own = host.environ.get("NCCL_CONF_FILE") or f"{home}/.nccl.conf"
+    for path, said in ((own, "the user's nccl.conf"), ("/etc/nccl.conf", "/etc/nccl.conf")):
+        for line in (host.read_text(path, limit=1 << 16) or "").splitlines() if path.startswith("/") else ():
+            key, _, value = line.partition("=")
+            if key.strip() == name:
+                return value.strip(), f"by {name} of {said}"
+    return "", ""
+
+
+def _runs(host: Host, name: str) -> bool:
+    state = (host.read_text(f"{_NET}/{name}/operstate", limit=4096) or "unknown").strip()
+    return state in _RUNNING
+
+
+def _addressed(host: Host, names: Sequence[str]) -> list[str]:
+    """Those with an address, in the order in which getifaddrs gives them: IPv4 first, then by index."""
+    routes = (host.read_text("/proc/net/route") or "").splitlines()[1:]
+    four = {line.split()[0] for line in routes if line.split()} | {"lo"}  # its route is in another table
+    six = {line.split()[-1] for line in (host.read_text("/proc/net/if_inet6") or "").splitlines() if line}
+
+    def place(name: str) -> tuple[bool, int]:
+        index = (host.read_text(f"{_NET}/{name}/ifindex", limit=4096) or "").strip()
+        return name not in four, int(index) if index.isdecimal() and len(index) < 10 else 0  # noqa: PLR2004
+
+    return sorted((name for name in names if name in four | six), key=place)
+
+
+def nccls_choice(names: Sequence[str], asked: str) -> list[str]:
+    """The interfaces NCCL takes of these, `asked` being NCCL_SOCKET_IFNAME: "eth,ib", "=eth0", "^docker".
+
+    Without it: those of InfiniBand, else all but docker, lo and virbr, else these, one kind at a time.
+    A value of one character counts as none.
+    """
+    if len(asked) > 1:
+        return _matching(names, asked)
+    for rule in ("ib", "^docker,lo,virbr", "docker", "lo", "virbr"):
+        if found := _matching(names, rule):
+            return found
+    return []
+
+
+def _matching(names: Sequence[str], rule: str) -> list[str]:
+    without = rule.startswith("^")
+    rule = rule.removeprefix("^")
+    exact = rule.startswith("=")
+    wanted = [each.partition(":")[0] for each in rule.removeprefix("=").split(",") if each]
+
+    def fits(name: str) -> bool:
+        return not wanted or any(name == each if exact else name.startswith(each) for each in wanted)
+
+    return [name for name in names if fits(name) != without]
+
+
+def _first(taken: Sequence[str], usable: Sequence[str]) -> Reading:
+    if not taken:
+        return Absent()
+    if taken[0] == "lo":
+        return Known("loopback")
+    others = [name for name in usable if name != "lo" and not name.startswith(_VIRTUAL)]
+    # Where there is nothing else, as in many containers, the virtual one is the way out.
+    return Known("virtual" if others and taken[0].startswith(_VIRTUAL) else "network")
+
+
+def _without_address(name: str) -> str:
+    """`enx…` of a name that holds the card's own address."""
+    return f"{name[:3]}…" if name.startswith(("enx", "wlx", "wwx")) else name
+
+
+# --- InfiniBand and IMEX ------------------------------------------------------------------------------
+
+
+def _infiniband(host: Host) -> Fact:
+    path = "/sys/class/infiniband"
+    if not host.exists("/sys/class"):
+        return Fact("host.infiniband", Unknown("no /sys in this tree", asked=not host.staged))
+    return Fact("host.infiniband", Known(len(host.listdir(path))), path)
+
+
+def _imex(host: Host) -> Fact:
+    """Channels are device files that an administrator or a plugin of the cluster makes after each boot."""
+    kind, folder = "nvidia-caps-imex-channels", "/dev/nvidia-caps-imex-channels"
+    devices = host.read_text("/proc/devices")
+    if devices is None:
+        return Fact("host.imex_channels", Unknown("no /proc/devices", asked=not host.staged))
+    if kind not in devices.split():
+        return Fact("host.imex_channels", Absent(), f"no {kind} in /proc/devices")
+    channels = [name for name in host.listdir(folder) if name.startswith("channel")]
+    return Fact("host.imex_channels", Known(len(channels)), folder)

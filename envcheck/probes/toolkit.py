@@ -1,0 +1,154 @@
+"""CUDA beside torch's own: a toolkit that compiles, libcuda that programs load, a cuda-compat package.
+
+None of the three is the CUDA that torch was built with, nor the one that the driver speaks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from envcheck.host import Host, read_start
+from envcheck.model import Absent, Fact, InputError, Inventory, Key, Kind, Known, Unknown
+from envcheck.probes import Collect, Probe, Request
+from envcheck.probes.nvml import LOADER_FOLDERS, VERSION
+
+YIELDS = {
+    "cuda.toolkit": Key(
+        Kind.VERSION, "CUDA toolkit with a compiler (nvcc) that builds here would take: 12.4"
+    ),
+    "cuda.compat": Key(Kind.VERSION, "driver version of a cuda-compat package here, e.g. 580.65.06"),
+    "cuda.compat_on_path": Key(Kind.FLAG, "the loader finds that package's libcuda before the driver's own"),
+    "driver.libcuda": Key(Kind.VERSION, "driver version of the libcuda.so.1 that programs load"),
+}
+
+
+def begin(host: Host, _request: Request) -> Collect:
+    """A few look-ups, all made when collected."""
+    return lambda: Inventory({fact.key: fact for fact in _facts(host)})
+
+
+PROBE = Probe("toolkit", YIELDS, begin)
+
+
+def _facts(host: Host) -> Iterator[Fact]:
+    yield _toolkit(host)
+    compat, loaded = _compat(host), _libcudas(host)
+    yield compat
+    yield _compat_on_path(host, compat, loaded)
+    yield _libcuda({version: file for version, file in loaded.items() if version != compat.value})
+
+
+# --- the toolkit --------------------------------------------------------------------------------------
+
+_DEFAULT = "/usr/local/cuda"
+
+
+def _toolkit(host: Host) -> Fact:
+    """`cuda.toolkit` where torch.utils.cpp_extension looks: CUDA_HOME, nvcc on PATH, the default."""
+    for folder in _homes(host):
+        if host.exists(f"{folder}/bin/nvcc"):
+            return _version(host, folder)
+    return Fact("cuda.toolkit", Absent(), "no nvcc by CUDA_HOME, on PATH or in /usr/local/cuda")
+
+
+def _homes(host: Host) -> Iterator[str]:
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if named := host.environ.get(name):
+            yield named.rstrip("/") if named.startswith("/") else "/nowhere"
+            return  # torch looks no further either
+    path = host.environ.get("PATH") or "/usr/local/bin:/usr/bin"
+    for folder in path.split(":"):
+        if folder.startswith("/") and host.exists(f"{folder}/nvcc"):
+            yield host.follow(f"{folder}/nvcc").rpartition("/")[0].rpartition("/")[0] or "/"
+            return
+    yield _DEFAULT
+
+
+def _version(host: Host, folder: str) -> Fact:
+    """What the toolkit's own files say; nvcc is not run for it."""
+    path = f"{folder}/version.json"
+    text = host.read_text(path, limit=1 << 20)
+    for name in ("cuda_nvcc", "cuda"):
+        if found := re.search(rf'"{name}"\s*:\s*\{{[^}}]*"version"\s*:\s*"(\d+\.\d+)', text or ""):
+            return Fact("cuda.toolkit", Known(found[1]), path)
+    path = f"{folder}/version.txt"
+    if found := re.search(r"CUDA Version (\d+\.\d+)", host.read_text(path, limit=1 << 16) or ""):
+        return Fact("cuda.toolkit", Known(found[1]), path)
+    targets = [f"{folder}/targets/{name}/include" for name in host.listdir(f"{folder}/targets")]
+    for path in (f"{each}/cuda.h" for each in (f"{folder}/include", *targets)):
+        try:
+            head = read_start(host.path(path), 1 << 16).decode("utf-8", "replace")
+        except InputError:
+            continue
+        if found := re.search(r"#define\s+CUDA_VERSION\s+(\d{4,6})\b", head):
+            number = int(found[1])
+            return Fact("cuda.toolkit", Known(f"{number // 1000}.{number % 1000 // 10}"), path)
+    why = "there is an nvcc, and no file beside it says of which CUDA"
+    return Fact("cuda.toolkit", Unknown(why), f"{folder}/bin/nvcc")
+
+
+# --- user-space drivers -------------------------------------------------------------------------------
+
+_DRIVER = r"\d{3,4}(\.\d{1,4}){1,3}"
+_COMPAT = f"{_DEFAULT}/compat"  # where NVIDIA's packages and images put it
+
+
+def _compat(host: Host) -> Fact:
+    """A user-space driver in an image, which may stand in for an older one of the machine."""
+    names = [
+        name.removeprefix("libcuda.so.") for name in host.listdir(_COMPAT) if name.startswith("libcuda.so.")
+    ]
+    versions = [name for name in names if name.count(".") >= 1 and re.fullmatch(VERSION, name)]
+    return Fact("cuda.compat", Known(versions[0]) if versions else Absent(), _COMPAT)
+
+
+def _compat_on_path(host: Host, compat: Fact, loaded: Mapping[str, str]) -> Fact:
+    """Whether the loader is led to it, or its files were laid over the driver's own."""
+    key = "cuda.compat_on_path"
+    if not isinstance(compat.reading, Known):
+        return Fact(key, Absent(), _COMPAT)
+    if file := loaded.get(str(compat.value)):  # so do older NVIDIA container toolkits
+        return Fact(key, Known(True), file)
+    here = host.follow(_COMPAT)
+    for folder in _library_path(host):
+        if host.follow(folder) == here:
+            return Fact(key, Known(True), "LD_LIBRARY_PATH")
+    configured = "/etc/ld.so.conf.d"
+    for name in host.listdir(configured):
+        lines = (host.read_text(f"{configured}/{name}", limit=1 << 16) or "").splitlines()
+        if any(line.startswith("/") and host.follow(line.strip()) == here for line in lines):
+            return Fact(key, Known(True), f"{configured}/{name}")
+    return Fact(key, Known(False), f"neither LD_LIBRARY_PATH nor {configured}")
+
+
+def _library_path(host: Host) -> list[str]:
+    folders = host.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
+    return [folder for folder in folders if folder.startswith("/")]
+
+
+def _libcudas(host: Host) -> dict[str, str]:
+    """Files that libcuda.so.1 leads to where the loader looks, by the version in their names.
+
+    A cuda-compat package's own folder is left out.
+    """
+    name, compat = "libcuda.so.1", host.follow(_COMPAT)
+    found: dict[str, str] = {}
+    for folder in (*_library_path(host), *LOADER_FOLDERS):
+        if not host.exists(f"{folder}/{name}"):
+            continue
+        place, _, file = host.follow(f"{folder}/{name}").rpartition("/")
+        version = file.removeprefix("libcuda.so.")
+        if place != compat and re.fullmatch(_DRIVER, version):  # a Jetson's is libcuda.so.1.1
+            found.setdefault(version, f"{place}/{file}")
+    return found
+
+
+def _libcuda(found: Mapping[str, str]) -> Fact:
+    """The version the driver's installers linked; where they differ the loader's cache decides: unknown."""
+    key = "driver.libcuda"
+    if len(found) > 1:
+        return Fact(key, Unknown(f"there are several: {', '.join(found.values())}"), "libcuda.so.1")
+    for version, file in found.items():
+        return Fact(key, Known(version), file)
+    return Fact(key, Absent(), "no libcuda.so.1 of a driver's version where the loader looks")
