@@ -2,7 +2,8 @@
 
 `driver.py` starts it as `python -I -S _nvml_child.py FOLDER PATIENCE LIMIT [SKIP ...]` and reads its lines;
 nothing imports it, and it imports nothing of envcheck. FOLDER holds `pynvml`, PATIENCE and LIMIT are
-seconds, a SKIP is a call not to make (`3:nvmlDeviceGetName`) because it crashed an earlier run.
+seconds, a SKIP is a call not to make (`3:nvmlDeviceGetName`) because it crashed an earlier run; without
+the number it ends with, it stands for all of them.
 
 Every line is a JSON list, written before a call (`["enter", 3, "nvmlDeviceGetName"]`) and after it
 (`["answer", 3, "nvmlDeviceGetName", "NVIDIA H100"]`, or "refused" with NVML's code, or "failed" with
@@ -62,7 +63,8 @@ class Caller:
         import pynvml
 
         label = call if slot is None else f"{call} {slot}"
-        if f"{'' if gpu is None else gpu}:{label}" in self.skip:
+        asked = f"{'' if gpu is None else gpu}:{label}"
+        if asked in self.skip or asked.rpartition(" ")[0] in self.skip:
             return None
         self.tell("enter", gpu, label)
         try:

@@ -69,8 +69,10 @@ class Asked(NamedTuple):
 
 
 def _flag_at(what: str, place: int, length: int) -> Callable[[object], Reading]:
+    """One of the two flags that an answer of so many numbers ends with; where one is garbage both are."""
+
     def read(value: object) -> Reading:
-        if isinstance(value, list) and len(value) == length and value[place] in (0, 1):
+        if isinstance(value, list) and len(value) == length and all(each in (0, 1) for each in value[-2:]):
             return Known(value[place] == 1)
         return garbage(what, value)
 
@@ -175,8 +177,9 @@ FACTS: Mapping[str, Asked] = {
 def facts(heard: Heard, gpu: int, *, mig: bool) -> dict[str, Fact]:
     """The state of one GPU that NVML counted; `mig` says whether MIG is on."""
     found = {key: _fact(heard, gpu, key, mig=mig) for key in FACTS}
-    if found["gpu.virtualization"].value not in (None, "vgpu"):
-        found["gpu.vgpu_licensed"] = Fact("gpu.vgpu_licensed", Absent(), found["gpu.virtualization"].source)
+    mode = found["gpu.virtualization"]
+    if mode.value != "vgpu" and not isinstance(mode.reading, Unknown):
+        found["gpu.vgpu_licensed"] = Fact("gpu.vgpu_licensed", Absent(), mode.source)
     found["gpu.error"] = _error(heard, gpu)
     return found
 

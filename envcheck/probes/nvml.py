@@ -249,8 +249,9 @@ class Conversation(NamedTuple):
             heard = hear(ran.out)
             all_heard.answers |= heard.answers
             all_heard.problems |= heard.problems
-            all_heard.lost = "no answer" if ran.code is None else "crashed" if ran.code < 0 else ""
-            if ending := _ending(ran, allowance_s):
+            died = ran.code is not None and (ran.code < 0 or bool(heard.entered))
+            all_heard.lost = "no answer" if ran.code is None else "crashed" if died else ""
+            if ending := _ending(ran, allowance_s, died=died):
                 for asked in heard.entered:
                     why = f"NVML {ending} in {_spoken(asked)}"
                     all_heard.problems[asked] = Problem(why, lost=all_heard.lost)
@@ -262,14 +263,14 @@ class Conversation(NamedTuple):
                 all_heard.entered = heard.entered
                 return all_heard
             gpu, call = heard.entered[-1]
-            skip.append(f"{'' if gpu is None else gpu}:{call}")
+            every, _, number = call.rpartition(" ")  # seven slots of a card would crash seven children
+            skip.append(f"{'' if gpu is None else gpu}:{every if number.isdecimal() else call}")
             running = self.host.start((*self.command, *skip), self.environ)
 
     def _worth_another(self, ran: Ran, heard: Heard, crashes: int, allowance_s: float) -> bool:
-        """Whether to start a child again: it crashed, in a call one can do without, and there is time."""
+        """Whether to start a child again: it died in a call one can do without, and there is time."""
         return (
             ran.code is not None
-            and ran.code < 0
             and crashes < MOST_CRASHES
             and bool(heard.entered)
             and heard.entered[-1][1] not in ESSENTIAL
@@ -277,7 +278,7 @@ class Conversation(NamedTuple):
         )
 
 
-def _ending(ran: Ran, allowance_s: float) -> str:
+def _ending(ran: Ran, allowance_s: float, *, died: bool) -> str:
     """How the child ended if that was not well: "did not answer within 10 s"."""
     if ran.code is None:
         return f"did not answer within {allowance_s:g} s"
@@ -288,6 +289,8 @@ def _ending(ran: Ran, allowance_s: float) -> str:
             return f"crashed ({signal.Signals(-ran.code).name})"
         except ValueError:
             return f"crashed (signal {-ran.code})"
+    if died:
+        return f"ended the process (exit code {ran.code})"
     if ran.code > 0:
         last = ran.err.strip().splitlines()[-1:]
         return f"could not be asked: the child process ended with code {ran.code}" + "".join(

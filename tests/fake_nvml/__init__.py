@@ -81,7 +81,7 @@ class Box:
     def host(self, scenario: str = "", environ: Mapping[str, str] | None = None) -> Host:
         """The machine with this scenario (its text, or the name of a kept file) for NVML to play."""
         kept = HERE / f"{scenario}.ini"
-        if scenario and not kept.exists():
+        if scenario and ("\n" in scenario or not kept.exists()):
             kept = self.root / f"scenario{zlib.crc32(scenario.encode())}.ini"
             kept.write_text(scenario)
         played = {"FAKE_NVML": str(kept)} if scenario else {}
