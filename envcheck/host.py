@@ -199,6 +199,14 @@ class Host:
         except OSError:
             return ()
 
+    def permissions(self, path: str | Path) -> str:
+        """Who may open a file, as ` (crw-rw----, user 0, group 44)`; empty if there is no such file."""
+        try:
+            status = self.path(path).stat()
+        except OSError:
+            return ""
+        return f" ({stat.filemode(status.st_mode)}, user {status.st_uid}, group {status.st_gid})"
+
     def exists(self, path: str | Path) -> bool:
         """Whether the machine has this file or folder."""
         return self.path(path).exists()

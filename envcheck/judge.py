@@ -37,6 +37,39 @@ HARDWARE = frozenset({"driver", "gpu", "gpus", "cuda"})
 _REASONS = {"train": "training", **dict.fromkeys(HARDWARE, "GPU"), "pkg": "packages", "build": "packages"}
 
 
+AREAS = (
+    ("training", frozenset({"train"})),
+    ("gpu", frozenset({"gpu"})),
+    ("driver", frozenset({"driver"})),
+    ("packages", frozenset({"pkg", "build", "python"})),
+    ("machine", frozenset({"host", "env"})),
+    ("gpu", frozenset({"gpus"})),
+    ("driver", frozenset({"cuda"})),
+)
+"""Whose matter a rule is, by the families of facts it asks about: the first row that has one of them.
+
+Versions, driver, GPU, machine and configuration are separate verdicts: what a broken fabric needs is no other
+torch. Counting GPUs makes a rule about shared memory none about GPUs, so `gpus` comes late.
+"""
+
+
+def area(rule: Rule, because: Iterable[Because] = ()) -> str:
+    """One of the words of `AREAS`; of a rule that asks nothing, by the facts of its finding."""
+    keys = {clause.key for table in rule.when for clause in table} or {each.fact.key for each in because}
+    families = {"build" if key == _OF_BUILD else family(key) for key in keys}
+    return next((name for name, asked in AREAS if asked & families), "packages")
+
+
+_OF_BUILD = "gpu.in_torch_build"
+"""A fact of each GPU that is none about it."""
+
+
+def _of_gpu_alone(rule: Rule) -> bool:
+    """Whether a rule is about the state of a GPU and nothing else, such as what software runs on it."""
+    keys = {clause.key for table in rule.when for clause in table}
+    return _OF_BUILD not in keys and all(map(of_device, keys))
+
+
 # --- one rule ---------------------------------------------------------------------------------------
 
 
@@ -172,7 +205,9 @@ def _broken(
     concerned: tuple[int, ...] = ()
     if len(broken) < len(answers):
         concerned = tuple(index for index, _ in broken if index is not None)
-        severity = min(severity, Severity.WARNING, key=lambda each: each.rank)
+        if not _of_gpu_alone(rule):
+            # What does not run on one model runs on another; a GPU that is ill stops what runs on all.
+            severity = min(severity, Severity.WARNING, key=lambda each: each.rank)
         spared = ",".join(str(i) for i, each in answers if each.tri is Tri.NO and i is not None)
         if spared:
             notes.append(f"CUDA_VISIBLE_DEVICES={spared} leaves it out")

@@ -11,6 +11,7 @@ CODES = {
     2: "invalid argument",
     3: "not supported",
     4: "no permission",
+    5: "already initialised",
     6: "not found",
     7: "buffer too small",
     8: "external power missing",
@@ -27,11 +28,15 @@ CODES = {
     19: "in use",
     20: "out of memory",
     21: "no data",
-    22: "not supported in a virtual GPU",
+    22: "not possible for a virtual GPU while ECC is on",
     23: "out of resources",
+    24: "frequency not supported",
     25: "struct version not known to the driver",
+    26: "call no longer supported",
     27: "not ready",
     28: "no GPU found",
+    29: "invalid state",
+    30: "kind of reset not supported",
     999: "unknown error",
 }
 """NVML's return codes (nvml.h, `nvmlReturn_t`) in a few words."""
@@ -45,6 +50,9 @@ def code_in_words(code: int) -> str:
     """NVML's code with what it means: "15 GPU lost"."""
     return f"{code} {CODES.get(code, 'not a code this envcheck knows')}"
 
+
+SHARES_HOST_MEMORY = ("GB10", "Thor", "Orin", "Xavier")
+"""Words in the names of GPUs that have no memory of their own (DGX Spark, Jetson)."""
 
 LIBRARY = "libnvidia-ml.so.1"
 OTHER_FOLDERS = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")

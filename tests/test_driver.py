@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from envcheck.host import Host
 from envcheck.model import Absent, Inventory, Kind, Known, Unknown
 from envcheck.nvidia import chosen
-from envcheck.probes import Request, every_probe, nvml, survey
+from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE, YIELDS, smi_rows
 from envcheck.probes.visible import visibility
 from tests.fake_nvml import Box, library
@@ -24,8 +24,13 @@ from tests.fake_nvml import Box, library
 DEADLINE_S = 1.5
 
 DEVICE_KEYS = {
-    "nvmlDeviceGetName": ("gpu.name",),
-    "nvmlDeviceGetMemoryInfo": ("gpu.memory_mib", "gpu.memory_free_mib"),
+    "nvmlDeviceGetName": ("gpu.name", "gpu.memory_shared"),
+    "nvmlDeviceGetMemoryInfo": (
+        "gpu.memory_mib",
+        "gpu.memory_free_mib",
+        "gpu.memory_used_mib",
+        "gpu.memory_shared",
+    ),
     "nvmlDeviceGetCudaComputeCapability": ("gpu.compute_capability",),
     "nvmlDeviceGetComputeMode": ("gpu.compute_mode",),
     "nvmlDeviceGetMigMode": ("gpu.mig", "gpu.mig_pending", "gpu.mig_instances"),
@@ -37,8 +42,10 @@ MACHINE_KEYS = {
     "nvmlSystemGetCudaDriverVersion_v2": "cuda.driver",
 }
 ESSENTIAL = {"nvmlInitWithFlags": "nvmlInit", "nvmlDeviceGetCount_v2": "nvmlDeviceGetCount"}
-THREE = "[gpu]\nmig = 0\n[gpu]\nmig = 0\n{}\n[gpu]\nmig = 0\n"
-"""Three A100; what goes in the braces is the middle one's."""
+THREE = "fail nvmlDeviceGetMemoryInfo_v2 = 13\n[gpu]\nmig = 0\n[gpu]\nmig = 0\n{}\n[gpu]\nmig = 0\n"
+"""Three A100 of a driver that knows one call for memory; what goes in the braces is the middle one's."""
+ON_THE_BUS = {"gpus.on_bus", "gpus.nvswitches", "gpus.numa_nodes"}
+"""Unknown in a box, which has no bus."""
 
 
 @pytest.fixture(scope="session")
@@ -107,10 +114,13 @@ def test_a_card_is_read_whole(
     assert inventory.known("cuda.driver") == cuda
     assert inventory.known("gpus.count") == 1
     assert inventory.known("gpus.models") == (name,)
-    assert {key: fact.value for key, fact in inventory.devices[0].items()} == {
+    assert {key: fact.value for key, fact in inventory.devices[0].items() if key not in health.FACTS} == {
+        "gpu.error": None,
         "gpu.name": name,
         "gpu.memory_mib": memory_mib,
         "gpu.memory_free_mib": memory_mib,
+        "gpu.memory_used_mib": 0,
+        "gpu.memory_shared": False,
         "gpu.compute_capability": capability,
         "gpu.mig": False,
         "gpu.mig_pending": False,
@@ -119,6 +129,7 @@ def test_a_card_is_read_whole(
         "gpu.visible": True,
         "gpu.rank": 0,
     }
+    assert unknown_keys(inventory, 0) == set()
 
 
 def test_eight_equal_cards_are_eight_devices_and_one_model(box: Box) -> None:
@@ -283,24 +294,50 @@ def test_a_call_that_fails_on_one_gpu_costs_only_its_own_facts(box: Box, call: s
 def test_a_call_of_the_machine_that_fails_costs_only_its_own_fact(box: Box, call: str) -> None:
     inventory = probed(box.host(f"fail {call} = 3\nfail nvmlSystemGetCudaDriverVersion = 3\n[gpu]\n"))
     unknown = {key for key, fact in inventory.facts.items() if isinstance(fact.reading, Unknown)}
-    assert unknown == {MACHINE_KEYS[call]}
+    assert unknown - ON_THE_BUS == {MACHINE_KEYS[call]}
     assert inventory.known("gpu.name", 0)
 
 
 def test_a_lost_gpu_is_unknown_and_the_others_are_read(box: Box) -> None:
     inventory = probed(box.host("lost"))
     assert inventory.known("gpus.count") == 3
-    assert unknown_keys(inventory, 1) == set(YIELDS) - set(inventory.facts) - {"gpu.visible", "gpu.rank"}
+    assert unknown_keys(inventory, 1) == set(YIELDS) - set(inventory.facts) - {
+        "gpu.visible",
+        "gpu.rank",
+        "gpu.error",
+    }
+    assert inventory.known("gpu.error", 1) == "15 GPU lost"
     assert "15 GPU lost" in why(inventory, "gpu.memory_mib", 1)
     assert unknown_keys(inventory, 0) == unknown_keys(inventory, 2) == set()
     # A rule that asks whether a model is there must not be told "no" for a card nobody could read.
     assert "GPU lost" in why(inventory, "gpus.models")
 
 
+NO_MEMORY = "fail nvmlDeviceGetMemoryInfo = 3\nfail nvmlDeviceGetMemoryInfo_v2 = 3\n"
+
+
 def test_memory_that_is_not_supported_leaves_the_name(box: Box) -> None:
-    inventory = probed(box.host("[gpu]\nname = NVIDIA GB10\nfail nvmlDeviceGetMemoryInfo = 3\n"))
-    assert inventory.known("gpu.name", 0) == "NVIDIA GB10"
-    assert why(inventory, "gpu.memory_mib", 0).startswith("not supported by the driver")
+    inventory = probed(box.host(f"[gpu]\nname = NVIDIA H100 PCIe\n{NO_MEMORY}"))
+    assert inventory.known("gpu.name", 0) == "NVIDIA H100 PCIe"
+    for key in ("gpu.memory_mib", "gpu.memory_shared"):
+        assert why(inventory, key, 0).startswith("not supported by the driver")
+
+
+def test_a_chip_without_memory_of_its_own_has_the_hosts(box: Box) -> None:
+    box.put("/proc/meminfo", "MemTotal:   125829120 kB\nMemFree: 1 kB\nMemAvailable: 104857600 kB\n")
+    inventory = probed(box.host("gb10"))
+    assert inventory.known("gpu.memory_shared", 0) is True
+    assert inventory.known("gpu.memory_mib", 0) == 120 << 10
+    assert inventory.known("gpu.memory_free_mib", 0) == 100 << 10
+    assert "shares the host's memory" in inventory.fact("gpu.memory_mib", 0).source
+    assert "not supported" in why(inventory, "gpu.memory_used_mib", 0)
+
+
+def test_the_newer_call_for_memory_is_made_where_the_older_fails(box: Box) -> None:
+    inventory = probed(box.host("[gpu]\nfail nvmlDeviceGetMemoryInfo = 999\n"))
+    assert inventory.known("gpu.memory_mib", 0) == 81920
+    assert inventory.fact("gpu.memory_mib", 0).source == "NVML nvmlDeviceGetMemoryInfo_v2"
+    assert inventory.known("gpu.memory_shared", 0) is False
 
 
 def test_fewer_gpus_than_on_the_bus_is_told_with_the_count(box: Box) -> None:
@@ -329,13 +366,13 @@ def test_a_symbol_the_library_lacks_costs_only_its_own_facts(
         assert inventory.known("driver.error") == "13 function not found"
         assert ESSENTIAL[symbol] in why(inventory, "gpus.count")
         return
-    # CUDA's version has an older call to fall back on, the library's version its file's name or nothing,
-    # and a library without MIG has none that is on.
-    spared = ("nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetMigMode")
+    # CUDA's version and memory have another call to fall back on, the library's version its file's name or
+    # nothing, and a library without MIG has none that is on.
+    spared = ("nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetMigMode", "nvmlDeviceGetMemoryInfo")
     lost = {MACHINE_KEYS[symbol]} if symbol in MACHINE_KEYS else set(DEVICE_KEYS[symbol])
     facts = {**inventory.facts, **inventory.devices[0]}
-    unknown = {key for key, fact in facts.items() if isinstance(fact.reading, Unknown)}
-    models = {"gpus.models"} if symbol == "nvmlDeviceGetName" else set()
+    unknown = {key for key, fact in facts.items() if isinstance(fact.reading, Unknown)} - ON_THE_BUS
+    models = {"gpus.models", "gpus.mixed"} if symbol == "nvmlDeviceGetName" else set()
     assert unknown == (set() if symbol in spared else lost | models)
 
 

@@ -326,7 +326,7 @@ def dynamic() -> Iterator[str]:
     yield from (f"{{}} {each.value}" for each in Severity)
     yield from (f"{{}} {each.value}s" for each in Severity)
     yield from (each.value for each in (*Severity, *Basis))
-    yield from (name for name, _ in text._CATEGORY_OF)
+    yield from text._CATEGORY_OF.values()
     yield from (phrase for key in TRAINING.values() for phrase in key.phrases.values())
     yield from (source["kind"] for row in RULES.values() for source in row["sources"])
     yield from ("undecided", "not installed", "training", "packages")

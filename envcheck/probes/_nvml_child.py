@@ -2,7 +2,8 @@
 
 `driver.py` starts it as `python -I -S _nvml_child.py FOLDER PATIENCE LIMIT [SKIP ...]` and reads its lines;
 nothing imports it, and it imports nothing of envcheck. FOLDER holds `pynvml`, PATIENCE and LIMIT are
-seconds, a SKIP is a call not to make (`3:nvmlDeviceGetName`) because it crashed an earlier run.
+seconds, a SKIP is a call not to make (`3:nvmlDeviceGetName`) because it crashed an earlier run; without
+the number it ends with, it stands for all of them.
 
 Every line is a JSON list, written before a call (`["enter", 3, "nvmlDeviceGetName"]`) and after it
 (`["answer", 3, "nvmlDeviceGetName", "NVIDIA H100"]`, or "refused" with NVML's code, or "failed" with
@@ -17,7 +18,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 MOST_GPUS = 256  # a count above this is garbage, and nobody waits for four billion handles
@@ -29,6 +30,20 @@ DEVICE_CALLS = (
     "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetComputeMode",
 )
+HEALTH_CALLS = (
+    "nvmlDeviceGetEccMode",
+    "nvmlDeviceGetRemappedRows",
+    "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetGpuFabricInfoV",
+    "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetVirtualizationMode",
+)
+"""What nothing else waits for comes after what everything needs."""
+ECC_COUNTERS = {"volatile": 0, "aggregate": 1}  # since the last reset, and ever: nvmlEccCounterType_t
+UNCORRECTED = 1  # nvmlMemoryErrorType_t
+RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+VGPU = 2  # NVML_GPU_VIRTUALIZATION_MODE_VGPU
+ANOTHER_STRUCT = 25  # NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 
 
 class Caller:
@@ -43,17 +58,18 @@ class Caller:
         """Write one event; a line is shorter than PIPE_BUF, so lines of several threads do not mix."""
         os.write(self.wire, json.dumps(event).encode() + b"\n")
 
-    def ask(self, gpu: int | None, call: str, *args: Any, slot: int | None = None) -> Any:
+    def ask(self, gpu: int | None, call: str, *args: Any, slot: int | str | None = None) -> Any:
         """The answer of a call, or None if it refused, failed, or is to be skipped."""
         import pynvml
 
         label = call if slot is None else f"{call} {slot}"
-        if f"{'' if gpu is None else gpu}:{label}" in self.skip:
+        asked = f"{'' if gpu is None else gpu}:{label}"
+        if asked in self.skip or asked.rpartition(" ")[0] in self.skip:
             return None
         self.tell("enter", gpu, label)
         try:
             # Looked up here: an older nvidia-ml-py may lack a function, and that too fails alone.
-            answer = getattr(pynvml, call)(*args)
+            answer = (_OURS.get(call) or getattr(pynvml, call))(*args)
         except pynvml.NVMLError as refusal:
             self.tell("refused", gpu, label, refusal.value)
             return None
@@ -64,6 +80,76 @@ class Caller:
             return None
         self.tell("answer", gpu, label, _plain(answer))
         return True if answer is None else answer
+
+
+# --- calls that pynvml leaves half to its user: each returns numbers --------------------------------
+
+
+def _memory_v2(handle: Any) -> list[int]:
+    import pynvml
+
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+    return [memory.total, memory.free]
+
+
+def _fabric(handle: Any) -> list[int | None]:
+    """[state, status, health mask, health summary], the last None before the struct's third version."""
+    import ctypes
+
+    import pynvml
+
+    newest = getattr(pynvml, "c_nvmlGpuFabricInfo_v3_t", None)
+    if newest is not None:
+        try:
+            info = newest()
+            pynvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+        except pynvml.NVMLError as refusal:
+            if refusal.value != ANOTHER_STRUCT:
+                raise
+        else:
+            return [info.state, info.status, info.healthMask, info.healthSummary]
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    pynvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+    return [info.state, info.status, info.healthMask, None]
+
+
+def _fabric_before_versions(handle: Any) -> list[int | None]:
+    import ctypes
+
+    import pynvml
+
+    info = pynvml.c_nvmlGpuFabricInfo_t()
+    pynvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
+    return [info.state, info.status, None, None]
+
+
+def _recovery(handle: Any) -> list[int]:
+    """[code, value]: a field has a return code of its own."""
+    import pynvml
+
+    field = pynvml.nvmlDeviceGetFieldValues(handle, [RECOVERY_ACTION])[0]
+    return [field.nvmlReturn, field.value.uiVal]
+
+
+def _licences(handle: Any) -> list[object]:
+    """[whether a licence is needed, the state of each feature: 1 is licensed]."""
+    import pynvml
+
+    told = pynvml.nvmlDeviceGetGridLicensableFeatures_v4(handle)
+    features = told.gridLicensableFeatures[: min(told.licensableFeaturesCount, 3)]
+    return [told.isGridLicenseSupported, [feature.featureState for feature in features]]
+
+
+_OURS: Mapping[str, Callable[[Any], Any]] = {
+    "nvmlDeviceGetMemoryInfo_v2": _memory_v2,
+    "nvmlDeviceGetGpuFabricInfoV": _fabric,
+    "nvmlDeviceGetGpuFabricInfo": _fabric_before_versions,
+    "nvmlDeviceGetFieldValues": _recovery,
+    "nvmlDeviceGetGridLicensableFeatures_v4": _licences,
+}
+
+
+# --- what is asked ------------------------------------------------------------------------------------
 
 
 def _plain(answer: Any) -> object:
@@ -112,13 +198,28 @@ def read_gpu(caller: Caller, gpu: int) -> None:
     handle = caller.ask(gpu, "nvmlDeviceGetHandleByIndex", gpu)
     if handle is None:
         return
-    for call in DEVICE_CALLS:
-        caller.ask(gpu, call, handle)
+    told = {call: caller.ask(gpu, call, handle) for call in DEVICE_CALLS}
+    if told["nvmlDeviceGetMemoryInfo"] is None:
+        caller.ask(gpu, "nvmlDeviceGetMemoryInfo_v2", handle)
     mode = caller.ask(gpu, "nvmlDeviceGetMigMode", handle)
     if mode and mode[0] == 1:
-        slices = caller.ask(gpu, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
-        for slot in range(min(slices, MOST_SLICES)):
-            caller.ask(gpu, "nvmlDeviceGetMigDeviceHandleByIndex", handle, slot, slot=slot)
+        read_slices(caller, gpu, handle)
+    told = {call: caller.ask(gpu, call, handle) for call in HEALTH_CALLS}
+    for counter, number in ECC_COUNTERS.items():
+        caller.ask(gpu, "nvmlDeviceGetTotalEccErrors", handle, UNCORRECTED, number, slot=counter)
+    if told["nvmlDeviceGetGpuFabricInfoV"] is None:
+        caller.ask(gpu, "nvmlDeviceGetGpuFabricInfo", handle)
+    if told["nvmlDeviceGetVirtualizationMode"] == VGPU:
+        caller.ask(gpu, "nvmlDeviceGetGridLicensableFeatures_v4", handle)
+
+
+def read_slices(caller: Caller, gpu: int, handle: Any) -> None:
+    """Read the MIG devices of a GPU: how many there are, and the memory of each."""
+    slices = caller.ask(gpu, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0
+    for slot in range(min(slices, MOST_SLICES)):
+        device = caller.ask(gpu, "nvmlDeviceGetMigDeviceHandleByIndex", handle, slot, slot=slot)
+        if device is not None:
+            caller.ask(gpu, "nvmlDeviceGetMemoryInfo", device, slot=f"slice {slot}")
 
 
 def read_gpus(caller: Caller, count: int, patience_s: float) -> None:

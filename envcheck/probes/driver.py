@@ -15,7 +15,7 @@ from typing import NamedTuple
 from envcheck import nvidia
 from envcheck.host import Host
 from envcheck.model import Absent, Fact, Facts, Inventory, Key, Kind, Known, Reading, Unknown, of_device
-from envcheck.probes import Collect, Probe, Request, nvml
+from envcheck.probes import Collect, Probe, Request, health, nvml
 from envcheck.probes.nvml import Heard
 from envcheck.probes.visible import ranks, told_uuids, visibility
 
@@ -23,11 +23,18 @@ YIELDS = {
     "driver.version": Key(Kind.VERSION, "version of the NVIDIA kernel driver"),
     "driver.library": Key(Kind.VERSION, "driver version of the NVML library that programs load"),
     "driver.error": Key(Kind.WORD, "how NVML failed to start: its code and words"),
+    "driver.passed_over": Key(Kind.WORD, "an NVML library that programs find first and that does not work"),
     "cuda.driver": Key(Kind.VERSION, "newest CUDA the driver speaks"),
     "gpus.count": Key(Kind.NUMBER, "NVIDIA GPUs in the machine"),
+    "gpus.on_bus": Key(Kind.NUMBER, "NVIDIA GPUs on the PCI bus that are not given to a virtual machine"),
+    "gpus.nvswitches": Key(Kind.NUMBER, "NVSwitch chips on the PCI bus"),
+    "gpus.numa_nodes": Key(Kind.NUMBER, "NUMA nodes that the GPUs are attached to"),
+    "gpus.mixed": Key(Kind.FLAG, "the GPUs are of several models"),
     "gpus.models": Key(Kind.WORDS, "names of the GPUs, each once"),
     "gpu.name": Key(Kind.WORD, "name of the GPU as the driver gives it"),
-    "gpu.memory_mib": Key(Kind.NUMBER, "memory of the whole card, MiB"),
+    "gpu.memory_mib": Key(
+        Kind.NUMBER, "memory a program may use, MiB: of the card, of its smallest MIG slice, or the host's"
+    ),
     "gpu.memory_free_mib": Key(Kind.NUMBER, "memory nobody uses now, MiB"),
     "gpu.compute_capability": Key(Kind.VERSION, "compute capability"),
     "gpu.mig": Key(Kind.FLAG, "MIG mode is on"),
@@ -36,6 +43,7 @@ YIELDS = {
     "gpu.compute_mode": Key(Kind.WORD, "how many processes may use the GPU", nvml.COMPUTE_MODES),
     "gpu.visible": Key(Kind.FLAG, "CUDA_VISIBLE_DEVICES lets programs see the GPU"),
     "gpu.rank": Key(Kind.NUMBER, "the number programs know the GPU by (cuda:0); absent if it is hidden"),
+    **health.YIELDS,
 }
 
 _IN_PROC = r"Kernel Module\s+(?:for\s+\S+\s+)?(\d+(?:\.\d+)+)"
@@ -49,6 +57,8 @@ class Scene(NamedTuple):
 
     driver: Fact  # driver.version
     bus: tuple[str, ...]  # PCI addresses of NVIDIA GPUs, in order
+    switches: int  # NVSwitch chips beside them
+    numa: tuple[str, ...]  # the NUMA node of each of these GPUs as the kernel writes it; -1 if it has none
     has_bus: bool
     names: Mapping[str, str]  # PCI address → name, where the kernel module tells
     container: bool
@@ -59,9 +69,12 @@ class Scene(NamedTuple):
 
 def look(host: Host) -> Scene:
     """Read everything files tell about the driver and the GPUs."""
+    bus, switches = nvidia_on_bus(host)
     return Scene(
         driver=driver_version(host),
-        bus=gpus_on_bus(host),
+        bus=bus,
+        switches=len(switches),
+        numa=tuple((host.read_text(f"{_DEVICES}/{each}/numa_node") or "").strip() for each in bus),
         has_bus=host.exists("/sys/bus/pci/devices"),
         names=names_in_proc(host),
         container=in_container(host),
@@ -86,17 +99,27 @@ def driver_version(host: Host) -> Fact:
     )
 
 
-def gpus_on_bus(host: Host) -> tuple[str, ...]:
-    """PCI addresses of the NVIDIA display devices (vendor 10de, class 03), virtual functions left out."""
-    devices = "/sys/bus/pci/devices"
-    return tuple(
-        address
-        for address in host.listdir(devices)
-        if (host.read_text(f"{devices}/{address}/vendor") or "").strip() == "0x10de"
-        and (host.read_text(f"{devices}/{address}/class") or "").startswith("0x03")
+_DEVICES = "/sys/bus/pci/devices"
+
+
+def nvidia_on_bus(host: Host) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """PCI addresses of the NVIDIA GPUs (vendor 10de, class 03) and NVSwitches (class 0680).
+
+    What a virtual machine has or shall have is left out: it is nothing that programs here could use.
+    """
+    found: dict[str, list[str]] = {"0x03": [], "0x0680": []}
+    for address in host.listdir(_DEVICES):
+        if (host.read_text(f"{_DEVICES}/{address}/vendor") or "").strip() != "0x10de":
+            continue
+        device = host.read_text(f"{_DEVICES}/{address}/class") or ""
+        kind = next((each for each in found if device.startswith(each)), None)
         # An SR-IOV virtual function of a card is for a guest, not one more card.
-        and not host.exists(f"{devices}/{address}/physfn")
-    )
+        if kind is None or host.exists(f"{_DEVICES}/{address}/physfn"):
+            continue
+        if "DRIVER=vfio-pci" not in (host.read_text(f"{_DEVICES}/{address}/uevent") or ""):
+            found[kind].append(address)
+    gpus, switches = found.values()
+    return tuple(gpus), tuple(switches)
 
 
 def names_in_proc(host: Host) -> dict[str, str]:
@@ -135,8 +158,6 @@ def _off_the_bus(host: Host) -> str:
 
 DEVICE_FACTS: Mapping[str, tuple[str, Callable[[object], Reading]]] = {
     "gpu.name": ("nvmlDeviceGetName", nvml.gpu_name),
-    "gpu.memory_mib": ("nvmlDeviceGetMemoryInfo", nvml.total_mib),
-    "gpu.memory_free_mib": ("nvmlDeviceGetMemoryInfo", nvml.free_mib),
     "gpu.compute_capability": ("nvmlDeviceGetCudaComputeCapability", nvml.capability),
     "gpu.mig": ("nvmlDeviceGetMigMode", nvml.mig_now),
     "gpu.mig_pending": ("nvmlDeviceGetMigMode", nvml.mig_pending),
@@ -156,11 +177,67 @@ def device_facts(heard: Heard, gpu: int) -> dict[str, Fact]:
         why = f"NVML nvmlDeviceGetMigMode: {nvidia.code_in_words(problem.code)}"
         facts |= {key: Fact(key, Known(False), why) for key in ("gpu.mig", "gpu.mig_pending")}
     facts["gpu.mig_instances"] = _mig_instances(heard, gpu, facts["gpu.mig"])
-    if facts["gpu.mig"].value is True:
-        for key in ("gpu.memory_mib", "gpu.memory_free_mib"):
-            source = f"{facts[key].source}; of the whole card, and MIG is on"
-            facts[key] = Fact(key, facts[key].reading, source)
+    mig = facts["gpu.mig"].value is True
+    facts |= health.facts(heard, gpu, mig=mig)
+    facts |= _memory(heard, gpu, slices=facts["gpu.mig_instances"].reading if mig else None)
     return facts
+
+
+_MEMORY: Mapping[str, Callable[[object], Reading]] = {
+    "gpu.memory_mib": nvml.total_mib,
+    "gpu.memory_free_mib": nvml.free_mib,
+    "gpu.memory_used_mib": nvml.used_mib,
+}
+
+
+def _memory(heard: Heard, gpu: int, slices: Reading | None) -> dict[str, Fact]:
+    """What a program may use: of a card in MIG slices the smallest of them, of which it sees one."""
+    call = "nvmlDeviceGetMemoryInfo"
+    if slices is None:
+        newer = f"{call}_v2"
+        call = newer if (gpu, newer) in heard.answers else call
+        value, source = heard.value(gpu, call), f"NVML {call}"
+    elif slices == Known(0):
+        none = f"NVML {call}: MIG is on and there is no MIG device"
+        return {key: Fact(key, Absent(), none) for key in _MEMORY}
+    else:
+        source = f"NVML {call}: MIG is on, the smallest slice"
+        told = [heard.value(*asked) for asked in heard.asked(f"{call} slice") if asked[0] == gpu]
+        unread = [each for each in (slices, *told) if isinstance(each, Unknown)]
+        value = unread[0] if unread else min(told, key=_total, default=Unknown("no slice was asked"))
+    return {key: Fact(key, read(value), source) for key, read in _MEMORY.items()}
+
+
+def _total(memory: object) -> int:
+    reading = nvml.total_mib(memory)
+    return int(reading.value) if isinstance(reading, Known) and isinstance(reading.value, int) else 0
+
+
+def shared_memory(host: Host, heard: Heard, gpu: int, device: Mapping[str, Fact]) -> dict[str, Fact]:
+    """`gpu.memory_shared`, and the host's memory as the GPU's where it has none of its own.
+
+    Drivers answer "not supported" then, whichever version of the call is made. A name is asked for as well:
+    the same answer of a card that has memory would be a fault.
+    """
+    key, call, name = "gpu.memory_shared", "nvmlDeviceGetMemoryInfo", device["gpu.name"].reading
+    words = str(name.value).split() if isinstance(name, Known) else []
+    shares = any(chip in words for chip in nvidia.SHARES_HOST_MEMORY)
+    fact = Fact(key, Known(shares), f"gpu.name, NVML {call}")
+    for reading in () if shares else (name, device["gpu.memory_mib"].reading):
+        if isinstance(reading, Unknown):
+            return {key: Fact(key, Unknown(reading.why, asked=False))}
+    tried = [heard.code(gpu, each) for each in (call, f"{call}_v2")]
+    if not shares or nvidia.NOT_SUPPORTED not in tried or None in tried:
+        return {key: fact}
+    text = host.read_text("/proc/meminfo") or ""
+    mib = {word: int(kib) >> 10 for word, kib in re.findall(r"(?m)^(\w+):\s+(\d{1,15}) kB", text)}
+    total, free = mib.get("MemTotal"), mib.get("MemAvailable")
+    source = "/proc/meminfo: the GPU shares the host's memory"
+    told = {"gpu.memory_mib": total, "gpu.memory_free_mib": free}
+    return {
+        key: fact,
+        **{name: Fact(name, Known(value), source) for name, value in told.items() if value is not None},
+    }
 
 
 def _mig_instances(heard: Heard, gpu: int, mig: Fact) -> Fact:
@@ -191,16 +268,20 @@ def from_nvml(host: Host, scene: Scene, heard: Heard, count: int) -> Inventory:
         _library(heard),
         Fact("driver.error", Absent(), "NVML nvmlInit"),
         _cuda(heard),
+        _passed_over(heard),
+        *on_the_bus(scene),
     ]
     if count > nvml.MOST_GPUS:
         absurd = Unknown(f"the driver gave an absurd number of GPUs: {count}")
-        facts += [Fact("gpus.count", absurd, source), Fact("gpus.models", absurd, source)]
+        facts += [Fact(key, absurd, source) for key in ("gpus.count", "gpus.models", "gpus.mixed")]
         return Inventory(_by_key(facts), unread={"gpu": absurd.why})
     if len(scene.bus) > count and not scene.container:
         source += f"; the PCI bus shows {len(scene.bus)}"
     uuids = [heard.text(gpu, "nvmlDeviceGetUUID") for gpu in range(count)]
-    devices = _with_visible(host, [device_facts(heard, gpu) for gpu in range(count)], uuids)
-    facts += [Fact("gpus.count", Known(count), source), models(devices, "NVML nvmlDeviceGetName")]
+    found = [device_facts(heard, gpu) for gpu in range(count)]
+    found = [device | shared_memory(host, heard, gpu, device) for gpu, device in enumerate(found)]
+    devices = _with_visible(host, found, uuids)
+    facts += [Fact("gpus.count", Known(count), source), *models(devices, "NVML nvmlDeviceGetName")]
     return Inventory(_by_key(facts), devices, frozenset() if devices else frozenset({"gpu"}))
 
 
@@ -213,17 +294,26 @@ def without_nvml(host: Host, scene: Scene, heard: Heard, why: str) -> Inventory:
     library = _library(heard)
     if isinstance(library.reading, Unknown):
         library = Fact(library.key, Absent() if _no_library(heard) else unknown, "NVML")
-    facts = [version, library, _error(heard, unknown), Fact("cuda.driver", unknown, "NVML")]
+    facts = [
+        version,
+        library,
+        _error(heard, unknown),
+        Fact("cuda.driver", unknown, "NVML"),
+        Fact("driver.passed_over", unknown if host.staged else Absent(), "NVML"),
+        *on_the_bus(scene),
+    ]
     if scene.container or not scene.bus:
         # A container sees the host's whole bus, whatever it was given.
-        facts += [Fact("gpus.count", unknown, "NVML"), Fact("gpus.models", unknown, "NVML")]
-        return Inventory(_by_key(facts), unread={"gpu": why} if unknown.asked else {})
+        facts += [Fact(key, unknown, "NVML") for key in ("gpus.count", "gpus.models", "gpus.mixed")]
+        return Inventory(
+            {**_by_key(facts), **health.never_asked(why)}, unread={"gpu": why} if unknown.asked else {}
+        )
     on_bus = [_device_on_bus(scene, address, unknown) for address in scene.bus]
     told = told_uuids(host)  # only where the module tells of as many as the bus shows are they the same
     devices = _with_visible(host, on_bus, told if len(told) == len(on_bus) else [""] * len(on_bus))
     facts += [
         Fact("gpus.count", Known(len(on_bus)), "/sys/bus/pci/devices"),
-        models(devices, "/proc/driver/nvidia/gpus"),
+        *models(devices, "/proc/driver/nvidia/gpus"),
     ]
     return Inventory(_by_key(facts), devices)
 
@@ -231,9 +321,9 @@ def without_nvml(host: Host, scene: Scene, heard: Heard, why: str) -> Inventory:
 def no_gpu() -> Inventory:
     """The facts of a machine that was looked through and has no NVIDIA GPU."""
     source = "no NVIDIA display device in /sys/bus/pci/devices"
-    keys = ("driver.version", "driver.library", "driver.error", "cuda.driver")
+    keys = ("driver.version", "driver.library", "driver.error", "driver.passed_over", "cuda.driver")
     facts = [Fact(key, Absent(), source) for key in keys]
-    facts += [Fact("gpus.count", Known(0), source), Fact("gpus.models", Known(()), source)]
+    facts += [Fact("gpus.count", Known(0), source), *models((), source)]
     return Inventory(_by_key(facts), complete=frozenset({"gpu", "gpus", "driver"}))
 
 
@@ -243,15 +333,36 @@ def not_here(why: str) -> Inventory:
     return Inventory({key: Fact(key, unknown) for key in YIELDS if not of_device(key)})
 
 
-def models(devices: Sequence[Facts], source: str) -> Fact:
-    """`gpus.models`: every name once, in the order of the GPUs; unknown if one of them is."""
+def models(devices: Sequence[Facts], source: str) -> tuple[Fact, Fact]:
+    """`gpus.models`, every name once in the order of the GPUs, and `gpus.mixed`; unknown if one name is."""
     names: dict[str, None] = {}
     for device in devices:
         reading = device["gpu.name"].reading
         if not isinstance(reading, Known):
-            return Fact("gpus.models", reading, source)
+            return Fact("gpus.models", reading, source), Fact("gpus.mixed", reading, source)
         names[str(reading.value)] = None
-    return Fact("gpus.models", Known(tuple(names)), source)
+    return (
+        Fact("gpus.models", Known(tuple(names)), source),
+        Fact("gpus.mixed", Known(len(names) > 1), source),
+    )
+
+
+def on_the_bus(scene: Scene) -> tuple[Fact, Fact, Fact]:
+    """What the PCI bus shows; a container sees the host's, whatever it was given, and is told nothing."""
+    keys = ("gpus.on_bus", "gpus.nvswitches", "gpus.numa_nodes")
+    if scene.container or not scene.has_bus:
+        why = "a container sees the host's PCI bus" if scene.container else f"there is no {_DEVICES}"
+        unknown = Unknown(why, asked=False)
+        one, two, three = (Fact(key, unknown, _DEVICES) for key in keys)
+        return one, two, three
+    nodes = set(scene.numa)
+    told = bool(nodes) and all(node.isdecimal() for node in nodes)
+    numa = Known(len(nodes)) if told else Unknown("the kernel names no NUMA node of the GPUs", asked=False)
+    return (
+        Fact("gpus.on_bus", Known(len(scene.bus)), _DEVICES),
+        Fact("gpus.nvswitches", Known(scene.switches), _DEVICES),
+        Fact("gpus.numa_nodes", numa, f"{_DEVICES}/*/numa_node"),
+    )
 
 
 def _by_key(facts: Sequence[Fact]) -> Facts:
@@ -272,6 +383,7 @@ def _with_visible(host: Host, devices: Sequence[Facts], uuids: Sequence[str]) ->
 
 def _device_on_bus(scene: Scene, address: str, unknown: Unknown) -> dict[str, Fact]:
     facts = {key: Fact(key, unknown, "NVML") for key in YIELDS if of_device(key)}
+    facts |= health.never_asked(unknown.why)
     if name := scene.names.get(address):
         facts["gpu.name"] = Fact("gpu.name", Known(name), "/proc/driver/nvidia/gpus")
     return facts
@@ -288,6 +400,15 @@ def _library(heard: Heard) -> Fact:
     call, file = "nvmlSystemGetNVMLVersion", heard.text(None, "library")
     reading = nvml.library_version(heard.value(None, call), file)
     return Fact("driver.library", reading, f"NVML {call}" + (f", {file}" if file else ""))
+
+
+def _passed_over(heard: Heard) -> Fact:
+    """A library that is found before the one that answered: what programs load that look for none."""
+    key = "driver.passed_over"
+    if heard.passed_over is None:
+        return Fact(key, Absent(), "NVML nvmlInit")
+    file, code = heard.passed_over
+    return Fact(key, Known(file), f"NVML nvmlInit: {nvidia.code_in_words(code)}")
 
 
 def _no_library(heard: Heard) -> bool:
@@ -308,13 +429,13 @@ def _error(heard: Heard, unknown: Unknown) -> Fact:
     return Fact("driver.error", Known(heard.lost) if heard.lost else unknown, unknown.why)
 
 
-def why_not(scene: Scene, heard: Heard) -> str:
+def why_not(host: Host, scene: Scene, heard: Heard) -> str:
     """Why NVML did not count the GPUs, with what can be done about it."""
     if heard.failed is None:
         return heard.silence
     call, code = heard.failed
     advice = {
-        4: "this user may not open /dev/nvidiactl",
+        4: f"this user may not open /dev/nvidiactl{host.permissions('/dev/nvidiactl')}",
         9: "the kernel module is not loaded" + (", nouveau is" if scene.nouveau else ""),
         12: f"{nvidia.LIBRARY} could not be loaded",
         18: f"kernel module {scene.driver.value or 'unknown'}, library {_library(heard).value or 'unknown'}; "
@@ -355,17 +476,19 @@ def ask_smi(host: Host, deadline_s: float) -> Inventory | None:
     source = f"nvidia-smi {query}"
     not_said = Unknown("nvidia-smi was asked instead of NVML, and does not tell")
     facts = {key: Fact(key, not_said) for key in YIELDS if not of_device(key)}
+    facts["driver.passed_over"] = Fact("driver.passed_over", Unknown(not_said.why, asked=False))
     facts["driver.version"] = Fact("driver.version", nvml.version_of(rows[0][3]), source)
     facts["gpus.count"] = Fact("gpus.count", Known(len(rows)), source)
     devices = []
     for name, total, free, _ in rows:
         device = {key: Fact(key, not_said) for key in YIELDS if of_device(key)}
+        device |= health.never_asked(not_said.why)
         memory = [int(total) << 20, int(free) << 20] if total.isdecimal() and free.isdecimal() else total
         device["gpu.name"] = Fact("gpu.name", nvml.gpu_name(name), source)
         device["gpu.memory_mib"] = Fact("gpu.memory_mib", nvml.total_mib(memory), source)
         device["gpu.memory_free_mib"] = Fact("gpu.memory_free_mib", nvml.free_mib(memory), source)
         devices.append(device)
-    facts["gpus.models"] = models(devices, source)
+    facts |= _by_key(models(devices, source))
     return Inventory(facts, _with_visible(host, devices, [""] * len(devices)))
 
 
@@ -404,13 +527,14 @@ def conclude(host: Host, scene: Scene, heard: Heard, left_s: float) -> Inventory
     if (heard.failed is None and heard.lost != "no answer") or _no_library(heard):
         told = ask_smi(host, left_s)
         if told is not None:
-            return told.with_facts([scene.driver] if isinstance(scene.driver.reading, Known) else [])
+            loaded = [scene.driver] if isinstance(scene.driver.reading, Known) else []
+            return told.with_facts([*loaded, *on_the_bus(scene)])
     return unanswered(host, scene, heard)
 
 
 def unanswered(host: Host, scene: Scene, heard: Heard) -> Inventory:
     """The facts when neither NVML nor nvidia-smi counted the GPUs: is there one at all?"""
-    why = why_not(scene, heard)
+    why = why_not(host, scene, heard)
     if scene.container and not scene.nodes:
         return not_here(f"in a container without a driver or GPU devices ({why})")
     if scene.bus or isinstance(scene.driver.reading, Known) or (scene.nodes and not scene.elsewhere):

@@ -61,21 +61,36 @@ def find_library(host: Host) -> str | None:
         return ""
     if LIBRARY in (host.read_text("/etc/ld.so.cache") or ""):
         return ""
-    drivers = (f"{WSL_DRIVERS}/{name}" for name in host.listdir(WSL_DRIVERS))
-    for folder in (*OTHER_FOLDERS, *drivers):
+    return next((folder for folder in _further_folders(host) if host.exists(f"{folder}/{LIBRARY}")), None)
+
+
+def other_libraries(host: Host, answered: str) -> tuple[str, ...]:
+    """Folders with another NVML library than the file that was loaded; all but the first if none was.
+
+    A toolkit's stub or a library left behind by an older driver may be found before the driver's own.
+    """
+    own = host.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
+    found: dict[str, str] = {}
+    for folder in (*filter(None, own), *LOADER_FOLDERS, *_further_folders(host)):
         if host.exists(f"{folder}/{LIBRARY}"):
-            return folder
-    return None
+            found.setdefault(host.follow(f"{folder}/{LIBRARY}"), folder)
+    failed = answered if answered in found else next(iter(found), "")
+    return tuple(folder for file, folder in found.items() if file != failed)
+
+
+def _further_folders(host: Host) -> tuple[str, ...]:
+    return *OTHER_FOLDERS, *(f"{WSL_DRIVERS}/{name}" for name in host.listdir(WSL_DRIVERS))
 
 
 Asked: TypeAlias = tuple[int | None, str]  # the GPU's index, None for the machine; and the call
 
 
 class Problem(NamedTuple):
-    """Why a call has no answer; with NVML's code if NVML gave one."""
+    """Why a call has no answer; with NVML's code if NVML gave one, and how it was lost if it was."""
 
     why: str
     code: int | None = None
+    lost: str = ""  # "no answer", "crashed"
 
 
 @dataclass(slots=True)
@@ -87,6 +102,7 @@ class Heard:
     entered: list[Asked] = field(default_factory=list)
     lost: str = ""  # how the child was lost, if it was: "no answer", "crashed"
     silence: str = ""  # why what was never asked was not
+    passed_over: tuple[str, int] | None = None  # a library that was found first, and its code
 
     def value(self, gpu: int | None, call: str) -> object:
         """The answer of a call, or Unknown with the reason that explains it best."""
@@ -102,6 +118,15 @@ class Heard:
         for problem in (*stopped[-1:], *([handle] if handle else ())):
             return Unknown(problem.why)
         return Unknown(self.silence or f"{call} was not asked")
+
+    def code(self, gpu: int, call: str) -> int | None:
+        """NVML's code where it refused a call."""
+        problem = self.problems.get((gpu, call))
+        return problem.code if problem else None
+
+    def asked(self, begins: str) -> tuple[Asked, ...]:
+        """The calls that were made whose name begins so, whatever became of them."""
+        return tuple(each for each in (*self.answers, *self.problems) if each[1].startswith(begins))
 
     def text(self, gpu: int | None, call: str) -> str:
         """The answer of a call if it is text, else ""."""
@@ -192,6 +217,28 @@ class Conversation(NamedTuple):
     def listen(self, allowance_s: float) -> Heard:
         """Everything the child has to say in the seconds it has had since it was started.
 
+        Where the library it found does not start, the others that are here are tried; what the first
+        said is kept, unless one of them counts GPUs.
+        """
+        first = self.listen_once(allowance_s)
+        if first.failed is None or first.failed[0] != ESSENTIAL[0]:
+            return first
+        file = first.text(None, "library")
+        for folder in other_libraries(self.host, file):
+            if time.monotonic() >= self.started + allowance_s:
+                break
+            path = ":".join(filter(None, (folder, self.environ.get("LD_LIBRARY_PATH"))))
+            environ = {**self.environ, "LD_LIBRARY_PATH": path}
+            other = self._replace(environ=environ, running=self.host.start(self.command, environ))
+            heard = other.listen_once(allowance_s)
+            if heard.count is not None:
+                heard.passed_over = (file or LIBRARY, first.failed[1])
+                return heard
+        return first
+
+    def listen_once(self, allowance_s: float) -> Heard:
+        """The same of the one library that the child finds.
+
         A child that crashed is followed by one that leaves that call out, so that one call of one
         GPU does not cost the facts of the others.
         """
@@ -202,10 +249,12 @@ class Conversation(NamedTuple):
             heard = hear(ran.out)
             all_heard.answers |= heard.answers
             all_heard.problems |= heard.problems
-            all_heard.lost = "no answer" if ran.code is None else "crashed" if ran.code < 0 else ""
-            if ending := _ending(ran, allowance_s):
+            died = ran.code is not None and (ran.code < 0 or bool(heard.entered))
+            all_heard.lost = "no answer" if ran.code is None else "crashed" if died else ""
+            if ending := _ending(ran, allowance_s, died=died):
                 for asked in heard.entered:
-                    all_heard.problems[asked] = Problem(f"NVML {ending} in {_spoken(asked)}")
+                    why = f"NVML {ending} in {_spoken(asked)}"
+                    all_heard.problems[asked] = Problem(why, lost=all_heard.lost)
                 last = heard.entered[-1:]
                 all_heard.silence = f"NVML {ending}" + "".join(f" in {_spoken(asked)}" for asked in last)
             if (no_module := heard.problems.get((None, "import pynvml"))) is not None:
@@ -214,14 +263,14 @@ class Conversation(NamedTuple):
                 all_heard.entered = heard.entered
                 return all_heard
             gpu, call = heard.entered[-1]
-            skip.append(f"{'' if gpu is None else gpu}:{call}")
+            every, _, number = call.rpartition(" ")  # seven slots of a card would crash seven children
+            skip.append(f"{'' if gpu is None else gpu}:{every if number.isdecimal() else call}")
             running = self.host.start((*self.command, *skip), self.environ)
 
     def _worth_another(self, ran: Ran, heard: Heard, crashes: int, allowance_s: float) -> bool:
-        """Whether to start a child again: it crashed, in a call one can do without, and there is time."""
+        """Whether to start a child again: it died in a call one can do without, and there is time."""
         return (
             ran.code is not None
-            and ran.code < 0
             and crashes < MOST_CRASHES
             and bool(heard.entered)
             and heard.entered[-1][1] not in ESSENTIAL
@@ -229,7 +278,7 @@ class Conversation(NamedTuple):
         )
 
 
-def _ending(ran: Ran, allowance_s: float) -> str:
+def _ending(ran: Ran, allowance_s: float, *, died: bool) -> str:
     """How the child ended if that was not well: "did not answer within 10 s"."""
     if ran.code is None:
         return f"did not answer within {allowance_s:g} s"
@@ -240,6 +289,8 @@ def _ending(ran: Ran, allowance_s: float) -> str:
             return f"crashed ({signal.Signals(-ran.code).name})"
         except ValueError:
             return f"crashed (signal {-ran.code})"
+    if died:
+        return f"ended the process (exit code {ran.code})"
     if ran.code > 0:
         last = ran.err.strip().splitlines()[-1:]
         return f"could not be asked: the child process ended with code {ran.code}" + "".join(
@@ -309,7 +360,7 @@ def version_of(value: object) -> Reading:
     """A driver's version, if it looks like one."""
     if isinstance(value, str) and re.fullmatch(VERSION, value.strip()):
         return Known(value.strip())
-    return _garbage("version", value)
+    return garbage("version", value)
 
 
 def library_version(value: object, file: str) -> Reading:
@@ -325,21 +376,21 @@ def library_version(value: object, file: str) -> Reading:
     in_name = re.fullmatch(VERSION, file.rpartition(".so.")[2])
     if in_name is not None and "." in in_name[0]:
         return Known(in_name[0])
-    return _garbage("version", value)
+    return garbage("version", value)
 
 
 def cuda_version(value: object) -> Reading:
     """NVML's number for a CUDA version: 12040 is 12.4."""
     if isinstance(value, int) and 1000 <= value < 1_000_000:  # noqa: PLR2004
         return Known(f"{value // 1000}.{value % 1000 // 10}")
-    return _garbage("CUDA version", value)
+    return garbage("CUDA version", value)
 
 
 def gpu_name(value: object) -> Reading:
     """A GPU's name as the driver gave it; control characters are for whoever prints it to take out."""
     if isinstance(value, str) and value.strip():
         return Known(value.strip())
-    return Unknown("the driver gave an empty name") if value == "" else _garbage("name", value)
+    return Unknown("the driver gave an empty name") if value == "" else garbage("name", value)
 
 
 def total_mib(value: object) -> Reading:
@@ -347,7 +398,7 @@ def total_mib(value: object) -> Reading:
     match value:
         case [int(total), int(_)] if 0 < total >> 20 <= MOST_MEMORY_MIB:
             return Known(total >> 20)
-    return _garbage("memory", value)
+    return garbage("memory", value)
 
 
 def free_mib(value: object) -> Reading:
@@ -355,7 +406,15 @@ def free_mib(value: object) -> Reading:
     match value:
         case [int(total), int(free)] if 0 <= free <= total and total >> 20 <= MOST_MEMORY_MIB:
             return Known(free >> 20)
-    return _garbage("memory", value)
+    return garbage("memory", value)
+
+
+def used_mib(value: object) -> Reading:
+    """Memory in use in MiB, rounded down, out of [total, free] bytes."""
+    match value:
+        case [int(total), int(free)] if 0 <= free <= total and total >> 20 <= MOST_MEMORY_MIB:
+            return Known((total - free) >> 20)
+    return garbage("memory", value)
 
 
 def capability(value: object) -> Reading:
@@ -363,14 +422,14 @@ def capability(value: object) -> Reading:
     match value:
         case [int(major), int(minor)] if 0 < major < 100 and 0 <= minor < 100:  # noqa: PLR2004
             return Known(f"{major}.{minor}")
-    return _garbage("compute capability", value)
+    return garbage("compute capability", value)
 
 
 def compute_mode(value: object) -> Reading:
     """The compute mode in NVML's own word."""
     if isinstance(value, int) and 0 <= value < len(COMPUTE_MODES):
         return Known(COMPUTE_MODES[value])
-    return _garbage("compute mode", value)
+    return garbage("compute mode", value)
 
 
 def mig_now(value: object) -> Reading:
@@ -386,8 +445,9 @@ def mig_pending(value: object) -> Reading:
 def _mode(value: object, place: int) -> Reading:
     if value in ([0, 0], [0, 1], [1, 0], [1, 1]) and isinstance(value, list):
         return Known(value[place] == 1)
-    return _garbage("MIG mode", value)
+    return garbage("MIG mode", value)
 
 
-def _garbage(what: str, value: object) -> Unknown:
+def garbage(what: str, value: object) -> Unknown:
+    """What no driver should say; a value that is unknown already keeps its reason."""
     return value if isinstance(value, Unknown) else Unknown(f"the driver gave an absurd {what}: {value!r}")

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from envcheck import factsfile
+from envcheck.judge import area
 from envcheck.model import Because, Finding, Known, Place, Plan, Remark, Report, Severity, Verdict
 from envcheck.reports import (
     configuration_changes,
@@ -137,6 +138,7 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
         "rule": finding.rule.id,
         "severity": finding.severity.value,
         "verdict": finding.verdict.value,
+        "area": area(finding.rule, finding.because),
         "title": finding.rule.title,
         "why": finding.rule.why,
         "basis": finding.rule.basis.value,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from envcheck.clean import inline
+from envcheck.judge import area
 from envcheck.language import Language, padded, width
 from envcheck.model import (
     Absent,
@@ -25,7 +26,6 @@ from envcheck.model import (
     Plan,
     Remark,
     Report,
-    Rule,
     Severity,
     Target,
     Unknown,
@@ -106,18 +106,18 @@ def _head(report: Report) -> Iterator[Line]:
 
 # --- categories -------------------------------------------------------------------------------------
 
-_CATEGORY_OF = (
-    ("Training", frozenset({"train"})),
-    ("GPU", frozenset({"gpu", "gpus"})),
-    ("Driver", frozenset({"driver", "cuda"})),
-    ("Packages", frozenset({"pkg", "build", "python"})),
-    ("Machine", frozenset({"host", "env"})),
-)
+_CATEGORY_OF = {
+    "training": "Training",
+    "gpu": "GPU",
+    "driver": "Driver",
+    "packages": "Packages",
+    "machine": "Machine",
+}
 
 
-def _category(rule: Rule) -> str:
-    keys = {clause.key.partition(".")[0] for table in rule.when for clause in table}
-    return next((name for name, families in _CATEGORY_OF if keys & families), "Packages")
+def category(finding: Finding) -> str:
+    """The line of the overview that a finding belongs to."""
+    return _CATEGORY_OF[area(finding.rule, finding.because)]
 
 
 class Category(NamedTuple):
@@ -152,7 +152,7 @@ def _worst_by_category(findings: Iterable[Finding], remarks: Sequence[Remark]) -
     rank = {"note": 0, "unknown": 1, "warning": 2, "error": 3}
     for finding in findings:
         mark = "unknown" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
-        name = _category(finding.rule)
+        name = category(finding)
         if rank[mark] > rank.get(worst.get(name, ""), -1):
             worst[name] = mark
     return worst
@@ -426,9 +426,15 @@ def _finding(finding: Finding, report: Report) -> Iterator[Line]:
     yield (
         Span(f"{MARKS[mark]} {word}: ", mark),
         Span(title, "title"),
-        Span(f" [{finding.rule.id}]", "dim"),
+        Span(f" [{finding.rule.id}]{_beside_software(finding, report.language)}", "dim"),
     )
     yield from map(_detail, details(finding, report))
+
+
+def _beside_software(finding: Finding, lang: Language) -> str:
+    """Whose matter a finding is where neither packages nor the configuration are: ` (GPU)`."""
+    name = category(finding)
+    return "" if name in ("Packages", "Training") else f" ({lang.word(name)})"
 
 
 def _detail(detail: Detail) -> Line:

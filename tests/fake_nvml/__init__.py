@@ -26,12 +26,18 @@ def library(folder: Path, without: str = "") -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise FileNotFoundError("no C compiler (cc): the driver probe is not tested on this machine")
-    built = folder / (without or "whole") / "libnvidia-ml.so.1"
-    if not built.exists():
-        built.parent.mkdir(parents=True)
-        left_out = [f"-DWITHOUT_{without}"] if without else []
-        command = [compiler, "-shared", "-fPIC", *left_out, "-o", str(built), str(HERE / "fake_nvml.c")]
+    whole = folder / "whole/libnvidia-ml.so.1"
+    if not whole.exists():
+        whole.parent.mkdir(parents=True)
+        command = [compiler, "-shared", "-fPIC", "-o", str(whole), str(HERE / "fake_nvml.c")]
         subprocess.run(command, check=True, timeout=60)
+    built = folder / (without or "whole") / whole.name
+    if not built.exists():
+        # The first place a name stands in is the table the loader looks it up in; its hash finds no other.
+        held, name = whole.read_bytes(), f"\0{without}\0".encode()
+        assert name in held, without
+        built.parent.mkdir(parents=True)
+        built.write_bytes(held.replace(name, b"\0" + b"x" * len(without) + b"\0", 1))
     return built.parent
 
 
@@ -75,7 +81,7 @@ class Box:
     def host(self, scenario: str = "", environ: Mapping[str, str] | None = None) -> Host:
         """The machine with this scenario (its text, or the name of a kept file) for NVML to play."""
         kept = HERE / f"{scenario}.ini"
-        if scenario and not kept.exists():
+        if scenario and ("\n" in scenario or not kept.exists()):
             kept = self.root / f"scenario{zlib.crc32(scenario.encode())}.ini"
             kept.write_text(scenario)
         played = {"FAKE_NVML": str(kept)} if scenario else {}

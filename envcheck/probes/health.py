@@ -1,0 +1,220 @@
+"""What NVML says of a GPU's state: errors, what an administrator must do, the fabric, who shares it; pure.
+
+Each fact has one call. That a card has nothing of the kind (no ECC, no fabric) is Absent; a call that was
+never made, because the library lacks it or the GPU stopped answering before, is unknown and nobody's
+fault: the finding on the library or on the GPU says it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from envcheck.model import Absent, Fact, Key, Kind, Known, Reading, Unknown
+from envcheck.nvidia import FUNCTION_NOT_FOUND, GONE, NOT_SUPPORTED, code_in_words
+from envcheck.probes.nvml import Heard, garbage
+
+FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
+FABRIC_HEALTH = ("not_supported", "healthy", "unhealthy", "limited_capacity")
+RECOVERY = (
+    "none",
+    "gpu_reset",
+    "node_reboot",
+    "drain_p2p",
+    "drain_and_reset",
+    "recover_imex_domain",
+    "bus_reset",
+    "system_reboot",
+)
+VIRTUALIZATION = ("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
+"""The words for NVML's numbers, in their order (nvml.h: nvmlGpuFabricState_t, its health summary,
+nvmlDeviceGpuRecoveryAction_t, nvmlGpuVirtualizationMode_t)."""
+
+MOST_ERRORS = 1 << 40
+INVALID_ARGUMENT = 2
+_UNHEALTHY = ((0, 0x3, (1,)), (4, 0x3, (1,)), (8, 0xF, (2, 3, 4, 5, 6, 7, 8)))
+"""Of the health mask, before there was a summary: less bandwidth, a bad route, a wrong configuration."""
+
+YIELDS = {
+    "gpu.error": Key(
+        Kind.WORD, "why the driver cannot use the GPU: NVML's code and words, no answer, crashed"
+    ),
+    "gpu.memory_used_mib": Key(Kind.NUMBER, "memory in use or reserved by the driver, MiB"),
+    "gpu.memory_shared": Key(Kind.FLAG, "the GPU has no memory of its own: it uses the host's"),
+    "gpu.ecc": Key(Kind.FLAG, "ECC is on; absent if the card has none"),
+    "gpu.ecc_pending": Key(Kind.FLAG, "ECC will be on after the next reset"),
+    "gpu.ecc_uncorrected": Key(Kind.NUMBER, "uncorrectable memory errors since the last reset"),
+    "gpu.ecc_uncorrected_ever": Key(Kind.NUMBER, "uncorrectable memory errors in the card's life"),
+    "gpu.remap_pending": Key(Kind.FLAG, "a bad row of memory waits for a reset to be replaced by a spare"),
+    "gpu.remap_failed": Key(Kind.FLAG, "a bad row of memory could not be replaced"),
+    "gpu.recovery": Key(
+        Kind.WORD, "what the driver wants done to the GPU; absent if it has no such flag", RECOVERY
+    ),
+    "gpu.fabric": Key(
+        Kind.WORD, "how far the GPU came in joining the NVLink fabric; absent if it joins none", FABRIC_STATES
+    ),
+    "gpu.fabric_error": Key(Kind.WORD, "how joining the fabric ended, if badly: NVML's code and words"),
+    "gpu.fabric_health": Key(Kind.WORD, "what the fabric says of the GPU's links", FABRIC_HEALTH),
+    "gpu.persistence": Key(Kind.FLAG, "the driver stays loaded while nobody uses the GPU"),
+    "gpu.virtualization": Key(Kind.WORD, "whether this is a virtual GPU, or one passed on", VIRTUALIZATION),
+    "gpu.vgpu_licensed": Key(Kind.FLAG, "a virtual GPU has its licence; absent if none is needed"),
+}
+
+
+class Asked(NamedTuple):
+    """The call that a fact comes from, and how its answer is read."""
+
+    call: str
+    read: Callable[[object], Reading]
+
+
+def _flag_at(what: str, place: int, length: int) -> Callable[[object], Reading]:
+    """One of the two flags that an answer of so many numbers ends with; where one is garbage both are."""
+
+    def read(value: object) -> Reading:
+        if isinstance(value, list) and len(value) == length and all(each in (0, 1) for each in value[-2:]):
+            return Known(value[place] == 1)
+        return garbage(what, value)
+
+    return read
+
+
+def flag(value: object) -> Reading:
+    """NVML's nvmlEnableState_t."""
+    return Known(value == 1) if value in (0, 1) and isinstance(value, int) else garbage("state", value)
+
+
+def errors(value: object) -> Reading:
+    """A counter of errors."""
+    if isinstance(value, int) and 0 <= value < MOST_ERRORS:
+        return Known(value)
+    return garbage("number of errors", value)
+
+
+def recovery(value: object) -> Reading:
+    """The recovery action out of [the field's code, value]."""
+    match value:
+        case [0, int(action)] if 0 <= action < len(RECOVERY):
+            return Known(RECOVERY[action])
+        case [int(code), int()] if code in (INVALID_ARGUMENT, NOT_SUPPORTED):
+            return Absent()  # a driver before R570, or a card without the flag
+        case [int(code), int()] if code != 0:
+            return Unknown(f"NVML nvmlDeviceGetFieldValues: {code_in_words(code)}")
+    return garbage("recovery action", value)
+
+
+def fabric(value: object) -> Reading:
+    """How far a GPU is, out of [state, status, health mask, health summary]."""
+    match value:
+        case [0, *_]:
+            return Absent()
+        case [int(state), *_] if 0 < state < len(FABRIC_STATES):
+            return Known(FABRIC_STATES[state])
+        case _:
+            return garbage("fabric state", value)
+
+
+def fabric_error(value: object) -> Reading:
+    """The status; NVML gives it a meaning only where the state is completed."""
+    match value:
+        case [3, int(status), *_]:
+            return Known(code_in_words(status)) if status else Absent()
+        case [0 | 1 | 2, int(), *_]:
+            return Absent()
+        case _:
+            return garbage("fabric state", value)
+
+
+def fabric_health(value: object) -> Reading:
+    """The summary, or what the mask of an older struct comes to."""
+    match value:
+        case [3, _, _, int(summary)] if 0 < summary < len(FABRIC_HEALTH):
+            return Known(FABRIC_HEALTH[summary])
+        case [3, _, int(mask), None | 0] if mask:
+            bad = any((mask >> shift) & width in words for shift, width, words in _UNHEALTHY)
+            return Known("unhealthy" if bad else "healthy")
+        case [0 | 1 | 2 | 3, _, None | 0, None | 0] | [0 | 1 | 2, _, _, _]:
+            return Absent()
+        case _:
+            return garbage("fabric health", value)
+
+
+def virtualization(value: object) -> Reading:
+    """NVML's own word for what stands between the GPU and us."""
+    if isinstance(value, int) and 0 <= value < len(VIRTUALIZATION):
+        return Known(VIRTUALIZATION[value])
+    return garbage("virtualization mode", value)
+
+
+def licensed(value: object) -> Reading:
+    """Whether one of the features is licensed, out of [a licence is needed, states]; 1 is licensed."""
+    match value:
+        case [0, _]:
+            return Absent()
+        case [1, [*states]] if states and all(isinstance(state, int) for state in states):
+            return Known(1 in states)
+    return garbage("licence", value)
+
+
+_ROWS, _ECC = "nvmlDeviceGetRemappedRows", "nvmlDeviceGetEccMode"
+FACTS: Mapping[str, Asked] = {
+    "gpu.ecc": Asked(_ECC, _flag_at("ECC mode", 0, 2)),
+    "gpu.ecc_pending": Asked(_ECC, _flag_at("ECC mode", 1, 2)),
+    "gpu.ecc_uncorrected": Asked("nvmlDeviceGetTotalEccErrors volatile", errors),
+    "gpu.ecc_uncorrected_ever": Asked("nvmlDeviceGetTotalEccErrors aggregate", errors),
+    "gpu.remap_pending": Asked(_ROWS, _flag_at("row remapping", 2, 4)),
+    "gpu.remap_failed": Asked(_ROWS, _flag_at("row remapping", 3, 4)),
+    "gpu.recovery": Asked("nvmlDeviceGetFieldValues", recovery),
+    "gpu.fabric": Asked("nvmlDeviceGetGpuFabricInfoV", fabric),
+    "gpu.fabric_error": Asked("nvmlDeviceGetGpuFabricInfoV", fabric_error),
+    "gpu.fabric_health": Asked("nvmlDeviceGetGpuFabricInfoV", fabric_health),
+    "gpu.persistence": Asked("nvmlDeviceGetPersistenceMode", flag),
+    "gpu.virtualization": Asked("nvmlDeviceGetVirtualizationMode", virtualization),
+    "gpu.vgpu_licensed": Asked("nvmlDeviceGetGridLicensableFeatures_v4", licensed),
+}
+
+
+def facts(heard: Heard, gpu: int, *, mig: bool) -> dict[str, Fact]:
+    """The state of one GPU that NVML counted; `mig` says whether MIG is on."""
+    found = {key: _fact(heard, gpu, key, mig=mig) for key in FACTS}
+    mode = found["gpu.virtualization"]
+    if mode.value != "vgpu" and not isinstance(mode.reading, Unknown):
+        found["gpu.vgpu_licensed"] = Fact("gpu.vgpu_licensed", Absent(), mode.source)
+    found["gpu.error"] = _error(heard, gpu)
+    return found
+
+
+def never_asked(why: str) -> dict[str, Fact]:
+    """The facts of a GPU whose driver does not work, which is said elsewhere."""
+    return {key: Fact(key, Unknown(why, asked=False)) for key in YIELDS}
+
+
+def _fact(heard: Heard, gpu: int, key: str, *, mig: bool) -> Fact:
+    call, read = FACTS[key]
+    older = "nvmlDeviceGetGpuFabricInfo"
+    if call.startswith(older) and (gpu, older) in heard.answers:
+        call = older
+    code = heard.code(gpu, call)
+    source = f"NVML {call}" + (f": {code_in_words(code)}" if code is not None else "")
+    value = heard.value(gpu, call)
+    if code == NOT_SUPPORTED and not mig:
+        return Fact(key, Absent(), source)
+    reading = read(value)
+    if isinstance(reading, Unknown) and isinstance(value, Unknown):
+        # Of a card in slices NVML tells little; of a call that is new or was never made, nothing.
+        made = (gpu, call) in heard.problems
+        reading = Unknown(value.why, made and code not in (NOT_SUPPORTED, FUNCTION_NOT_FOUND))
+    return Fact(key, reading, source)
+
+
+def _error(heard: Heard, gpu: int) -> Fact:
+    """Whether the GPU can be used at all: its handle was given, it answers, no call says that it is gone."""
+    handle = "nvmlDeviceGetHandleByIndex"
+    for (other, call), problem in heard.problems.items():
+        if other != gpu or not (problem.lost or problem.code in GONE or call == handle):
+            continue
+        word = problem.lost or (code_in_words(problem.code) if problem.code is not None else problem.why)
+        return Fact("gpu.error", Known(word), problem.why)
+    if (gpu, handle) not in heard.answers:
+        return Fact("gpu.error", Unknown(f"GPU {gpu} was not asked", asked=False))
+    return Fact("gpu.error", Absent(), f"NVML {handle}")
