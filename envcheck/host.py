@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,6 +251,34 @@ def read_start(path: Path, length: int) -> bytes:
     finally:
         os.close(descriptor)
     return b"".join(chunks)
+
+
+@contextmanager
+def ranges(path: Path) -> Iterator[Callable[[int, int], bytes]]:
+    """Read ranges of a regular file, however large: so many bytes from an offset on, fewer where it ends.
+
+    Raises:
+        OSError: it is not there, no regular file, or may not be read; later failures read as the end.
+        ValueError: a zero byte in its name.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(0, "not a regular file")
+        size = status.st_size
+
+        def read(offset: int, length: int) -> bytes:
+            if not 0 <= offset < size or length <= 0:
+                return b""
+            try:
+                return os.pread(descriptor, min(length, size - offset), offset)
+            except OSError:
+                return b""
+
+        yield read
+    finally:
+        os.close(descriptor)
 
 
 CHUNK = 4 << 20

@@ -278,6 +278,23 @@ def _listed(record: str) -> list[tuple[str, str, str]]:
     return rows[:_MOST_FILES]
 
 
+def shared_libraries(place: str, record: Record) -> list[str]:
+    """The shared libraries a RECORD lists, as paths in the package folder; none where there is no RECORD."""
+    text = _read(f"{place}/{record.entry}/RECORD", METADATA_LIMIT)
+    if b".so" not in text:
+        return []
+    lines = (line.partition(b",")[0] for line in text.splitlines() if b".so" in line and b"\0" not in line)
+    paths = (line.decode("utf-8", "replace") for line in lines)
+    return [path for path in paths if _is_library(path) and not path.startswith(("..", "/", '"'))]
+
+
+def _is_library(path: str) -> bool:
+    """Whether a file is named as `_C.cpython-311-x86_64-linux-gnu.so` or `libpng16.so.16` is."""
+    name = path.rpartition("/")[2]
+    stem, _, version = name.partition(".so")
+    return bool(stem) and all(part.isdecimal() for part in version.split(".") if part)
+
+
 def _is_as_listed(place: str, path: str, digest: str, size: str) -> bool:
     import base64
     import hashlib

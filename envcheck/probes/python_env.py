@@ -35,6 +35,7 @@ from envcheck.probes.distributions import (
     imported_first,
     installs_python_files,
     read_site,
+    shared_libraries,
 )
 from envcheck.probes.layout import Environment, find_interpreter, is_venv, read_layout
 
@@ -49,6 +50,12 @@ YIELDS = {
     "pkg.*.duplicates": Key(Kind.WORDS, "versions of every record found, the one import takes first"),
     "pkg.*.requires": Key(Kind.WORDS, "what it requires (Requires-Dist), extras left out"),
     "pkg.*.degraded": Key(Kind.FLAG, "its metadata is missing or unreadable; version from the record's name"),
+    "pkg.*.unresolved": Key(
+        Kind.WORDS, "symbols and libraries that its compiled modules need and the installed torch lacks"
+    ),
+    "pkg.*.architectures": Key(
+        Kind.WORDS, "GPU architectures its modules for torch have code for: sm_80; compute_90 is PTX"
+    ),
     **builds.YIELDS,
 }
 
@@ -236,6 +243,7 @@ def _inventory(host: Host, environment: Environment, origin: str) -> Inventory:
     conda = dict(_conda_facts(host, environment, found))
     facts += conda.values()
     facts += _build_facts(host, environment, found, label, unread)
+    facts += _extension_facts(host, found, label)
     by_key = {fact.key: fact for fact in facts}
     if unread:
         return Inventory(by_key, unread={"pkg": "; ".join(unread)})
@@ -362,6 +370,29 @@ def _build_facts(
         else:
             missing = Unknown("; ".join(unread)) if unread else Absent()
             yield from (Fact(key, missing, f"{name} is not installed") for key in keys)
+
+
+def _extension_facts(host: Host, found: Mapping[str, list[Record]], label: _Label) -> Iterator[Fact]:
+    """What packages that require torch were compiled for; nothing is read where there is no torch."""
+    if "torch" not in found:
+        return
+    firsts = (records[0] for name, records in found.items() if name != "torch")
+    # torchaudio, torchao and others leave it to the user to have a torch.
+    for_torch = (each for each in firsts if "torch" in each.name or any(map(_is_torch, each.requires)))
+    listed = ((each, shared_libraries(str(host.path(each.site)), each)) for each in for_torch)
+    compiled = [(record, paths) for record, paths in listed if paths]
+    if compiled:
+        from envcheck.probes import extensions  # reads ELF files, which few starts need
+
+        yield from extensions.facts(host, found["torch"][0], compiled, label)
+
+
+def _is_torch(requirement: str) -> bool:
+    return (
+        requirement.startswith("torch")
+        and not requirement[5:6].isalnum()
+        and requirement[5:6] not in ("-", "_", ".")
+    )
 
 
 _BUILD_KEYS = {
