@@ -29,7 +29,7 @@ from envcheck.model import (
     Value,
     normalised,
 )
-from envcheck.nvidia import has_code, is_capability
+from envcheck.nvidia import has_code, has_ptx, is_capability
 
 KEYS = {
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
@@ -49,6 +49,9 @@ KEYS = {
     "gpu.torch_first": Key(Kind.VERSION, "first torch whose default build has machine code for this GPU"),
     "gpu.torch_nearest": Key(Kind.VERSION, "release with machine code for this GPU nearest to the installed"),
     "gpu.torch_last": Key(Kind.VERSION, "newest torch whose default build has machine code for this GPU"),
+    "gpu.packages_without_code": Key(
+        Kind.WORDS, "compiled packages that have neither machine code for this GPU nor PTX it could compile"
+    ),
     "train.minimum_transformers": Key(
         Kind.VERSION, "first transformers with code for the model_type; Absent if all that are known have it"
     ),
@@ -356,6 +359,11 @@ def _plain_name(name: str) -> str:
 
 def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Inventory:
     default_builds = [(str(row["version"]), tuple(row["architectures"])) for row in tables.get("torch", [])]
+    compiled = {
+        key.split(".")[1]: fact.value
+        for key, fact in inventory.facts.items()
+        if key.startswith("pkg.") and key.endswith(".architectures") and isinstance(fact.value, tuple)
+    }
 
     def facts_of(number: int) -> Iterator[Fact]:
         missing = _missing(inventory, "gpu.compute_capability", device=number)
@@ -379,8 +387,20 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
             yield Fact(
                 "gpu.in_torch_build", Known(has_code(built, capability)), f"{source}, {', '.join(built)}"
             )
+        without = missing or _packages_without_code(compiled, capability)
+        yield Fact("gpu.packages_without_code", without, "derived from what their files hold")
 
     return _each_device(inventory, facts_of)
+
+
+def _packages_without_code(compiled: Mapping[str, tuple[str, ...]], capability: str) -> Reading:
+    """The packages whose compiled modules hold nothing that this GPU can run, now or after compiling PTX."""
+    names = [
+        f"{name} ({', '.join(built)})"
+        for name, built in sorted(compiled.items())
+        if not has_code(built, capability) and not has_ptx(built, capability)
+    ]
+    return Known(tuple(names)) if names else Absent()
 
 
 def _nearest(serving: Sequence[str], builds: Sequence[tuple[str, Any]], inventory: Inventory) -> Reading:
@@ -613,6 +633,10 @@ def changed(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matri
     facts = dict(read.facts)
     for key, value in changes:
         name = key.removeprefix("pkg.")
+        if name == "torch":
+            facts = {
+                k: _unread_again(fact) if k.endswith(".unresolved") else fact for k, fact in facts.items()
+            }
         if name != key:
             for other in (name, *matrix.moves_with.get(name, ())):
                 prefixes = (f"pkg.{other}.", f"build.{other}.")
@@ -624,3 +648,8 @@ def changed(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matri
             facts = {k: fact for k, fact in facts.items() if k not in OF_DRIVER}
         facts[key] = Fact(key, Known(value), "proposed")
     return replace(read, facts=facts)
+
+
+def _unread_again(fact: Fact) -> Fact:
+    """What compiled packages lack in one torch says nothing of another."""
+    return Fact(fact.key, Unknown("read beside another torch", asked=False))

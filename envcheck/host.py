@@ -395,6 +395,14 @@ def built_on() -> str:
     return today()
 
 
+def here() -> str:
+    """The folder we were started in; empty if it is gone."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - the hot path
+    except OSError:
+        return ""
+
+
 def own_python() -> str:
     """The interpreter that runs envcheck."""
     return sys.executable
