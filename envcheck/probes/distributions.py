@@ -213,7 +213,7 @@ def _read(path: str, limit: int, *, until_blank: bool = False) -> bytes:
 
 
 def _checkout(path: str) -> str | None:
-    """The folder that `direct_url.json` (PEP 610) installs editable, empty if unnamed; None if it does not."""
+    """The folder that `direct_url.json` (PEP 610) installs editable, empty if unnamed; else None."""
     text = _read(path, _FIRST_READ)
     if b'"editable":true' not in text.replace(b" ", b"").replace(b"\n", b""):
         return None

@@ -256,7 +256,7 @@ def _complaint(ran: Ran) -> str:
 
 def _inventory(host: Host, environment: Environment, origin: str, deadline_s: float) -> Inventory:
     found, unread = _records(host, environment.sites, deadline_s)
-    if unread and len(unread) == len(environment.sites):
+    if unread and not found and len(unread) == len(environment.sites):
         raise ExamineError(f"no package folder can be read: {unread[0]}")
     label = _Label(host, environment)
     facts = [*_python_facts(host, environment, origin), *_about_imports(host, environment, found, label)]
