@@ -25,6 +25,7 @@ MOST_IMAGES = 100_000
 """GPU images that are visited in one section: cuBLAS has some thousands."""
 
 _LARGEST_TEXT = 32 * 1024 * 1024
+_LARGEST_TABLE = 32 * 1024 * 1024
 _LONGEST_NAME = 16 * 1024  # C++ spells out every template argument
 _MOST_HEADERS = 4096
 _MOST_ENTRIES = 4096
@@ -172,41 +173,42 @@ class Exports:
     """What a library defines for others, looked up symbol by symbol in its DT_GNU_HASH table."""
 
     def __init__(self, read: Read, of: Library) -> None:
-        """Read the table's head; `readable` says whether there is one to look into."""
+        """Read the table but for its chains; `readable` says whether there is one to look into."""
         self._read, self._of = read, of
         head = read(of.hashes, 16) if of.hashes and of.symbols else b""
         self._buckets, self._first, self._words, self._shift = (
             struct.unpack("<IIII", head) if len(head) == 16 else (0, 0, 0, 0)  # noqa: PLR2004
         )
-        self.readable = 0 < self._buckets < 1 << 28 and 0 < self._words < 1 << 28 and self._shift < 32  # noqa: PLR2004
+        size = 8 * self._words + 4 * self._buckets
+        self._table = read(of.hashes + 16, size) if size <= _LARGEST_TABLE and self._shift < 32 else b""  # noqa: PLR2004
+        self.readable = self._buckets > 0 and self._words > 0 and len(self._table) == size
 
     def define(self, name: bytes, value: int) -> bool:
         """Whether a symbol is among them; `value` is its hash. What cannot be read defines nothing."""
-        try:
-            return self.readable and self._define(name, value)
-        except (struct.error, IndexError, OverflowError, ValueError):
+        if not self.readable:
             return False
-
-    def _define(self, name: bytes, value: int) -> bool:
-        bloom = self._of.hashes + 16
-        word = _u64(self._read, bloom + 8 * ((value // 64) % self._words))
-        if not (word >> (value % 64)) & (word >> ((value >> self._shift) % 64)) & 1:
+        word = self._number(8 * (value // 64 % self._words), 8)
+        if not (word >> value % 64) & (word >> (value >> self._shift) % 64) & 1:
             return False
-        buckets = bloom + 8 * self._words
-        index = _u32(self._read, buckets + 4 * (value % self._buckets))
+        index = self._number(8 * self._words + 4 * (value % self._buckets), 4)
         if index < self._first:
             return False
-        chain = buckets + 4 * self._buckets
+        chain = self._of.hashes + 16 + len(self._table)
         for symbol in range(index, index + _LONGEST_CHAIN):
-            found = _u32(self._read, chain + 4 * (symbol - self._first))
+            found = int.from_bytes(self._read(chain + 4 * (symbol - self._first), 4), "little")
             if found | 1 == value | 1 and self._is(symbol, name):
                 return True
-            if found & 1:
+            if found & 1 or not found:
                 return False
         return False
 
+    def _number(self, at: int, length: int) -> int:
+        return int.from_bytes(self._table[at : at + length], "little")
+
     def _is(self, symbol: int, name: bytes) -> bool:
         entry = self._read(self._of.symbols + symbol * _SYMBOL_SIZE, _SYMBOL_SIZE)
+        if len(entry) != _SYMBOL_SIZE:
+            return False
         at, _, _, section, _, _ = struct.unpack("<IBBHQQ", entry)
         return section != 0 and self._read(self._of.names + at, len(name) + 1) == name + b"\0"
 
@@ -215,16 +217,8 @@ def hashed(name: bytes) -> int:
     """The GNU hash of a symbol's name."""
     value = 5381
     for byte in name:
-        value = (value * 33 + byte) & 0xFFFFFFFF
+        value = value * 33 + byte & 0xFFFFFFFF
     return value
-
-
-def _u32(read: Read, at: int) -> int:
-    return int.from_bytes(_exactly(read, at, 4), "little")
-
-
-def _u64(read: Read, at: int) -> int:
-    return int.from_bytes(_exactly(read, at, 8), "little")
 
 
 def _exactly(read: Read, at: int, length: int) -> bytes:

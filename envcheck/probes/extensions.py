@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -50,11 +50,30 @@ class _Module(NamedTuple):
 
 
 class _Torch(NamedTuple):
-    """The libraries in torch/lib: their names, what they define, and the CUDA runtime they ask for."""
+    """The libraries in torch/lib: their names, what they define, and the CUDA runtime they ask for.
+
+    `asked` keeps the answers: modules of one package need much the same.
+    """
 
     names: frozenset[str]
     exports: tuple[elf.Exports, ...]
     runtime: frozenset[str]
+    asked: dict[bytes, bool]
+
+    def define(self, name: bytes) -> bool:
+        """Whether one of torch's libraries defines a symbol."""
+        found = self.asked.get(name)
+        if found is None:
+            value = elf.hashed(name)
+            found = self.asked[name] = any(each.define(name, value) for each in self.exports)
+        return found
+
+
+class _Own(NamedTuple):
+    """The libraries of one package: their names, and what they define, read only where torch does not."""
+
+    names: frozenset[str]
+    exports: Callable[[], tuple[elf.Exports, ...] | None]
 
 
 def facts(
@@ -90,7 +109,7 @@ def _opened(host: Host, folder: str, files: ExitStack) -> _Torch | None:
     ):
         return None
     runtime = (name for each in found for name in each.library.needed if _RUNTIME.fullmatch(name))
-    return _Torch(frozenset(names), exports, frozenset(runtime))
+    return _Torch(frozenset(names), exports, frozenset(runtime), {})
 
 
 def _modules(host: Host, folder: str, paths: Iterable[str], files: ExitStack) -> Iterator[_Module]:
@@ -108,20 +127,22 @@ def _of_package(
     host: Host, record: Record, paths: Sequence[str], built: _Torch, files: ExitStack, label: Label
 ) -> Iterator[Fact]:
     key = f"pkg.{record.name}"
-    modules = list(_modules(host, record.site, paths[:MOST_MODULES], files))
-    own = frozenset(path.rpartition("/")[2] for path in paths)
+    bundled = [path for path in paths if path.partition("/")[0].endswith(".libs")]  # auditwheel's
+    others = [path for path in paths if path not in bundled][:MOST_MODULES]
+    modules = list(_modules(host, record.site, others, files))
     tied = [each for each in modules if any(map(_TORCHS.fullmatch, each.library.needed))]
-    exports = [elf.Exports(each.read, each.library) for each in modules]
-    all_read = len(modules) == len(paths) and all(each.readable for each in exports)
+    own = _Own(
+        frozenset(path.rpartition("/")[2] for path in paths),
+        lambda: (
+            None
+            if len(paths) > MOST_MODULES
+            else _exports([*modules, *_modules(host, record.site, bundled, files)], len(paths))
+        ),
+    )
     missing: dict[str, str] = {}
     for each in tied:
-        lacking = list(_libraries_lacking(host, each.library.needed, own, built, record.site))
-        foreign = any(
-            name not in built.names and name not in own and not _NEUTRAL.match(name) and name not in lacking
-            for name in each.library.needed
-        )
-        if all_read and not foreign:
-            lacking += _symbols_lacking(each, (*built.exports, *exports))
+        lacking = list(_libraries_lacking(host, each.library.needed, own.names, built, record.site))
+        lacking += _symbols_lacking(each, built, own, lacking)
         missing.update({name: each.path for name in lacking if name not in missing})
     if missing:
         more = [f"{len(missing) - SHOWN} more"] if len(missing) > SHOWN else []
@@ -131,6 +152,12 @@ def _of_package(
     if any(code) and None not in code:
         names = sorted({name for each in code for name in each or ()})
         yield Fact(f"{key}.architectures", Known(tuple(names)), label(record.site, tied[0].path))
+
+
+def _exports(modules: Sequence[_Module], number: int) -> tuple[elf.Exports, ...] | None:
+    """What libraries define; None unless all of them could be read."""
+    found = tuple(elf.Exports(each.read, each.library) for each in modules)
+    return found if len(found) == number and all(each.readable for each in found) else None
 
 
 def _libraries_lacking(
@@ -163,9 +190,23 @@ def _is_here(host: Host, name: str, site: str) -> bool:
     return cache is not None and f"\0{name}\0" in cache
 
 
-def _symbols_lacking(module: _Module, providers: Sequence[elf.Exports]) -> Iterator[str]:
-    for name in elf.undefined(module.read, module.library) or ():
-        if _OF_TORCH.match(name):
-            value = elf.hashed(name)
-            if not any(each.define(name, value) for each in providers):
-                yield name.decode("utf-8", "replace")
+def _symbols_lacking(module: _Module, built: _Torch, own: _Own, lacking: Collection[str]) -> Iterator[str]:
+    """Symbols of torch's that neither torch nor the package defines; none where somebody else might."""
+    for name in module.library.needed:
+        if (
+            name not in built.names
+            and name not in own.names
+            and name not in lacking
+            and not _NEUTRAL.match(name)
+        ):
+            return
+    wanted = (
+        symbol for symbol in elf.undefined(module.read, module.library) or () if _OF_TORCH.match(symbol)
+    )
+    missing = [symbol for symbol in wanted if not built.define(symbol)]
+    exports = own.exports() if missing else None
+    if exports is not None:
+        for symbol in missing:
+            value = elf.hashed(symbol)
+            if not any(each.define(symbol, value) for each in exports):
+                yield symbol.decode("utf-8", "replace")
