@@ -37,7 +37,9 @@ KEYS = {
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
     "cuda.driver": Key(Kind.VERSION, "newest CUDA the driver speaks"),
     "driver.torch_last": Key(Kind.VERSION, "newest torch whose default build this driver can run"),
-    "build.torch.architectures": Key(Kind.WORDS, "GPU architectures torch has machine code for: sm_80, …"),
+    "build.torch.architectures": Key(
+        Kind.WORDS, "GPU architectures torch has code for: sm_80, …; compute_90 is PTX"
+    ),
     "build.torch.torchvision": Key(Kind.VERSION, "torchvision that belongs to this torch"),
     "build.torch.torchaudio": Key(Kind.VERSION, "torchaudio that belongs to this torch"),
     "build.torch.triton": Key(Kind.VERSION, "triton that belongs to this torch"),
@@ -45,7 +47,7 @@ KEYS = {
         Kind.NUMBER, "GPUs that CUDA_VISIBLE_DEVICES leaves to programs; all if it is not set"
     ),
     "gpu.kind": Key(Kind.WORD, "datacenter, geforce, workstation, jetson, …"),
-    "gpu.in_torch_build": Key(Kind.FLAG, "whether the installed torch has machine code for this GPU"),
+    "gpu.in_torch_build": Key(Kind.FLAG, "whether the installed torch has code that this GPU can run"),
     "gpu.torch_first": Key(Kind.VERSION, "first torch whose default build has machine code for this GPU"),
     "gpu.torch_nearest": Key(Kind.VERSION, "release with machine code for this GPU nearest to the installed"),
     "gpu.torch_last": Key(Kind.VERSION, "newest torch whose default build has machine code for this GPU"),
@@ -384,9 +386,8 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
             yield Fact("gpu.in_torch_build", inside, "derived from build.torch.architectures")
         else:
             built = built_for.value if isinstance(built_for.value, tuple) else ()
-            yield Fact(
-                "gpu.in_torch_build", Known(has_code(built, capability)), f"{source}, {', '.join(built)}"
-            )
+            runs = has_code(built, capability) or has_ptx(built, capability)
+            yield Fact("gpu.in_torch_build", Known(runs), f"{source}, {', '.join(built)}")
         without = missing or _packages_without_code(compiled, capability)
         yield Fact("gpu.packages_without_code", without, "derived from what their files hold")
 

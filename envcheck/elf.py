@@ -236,13 +236,16 @@ _PTX, _CUBIN = 1, (2, 16)
 _SPECIFIC, _FAMILY = 1 << 20, 1 << 21  # the letters of sm_90a and sm_100f
 
 
-def architectures(read: Read) -> tuple[str, ...] | None:
+def architectures(read: Read, containers: int = MOST_IMAGES) -> tuple[str, ...] | None:
     """The GPU architectures a library has code for, each once: machine code (`sm_90a`) or PTX (`compute_90`).
 
     Empty if it has none. None stands for a file whose sections or images cannot be followed to their end.
+    A container holds what one source file was compiled to, for each architecture; of a large library the
+    first few tell for which that was.
     """
     try:
-        return tuple(sorted({name for at, size in _sections(read) for name in _images(read, at, at + size)}))
+        found = (_images(read, at, at + size, containers) for at, size in _sections(read))
+        return tuple(sorted({name for each in found for name in each}))
     except (struct.error, IndexError, OverflowError, ValueError):
         return None
 
@@ -266,7 +269,7 @@ def _sections(read: Read) -> Iterator[tuple[int, int]]:
             yield at, length
 
 
-def _images(read: Read, at: int, end: int) -> Iterator[str]:
+def _images(read: Read, at: int, end: int, containers: int) -> Iterator[str]:
     """The architecture of every image between two offsets.
 
     Containers follow one another: a head (magic, version, its own size, that of what it holds), then images:
@@ -276,7 +279,7 @@ def _images(read: Read, at: int, end: int) -> Iterator[str]:
         ValueError: what stands there is something else, or without end.
     """
     steps = 0
-    while at + 16 <= end and steps < MOST_IMAGES:
+    while containers and at + 16 <= end and steps < MOST_IMAGES:
         steps += 1
         magic, _, head, size = struct.unpack("<IHHQ", _exactly(read, at, 16))
         if magic == 0:
@@ -284,6 +287,7 @@ def _images(read: Read, at: int, end: int) -> Iterator[str]:
             continue
         if magic != _FATBIN or head < 16 or at + head + size > end:  # noqa: PLR2004 - its own size
             raise ValueError
+        containers -= 1
         image, at = at + head, at + head + size
         while image < at and steps < MOST_IMAGES:
             steps += 1

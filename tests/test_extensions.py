@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envcheck import elf
+from envcheck import app, derive, elf
 from envcheck.host import Host, ranges
-from envcheck.model import Inventory, Unknown
+from envcheck.model import Absent, Fact, Inventory, Known, Unknown
 from envcheck.probes import Request, extensions, survey
 from envcheck.probes.python_env import PROBE
 
@@ -290,6 +290,74 @@ def test_architectures_of_an_extension(compiler: str, site: Path) -> None:
     record(site, "xformers", "0.0.32", [path])
     found = read(site).known("pkg.xformers.architectures")
     assert found == ("compute_90", "sm_100f", "sm_120", "sm_80", "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [("2.4.0a0+07cecf4168.nv24.05", True), ("2.6.0a0+git1234567", True), ("2.6.0+cu124", False)],
+)
+def test_architectures_of_a_torch_that_nobody_published(
+    compiler: str, site: Path, version: str, *, told: bool
+) -> None:
+    # One source file for all architectures after another, then a kernel for a single one.
+    section = fatbin((2, 80, 0x11), (2, 90, 0x11), (1, 90, 0x8011)) * 8 + fatbin((2, 100, 0x100011))
+    torch_of(compiler, site)
+    (site / "torch-2.6.0.dist-info/METADATA").write_text(f"Name: torch\nVersion: {version}\n\n")
+    compiled(compiler, site / "torch/lib/libtorch_cuda.so", section=section)
+    fact = read(site).fact("build.torch.architectures")
+    assert fact.value == (("compute_90", "sm_80", "sm_90") if told else None)
+
+
+def test_torch_with_ptx_runs_on_a_newer_gpu() -> None:
+    facts = {
+        "pkg.torch": Fact("pkg.torch", Known("2.4.0a0+07cecf4168.nv24.05")),
+        "build.torch.architectures": Fact(
+            "build.torch.architectures", Known(("sm_80", "sm_90", "compute_90"))
+        ),
+    }
+    capabilities = ("12.0", "7.5", "8.6")
+    devices = tuple(
+        {"gpu.compute_capability": Fact("gpu.compute_capability", Known(each))} for each in capabilities
+    )
+    derived = derive.derive(Inventory(facts, devices), app.knowledge())
+    assert [derived.known("gpu.in_torch_build", number) for number in range(3)] == [True, False, True]
+
+
+def test_packages_without_code_for_a_gpu() -> None:
+    built = {
+        "flash-attn": ("sm_80", "sm_90"),
+        "xformers": ("sm_75", "compute_80"),
+        "old": ("sm_60", "compute_60"),
+    }
+    facts = {
+        f"pkg.{name}.architectures": Fact(f"pkg.{name}.architectures", Known(value))
+        for name, value in built.items()
+    }
+    devices = tuple(
+        {"gpu.compute_capability": Fact("gpu.compute_capability", Known(each))}
+        for each in ("7.0", "12.0", "8.9")
+    )
+    derived = derive.derive(Inventory(facts, devices, frozenset({"pkg"})), app.knowledge())
+    found = [derived.fact("gpu.packages_without_code", number).reading for number in range(3)]
+    assert found == [
+        Known(("flash-attn (sm_80, sm_90)", "xformers (sm_75, compute_80)")),
+        Known(("flash-attn (sm_80, sm_90)",)),
+        Absent(),
+    ]
+
+
+def test_what_was_read_beside_one_torch_says_nothing_of_another() -> None:
+    key = "pkg.flash-attn.unresolved"
+    facts = {
+        "pkg.torch": Fact("pkg.torch", Known("2.6.0")),
+        key: Fact(key, Known(("_ZN3c104cuda9SetDeviceEi",))),
+    }
+    read_ = Inventory(facts, complete=frozenset({"pkg"}))
+    known = app.knowledge()
+    moved = derive.changed(read_, [("pkg.torch", "2.8.0")], known).fact(key).reading
+    assert isinstance(moved, Unknown)
+    assert not moved.asked
+    assert derive.changed(read_, [("pkg.peft", "0.15.0")], known).known(key) is not None
 
 
 @pytest.mark.parametrize(

@@ -240,6 +240,15 @@ def test_interpreter_that_is_not_executable(tmp_path: Path) -> None:
     assert complaint(put(tmp_path, "python", "#!/bin/sh\n")).endswith("not executable")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_interpreter_of_another_user_that_anyone_may_change_is_not_started(tmp_path: Path) -> None:
+    planted = program(tmp_path / "python", f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    planted.chmod(0o777)
+    os.chown(planted, 12345, 12345)
+    assert "anyone may change it: not started; --static" in complaint(planted)
+    assert not (tmp_path / "started").exists()
+
+
 def test_program_that_is_not_one_of_this_machine(tmp_path: Path) -> None:
     foreign = program(tmp_path / "python", "\x7fELF\x02 of some other processor")
     assert "cannot be run: exec format error; --static" in complaint(foreign)

@@ -25,6 +25,9 @@ MOST_MODULES = 64
 SECONDS = 3.0
 """After so long no further package is begun: a cold network disk."""
 
+FIRST = 8
+"""Source files of torch whose architectures are read: of five releases each of them was compiled for all."""
+
 SHOWN = 3
 
 _OF_TORCH = re.compile(rb"_Z(?:T[ITVS]|GV)?N[KVRO]*(?:3c10|2at|5torch|6caffe2)|aoti_torch_|torch_[a-z]")
@@ -67,6 +70,18 @@ class _Torch(NamedTuple):
             value = elf.hashed(name)
             found = self.asked[name] = any(each.define(name, value) for each in self.exports)
         return found
+
+
+def architectures_of_torch(host: Host, folder: str) -> tuple[str, ...]:
+    """The GPU architectures that the kernels in torch/lib were compiled for; empty if it does not tell.
+
+    Read out of the first source files: a few kernels further down are for single architectures.
+    """
+    try:
+        with ranges(host.path(f"{folder}/libtorch_cuda.so")) as read:
+            return elf.architectures(read, FIRST) or ()
+    except OSError:
+        return ()
 
 
 class _Own(NamedTuple):

@@ -9,6 +9,7 @@ somebody else may have planted there is not run only with `static`.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -77,6 +78,9 @@ YIELDS = {
     ),
     "pkg.*.architectures": Key(
         Kind.WORDS, "GPU architectures its modules for torch have code for: sm_80; compute_90 is PTX"
+    ),
+    "build.torch.architectures": Key(
+        Kind.WORDS, "GPU architectures torch has code for: sm_80, …; compute_90 is PTX"
     ),
     **builds.YIELDS,
 }
@@ -195,6 +199,11 @@ def _refuse_no_program(host: Host, interpreter: str) -> None:
         raise ExamineError(f"{interpreter}: not a program but some other kind of file")
     if not os.access(place, os.X_OK):
         raise ExamineError(f"{interpreter}: not executable")
+    status = place.stat()
+    if status.st_mode & stat.S_IWOTH and status.st_uid not in (0, os.getuid()):
+        raise ExamineError(
+            f"{interpreter}: another user's, and anyone may change it: not started; --static reads files only"
+        )
 
 
 def _with_python_path(host: Host, environment: Environment) -> Environment:
@@ -470,6 +479,13 @@ def _extension_facts(host: Host, found: Mapping[str, list[Record]], label: _Labe
     """What packages that require torch were compiled for; nothing is read where there is no torch."""
     if "torch" not in found:
         return
+    torch = found["torch"][0]
+    if not _is_published(torch.version, host):
+        from envcheck.probes import extensions
+
+        if code := extensions.architectures_of_torch(host, f"{torch.site}/torch/lib"):
+            source = label(torch.site, "torch/lib/libtorch_cuda.so")
+            yield Fact("build.torch.architectures", Known(code), source)
     firsts = (records[0] for name, records in found.items() if name != "torch")
     # torchaudio, torchao and others leave it to the user to have a torch.
     for_torch = (each for each in firsts if "torch" in each.name or any(map(_is_torch, each.requires)))
@@ -478,7 +494,16 @@ def _extension_facts(host: Host, found: Mapping[str, list[Record]], label: _Labe
     if compiled:
         from envcheck.probes import extensions  # reads ELF files, which few starts need
 
-        yield from extensions.facts(host, found["torch"][0], compiled, label)
+        yield from extensions.facts(host, torch, compiled, label)
+
+
+def _is_published(version: str, host: Host) -> bool:
+    """Whether this is a release whose wheel for x86_64 was opened: the tables say what that has code for."""
+    public, _, label = version.partition(".dev")[0].partition("+")
+    plain = public.replace(".", "").isdecimal() and ".dev" not in version
+    return (
+        plain and (not label or label[:2] in ("cu", "cp")) and (host.staged or os.uname().machine == "x86_64")
+    )
 
 
 def _is_torch(requirement: str) -> bool:
