@@ -11,6 +11,7 @@ files that nvcc 13.0 made for sm_80, sm_90, sm_90a, sm_100f and compute_120.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -36,6 +37,7 @@ _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 
 _GNU_HASH = 0x6FFFFEF5
 _GLOBAL = 1
 _SYMBOL_SIZE = 24
+_NESTED, _NUMBER = re.compile(r"_Z(?:T[ITVS]|GV)?N[KVRO]*"), re.compile(r"[1-9][0-9]{0,3}")
 _SEGMENT, _SECTION = "<IIQQQQQQ", "<IIQQQQIIQQ"
 
 
@@ -219,6 +221,24 @@ def hashed(name: bytes) -> int:
     for byte in name:
         value = value * 33 + byte & 0xFFFFFFFF
     return value
+
+
+def spelled(symbol: str) -> str:
+    """A C++ symbol as its source has it, without arguments: `c10::Error::Error` of `_ZN3c105ErrorC2E…`.
+
+    Names of the Itanium C++ ABI that are nested, as all of a namespace are; any other stays as it is.
+    """
+    found = _NESTED.match(symbol)
+    if found is None:
+        return symbol
+    names: list[str] = []
+    at = found.end()
+    while number := _NUMBER.match(symbol, at):
+        at = number.end() + int(number[0])
+        names.append(symbol[number.end() : at])
+    if len(names) > 1 and symbol[at : at + 1] in ("C", "D"):
+        names.append(f"{'~' if symbol[at] == 'D' else ''}{names[-1]}")
+    return "::".join(names) if len(names) > 1 else symbol
 
 
 def _exactly(read: Read, at: int, length: int) -> bytes:

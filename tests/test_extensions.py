@@ -168,7 +168,7 @@ def test_extension_of_another_torch_is_told_by_the_symbol_the_loader_misses(
     flash(compiler, site, torch_of(compiler, site), [ZEROS, symbol])
     assert imported(site, "flash_attn_2_cuda").endswith(f"undefined symbol: {symbol}")
     fact = read(site).fact("pkg.flash-attn.unresolved")
-    assert fact.value == (symbol,)
+    assert fact.value == (elf.spelled(symbol),)
     assert fact.source.endswith(f"site-packages/flash_attn_2_cuda{SUFFIX}")
 
 
@@ -371,6 +371,27 @@ def test_images_that_cannot_be_followed_are_not_guessed(
     path = compiled(compiler, tmp_path / "x.so", section=section.ljust(32, b"\1"))
     with ranges(path) as reads:
         assert elf.architectures(reads) is None
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_ZN3c104cuda9SetDeviceEab", "c10::cuda::SetDevice"),
+        (NEW_ERROR, "c10::Error::Error"),
+        (
+            "_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE",
+            "torch::autograd::SavedVariable::unpack",
+        ),
+        ("_ZN3c1010TensorImplD2Ev", "c10::TensorImpl::~TensorImpl"),
+        ("_ZTIN3c105ErrorE", "c10::Error"),
+        ("_ZN3c1015SmallVectorBaseIjE8grow_podEPKvmm", "c10::SmallVectorBase"),
+        ("aoti_torch_abi_version", "aoti_torch_abi_version"),
+        ("_ZN9999x", "_ZN9999x"),
+        ("_Z16THPVariable_WrapN2at10TensorBaseE", "_Z16THPVariable_WrapN2at10TensorBaseE"),
+    ],
+)
+def test_symbols_are_spelled_as_their_source_has_them(symbol: str, name: str) -> None:
+    assert elf.spelled(symbol) == name
 
 
 # --- broken files -------------------------------------------------------------------------------------

@@ -224,4 +224,4 @@ def _symbols_lacking(module: _Module, built: _Torch, own: _Own, lacking: Collect
         for symbol in missing:
             value = elf.hashed(symbol)
             if not any(each.define(symbol, value) for each in exports):
-                yield symbol.decode("utf-8", "replace")
+                yield elf.spelled(symbol.decode("utf-8", "replace"))
