@@ -29,7 +29,7 @@ from envcheck.model import (
     Value,
     normalised,
 )
-from envcheck.nvidia import has_code, is_capability
+from envcheck.nvidia import has_code, has_ptx, is_capability
 
 KEYS = {
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
@@ -37,7 +37,9 @@ KEYS = {
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
     "cuda.driver": Key(Kind.VERSION, "newest CUDA the driver speaks"),
     "driver.torch_last": Key(Kind.VERSION, "newest torch whose default build this driver can run"),
-    "build.torch.architectures": Key(Kind.WORDS, "GPU architectures torch has machine code for: sm_80, …"),
+    "build.torch.architectures": Key(
+        Kind.WORDS, "GPU architectures torch has code for: sm_80, …; compute_90 is PTX"
+    ),
     "build.torch.torchvision": Key(Kind.VERSION, "torchvision that belongs to this torch"),
     "build.torch.torchaudio": Key(Kind.VERSION, "torchaudio that belongs to this torch"),
     "build.torch.triton": Key(Kind.VERSION, "triton that belongs to this torch"),
@@ -45,10 +47,13 @@ KEYS = {
         Kind.NUMBER, "GPUs that CUDA_VISIBLE_DEVICES leaves to programs; all if it is not set"
     ),
     "gpu.kind": Key(Kind.WORD, "datacenter, geforce, workstation, jetson, …"),
-    "gpu.in_torch_build": Key(Kind.FLAG, "whether the installed torch has machine code for this GPU"),
+    "gpu.in_torch_build": Key(Kind.FLAG, "whether the installed torch has code that this GPU can run"),
     "gpu.torch_first": Key(Kind.VERSION, "first torch whose default build has machine code for this GPU"),
     "gpu.torch_nearest": Key(Kind.VERSION, "release with machine code for this GPU nearest to the installed"),
     "gpu.torch_last": Key(Kind.VERSION, "newest torch whose default build has machine code for this GPU"),
+    "gpu.packages_without_code": Key(
+        Kind.WORDS, "compiled packages that have neither machine code for this GPU nor PTX it could compile"
+    ),
     "train.minimum_transformers": Key(
         Kind.VERSION, "first transformers with code for the model_type; Absent if all that are known have it"
     ),
@@ -385,6 +390,11 @@ def _plain_name(name: str) -> str:
 
 def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str, Any]]]) -> Inventory:
     default_builds = [(str(row["version"]), tuple(row["architectures"])) for row in tables.get("torch", [])]
+    compiled = {
+        key.split(".")[1]: fact.value
+        for key, fact in inventory.facts.items()
+        if key.startswith("pkg.") and key.endswith(".architectures") and isinstance(fact.value, tuple)
+    }
 
     def facts_of(number: int) -> Iterator[Fact]:
         missing = _missing(inventory, "gpu.compute_capability", device=number)
@@ -405,11 +415,22 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
             yield Fact("gpu.in_torch_build", inside, "derived from build.torch.architectures")
         else:
             built = built_for.value if isinstance(built_for.value, tuple) else ()
-            yield Fact(
-                "gpu.in_torch_build", Known(has_code(built, capability)), f"{source}, {', '.join(built)}"
-            )
+            runs = has_code(built, capability) or has_ptx(built, capability)
+            yield Fact("gpu.in_torch_build", Known(runs), f"{source}, {', '.join(built)}")
+        without = missing or _packages_without_code(compiled, capability)
+        yield Fact("gpu.packages_without_code", without, "derived from what their files hold")
 
     return _each_device(inventory, facts_of)
+
+
+def _packages_without_code(compiled: Mapping[str, tuple[str, ...]], capability: str) -> Reading:
+    """The packages whose compiled modules hold nothing that this GPU can run, now or after compiling PTX."""
+    names = [
+        f"{name} ({', '.join(built)})"
+        for name, built in sorted(compiled.items())
+        if not has_code(built, capability) and not has_ptx(built, capability)
+    ]
+    return Known(tuple(names)) if names else Absent()
 
 
 def _nearest(serving: Sequence[str], builds: Sequence[tuple[str, Any]], inventory: Inventory) -> Reading:
@@ -642,6 +663,10 @@ def changed(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matri
     facts = dict(read.facts)
     for key, value in changes:
         name = key.removeprefix("pkg.")
+        if name == "torch":
+            facts = {
+                k: _unread_again(fact) if k.endswith(".unresolved") else fact for k, fact in facts.items()
+            }
         if name != key:
             for other in (name, *matrix.moves_with.get(name, ())):
                 prefixes = (f"pkg.{other}.", f"build.{other}.")
@@ -653,3 +678,8 @@ def changed(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matri
             facts = {k: fact for k, fact in facts.items() if k not in OF_DRIVER}
         facts[key] = Fact(key, Known(value), "proposed")
     return replace(read, facts=facts)
+
+
+def _unread_again(fact: Fact) -> Fact:
+    """What compiled packages lack in one torch says nothing of another."""
+    return Fact(fact.key, Unknown("read beside another torch", asked=False))

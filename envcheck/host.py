@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -309,6 +309,34 @@ def read_start(path: Path, length: int, *, from_end: bool = False) -> bytes:
     return b"".join(chunks)
 
 
+@contextmanager
+def ranges(path: Path) -> Iterator[Callable[[int, int], bytes]]:
+    """Read ranges of a regular file, however large: so many bytes from an offset on, fewer where it ends.
+
+    Raises:
+        OSError: it is not there, no regular file, or may not be read; later failures read as the end.
+        ValueError: a zero byte in its name.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(0, "not a regular file")
+        size = status.st_size
+
+        def read(offset: int, length: int) -> bytes:
+            if not 0 <= offset < size or length <= 0:
+                return b""
+            try:
+                return os.pread(descriptor, min(length, size - offset), offset)
+            except OSError:
+                return b""
+
+        yield read
+    finally:
+        os.close(descriptor)
+
+
 CHUNK = 4 << 20
 """Bytes of a stream that are read at once."""
 
@@ -421,6 +449,14 @@ def built_on() -> str:
     if epoch.isascii() and epoch.isdecimal() and len(epoch) <= 11:  # noqa: PLR2004 - a year of four digits
         return time.strftime("%Y-%m-%d", time.gmtime(int(epoch)))
     return today()
+
+
+def here() -> str:
+    """The folder we were started in; empty if it is gone."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - the hot path
+    except OSError:
+        return ""
 
 
 def own_python() -> str:

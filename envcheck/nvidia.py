@@ -96,6 +96,23 @@ def has_code(architectures: list[str] | tuple[str, ...], capability: str) -> boo
     return False
 
 
+def has_ptx(architectures: list[str] | tuple[str, ...], capability: str) -> bool:
+    """Whether the driver can compile PTX for one of these `compute_XY` on a device of this capability.
+
+    PTX for X.Y serves every capability from X.Y on, unless a letter binds it (`compute_90a`).
+    """
+    major, _, minor = capability.partition(".")
+    for name in architectures:
+        digits = name.removeprefix("compute_")
+        if (
+            digits != name
+            and digits.isdecimal()
+            and (int(digits[:-1]), int(digits[-1])) <= (int(major), int(minor))
+        ):
+            return True
+    return False
+
+
 # --- which GPUs a program sees ------------------------------------------------------------------------
 
 

@@ -391,7 +391,9 @@ def _gpus(
     lacking = [
         gpu
         for gpu, capability in sorted(seen.capabilities.items())
-        if built is not None and not nvidia.has_code(built, capability)
+        if built is not None
+        and not nvidia.has_code(built, capability)
+        and not nvidia.has_ptx(built, capability)
     ]
     by_number = visible is not None and not visible.startswith("GPU-")
     if lacking and by_number and not same_order and len(set(seen.names.values())) > 1 and len(used) < count:

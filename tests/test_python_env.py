@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -25,13 +23,12 @@ from envcheck.model import (
     EnvcheckError,
     ExamineError,
     InputError,
-    Inventory,
     Known,
     Unknown,
     Vocabulary,
 )
-from envcheck.probes import Request, survey
 from envcheck.probes.python_env import PROBE
+from tests.environments import install, listed, packages, put, read, record_line, site_of
 
 QUERY = Path(query.__file__)
 
@@ -51,52 +48,6 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def env(pristine: Path, tmp_path: Path) -> Path:
     shutil.copytree(pristine, tmp_path / "env", symlinks=True)
     return tmp_path / "env"
-
-
-def site_of(env: Path) -> Path:
-    return next(env.glob("lib/python3*/site-packages"))
-
-
-def put(folder: Path, name: str, content: str | bytes) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
-def install(site: Path, name: str, version: str, *requires: str, record: str = "") -> Path:
-    """A dist-info as an installer writes it."""
-    lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {each}" for each in requires)]
-    info = f"{name.replace('-', '_')}-{version}.dist-info"
-    put(site, f"{info}/METADATA", "\n".join(["Metadata-Version: 2.1", *lines, "", "Description\n"]))
-    put(site, f"{info}/RECORD", record)
-    return site / info
-
-
-def listed(site: Path, path: str, content: str) -> str:
-    """Writes a file and gives the line a RECORD has for it."""
-    put(site, path, content)
-    return record_line(path, content)
-
-
-def record_line(path: str, content: str) -> str:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).decode().rstrip("=")
-    return f"{path},sha256={digest},{len(content)}\n"
-
-
-def read(
-    path: Path | str | None, *, host: Host | None = None, static: bool = True, limit: float = 10
-) -> Inventory:
-    request = Request(None if path is None else Path(path), "named by --python", static, limit)
-    return survey(host or Host(), request, [PROBE])
-
-
-def packages(inventory: Inventory) -> dict[str, object]:
-    return {
-        key.removeprefix("pkg."): fact.value
-        for key, fact in inventory.facts.items()
-        if key.startswith("pkg.") and key.count(".") == 1
-    }
 
 
 def other_python(name: str) -> str:
@@ -287,6 +238,15 @@ def test_venv_whose_base_was_removed_is_said_to_be_so(env: Path) -> None:
 
 def test_interpreter_that_is_not_executable(tmp_path: Path) -> None:
     assert complaint(put(tmp_path, "python", "#!/bin/sh\n")).endswith("not executable")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_interpreter_of_another_user_that_anyone_may_change_is_not_started(tmp_path: Path) -> None:
+    planted = program(tmp_path / "python", f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    planted.chmod(0o777)
+    os.chown(planted, 12345, 12345)
+    assert "anyone may change it: not started; --static" in complaint(planted)
+    assert not (tmp_path / "started").exists()
 
 
 def test_program_that_is_not_one_of_this_machine(tmp_path: Path) -> None:

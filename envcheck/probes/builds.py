@@ -40,6 +40,11 @@ def torch_facts(read: ReadText, source: Callable[[str], str], conda_build: str |
     return (Fact(key, Unknown("torch/version.py cannot be read"), source(path)) for key in _TORCH)
 
 
+def stated_version(read: ReadText) -> str:
+    """The version that torch/version.py states; empty if it states none."""
+    return assignments(read("torch/version.py") or "").get("__version__") or ""
+
+
 def _torch_reading(values: Mapping[str, str | None], name: str) -> Reading:
     value = values.get(name)
     if value:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from envcheck.model import normalised
+from envcheck.probes.layout import PLAIN_PTH
 
 METADATA_LIMIT = 2 * 1024 * 1024
 """Bytes of a METADATA file that are read at most: headers are a few kilobytes, the rest is a README."""
@@ -22,7 +23,6 @@ _FIRST_READ = 16 * 1024
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO nobody writes to must not hang
 _MOST_REQUIREMENTS = 2000
 _LONGEST_VERSION = 200
-_PLAIN_PTH = frozenset(("distutils-precedence.pth", "_virtualenv.pth"))
 _KINDS = (".dist-info", ".egg-info", ".egg", ".egg-link")
 
 
@@ -30,7 +30,8 @@ class Record(NamedTuple):
     """One record of one installed distribution.
 
     `version` is empty if neither the headers nor the record's name tell it; `degraded` says that the
-    headers did not. `requires` are the Requires-Dist lines that no extra asks for.
+    headers did not. `requires` are the Requires-Dist lines that no extra asks for. `checkout` is the folder
+    of an editable install, where what wrote it says which.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Record(NamedTuple):
     editable: bool
     site: str
     entry: str
+    checkout: str = ""
 
 
 def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[Record]:
@@ -55,15 +57,16 @@ def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[R
     names.sort()
     editable = {_editable_name(name) for name in names if name.startswith("__editable__")}
     # Every editable install puts its checkout on the path: with no such file there is none to look for.
-    linked = any(name.endswith(".pth") and name not in _PLAIN_PTH for name in names)
+    linked = any(name.endswith(".pth") and name not in PLAIN_PTH for name in names)
     for entry in names:
         # pip renames what it is removing to "~orch-…"; an interrupted removal leaves that behind.
         if entry.endswith(_KINDS) and entry[0] not in "~-.":
             record = _read_record(site, place, entry, locate)
             if record is None:
                 continue
-            if record.name in editable or (linked and _says_editable(f"{place}/{entry}/direct_url.json")):
-                record = record._replace(editable=True)
+            checkout = _checkout(f"{place}/{entry}/direct_url.json") if linked else None
+            if record.name in editable or checkout is not None:
+                record = record._replace(editable=True, checkout=checkout or record.checkout)
             yield record
 
 
@@ -95,8 +98,8 @@ def _read_egg_link(site: str, entry: str, path: str, locate: Callable[[str], str
     if not checkout.startswith("/"):
         return _record(site, entry, b"", editable=True)
     info = f"{locate(checkout)}/{folder}"
-    record = _record(site, entry, read_head(f"{info}/PKG-INFO"), editable=True)
-    return _with_requires_txt(record, info)
+    record = _with_requires_txt(_record(site, entry, read_head(f"{info}/PKG-INFO"), editable=True), info)
+    return record and record._replace(checkout=checkout)
 
 
 def _record(site: str, entry: str, head: bytes, *, editable: bool) -> Record | None:
@@ -209,10 +212,19 @@ def _read(path: str, limit: int, *, until_blank: bool = False) -> bytes:
         os.close(descriptor)
 
 
-def _says_editable(path: str) -> bool:
-    """Whether `direct_url.json` (PEP 610) records an editable install."""
+def _checkout(path: str) -> str | None:
+    """The folder that `direct_url.json` (PEP 610) installs editable, empty if unnamed; else None."""
     text = _read(path, _FIRST_READ)
-    return b'"editable"' in text and b'"editable":true' in text.replace(b" ", b"").replace(b"\n", b"")
+    if b'"editable":true' not in text.replace(b" ", b"").replace(b"\n", b""):
+        return None
+    import json
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        url = urlsplit(json.loads(text)["url"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""
+    return unquote(url.path) if url.scheme == "file" else ""
 
 
 def _with_requires_txt(record: Record | None, folder: str) -> Record | None:
@@ -276,6 +288,23 @@ def _listed(record: str) -> list[tuple[str, str, str]]:
             rows.append((path, digest, size))
     rows.sort(key=lambda row: ("version" not in row[0], "__init__" not in row[0]))
     return rows[:_MOST_FILES]
+
+
+def shared_libraries(place: str, record: Record) -> list[str]:
+    """The shared libraries a RECORD lists, as paths in the package folder; none where there is no RECORD."""
+    text = _read(f"{place}/{record.entry}/RECORD", METADATA_LIMIT)
+    if b".so" not in text:
+        return []
+    lines = (line.partition(b",")[0] for line in text.splitlines() if b".so" in line and b"\0" not in line)
+    paths = (line.decode("utf-8", "replace") for line in lines)
+    return [path for path in paths if _is_library(path) and not path.startswith(("..", "/", '"'))]
+
+
+def _is_library(path: str) -> bool:
+    """Whether a file is named as `_C.cpython-311-x86_64-linux-gnu.so` or `libpng16.so.16` is."""
+    name = path.rpartition("/")[2]
+    stem, _, version = name.partition(".so")
+    return bool(stem) and all(part.isdecimal() for part in version.split(".") if part)
 
 
 def _is_as_listed(place: str, path: str, digest: str, size: str) -> bool:

@@ -7,7 +7,7 @@ left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from envcheck.host import Host
@@ -15,6 +15,10 @@ from envcheck.model import ExamineError, InputError
 
 INTERPRETERS = ("python", "python3")
 PACKAGE_FOLDERS = ("site-packages", "dist-packages")
+PLAIN_PTH = frozenset(("distutils-precedence.pth", "_virtualenv.pth"))
+"""What setuptools and virtualenv put into every environment: code that names no checkout."""
+
+_CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
 _MOST_PTH_LINES = 1000
 
 
@@ -91,6 +95,43 @@ def venv_settings(host: Host, prefix: str) -> Mapping[str, str]:
 def is_venv(host: Host, prefix: str) -> bool:
     """Whether a prefix is a virtual environment."""
     return host.exists(f"{prefix}/pyvenv.cfg")
+
+
+def base_sites(host: Host, environment: Environment) -> tuple[str, ...]:
+    """The package folders of what a virtual environment was made from, whether it sees them or not."""
+    return tuple(_sites(host, environment.base_prefix, f"python{_minor(environment.version)}"))
+
+
+def is_externally_managed(host: Host, environment: Environment) -> bool:
+    """Whether the interpreter's maker asks installers to leave it alone (PEP 668), which binds no venv."""
+    if is_venv(host, environment.prefix):
+        return False
+    return host.exists(
+        f"{environment.base_prefix}/lib/python{_minor(environment.version)}/EXTERNALLY-MANAGED"
+    )
+
+
+def startup_code(host: Host, sites: Iterable[str]) -> Iterator[str]:
+    """Files whose code Python runs at every start: `.pth` files with `import` lines, `sitecustomize`.
+
+    They are read, never run; those that setuptools and virtualenv put there themselves are left out.
+    """
+    for site in sites:
+        for name in host.listdir(site):
+            if name in _CUSTOMIZE or (
+                name.endswith(".pth") and name not in PLAIN_PTH and _runs_code(host, site, name)
+            ):
+                yield f"{site}/{name}"
+
+
+def _runs_code(host: Host, site: str, name: str) -> bool:
+    lines = (host.read_text(f"{site}/{name}") or "").splitlines()[:_MOST_PTH_LINES]
+    return any(line.startswith(("import ", "import\t")) for line in lines)
+
+
+def _minor(version: str) -> str:
+    """3.11 of 3.11.7."""
+    return ".".join(_numbers(version)[:2])
 
 
 def _prefix(host: Host, path: str) -> tuple[str, str]:

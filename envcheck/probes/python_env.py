@@ -9,13 +9,15 @@ somebody else may have planted there is not run only with `static`.
 from __future__ import annotations
 
 import os
+import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import envcheck.inside
-from envcheck.host import Host, Ran, own_python
+from envcheck.host import Host, Ran, here, own_python
 from envcheck.model import (
     Absent,
     ExamineError,
@@ -35,8 +37,19 @@ from envcheck.probes.distributions import (
     imported_first,
     installs_python_files,
     read_site,
+    shared_libraries,
 )
-from envcheck.probes.layout import Environment, find_interpreter, is_venv, read_layout
+from envcheck.probes.imports import hidden
+from envcheck.probes.layout import (
+    Environment,
+    base_sites,
+    find_interpreter,
+    is_externally_managed,
+    is_venv,
+    read_layout,
+    startup_code,
+    venv_settings,
+)
 
 YIELDS = {
     "python.version": Key(Kind.VERSION, "version of the interpreter, e.g. 3.11.7"),
@@ -44,11 +57,31 @@ YIELDS = {
     "python.abi": Key(Kind.WORD, "ABI tag as wheels spell it: cp311, cp313t (free-threaded)"),
     "python.origin": Key(Kind.WORD, "the environment's path and what named it"),
     "python.manager": Key(Kind.WORD, "what made the environment", words=("venv", "conda", "system")),
+    "python.base": Key(Kind.WORD, "what a virtual environment was made from"),
+    "python.system_site": Key(Kind.FLAG, "whether a virtual environment sees the packages of its base"),
+    "python.base_torch": Key(
+        Kind.VERSION, "torch of the base, where a virtual environment hides it and has none"
+    ),
+    "python.externally_managed": Key(Kind.FLAG, "marked so that pip installs nothing into it (PEP 668)"),
+    "python.startup_code": Key(Kind.WORDS, "files of package folders that run code at every start of Python"),
     "pkg.*": Key(Kind.VERSION, "version of an installed distribution"),
     "pkg.*.editable": Key(Kind.FLAG, "installed from a checkout; its version is that of the installation"),
     "pkg.*.duplicates": Key(Kind.WORDS, "versions of every record found, the one import takes first"),
+    "pkg.*.leftovers": Key(Kind.WORDS, "versions of further records in the very folder it is imported from"),
+    "pkg.*.own_version": Key(Kind.VERSION, "version torch's own files state, where it is not the record's"),
+    "pkg.*.conda": Key(Kind.VERSION, "version conda installed, where another was put over it"),
+    "pkg.*.hidden_by": Key(Kind.WORD, "what an import takes in its place, by where Python looks first"),
     "pkg.*.requires": Key(Kind.WORDS, "what it requires (Requires-Dist), extras left out"),
     "pkg.*.degraded": Key(Kind.FLAG, "its metadata is missing or unreadable; version from the record's name"),
+    "pkg.*.unresolved": Key(
+        Kind.WORDS, "symbols and libraries that its compiled modules need and the installed torch lacks"
+    ),
+    "pkg.*.architectures": Key(
+        Kind.WORDS, "GPU architectures its modules for torch have code for: sm_80; compute_90 is PTX"
+    ),
+    "build.torch.architectures": Key(
+        Kind.WORDS, "GPU architectures torch has code for: sm_80, …; compute_90 is PTX"
+    ),
     **builds.YIELDS,
 }
 
@@ -70,7 +103,7 @@ def begin(host: Host, request: Request) -> Collect:
     python = _named(host, request)
     origin = f"{request.python or python} ({request.named_by})" if request.named_by else str(python)
     find = _finder(host, request, python)
-    return lambda: _inventory(host, find(), origin)
+    return lambda: _inventory(host, find(), origin, request.deadline_s)
 
 
 def located(host: Host, request: Request) -> Environment:
@@ -166,6 +199,11 @@ def _refuse_no_program(host: Host, interpreter: str) -> None:
         raise ExamineError(f"{interpreter}: not a program but some other kind of file")
     if not os.access(place, os.X_OK):
         raise ExamineError(f"{interpreter}: not executable")
+    status = place.stat()
+    if status.st_mode & stat.S_IWOTH and status.st_uid not in (0, os.getuid()):
+        raise ExamineError(
+            f"{interpreter}: another user's, and anyone may change it: not started; --static reads files only"
+        )
 
 
 def _with_python_path(host: Host, environment: Environment) -> Environment:
@@ -225,17 +263,17 @@ def _complaint(ran: Ran) -> str:
 # --- facts ------------------------------------------------------------------------------------------
 
 
-def _inventory(host: Host, environment: Environment, origin: str) -> Inventory:
-    found, unread = _records(host, environment.sites)
-    if unread and len(unread) == len(environment.sites):
+def _inventory(host: Host, environment: Environment, origin: str, deadline_s: float) -> Inventory:
+    found, unread = _records(host, environment.sites, deadline_s)
+    if unread and not found and len(unread) == len(environment.sites):
         raise ExamineError(f"no package folder can be read: {unread[0]}")
     label = _Label(host, environment)
-    facts = [*_python_facts(host, environment, origin)]
+    facts = [*_python_facts(host, environment, origin), *_about_imports(host, environment, found, label)]
     for records in found.values():
         facts += _package_facts(records, label)
-    conda = dict(_conda_facts(host, environment, found))
-    facts += conda.values()
+    facts += _conda_facts(host, environment, found)
     facts += _build_facts(host, environment, found, label, unread)
+    facts += _extension_facts(host, found, label)
     by_key = {fact.key: fact for fact in facts}
     if unread:
         return Inventory(by_key, unread={"pkg": "; ".join(unread)})
@@ -254,11 +292,47 @@ def _python_facts(host: Host, environment: Environment, origin: str) -> Iterator
         yield Fact("python.manager", Known("conda"), "conda-meta")
     else:
         yield Fact("python.manager", Known("system"), "neither pyvenv.cfg nor conda-meta")
+    if is_externally_managed(host, environment):
+        yield Fact("python.externally_managed", Known(True), "EXTERNALLY-MANAGED")
 
 
-def _records(host: Host, sites: Iterable[str]) -> tuple[dict[str, list[Record]], list[str]]:
-    """Records by name, the one `import` takes first, and why a folder could not be read."""
+def _about_imports(
+    host: Host, environment: Environment, found: Mapping[str, list[Record]], label: _Label
+) -> Iterator[Fact]:
+    """What decides which package an import takes, beside what is installed."""
+    yield Fact("python.base_torch", Absent(), "no virtual environment that hides one")
+    code = tuple(label.path(path) for path in startup_code(host, environment.sites))
+    if code:
+        yield Fact("python.startup_code", Known(code), "read, not run")
+    if is_venv(host, environment.prefix) and environment.base_prefix != environment.prefix:
+        said = venv_settings(host, environment.prefix).get("include-system-site-packages", "false").lower()
+        yield Fact("python.base", Known(environment.base_prefix), "pyvenv.cfg")
+        yield Fact("python.system_site", Known(said == "true"), "pyvenv.cfg")
+        if "torch" not in found and said != "true":
+            yield _torch_of_base(host, environment)
+    first = [path for path in host.environ.get("PYTHONPATH", "").split(":") if path.startswith("/")]
+    if not host.staged and not host.environ.get("PYTHONSAFEPATH"):
+        first.insert(0, here())
+    for record, path in hidden(host, [folder for folder in first if folder], environment.sites, found):
+        yield Fact(
+            f"pkg.{record.name}.hidden_by", Known(path), "the order in which Python looks, started here"
+        )
+
+
+def _torch_of_base(host: Host, environment: Environment) -> Fact:
+    for site in base_sites(host, environment):
+        for entry in host.listdir(site):
+            if entry.startswith("torch-") and entry.endswith(".dist-info"):
+                return Fact("python.base_torch", Known(entry[6:-10]), f"{site}/{entry}")
+    return Fact("python.base_torch", Absent(), "the base's package folders")
+
+
+def _records(
+    host: Host, sites: Iterable[str], deadline_s: float
+) -> tuple[dict[str, list[Record]], list[str]]:
+    """Records by name, the one `import` takes first, and why a folder could not be read to its end."""
     found: dict[str, list[Record]] = {}
+    until = monotonic() + deadline_s
     unread = []
     places: dict[str, str] = {}
 
@@ -273,12 +347,31 @@ def _records(host: Host, sites: Iterable[str]) -> tuple[dict[str, list[Record]],
         try:
             for record in read_site(site, place, locate):
                 found.setdefault(record.name, []).append(record)
+                if monotonic() > until:
+                    unread.append(f"{site}: not read to its end within {deadline_s:g} s")
+                    break
         except OSError as error:
             unread.append(f"{site}: {_reason(error)}")
     for name, records in found.items():
         if len(records) > 1:
             found[name] = imported_first(records, places.__getitem__)
+    if len(found.get("torch", ())) > 1:
+        found["torch"] = _stated_first(host, found["torch"])
     return found, unread
+
+
+def _stated_first(host: Host, records: list[Record]) -> list[Record]:
+    """Torch's records with the one first that agrees with what torch/version.py states."""
+    stated = _public(builds.stated_version(_reader(host, records[0].site)))
+    for record in records:
+        if record.site == records[0].site and _public(record.version) == stated:
+            return [record, *(each for each in records if each is not record)]
+    return records
+
+
+def _public(version: str) -> str:
+    """A version without its local label, which wheels of one build may have or not."""
+    return version.partition("+")[0]
 
 
 class _Label:
@@ -298,6 +391,11 @@ class _Label:
         """The short name of a path in a package folder."""
         return f"{self._starts.get(site, site)}/{path}"
 
+    def path(self, path: str) -> str:
+        """The short name of a file that lies directly in a package folder."""
+        site, _, name = path.rpartition("/")
+        return self(site, name)
+
 
 def _package_facts(records: list[Record], label: _Label) -> Iterator[Fact]:
     record = records[0]
@@ -307,12 +405,15 @@ def _package_facts(records: list[Record], label: _Label) -> Iterator[Fact]:
     if record.requires:
         yield Fact(f"{key}.requires", Known(record.requires), source)
     if record.editable:
-        yield Fact(f"{key}.editable", Known(True), source)
+        yield Fact(f"{key}.editable", Known(True), record.checkout or source)
     if record.degraded:
         yield Fact(f"{key}.degraded", Known(True), source)
     if len(records) > 1:
         sources = ", ".join(label(each.site, each.entry) for each in records)
         yield Fact(f"{key}.duplicates", Known(tuple(each.version or "?" for each in records)), sources)
+        left = tuple(each.version or "?" for each in records[1:] if each.site == record.site)
+        if left:
+            yield Fact(f"{key}.leftovers", Known(left), sources)
 
 
 def _version(record: Record) -> Reading:
@@ -323,21 +424,23 @@ def _version(record: Record) -> Reading:
     )
 
 
-def _conda_facts(
-    host: Host, environment: Environment, found: Mapping[str, list[Record]]
-) -> Iterator[tuple[str, Fact]]:
+def _conda_facts(host: Host, environment: Environment, found: Mapping[str, list[Record]]) -> Iterator[Fact]:
     """Python packages only conda knows: no record in any package folder, but files there.
 
-    conda's C libraries have no such files; a package whose own record we read is not named twice.
+    conda's C libraries have no such files; a package whose own record we read is not named twice, but that
+    something else was put over what conda installed is said.
     """
     folder = f"{environment.prefix}/conda-meta"
     for record in conda_records(host.listdir(folder)):
         name = _CONDA_NAMES.get(record.name, record.name)
-        if name in found or record.name in found:
-            continue
-        text = host.read_text(f"{folder}/{record.entry}")
-        if text is not None and installs_python_files(text):
-            yield name, Fact(f"pkg.{name}", Known(record.version), f"conda-meta/{record.entry}")
+        source = f"conda-meta/{record.entry}"
+        if name in found:
+            if _public(found[name][0].version) != record.version and found[name][0].version:
+                yield Fact(f"pkg.{name}.conda", Known(record.version), source)
+        elif record.name not in found:
+            text = host.read_text(f"{folder}/{record.entry}")
+            if text is not None and installs_python_files(text):
+                yield Fact(f"pkg.{name}", Known(record.version), source)
 
 
 def _build_facts(
@@ -357,11 +460,58 @@ def _build_facts(
             read, source = _reader(host, site), _sourced(label, site)
             if name == "torch":
                 yield from builds.torch_facts(read, source, conda.get(name))
+                yield from _torch_states(found.get(name, ()), builds.stated_version(read), source)
             else:
                 yield from builds.deepspeed_facts(read, source)
         else:
             missing = Unknown("; ".join(unread)) if unread else Absent()
             yield from (Fact(key, missing, f"{name} is not installed") for key in keys)
+
+
+def _torch_states(records: Sequence[Record], stated: str, source: Callable[[str], str]) -> Iterator[Fact]:
+    """The version that torch itself states, where its record has another."""
+    recorded = records[0].version if records else ""
+    if stated and recorded and _public(stated) != _public(recorded):
+        yield Fact("pkg.torch.own_version", Known(stated), source("torch/version.py"))
+
+
+def _extension_facts(host: Host, found: Mapping[str, list[Record]], label: _Label) -> Iterator[Fact]:
+    """What packages that require torch were compiled for; nothing is read where there is no torch."""
+    if "torch" not in found:
+        return
+    torch = found["torch"][0]
+    if not _is_published(torch.version, host):
+        from envcheck.probes import extensions
+
+        if code := extensions.architectures_of_torch(host, f"{torch.site}/torch/lib"):
+            source = label(torch.site, "torch/lib/libtorch_cuda.so")
+            yield Fact("build.torch.architectures", Known(code), source)
+    firsts = (records[0] for name, records in found.items() if name != "torch")
+    # torchaudio, torchao and others leave it to the user to have a torch.
+    for_torch = (each for each in firsts if "torch" in each.name or any(map(_is_torch, each.requires)))
+    listed = ((each, shared_libraries(str(host.path(each.site)), each)) for each in for_torch)
+    compiled = [(record, paths) for record, paths in listed if paths]
+    if compiled:
+        from envcheck.probes import extensions  # reads ELF files, which few starts need
+
+        yield from extensions.facts(host, torch, compiled, label)
+
+
+def _is_published(version: str, host: Host) -> bool:
+    """Whether this is a release whose wheel for x86_64 was opened: the tables say what that has code for."""
+    public, _, label = version.partition(".dev")[0].partition("+")
+    plain = public.replace(".", "").isdecimal() and ".dev" not in version
+    return (
+        plain and (not label or label[:2] in ("cu", "cp")) and (host.staged or os.uname().machine == "x86_64")
+    )
+
+
+def _is_torch(requirement: str) -> bool:
+    return (
+        requirement.startswith("torch")
+        and not requirement[5:6].isalnum()
+        and requirement[5:6] not in ("-", "_", ".")
+    )
 
 
 _BUILD_KEYS = {

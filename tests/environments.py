@@ -1,0 +1,58 @@
+"""Python environments on disk, as installers leave them, and what the probe reads of them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+from envcheck.host import Host
+from envcheck.model import Inventory
+from envcheck.probes import Request, survey
+from envcheck.probes.python_env import PROBE
+
+
+def site_of(env: Path) -> Path:
+    return next(env.glob("lib/python3*/site-packages"))
+
+
+def put(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def install(site: Path, name: str, version: str, *requires: str, record: str = "") -> Path:
+    """A dist-info as an installer writes it."""
+    lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {each}" for each in requires)]
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    put(site, f"{info}/METADATA", "\n".join(["Metadata-Version: 2.1", *lines, "", "Description\n"]))
+    put(site, f"{info}/RECORD", record)
+    return site / info
+
+
+def listed(site: Path, path: str, content: str) -> str:
+    """Writes a file and gives the line a RECORD has for it."""
+    put(site, path, content)
+    return record_line(path, content)
+
+
+def record_line(path: str, content: str) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).decode().rstrip("=")
+    return f"{path},sha256={digest},{len(content)}\n"
+
+
+def read(
+    path: Path | str | None, *, host: Host | None = None, static: bool = True, limit: float = 10
+) -> Inventory:
+    request = Request(None if path is None else Path(path), "named by --python", static, limit)
+    return survey(host or Host(), request, [PROBE])
+
+
+def packages(inventory: Inventory) -> dict[str, object]:
+    return {
+        key.removeprefix("pkg."): fact.value
+        for key, fact in inventory.facts.items()
+        if key.startswith("pkg.") and key.count(".") == 1
+    }

@@ -1,0 +1,472 @@
+"""ELF files without loading them: compared with what the loader and Python's own import really say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess  # noqa: TID251 - compiles small libraries, and imports them for the truth
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envcheck import app, derive, elf
+from envcheck.host import Host, ranges
+from envcheck.model import Absent, Fact, Inventory, Known, Unknown
+from envcheck.probes import Request, extensions, survey
+from envcheck.probes.python_env import PROBE
+
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+
+# Mangled names as C identifiers: what g++ makes of c10::Error::Error(…), at::_ops::zeros::call(…), ….
+OLD_ERROR = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
+NEW_ERROR = "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+ZEROS = "_ZN2at4_ops5zeros4callEv"
+THPVARIABLE = "_Z16THPVariable_WrapN2at10TensorBaseE"
+TORCH = {
+    "libc10.so": [NEW_ERROR],
+    "libtorch_cpu.so": [ZEROS, "aoti_torch_get_data_ptr"],
+    "libtorch_python.so": [THPVARIABLE],
+    "libtorch.so": [],
+}
+
+
+@pytest.fixture(scope="module")
+def compiler() -> str:
+    found = shutil.which("cc")
+    if found is None or sys.platform != "linux":
+        pytest.skip("no C compiler for ELF files here")
+    return found
+
+
+def compiled(
+    compiler: str,
+    target: Path,
+    *,
+    defines: Sequence[str] = (),
+    needs: Sequence[str] = (),
+    weak: Sequence[str] = (),
+    libraries: Sequence[Path] = (),
+    section: bytes = b"",
+    options: Sequence[str] = (),
+    module: str = "",
+) -> Path:
+    """A shared library; with `module` one that Python can import, which calls nothing of what it needs."""
+    lines = [f"void {name}(void) {{}}" for name in defines]
+    lines += [f"extern void {name}(void);" for name in needs]
+    lines += [f"extern void {name}(void) __attribute__((weak));" for name in weak]
+    calls = "".join(f"{name}();" for name in needs) + "".join(f"if ({name}) {name}();" for name in weak)
+    lines.append(f"void used_by_{target.name.partition('.')[0]}(void) {{ {calls} }}")
+    if section:
+        data = ",".join(map(str, section))
+        lines.append(
+            f'__attribute__((section(".nv_fatbin"), used, aligned(8))) const unsigned char code[] = {{{data}}};'
+        )
+    if module:
+        lines += [
+            "static struct { long head[5]; const char *name, *doc; long size; void *more[5]; } module =",
+            f'{{ {{1}}, "{module}", 0, -1, {{0}} }};',
+            "extern void *PyModule_Create2(void *, int);",
+            f"void *PyInit_{module}(void) {{ return PyModule_Create2(&module, 1013); }}",
+        ]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = target.with_name(f"{target.name}.c")
+    source.write_text("\n".join(lines) + "\n")
+    link = [part for each in libraries for part in (f"-L{each.parent}", f"-l:{each.name}")]
+    command = [compiler, "-shared", "-fPIC", "-Wl,-z,now", *options, "-o", str(target), str(source), *link]
+    subprocess.run(command, check=True, timeout=60)
+    source.unlink()
+    return target
+
+
+def fatbin(*kinds: tuple[int, int, int], gap: int = 0) -> bytes:
+    """A container as nvcc writes it, of (kind, architecture, flags); `gap` zero bytes follow it."""
+    images = b""
+    for kind, number, flags in kinds:
+        head = 112 if number >= 100 else 64  # extended since Blackwell
+        image = struct.pack("<HHIQ", kind, 0x101, head, 24).ljust(28, b"\0") + struct.pack("<I", number)
+        images += (image.ljust(40, b"\0") + struct.pack("<Q", flags)).ljust(head, b"\0") + bytes(range(24))
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(images)) + images + bytes(gap)
+
+
+def torch_of(compiler: str, site: Path, symbols: Mapping[str, Sequence[str]] = TORCH) -> Path:
+    """An installed torch: its record, and libraries that define these symbols."""
+    record(site, "torch", "2.6.0")
+    for name, defined in symbols.items():
+        soname = [f"-Wl,-soname,{name}"]
+        compiled(compiler, site / "torch/lib" / name, defines=defined, options=soname)
+    return site / "torch/lib"
+
+
+def record(
+    site: Path, name: str, version: str, files: Sequence[str] = (), requires: str = "torch>=2"
+) -> None:
+    info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    needs = f"Requires-Dist: {requires}\n" if name != "torch" else ""
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}\n")
+    (info / "RECORD").write_text("".join(f"{path},sha256=x,1\n" for path in files))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    folder = tmp_path / f"env/lib/python3.{sys.version_info[1]}/site-packages"
+    folder.mkdir(parents=True)
+    (tmp_path / "env/pyvenv.cfg").write_text(f"version = 3.{sys.version_info[1]}.0\n")
+    return folder
+
+
+def read(site: Path, host: Host | None = None) -> Inventory:
+    return survey(host or Host(), Request(site.parents[2], static=True), [PROBE])
+
+
+def linked(lib: Path, *names: str) -> list[Path]:
+    return [lib / name for name in names]
+
+
+def imported(site: Path, module: str) -> str:
+    """What Python says of importing a module after torch's libraries: empty, or the error."""
+    load = "import ctypes, glob, sys\n"
+    load += "for name in ('libc10', 'libtorch_cpu', 'libtorch_python', 'libtorch'):\n"
+    load += f"    for path in glob.glob({str(site)!r} + '/torch/lib/' + name + '.so'): ctypes.CDLL(path)\n"
+    load += f"sys.path.insert(0, {str(site)!r})\n"
+    code = f"{load}try: import {module}\nexcept ImportError as e: print(e)\n"
+    return subprocess.run(
+        [sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True, timeout=60
+    ).stdout.strip()
+
+
+# --- an extension beside its torch, and beside another ------------------------------------------------
+
+
+def flash(compiler: str, site: Path, lib: Path, needs: Sequence[str]) -> None:
+    path = f"flash_attn_2_cuda{SUFFIX}"
+    libraries = linked(lib, "libc10.so", "libtorch_cpu.so", "libtorch_python.so")
+    # Compiled against whatever torch the builder had: the linker is not asked to find every symbol.
+    options = ["-Wl,--unresolved-symbols=ignore-all"]
+    compiled(
+        compiler, site / path, needs=needs, libraries=libraries, options=options, module="flash_attn_2_cuda"
+    )
+    record(site, "flash-attn", "2.7.4", [path])
+
+
+def test_extension_of_this_torch_lacks_nothing_and_is_imported(compiler: str, site: Path) -> None:
+    flash(compiler, site, torch_of(compiler, site), [NEW_ERROR, ZEROS, "aoti_torch_get_data_ptr"])
+    assert imported(site, "flash_attn_2_cuda") == ""
+    assert read(site).known("pkg.flash-attn.unresolved") is None
+
+
+@pytest.mark.parametrize("symbol", [OLD_ERROR, "_ZNK2at10TensorBase4nameEv", "aoti_torch_of_tomorrow"])
+def test_extension_of_another_torch_is_told_by_the_symbol_the_loader_misses(
+    compiler: str, site: Path, symbol: str
+) -> None:
+    flash(compiler, site, torch_of(compiler, site), [ZEROS, symbol])
+    assert imported(site, "flash_attn_2_cuda").endswith(f"undefined symbol: {symbol}")
+    fact = read(site).fact("pkg.flash-attn.unresolved")
+    assert fact.value == (elf.spelled(symbol),)
+    assert fact.source.endswith(f"site-packages/flash_attn_2_cuda{SUFFIX}")
+
+
+def test_cuda_extension_beside_a_torch_without_cuda(compiler: str, site: Path, tmp_path: Path) -> None:
+    lib = torch_of(compiler, site)
+    cuda = compiled(compiler, tmp_path / "libtorch_cuda.so", options=["-Wl,-soname,libtorch_cuda.so"])
+    path = f"vision_C{SUFFIX}"
+    libraries = [*linked(lib, "libc10.so"), cuda]
+    compiled(compiler, site / path, libraries=libraries, module="vision_C", options=["-Wl,--no-as-needed"])
+    record(site, "torchvision", "0.21.0", [path])
+    assert "libtorch_cuda.so: cannot open shared object file" in imported(site, "vision_C")
+    assert read(site).known("pkg.torchvision.unresolved") == ("libtorch_cuda.so",)
+
+
+def test_symbols_that_the_package_itself_defines_are_there(compiler: str, site: Path) -> None:
+    lib = torch_of(compiler, site)
+    own = site / "torchaudio/lib/libtorchaudio.so"
+    helper = "_ZN5torch5audio4loadEv"
+    soname = ["-Wl,-soname,libtorchaudio.so"]
+    compiled(compiler, own, defines=[helper], libraries=linked(lib, "libc10.so"), options=soname)
+    path = f"torchaudio/lib/_torchaudio{SUFFIX}"
+    compiled(compiler, site / path, needs=[helper, NEW_ERROR], libraries=[own, *linked(lib, "libc10.so")])
+    record(site, "torchaudio", "2.6.0", ["torchaudio/lib/libtorchaudio.so", path])
+    assert read(site).known("pkg.torchaudio.unresolved") is None
+
+
+def test_weak_symbols_and_those_of_others_may_stay_undefined(compiler: str, site: Path) -> None:
+    lib = torch_of(compiler, site)
+    path = f"_C{SUFFIX}"
+    compiled(
+        compiler,
+        site / path,
+        needs=["PyObject_IsTrue", "ncclCommInitAll", ZEROS],
+        weak=["_ZN3c104onlyEv"],
+        libraries=linked(lib, "libtorch_cpu.so"),
+        module="_C",
+    )
+    record(site, "xformers", "0.0.29", [path])
+    assert read(site).known("pkg.xformers.unresolved") is None
+
+
+def test_where_another_library_may_define_it_nothing_is_said(
+    compiler: str, site: Path, tmp_path: Path
+) -> None:
+    lib = torch_of(compiler, site)
+    other = compiled(
+        compiler, tmp_path / "libvendor.so", defines=[OLD_ERROR], options=["-Wl,-soname,libvendor.so"]
+    )
+    path = f"_C{SUFFIX}"
+    compiled(
+        compiler, site / path, needs=[OLD_ERROR, ZEROS], libraries=[*linked(lib, "libtorch_cpu.so"), other]
+    )
+    record(site, "vendor-ops", "1.0", [path])
+    assert read(site).known("pkg.vendor-ops.unresolved") is None
+
+
+@pytest.mark.parametrize("gone", ["libc10.so", "libtorch_cpu.so", "libtorch_python.so"])
+def test_torch_whose_libraries_lie_elsewhere_accuses_nobody(compiler: str, site: Path, gone: str) -> None:
+    lib = torch_of(compiler, site)
+    flash(compiler, site, lib, [OLD_ERROR])
+    (lib / gone).unlink()
+    assert read(site).known("pkg.flash-attn.unresolved") is None
+
+
+def test_torch_without_a_hash_table_accuses_nobody(compiler: str, site: Path) -> None:
+    lib = torch_of(compiler, site)
+    flash(compiler, site, lib, [OLD_ERROR])
+    options = ["-Wl,--hash-style=sysv", "-Wl,-soname,libc10.so"]
+    compiled(compiler, lib / "libc10.so", defines=[OLD_ERROR], options=options)
+    assert read(site).known("pkg.flash-attn.unresolved") is None
+
+
+def test_cuda_runtime_of_another_major_is_looked_for_where_the_loader_looks(
+    compiler: str, site: Path, tmp_path: Path
+) -> None:
+    lib = torch_of(compiler, site)
+    runtimes = {}
+    for name in ("libcudart.so.12", "libcudart.so.11.0"):
+        runtimes[name] = compiled(compiler, tmp_path / name, options=[f"-Wl,-soname,{name}"])
+    options = ["-Wl,--no-as-needed", "-Wl,-soname,libc10_cuda.so"]
+    compiled(compiler, lib / "libc10_cuda.so", libraries=[runtimes["libcudart.so.12"]], options=options)
+    for major, runtime in (("12", "libcudart.so.12"), ("11", "libcudart.so.11.0")):
+        path = f"ops{major}{SUFFIX}"
+        libraries = [*linked(lib, "libc10.so"), runtimes[runtime]]
+        compiled(compiler, site / path, libraries=libraries, options=["-Wl,--no-as-needed"])
+        record(site, f"ops{major}", "1.0", [path])
+    inventory = read(site)
+    assert inventory.known("pkg.ops12.unresolved") is None
+    assert inventory.known("pkg.ops11.unresolved") == ("libcudart.so.11.0",)
+    shutil.copy(runtimes["libcudart.so.11.0"], lib.parent.parent / "nvidia-is-elsewhere")
+    somewhere = Host(environ={**Host().environ, "LD_LIBRARY_PATH": str(tmp_path)})
+    assert read(site, somewhere).known("pkg.ops11.unresolved") is None
+
+
+def test_packages_without_modules_for_torch_are_not_judged(compiler: str, site: Path) -> None:
+    torch_of(compiler, site)
+    compiled(compiler, site / "bitsandbytes/libbitsandbytes_cuda118.so", needs=["cublasCreate_v2"])
+    record(site, "bitsandbytes", "0.49.0", ["bitsandbytes/libbitsandbytes_cuda118.so"])
+    assert not [key for key in read(site).facts if key.startswith("pkg.bitsandbytes.un")]
+
+
+def test_no_time_left_is_said(compiler: str, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flash(compiler, site, torch_of(compiler, site), [OLD_ERROR])
+    monkeypatch.setattr(extensions, "SECONDS", -1)
+    reading = read(site).fact("pkg.flash-attn.unresolved").reading
+    assert isinstance(reading, Unknown)
+    assert "not looked at within" in reading.why
+
+
+# --- code for GPUs ------------------------------------------------------------------------------------
+
+
+def test_architectures_of_an_extension(compiler: str, site: Path) -> None:
+    lib = torch_of(compiler, site)
+    section = fatbin((2, 80, 0x11), (2, 90, 0x100011), (1, 90, 0x8011), gap=8)
+    section += fatbin((2, 100, 0x1200011), (16, 120, 0x11), (64, 75, 0))
+    path = f"_C{SUFFIX}"
+    compiled(compiler, site / path, libraries=linked(lib, "libc10.so"), needs=[NEW_ERROR], section=section)
+    record(site, "xformers", "0.0.32", [path])
+    found = read(site).known("pkg.xformers.architectures")
+    assert found == ("compute_90", "sm_100f", "sm_120", "sm_80", "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [("2.4.0a0+07cecf4168.nv24.05", True), ("2.6.0a0+git1234567", True), ("2.6.0+cu124", False)],
+)
+def test_architectures_of_a_torch_that_nobody_published(
+    compiler: str, site: Path, version: str, *, told: bool
+) -> None:
+    # One source file for all architectures after another, then a kernel for a single one.
+    section = fatbin((2, 80, 0x11), (2, 90, 0x11), (1, 90, 0x8011)) * 8 + fatbin((2, 100, 0x100011))
+    torch_of(compiler, site)
+    (site / "torch-2.6.0.dist-info/METADATA").write_text(f"Name: torch\nVersion: {version}\n\n")
+    compiled(compiler, site / "torch/lib/libtorch_cuda.so", section=section)
+    fact = read(site).fact("build.torch.architectures")
+    assert fact.value == (("compute_90", "sm_80", "sm_90") if told else None)
+
+
+def test_torch_with_ptx_runs_on_a_newer_gpu() -> None:
+    facts = {
+        "pkg.torch": Fact("pkg.torch", Known("2.4.0a0+07cecf4168.nv24.05")),
+        "build.torch.architectures": Fact(
+            "build.torch.architectures", Known(("sm_80", "sm_90", "compute_90"))
+        ),
+    }
+    capabilities = ("12.0", "7.5", "8.6")
+    devices = tuple(
+        {"gpu.compute_capability": Fact("gpu.compute_capability", Known(each))} for each in capabilities
+    )
+    derived = derive.derive(Inventory(facts, devices), app.knowledge())
+    assert [derived.known("gpu.in_torch_build", number) for number in range(3)] == [True, False, True]
+
+
+def test_packages_without_code_for_a_gpu() -> None:
+    built = {
+        "flash-attn": ("sm_80", "sm_90"),
+        "xformers": ("sm_75", "compute_80"),
+        "old": ("sm_60", "compute_60"),
+    }
+    facts = {
+        f"pkg.{name}.architectures": Fact(f"pkg.{name}.architectures", Known(value))
+        for name, value in built.items()
+    }
+    devices = tuple(
+        {"gpu.compute_capability": Fact("gpu.compute_capability", Known(each))}
+        for each in ("7.0", "12.0", "8.9")
+    )
+    derived = derive.derive(Inventory(facts, devices, frozenset({"pkg"})), app.knowledge())
+    found = [derived.fact("gpu.packages_without_code", number).reading for number in range(3)]
+    assert found == [
+        Known(("flash-attn (sm_80, sm_90)", "xformers (sm_75, compute_80)")),
+        Known(("flash-attn (sm_80, sm_90)",)),
+        Absent(),
+    ]
+
+
+def test_what_was_read_beside_one_torch_says_nothing_of_another() -> None:
+    key = "pkg.flash-attn.unresolved"
+    facts = {
+        "pkg.torch": Fact("pkg.torch", Known("2.6.0")),
+        key: Fact(key, Known(("_ZN3c104cuda9SetDeviceEi",))),
+    }
+    read_ = Inventory(facts, complete=frozenset({"pkg"}))
+    known = app.knowledge()
+    moved = derive.changed(read_, [("pkg.torch", "2.8.0")], known).fact(key).reading
+    assert isinstance(moved, Unknown)
+    assert not moved.asked
+    assert derive.changed(read_, [("pkg.peft", "0.15.0")], known).known(key) is not None
+
+
+@pytest.mark.parametrize(
+    "section",
+    [b"no container at all", fatbin((2, 80, 0))[:-8], struct.pack("<IHHQ", 0xBA55ED50, 1, 0, 0)],
+    ids=["other", "cut", "no head"],
+)
+def test_images_that_cannot_be_followed_are_not_guessed(
+    compiler: str, tmp_path: Path, section: bytes
+) -> None:
+    path = compiled(compiler, tmp_path / "x.so", section=section.ljust(32, b"\1"))
+    with ranges(path) as reads:
+        assert elf.architectures(reads) is None
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_ZN3c104cuda9SetDeviceEab", "c10::cuda::SetDevice"),
+        (NEW_ERROR, "c10::Error::Error"),
+        (
+            "_ZNK5torch8autograd13SavedVariable6unpackESt10shared_ptrINS0_4NodeEE",
+            "torch::autograd::SavedVariable::unpack",
+        ),
+        ("_ZN3c1010TensorImplD2Ev", "c10::TensorImpl::~TensorImpl"),
+        ("_ZTIN3c105ErrorE", "c10::Error"),
+        ("_ZN3c1015SmallVectorBaseIjE8grow_podEPKvmm", "c10::SmallVectorBase"),
+        ("aoti_torch_abi_version", "aoti_torch_abi_version"),
+        ("_ZN9999x", "_ZN9999x"),
+        ("_Z16THPVariable_WrapN2at10TensorBaseE", "_Z16THPVariable_WrapN2at10TensorBaseE"),
+    ],
+)
+def test_symbols_are_spelled_as_their_source_has_them(symbol: str, name: str) -> None:
+    assert elf.spelled(symbol) == name
+
+
+# --- broken files -------------------------------------------------------------------------------------
+
+
+def test_what_readelf_says_of_a_library_is_read(compiler: str, tmp_path: Path) -> None:
+    other = compiled(
+        compiler, tmp_path / "libother.so", defines=["here"], options=["-Wl,-soname,libother.so.1"]
+    )
+    (tmp_path / "libother.so.1").symlink_to("libother.so")
+    options = ["-Wl,-soname,libit.so.3", "-Wl,-rpath,$ORIGIN/../lib:/opt/x"]
+    path = compiled(
+        compiler, tmp_path / "it.so", defines=["f", "g"], needs=["here"], libraries=[other], options=options
+    )
+    with ranges(path) as reads:
+        library = elf.library(reads)
+        assert library is not None
+        assert (library.soname, library.search) == ("libit.so.3", ("$ORIGIN/../lib", "/opt/x"))
+        assert library.needed[0] == "libother.so.1"
+        exports = elf.Exports(reads, library)
+        told = {name: exports.define(name, elf.hashed(name)) for name in (b"f", b"g", b"here", b"nowhere")}
+        assert told == {b"f": True, b"g": True, b"here": False, b"nowhere": False}
+        assert b"here" in (elf.undefined(reads, library) or ())
+
+
+@pytest.fixture(scope="module")
+def whole(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("elf")
+    section = fatbin((2, 80, 0), (1, 90, 0))
+    return compiled(compiler, folder / "it.so", defines=["f"], needs=["puts"], section=section).read_bytes()
+
+
+def everything(data: bytes) -> Iterator[object]:
+    def reads(offset: int, length: int) -> bytes:
+        return data[offset : offset + length]
+
+    yield elf.architectures(reads)
+    library = elf.library(reads)
+    if library is not None:
+        yield elf.undefined(reads, library)
+        yield elf.Exports(reads, library).define(b"f", elf.hashed(b"f"))
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    changes=st.lists(
+        st.tuples(st.integers(0, 1 << 15), st.binary(min_size=1, max_size=8) | st.just(b"\xff" * 8)),
+        max_size=6,
+    ),
+    end=st.integers(0, 1 << 15),
+)
+def test_broken_files_are_read_as_far_as_they_go(
+    whole: bytes, changes: list[tuple[int, bytes]], end: int
+) -> None:
+    data = bytearray(whole)
+    for at, new in changes:
+        data[at % len(data) : at % len(data) + len(new)] = new
+    for part in (bytes(data), bytes(data[:end])):
+        assert len(list(everything(part))) in (1, 3)
+
+
+@given(data=st.binary(max_size=300))
+def test_other_files_are_no_libraries(data: bytes) -> None:
+    assert list(everything(data)) in ([None], [()])
+    assert list(everything(b"\x7fELF\x02\x01" + data))
+
+
+def test_odd_files_in_a_record_are_no_crash(compiler: str, site: Path) -> None:
+    torch_of(compiler, site)
+    os.mkfifo(site / "fifo.so")
+    (site / "folder.so").mkdir()
+    (site / "loop.so").symlink_to("loop.so")
+    (site / "empty.so").touch()
+    (site / "zero.so").symlink_to("/dev/zero")
+    names = ["fifo.so", "folder.so", "loop.so", "empty.so", "zero.so", "gone.so", "../../out.so", "nul\0.so"]
+    record(site, "odd", "1.0", names)
+    assert read(site).known("pkg.odd") == "1.0"
+    assert read(site).known("pkg.odd.unresolved") is None
