@@ -199,8 +199,10 @@ def _coverage() -> Iterator[str]:
     yield f"| | {' | '.join(tree['verdict'])} | all |\n| --- |{' --- |' * (len(tree['verdict']) + 1)}"
     for source in tree["source"]:
         counts = Counter(entry["verdict"] for entry in source["entries"])
-        cells = " | ".join(str(counts[verdict]) for verdict in tree["verdict"])
-        yield f"| [{_text(source['title'])}](#{source['name']}) | {cells} | {counts.total()} |"
+        cells = {verdict: str(counts[verdict]) for verdict in tree["verdict"]} | {"all": str(counts.total())}
+        if tested := sum(map(_only_tested, source["entries"])):
+            cells["detected"] += f", {tested} of them only by self-tests"
+        yield f"| [{_text(source['title'])}](#{source['name']}) | {' | '.join(cells.values())} |"
     yield ""
     for verdict, meaning in tree["verdict"].items():
         yield f"* **{verdict}**: {_text(meaning)}"
@@ -208,11 +210,16 @@ def _coverage() -> Iterator[str]:
         yield f"\n({source['name']})=\n## {_text(source['title'])}\n\n{_text(source['lists'])}"
         commit = source["commit"][:12]
         yield f"<{source['url']}>, {source['at']} (commit `{commit}`), read on {source['read']}.\n"
-        yield "| entry | verdict | by | |\n| --- | --- | --- | --- |"
+        yield "| entry | envcheck |\n| --- | --- |"
         for entry in source["entries"]:
             by = ", ".join(map(_says, entry.get("by", [])))
             why = entry.get("why") or tree["because"].get(entry.get("because"), "")
-            yield f"| {_code(entry['name'])} | {entry['verdict']} | {by} | {_text(why)} |"
+            said = f"**{entry['verdict']}**{by and f' by {by}'}"
+            yield f"| {_code(entry['name'])} | {': '.join(filter(None, (said, _text(why))))} |"
+
+
+def _only_tested(entry: Mapping[str, Any]) -> bool:
+    return entry["verdict"] == "detected" and all(by.startswith("selftest.") for by in entry["by"])
 
 
 def _says(name: str) -> str:
