@@ -11,6 +11,7 @@ import io
 import json
 import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -190,6 +191,42 @@ def _keys(keys: Mapping[str, Key]) -> Iterator[str]:
         yield f"| {_code(name)} | {key.kind.value} | {_text(key.help)}{words} |"
 
 
+# --- what others check ------------------------------------------------------------------------------
+
+
+def _coverage() -> Iterator[str]:
+    tree = tomllib.loads((ROOT / "docs/coverage.toml").read_text())
+    yield f"| | {' | '.join(tree['verdict'])} | all |\n| --- |{' --- |' * (len(tree['verdict']) + 1)}"
+    for source in tree["source"]:
+        counts = Counter(entry["verdict"] for entry in source["entries"])
+        cells = {verdict: str(counts[verdict]) for verdict in tree["verdict"]} | {"all": str(counts.total())}
+        if tested := sum(map(_only_tested, source["entries"])):
+            cells["detected"] += f", {tested} of them only by self-tests"
+        yield f"| [{_text(source['title'])}](#{source['name']}) | {' | '.join(cells.values())} |"
+    yield ""
+    for verdict, meaning in tree["verdict"].items():
+        yield f"* **{verdict}**: {_text(meaning)}"
+    for source in tree["source"]:
+        yield f"\n({source['name']})=\n## {_text(source['title'])}\n\n{_text(source['lists'])}"
+        commit = source["commit"][:12]
+        yield f"<{source['url']}>, {source['at']} (commit `{commit}`), read on {source['read']}.\n"
+        yield "| entry | envcheck |\n| --- | --- |"
+        for entry in source["entries"]:
+            by = ", ".join(map(_says, entry.get("by", [])))
+            why = entry.get("why") or tree["because"].get(entry.get("because"), "")
+            said = f"**{entry['verdict']}**{by and f' by {by}'}"
+            yield f"| {_code(entry['name'])} | {': '.join(filter(None, (said, _text(why))))} |"
+
+
+def _only_tested(entry: Mapping[str, Any]) -> bool:
+    return entry["verdict"] == "detected" and all(by.startswith("selftest.") for by in entry["by"])
+
+
+def _says(name: str) -> str:
+    """A rule with its place among the rules; a fact, a self-test or a signature in code."""
+    return f"[{name}](#rule-{name})" if _known().rule(name) else _code(name)
+
+
 # --- the report -------------------------------------------------------------------------------------
 
 
@@ -261,6 +298,7 @@ PAGES: Mapping[str, Callable[..., Iterator[str]]] = {
     "training": _training,
     "facts": _facts,
     "report": _report,
+    "coverage": _coverage,
 }
 
 
