@@ -303,6 +303,10 @@ class _Board:
                     continue  # being replaced, or not what a rank wrote: it is as if it were not there
         return found
 
+    def ours(self, name: str, text: str) -> bool:
+        """Whether a text still stands there as this process posted it, and no other has taken its place."""
+        return self.read([name]).get(name) == text
+
     def leave(self, rank: int, others: Iterable[int]) -> None:
         """Say that this rank needs nothing more; rank 0 waits for the others if they need it."""
 
@@ -326,6 +330,10 @@ class _Store(_Board):
             said = host.read_file(failed).decode("utf-8", "replace") if host.is_file(failed) else ran.err
             raise ExamineError(f"{self._where}: ranks cannot meet there: {_last_line(said)}")
         return super().read(wanted)
+
+    def ours(self, name: str, text: str) -> bool:
+        del name, text  # a store is one job's
+        return True
 
     def leave(self, rank: int, others: Iterable[int]) -> None:
         if rank:
@@ -442,14 +450,15 @@ def _call(
     """Rank 0: call the others, wait for them, judge, and tell them."""
     stale = _stale(wanted, started)
     call = host.mark()
-    board.post("call", json.dumps({"call": call, "world": started.world}))
+    calling = json.dumps({"call": call, "world": started.world})
+    board.post("call", calling)
     heard = {0: own}
     until = time.monotonic() + wanted.wait_s
     while len(heard) < started.world and time.monotonic() < until:
         heard.update(_heard(board, call, set(range(started.world)) - heard.keys()))
         if len(heard) < started.world:
             time.sleep(POLL_S)
-    if started.world > 1 and _field(board.read(["call"]).get("call", ""), "call") != call:
+    if not board.ours("call", calling):
         raise ExamineError("another rank 0 calls in the same place: give each job a name of its own (--job)")
     taken, missing = court.opened(), _absent(heard, wanted, started)
     for name, words in _by_node(heard).items():

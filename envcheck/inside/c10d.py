@@ -1,8 +1,8 @@
 """torch's store of a job as two folders: what lies in `out` is set, what is wanted comes to `in`.
 
 `python c10d.py FOLDER`; FOLDER/order.json says where the store is. Beside the standard library it needs
-torch, whose store it is, and which envcheck itself never imports. It ends when FOLDER/stop is there, which names
-keys that others set once they need the store no more, or when the process that started it is gone.
+torch, whose store it is, and which envcheck itself never imports. It ends when FOLDER/stop is there, which
+names keys that others set once they need the store no more, or when the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def carry(store: Any, folder: str, parent: int) -> None:
     fetched: set[str] = set()
     last = None
     while last is None or time.monotonic() < last:
+        if last is None and os.path.exists(os.path.join(folder, "stop")):
+            last = time.monotonic() + LEAVING_S  # and what was put there before is carried once more
         for name in sorted(os.listdir(out)):
             path = os.path.join(out, name)
             if not name.startswith(".") and done.get(name) != (stamp := os.stat(path).st_mtime_ns):
@@ -66,8 +68,6 @@ def carry(store: Any, folder: str, parent: int) -> None:
             if name not in fetched and store.check([name]):
                 put(came, name, store.get(name).decode("utf-8", "replace"))
                 fetched.add(name)
-        if last is None and os.path.exists(os.path.join(folder, "stop")):
-            last = time.monotonic() + LEAVING_S
         if last is not None and all(store.check([name]) for name in read(folder, "stop")):
             return
         if os.getppid() != parent:
