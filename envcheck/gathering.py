@@ -6,12 +6,13 @@ Whoever gathers never waits without end: a node that does not report is named as
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -583,6 +584,15 @@ def of_ray(question: app.Question, wanted: Wanted) -> fleet.Report:
     """
     expected = _expected(wanted.expect)
     court = _court(question, wanted)
+    # Ray prints what it notices of its nodes, and standard output is the report's.
+    with redirect_stdout(io.StringIO()):
+        taken, missing = _asked(question, wanted, court)
+    setting = fleet.Setting(expected, tuple(missing), (), (), court.remarks, wanted.fail_on)
+    return court.closed(taken, setting)
+
+
+def _asked(question: app.Question, wanted: Wanted, court: _Court) -> tuple[fleet.Fleet, list[fleet.Missing]]:
+    """Every node of the cluster, and those that gave no answer."""
     try:
         ray = importlib.import_module("ray")
         strategies = importlib.import_module("ray.util.scheduling_strategies")
@@ -615,8 +625,7 @@ def of_ray(question: app.Question, wanted: Wanted) -> fleet.Report:
             ray.cancel(ref, force=True)
     finally:
         ray.shutdown()
-    setting = fleet.Setting(expected, tuple(missing), (), (), court.remarks, wanted.fail_on)
-    return court.closed(taken, setting)
+    return taken, missing
 
 
 def facts_of_ray(question: app.Question, name: str) -> str:

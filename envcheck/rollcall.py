@@ -57,7 +57,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _difference(difference)
     for found in report.findings:
         yield ""
-        yield from _finding(found)
+        yield from _finding(found, len(report.nodes))
     yield from _roll(report)
     yield ""
     yield f"{report.verdict}: {'; '.join(reasons(report))}"
@@ -93,16 +93,19 @@ def _on(value: Some, *, whole: bool) -> str:
     return _count(len(value.nodes), "node") if whole else folded(value.nodes)
 
 
-def _finding(found: Found) -> Iterator[str]:
+def _finding(found: Found, of: int) -> Iterator[str]:
     finding = found.finding
     rule = finding.rule
     if finding.verdict is Verdict.UNDECIDED:
         yield f"? undecided: {rule.title} [{rule.id}]"
     else:
         yield f"{_MARKS[finding.severity]} {finding.severity.value}: {rule.title} [{rule.id}]"
-    yield from _field("on", f"{folded(found.nodes)} ({_count(len(found.nodes), 'node')})")
+    number = len(found.nodes)
+    all_of_them = f"all {of} nodes" if of > 1 else "this node"
+    on = all_of_them if number == of else f"{folded(found.nodes)} ({_count(number, 'node')})"
+    yield from _field("on", on)
     for variant in found.variants[:_LISTED]:
-        yield from _field("because", _because(variant, alone=len(found.variants) == 1))
+        yield from _field("because", _because(variant, of, alone=len(found.variants) == 1))
     if len(found.variants) > _LISTED:
         yield from _field("", f"and {_count(len(found.variants) - _LISTED, 'other combination')} of facts")
     for fix in finding.fixes:
@@ -111,11 +114,14 @@ def _finding(found: Found) -> Iterator[str]:
         yield f"    {'known':<8}{rule.basis.value}: {source.url} (checked {source.checked})"
 
 
-def _because(variant: Variant, *, alone: bool) -> str:
+def _because(variant: Variant, of: int, *, alone: bool) -> str:
     said = ", ".join(f"{each.fact.key} = {_value(each)}" for each in variant.because)
     on_gpus = f" (GPU {', '.join(map(str, variant.devices))})" if variant.devices else ""
     note = f"; {variant.note}" if variant.note else ""
-    return f"{said}{on_gpus}{note}" if alone else f"{said}{on_gpus}{note} on {folded(variant.nodes)}"
+    if alone:
+        return f"{said}{on_gpus}{note}"
+    number = len(variant.nodes)
+    return f"{said}{on_gpus}{note} on {_count(number, 'node') if 2 * number > of else folded(variant.nodes)}"
 
 
 def _value(each: Because) -> str:
