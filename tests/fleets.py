@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 REQUIRES = {
@@ -43,7 +42,6 @@ class Cluster(NamedTuple):
     lines: list[str]
     names: list[str]
     differences: dict[str, Fault]
-    findings: dict[str, frozenset[str]]
     missing: frozenset[str]
     broken: frozenset[int]  # numbers of lines
     twice: frozenset[str]
@@ -101,51 +99,18 @@ def vary(tree: dict[str, Any], chance: random.Random) -> None:
     tree["python"]["origin"] = f"/local/{tree['host']['name']}/env/bin/python (named by --python)"
 
 
-def _set_fault(tree: dict[str, Any], key: str) -> str:
-    """Put a fault into a node; the value that is then shown."""
-    match key:
-        case "pkg.torch":
-            tree["pkg"]["torch"] = "2.12.1"
-            return "2.12.1"
-        case "driver.version":
-            tree["driver"]["version"] = "575.57.08"
-            return "575.57.08"
-        case "pkg.nvidia-nccl-cu13":
-            tree["pkg"]["nvidia-nccl-cu13"] = "2.29.1"
-            return "2.29.1"
-        case "pkg.*":
-            tree["pkg"]["library-07"] = "6.9"
-            return "library-07 6.9"
-        case "gpus.count":
-            del tree["gpu"][7]
-            return "7"
-        case "gpu.name":
-            tree["gpu"][2] |= {"name": "NVIDIA H200", "memory_mib": 143771}
-            return "H200"
-        case "gpu.memory_mib":
-            tree["gpu"][0]["memory_mib"] = 40960
-            return "40960"
-        case "env.NCCL_ALGO":
-            tree["env"]["NCCL_ALGO"] = "Tree"
-            return "Tree"
-        case "env.NCCL_IB_DISABLE":
-            tree["env"]["NCCL_IB_DISABLE"] = "1"
-            return "1"
-        case _:
-            raise KeyError(key)
-
-
-FAULTS = (
-    "pkg.torch",
-    "driver.version",
-    "pkg.nvidia-nccl-cu13",
-    "pkg.*",
-    "gpus.count",
-    "gpu.name",
-    "gpu.memory_mib",
-    "env.NCCL_ALGO",
-    "env.NCCL_IB_DISABLE",
-)
+# What goes wrong with a node, and what is then shown of it.
+FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "pkg.torch": (lambda tree: tree["pkg"].update({"torch": "2.12.1"}), "2.12.1"),
+    "driver.version": (lambda tree: tree["driver"].update({"version": "575.57.08"}), "575.57.08"),
+    "pkg.nvidia-nccl-cu13": (lambda tree: tree["pkg"].update({"nvidia-nccl-cu13": "2.29.1"}), "2.29.1"),
+    "pkg.*": (lambda tree: tree["pkg"].update({"library-07": "6.9"}), "library-07 6.9"),
+    "gpus.count": (lambda tree: tree["gpu"].pop(), "7"),
+    "gpu.name": (lambda tree: tree["gpu"][2].update(name="NVIDIA H200", memory_mib=143771), "H200"),
+    "gpu.memory_mib": (lambda tree: tree["gpu"][0].update(memory_mib=40960), "40960"),
+    "env.NCCL_ALGO": (lambda tree: tree["env"].update(NCCL_ALGO="Tree"), "Tree"),
+    "env.NCCL_IB_DISABLE": (lambda tree: tree["env"].update(NCCL_IB_DISABLE="1"), "1"),
+}
 
 
 def cluster(count: int, seed: int, faults: int = 9) -> Cluster:
@@ -155,14 +120,14 @@ def cluster(count: int, seed: int, faults: int = 9) -> Cluster:
     chosen = chance.sample(names, min(count // 3, 4 * faults + 12))
     planted: dict[str, Fault] = {}
     fault_of: dict[str, str] = {}
-    for key in chance.sample(FAULTS, min(faults, len(FAULTS))):
+    for key in chance.sample(sorted(FAULTS), min(faults, len(FAULTS))):
         size = chance.randint(1, 3)
         on, chosen = chosen[:size], chosen[size:]
         if not on:
             break
         for name in on:
             fault_of[name] = key
-        planted[key] = Fault(key, _set_fault(copy.deepcopy(node("")), key), frozenset(on))
+        planted[key] = Fault(key, FAULTS[key][1], frozenset(on))
     gone, cut, again = (frozenset(chosen[start : start + 3]) for start in (0, 3, 6))
     lines: list[str] = []
     broken: set[int] = set()
@@ -172,7 +137,7 @@ def cluster(count: int, seed: int, faults: int = 9) -> Cluster:
         tree = node(name)
         vary(tree, chance)
         if name in fault_of:
-            _set_fault(tree, fault_of[name])
+            FAULTS[fault_of[name]][0](tree)
         text = json.dumps(tree)
         if name in again:
             lines.append(text)
@@ -180,17 +145,5 @@ def cluster(count: int, seed: int, faults: int = 9) -> Cluster:
             text = text[: chance.randrange(1, len(text))]
             broken.add(len(lines) + 1)
         lines.append(text)
-    return Cluster(
-        lines,
-        [name for name in names if name not in gone | cut],
-        planted,
-        {},
-        gone | cut,
-        frozenset(broken),
-        again,
-    )
-
-
-def written(count: int, seed: int) -> Iterator[str]:
-    """The lines of a large cluster, one at a time."""
-    yield from cluster(count, seed).lines
+    here = [name for name in names if name not in gone | cut]
+    return Cluster(lines, here, planted, gone | cut, frozenset(broken), again)
