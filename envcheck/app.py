@@ -77,7 +77,11 @@ class Question(NamedTuple):
 
 def vocabulary(found: Sequence[probes.Probe]) -> Vocabulary:
     """Every key any probe yields, any reader may give, and deriving adds."""
-    keys = {**training.KEYS, "selftest.*": Key(Kind.WORD, "how a self-test ended", ("pass", "fail"))}
+    keys = {
+        **training.KEYS,
+        "selftest.*": Key(Kind.WORD, "how a self-test ended", ("pass", "fail")),
+        "host.name": Key(Kind.WORD, "name of the node; no probe reads it, `facts --name` and `fleet` add it"),
+    }
     for probe in found:
         keys.update(probe.yields)
     keys.update({key: meaning for key, meaning in derive.KEYS.items() if key not in keys})

@@ -360,6 +360,9 @@ def facts(
             "--diff", metavar="A B", help="Two facts files: what differs, and what that breaks. - is here."
         ),
     ] = None,
+    name: Annotated[
+        bool, typer.Option("--name", help="On one line, with this node's name in it: a record for fleet.")
+    ] = False,
     as_json: JsonOption = False,
     timeout: DeadlineOption = 10.0,
 ) -> int:
@@ -371,6 +374,13 @@ def facts(
     from envcheck import app
 
     question = _question(python, static, train=train, timeout=timeout)
+    if name:
+        if diff is not None:
+            raise InputError("--name", "contradicts --diff")
+        from envcheck import gathering
+
+        _emit(json.dumps(gathering.own_facts(question, host.Host(), host.node_name())) + "\n")
+        return 0
     if diff is None:
         inventory = presented(app.inventory_report(question, host.Host()), host.private())
         _emit(json.dumps(inventory, indent=2) + "\n")
@@ -872,6 +882,77 @@ def fit(
     return found.code
 
 
+def fleet(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE|FOLDER|-]",
+            help="Facts of nodes: JSON lines, one a node, or a folder of facts files (`facts --name`).",
+        ),
+    ] = None,
+    via: Annotated[
+        str,
+        typer.Option("--via", metavar="FOLDER", help="A folder all ranks share, to meet in without torch."),
+    ] = "",
+    ray: Annotated[
+        str, typer.Option("--ray", metavar="ADDRESS", help="Ask every node of a Ray cluster; auto finds it.")
+    ] = "",
+    expect: Annotated[
+        str,
+        typer.Option("--expect", metavar="NODES", help="How many nodes, or which: 128, 'gpu[001-128]'."),
+    ] = "",
+    wait: Annotated[
+        float,
+        typer.Option("--wait", metavar="SECONDS", min=0.1, max=86400, help="How long nodes are waited for."),
+    ] = 120.0,
+    may_differ: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--may-differ", metavar="FACT", help="What need not be alike, such as gpus.count. Repeatable."
+        ),
+    ] = None,
+    job: Annotated[
+        str, typer.Option("--job", metavar="NAME", help="--via: what tells this job's records from others.")
+    ] = "",
+    python: PythonOption = None,
+    static: StaticOption = False,
+    target: TargetOption = None,
+    train: TrainOption = None,
+    as_json: JsonOption = False,
+    output: ReportFileOption = "",
+    fail_on: FailOnOption = FailOn.ERROR,
+    timeout: DeadlineOption = 10.0,
+    overlay: OverlayOption = None,
+) -> int:
+    """Judge many nodes: what each breaks, who is the odd one out, and whether a job may start on them.
+
+    Facts of a file or a folder, of all ranks under torchrun, srun or mpirun, or of a Ray cluster.
+    Exit codes: 0 it may start, 1 it may not (an error on a node, or nodes that differ in what must be equal),
+    2 wrong use, 3 cannot tell (a node is missing, a record cannot be read, nothing to judge).
+    """
+    from pathlib import Path
+
+    from envcheck import gathering, rollcall
+
+    if output:
+        host.replaceable(Path(output))
+    question = _question(python, static, None, target, train, None, None, timeout, overlay)
+    wanted = gathering.Wanted(
+        source, via, ray, job, expect, wait, tuple(may_differ or ()), Severity(fail_on.value)
+    )
+    gathered = gathering.gathered(question, wanted, host.Host())
+    if gathered.report is not None:
+        # Naming nodes is what this is for; everything else that is private stays so.
+        report = presented(gathered.report, host.private()._replace(machines=()))
+        as_tree = as_json or output.endswith(".json")
+        text = json.dumps(rollcall.tree(report), indent=2) + "\n" if as_tree else rollcall.render(report)
+        if output:
+            _save(text, output)
+        else:
+            _emit(text)
+    return gathered.code
+
+
 COMMANDS: dict[str, Callable[..., int]] = {
     "doctor": doctor,
     "facts": facts,
@@ -883,6 +964,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "explain": explain,
     "run": run_command,
     "fit": fit,
+    "fleet": fleet,
     "target": target,
     "rule": rule,
     "matrix": matrix,

@@ -608,6 +608,16 @@ def private() -> Private:
     return Private(homes(), user, tuple(dict.fromkeys((machine, machine.partition(".")[0]))))
 
 
+def node_name() -> str:
+    """The name of this node, for those who ask which node it is; reports do not show it."""
+    return os.uname().nodename
+
+
+def mark() -> str:
+    """A word that no other process and no other start will choose."""
+    return os.urandom(8).hex()
+
+
 _PACKAGE = Path(__file__).resolve().parent
 
 

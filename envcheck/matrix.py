@@ -480,6 +480,7 @@ LARGE_TABLES = LOG_TABLES | frozenset(
     | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
     | {"xformers_build", "deepspeed_toolkit", "torchao_torch"}
     | {"decoder", "tower", "activation", "optimizer"}
+    | {"alike"}
 )
 """Tables that judging does without (defaults are parsed already); the whole tree keeps them."""
 

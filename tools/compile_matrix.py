@@ -31,8 +31,9 @@ def compiled() -> dict[str, Any]:
     }
     for name, text in host.source_texts("compat/lang", ".toml").items():
         contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
-    for name, text in host.source_texts("compat/tables", ".toml", "architectures").items():
-        contents[f"compat/tables/{Path(name).stem}.json"] = tomllib.loads(text)  # fit reads these alone
+    for table in ("architectures", "fleet"):  # fit and fleet read these alone
+        for name, text in host.source_texts("compat/tables", ".toml", table).items():
+            contents[f"compat/tables/{Path(name).stem}.json"] = tomllib.loads(text)
     return contents
 
 

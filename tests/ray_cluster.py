@@ -1,0 +1,41 @@
+"""A real Ray cluster of several nodes on this machine, for `test_fleet.py`; run by a Python that has ray.
+
+`python ray_cluster.py NODES`, bound to 127.0.0.1. It prints one JSON line when all are up (the address, and the
+process of each node's raylet by the node's number), and ends the cluster when standard input is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+
+# Nothing leaves this machine: no statistics, and the only address is the loopback's.
+LOOPBACK = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
+
+def main(count: int) -> None:
+    """Start, say where, wait, stop."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    small = {"object_store_memory": 80 * 1024 * 1024, "num_cpus": 1, "node_ip_address": "127.0.0.1"}
+    cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})
+    try:
+        nodes = [cluster.head_node, *(cluster.add_node(**small) for _ in range(count - 1))]
+        cluster.wait_for_nodes(timeout=60)
+        raylets = {node.node_id: node.all_processes["raylet"][0].process.pid for node in nodes}
+        sys.stdout.write(json.dumps({"address": cluster.address, "raylets": raylets}) + "\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+if __name__ == "__main__":
+    # The paths of sockets have to be short.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
+        os.environ.update(LOOPBACK, RAY_TMPDIR=short)  # noqa: TID251
+        main(int(sys.argv[1]))
