@@ -11,7 +11,19 @@ from envcheck.app import Question
 from envcheck.clean import inline
 from envcheck.gate import Decision, Machine, Settings
 from envcheck.language import ENGLISH, Language
-from envcheck.model import Fact, Finding, InputError, Known, Matrix, Report, Target, Verdict
+from envcheck.model import (
+    Because,
+    Fact,
+    Finding,
+    InputError,
+    Known,
+    Matrix,
+    Report,
+    Severity,
+    Target,
+    Unknown,
+    Verdict,
+)
 from envcheck.reports import place_of
 
 
@@ -88,6 +100,7 @@ def _judged(
         read = read.with_facts([Fact("python.version", Known(python), "--python-version")])
     read, remarks = app.completed(read, question, known)
     report = gating.judged_for(declared, sheet.name, read, known, target)
+    report = report._replace(judgement=gating.with_findings(report.judgement, _not_read(sheet)))
     # A file without torch may still bring two packages together that cannot be.
     return report._replace(nothing_to_judge="", remarks=remarks)
 
@@ -99,8 +112,21 @@ def _line(finding: Finding, report: Report) -> str:
     return inline(f"{where}: {word}: {finding.rule.title} [{finding.rule.id}]")
 
 
+def _not_read(sheet: listings.Sheet) -> list[Finding]:
+    """What a file leads to that is not looked at, and might bring anything."""
+    if not sheet.remarks:
+        return []
+    said = (remark.partition(": ") for remark in sheet.remarks)
+    because = [Because(Fact("listing", Unknown(why), place)) for place, _, why in said]
+    lines = "line leads" if len(because) == 1 else "lines lead"
+    title = f"{len(because)} {lines} to what is not read"
+    undecided = Verdict.UNDECIDED
+    return [
+        gate.written("listing:not-read", Severity.WARNING, title, because, group="listing", verdict=undecided)
+    ]
+
+
 def _remarks(sheet: listings.Sheet) -> Iterator[str]:
-    yield from sheet.remarks
     open_lines = [line for line in sheet.lines if not line.version]
     for line in open_lines:
         yield f"{line.place}: {line.name} is not judged: {line.why}"

@@ -20,8 +20,6 @@ from envcheck.model import InputError
 PASS, FAIL, SKIP, UNKNOWN = "pass", "fail", "skip", "unknown"
 """How a variant may end; unknown is a fault of the test or the harness, and says nothing of the stack."""
 
-MANY_RANKS = 1024
-
 _SIGABRT = 6
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 

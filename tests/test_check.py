@@ -156,6 +156,19 @@ def test_what_is_not_pinned_is_not_guessed(tmp_path: Path) -> None:
     ]
 
 
+def test_what_a_file_leads_to_and_is_not_read_is_undecided(tmp_path: Path) -> None:
+    text = "torch==2.4.0\n-r https://example.org/more.txt\n  ./own.whl\n"
+    ran = check(tmp_path, "requirements.txt", text)
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "gate open: undecided listing:not-read")
+    assert (
+        "    because listing is not known: a file at an address is not fetched (requirements.txt:2:1)"
+        in ran.out
+    )
+    assert "a path or an address, whose package is not told here (requirements.txt:3:3)" in ran.out
+    assert check(tmp_path, "requirements.txt", text, "--undecided", "fail").code == 1
+    assert check(tmp_path, "requirements.txt", text, "--undecided", "fail", "--skip", "listing:").code == 0
+
+
 def test_a_lock_lists_all_there_will_be(tmp_path: Path) -> None:
     hashed = f"torch==2.6.0 --hash=sha256:{'0' * 64}\n"
     words = ("--target", "zero3-lora", "--only", "target:")
