@@ -508,6 +508,14 @@ def test_what_cuda_makes_of_the_variable_agrees_with_what_it_lets_be_seen(entrie
         assert word in ("plain", "garbage")
 
 
+@pytest.mark.parametrize(
+    "value", ["0,GPU-8932f937-d72c", "GPU-8932f937,GPU-8932f937", "GPU-8932f937", "0, MIG-8932f937"]
+)
+def test_what_is_said_of_the_variable_holds_no_uuid(value: str) -> None:
+    for uuids in ([], UUIDS, ["GPU-8932f937-d72c", "GPU-8932f937-d72d"]):
+        assert "8932" not in selection(value, uuids).source
+
+
 def test_a_log_that_goes_on_for_ever_is_left_in_time(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "kmsg")
     assert Host(tmp_path, {}).read_records("/kmsg", 1 << 20, 0.2) is None

@@ -75,7 +75,7 @@ def _by_index(value: str, count: int) -> tuple[str, str]:
             last = place == len(entries) - 1 and taken and entry.strip() in ("", "-1")
             if last:
                 break
-            return "cut", f"CUDA stops at {entry.strip()[:20]!r} and sees {_listed(taken)}"
+            return "cut", f"CUDA stops at {_shown(entry)} and sees {_listed(taken)}"
         if index in taken:
             return "duplicate", f"{index} stands there twice, so CUDA sees no GPU"
         taken.append(index)
@@ -100,6 +100,11 @@ def _by_uuid(value: str, uuids: Sequence[str]) -> tuple[str, str]:
             return "duplicate", f"entry {place + 1} repeats an earlier one, so CUDA sees no GPU"
         seen.add(fits[0])
     return "plain", f"{len(seen)} UUIDs"
+
+
+def _shown(entry: str) -> str:
+    entry = entry.strip()
+    return f"{entry[:4]}…" if entry.startswith(("GPU-", "MIG-")) else repr(entry[:20])
 
 
 def _listed(taken: Sequence[int]) -> str:
