@@ -86,13 +86,12 @@ DeadlineOption = Annotated[
 ]
 
 ExpectGpusOption = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--expect-gpus",
         metavar="N",
         min=1,
         help="An error if fewer than N GPUs of this machine can be used; says which cannot.",
-        show_default=False,
     ),
 ]
 FromCurrentOption = Annotated[
@@ -174,7 +173,7 @@ def doctor(
     fail_on: FailOnOption = FailOn.ERROR,
     timeout: DeadlineOption = 10.0,
     fix: FixOption = False,
-    expect_gpus: ExpectGpusOption = 0,
+    expect_gpus: ExpectGpusOption = None,
     overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
@@ -247,7 +246,7 @@ def gate(
     only: OnlyOption = None,
     skip: SkipOption = None,
     timeout: DeadlineOption = 10.0,
-    expect_gpus: ExpectGpusOption = 0,
+    expect_gpus: ExpectGpusOption = None,
     overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
@@ -911,7 +910,7 @@ def _question(
     gpu: list[str] | None = None,
     timeout: float = 10.0,
     overlay: list[str] | None = None,
-    expect_gpus: int = 0,
+    expect_gpus: int | None = None,
 ) -> Question:
     """The options that say what is asked about; typer gives None for a list that nobody gave."""
     from envcheck.app import Question
@@ -927,7 +926,7 @@ def _question(
         gpus,
         timeout,
         overlays,
-        expect_gpus=expect_gpus,
+        expect_gpus=expect_gpus or 0,
     )
 
 
