@@ -45,6 +45,7 @@ from envcheck.model import (
     Value,
     Verdict,
     Vocabulary,
+    worst_first,
 )
 from envcheck.pages import nearest
 
@@ -70,6 +71,7 @@ class Question(NamedTuple):
     overlays: tuple[str, ...] = ()
     platform: str | None = None
     glibc: str | None = None
+    expect_gpus: int = 0  # so many GPUs of this machine must be usable
 
 
 # --- knowledge --------------------------------------------------------------------------------------
@@ -389,8 +391,34 @@ def examine(question: Question, machine: Host, mend_from: Severity | None = None
     known = load_matrix(words, question.overlays)
     target = find_target(question.target, known)
     subject, read, remarks = take_inventory(question, machine, found, known, words)
-    report = considered(subject, read, known, target, mend_from)
+    report = expecting(considered(subject, read, known, target, mend_from), question)
     return report._replace(remarks=remarks, places=located(report.judgement, question))
+
+
+def expecting(report: Report, question: Question) -> Report:
+    """The report with the finding that fewer GPUs can be used here than the question expects.
+
+    Raises:
+        InputError: GPUs are declared, so that those of this machine are not what is asked about.
+    """
+    if not question.expect_gpus:
+        return report
+    if question.gpus or question.driver:
+        raise InputError("--expect-gpus", "counts the GPUs of this machine; leave out --driver and --gpu")
+    from envcheck import gate  # few starts expect any
+
+    finding = gate.missing_gpus(report.inventory, question.expect_gpus)
+    return (
+        report if finding is None else report._replace(judgement=with_findings(report.judgement, [finding]))
+    )
+
+
+def with_findings(judgement: Judgement, more: Sequence[Finding]) -> Judgement:
+    """The judgement with findings of rules nobody wrote."""
+    return judgement._replace(
+        findings=worst_first([*judgement.findings, *more]),
+        applied=judgement.applied + sum(each.verdict is Verdict.BROKEN for each in more),
+    )
 
 
 def considered(

@@ -100,7 +100,7 @@ def _judged(
         read = read.with_facts([Fact("python.version", Known(python), "--python-version")])
     read, remarks = app.completed(read, question, known)
     report = gating.judged_for(declared, sheet.name, read, known, target)
-    report = report._replace(judgement=gating.with_findings(report.judgement, _not_read(sheet)))
+    report = report._replace(judgement=app.with_findings(report.judgement, _not_read(sheet)))
     # A file without torch may still bring two packages together that cannot be.
     return report._replace(nothing_to_judge="", remarks=remarks)
 

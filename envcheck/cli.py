@@ -86,6 +86,15 @@ DeadlineOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline of each probe.")
 ]
 
+ExpectGpusOption = Annotated[
+    int | None,
+    typer.Option(
+        "--expect-gpus",
+        metavar="N",
+        min=1,
+        help="An error if fewer than N GPUs of this machine can be used; says which cannot.",
+    ),
+]
 FromCurrentOption = Annotated[
     bool, typer.Option("--from-current", help="As near as can be to what is installed; what moves is told.")
 ]
@@ -165,6 +174,7 @@ def doctor(
     fail_on: FailOnOption = FailOn.ERROR,
     timeout: DeadlineOption = 10.0,
     fix: FixOption = False,
+    expect_gpus: ExpectGpusOption = None,
     overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
@@ -178,7 +188,7 @@ def doctor(
     form = _form(as_json, written, output)
     spoken = app.spoken(lang, host.Host())
     report = app.examine(
-        _question(python, static, facts, target, train, driver, gpu, timeout, overlay),
+        _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus),
         host.Host(),
         Severity(fail_on.value) if fix else None,
     )
@@ -238,6 +248,7 @@ def gate(
     only: OnlyOption = None,
     skip: SkipOption = None,
     timeout: DeadlineOption = 10.0,
+    expect_gpus: ExpectGpusOption = None,
     overlay: OverlayOption = None,
     lang: LangOption = None,
 ) -> int:
@@ -254,7 +265,7 @@ def gate(
         return starts.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])
     form = _form(as_json, written, output)
     spoken = app.spoken(lang, host.Host())
-    question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay)
+    question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus)
     wanted = gating.Wanted(
         tuple(machine or ()),
         lock,
@@ -985,12 +996,24 @@ def _question(
     gpu: list[str] | None = None,
     timeout: float = 10.0,
     overlay: list[str] | None = None,
+    expect_gpus: int | None = None,
 ) -> Question:
     """The options that say what is asked about; typer gives None for a list that nobody gave."""
     from envcheck.app import Question
 
     trained, gpus, overlays = (tuple(each or ()) for each in (train, gpu, overlay))
-    return Question(python, static, facts, target, trained, driver, gpus, timeout, overlays)
+    return Question(
+        python,
+        static,
+        facts,
+        target,
+        trained,
+        driver,
+        gpus,
+        timeout,
+        overlays,
+        expect_gpus=expect_gpus or 0,
+    )
 
 
 # --- running ----------------------------------------------------------------------------------------

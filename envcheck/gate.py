@@ -19,6 +19,7 @@ from envcheck.model import (
     Severity,
     Source,
     Unknown,
+    Value,
     Verdict,
     Waiting,
     worst_first,
@@ -193,6 +194,59 @@ def written(
     )
     rule = Rule(rule_id, severity, Basis.METADATA, title, (), sources=sources, group=group)
     return Finding(rule, verdict, severity, tuple(because), note=note)
+
+
+def missing_gpus(inventory: Inventory, expected: int) -> Finding | None:
+    """The finding that fewer GPUs can be used than are expected, with what is known of the others.
+
+    A GPU can be used if programs see it, the driver gives it, and CUDA would start on it. What could not be
+    read counts as missing: whoever expects GPUs wants to know that they are there.
+    """
+    driver = inventory.fact("driver.error")
+    works = not isinstance(driver.reading, Known)
+    because = [] if works else [Because(driver)]
+    usable = 0
+    for device in range(len(inventory.devices)):
+        obstacle = _obstacle(inventory, device)
+        usable += works and obstacle is None
+        if obstacle is not None:
+            because.append(Because(obstacle, device))
+    counted = inventory.fact("gpus.count")
+    if not inventory.devices and works and isinstance(counted.value, int):
+        usable = counted.value
+    if usable >= expected:
+        return None
+    if len(inventory.devices) < expected:
+        because.append(Because(counted))
+        on_bus = inventory.fact("gpus.on_bus")
+        if isinstance(counted.value, int) and isinstance(on_bus.value, int) and on_bus.value > counted.value:
+            because.append(Because(on_bus))
+    wanted = Because(Fact("gpus.expected", Known(expected)))
+    noun = f"{expected} GPUs are" if expected > 1 else "a GPU is"
+    can = str(usable) if usable else "none"
+    title = f"{noun} expected, {can} can be used"
+    return written("machine:gpus", Severity.ERROR, title, [wanted, *because], group="machine")
+
+
+_OBSTACLES: tuple[tuple[str, tuple[Value, ...]], ...] = (
+    ("gpu.visible", (False,)),
+    ("gpu.mig_instances", (0,)),
+    ("gpu.compute_mode", ("prohibited",)),
+    ("gpu.fabric", ("not_started", "in_progress")),
+)
+
+
+def _obstacle(inventory: Inventory, device: int) -> Fact | None:
+    """The fact that keeps programs from using a GPU."""
+    error = inventory.fact("gpu.error", device)
+    if isinstance(error.reading, Known) and error.value != "crashed":
+        return error
+    for key, values in _OBSTACLES:
+        fact = inventory.fact(key, device)
+        needs_mig = key == "gpu.mig_instances"
+        if fact.value in values and (not needs_mig or inventory.known("gpu.mig", device) is True):
+            return fact
+    return None
 
 
 def unknown_rules(words: Collection[str], known: Collection[str]) -> list[str]:

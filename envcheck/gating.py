@@ -24,16 +24,13 @@ from envcheck.model import (
     Finding,
     InputError,
     Inventory,
-    Judgement,
     Known,
     Matrix,
     Report,
     Severity,
     Target,
     Unknown,
-    Verdict,
     family,
-    worst_first,
 )
 from envcheck.pages import nearest
 
@@ -89,7 +86,10 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
     if wanted.verify_s is not None:
         more += _verified(question, machine, wanted.verify_s)
     report = judged_for(declared, subject, read, known, target)
-    report = report._replace(judgement=with_findings(report.judgement, more))
+    if question.expect_gpus and declared:
+        raise InputError("--expect-gpus", "counts the GPUs of this machine, and machines are declared")
+    report = app.expecting(report, question)
+    report = report._replace(judgement=app.with_findings(report.judgement, more))
     spoken = spoken.without(known.overlaid())
     report = report._replace(
         judgement=gate.under(report.judgement, policy, remarks),
@@ -100,14 +100,6 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
     decision = gate.decide(report, policy)
     tree = manifest_tree(report, read, declared, decision, policy)
     return Passed(report, decision, tree)
-
-
-def with_findings(judgement: Judgement, more: Sequence[Finding]) -> Judgement:
-    """The judgement with findings of rules nobody wrote."""
-    return judgement._replace(
-        findings=worst_first([*judgement.findings, *more]),
-        applied=judgement.applied + sum(each.verdict is Verdict.BROKEN for each in more),
-    )
 
 
 def _settled(question: Question, said: Settings) -> Question:
@@ -188,7 +180,7 @@ def judged_for(
         there = on_machine(read, each, known)
         report = app.considered(subject, there, known, target)
         mismatch = _other_platform(read, each)
-        parts.append((each.name, report._replace(judgement=with_findings(report.judgement, mismatch))))
+        parts.append((each.name, report._replace(judgement=app.with_findings(report.judgement, mismatch))))
     names = ", ".join(name for name, _ in parts)
     noun = "machine" if len(parts) == 1 else "machines"
     return gate.together(parts, "machine")._replace(subject=f"{subject}, for the {noun} {names}")

@@ -116,7 +116,8 @@ class Heard:
         stopped = [problem for problem in same if problem.code is None]
         handle = self.problems.get((gpu, "nvmlDeviceGetHandleByIndex"))
         for problem in (*stopped[-1:], *([handle] if handle else ())):
-            return Unknown(problem.why)
+            # Of a GPU that is not given or does not answer that is the finding, and nothing else was asked.
+            return Unknown(problem.why, asked=gpu is None or problem.lost == "crashed")
         return Unknown(self.silence or f"{call} was not asked")
 
     def code(self, gpu: int, call: str) -> int | None:
