@@ -231,13 +231,20 @@ def completed(
 def which_environment(python: str | None, machine: Host) -> tuple[Path, str]:
     """The environment to examine and what named it.
 
-    `--python`, else VIRTUAL_ENV, else CONDA_PREFIX, else ./.venv, else envcheck's own.
+    `--python`, else VIRTUAL_ENV, else CONDA_PREFIX, else ./.venv, else envcheck's own. Where both are
+    active the one counts whose `python` a shell would start: PATH names it first.
     """
     if python is not None:
         return Path(python), "named by --python"
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        if machine.environ.get(variable):
-            return Path(machine.environ[variable]), f"named by {variable}"
+    active = [variable for variable in ("VIRTUAL_ENV", "CONDA_PREFIX") if machine.environ.get(variable)]
+    if len(active) > 1:
+        programs = {f"{machine.environ[variable]}/bin": variable for variable in reversed(active)}
+        found = (
+            programs[folder] for folder in machine.environ.get("PATH", "").split(":") if folder in programs
+        )
+        active = [next(found, active[0])]
+    for variable in active:
+        return Path(machine.environ[variable]), f"named by {variable}"
     if Path(".venv/pyvenv.cfg").is_file():
         return Path(".venv"), "in this folder"
     return Path(host.own_python()), "envcheck's own; name another with --python"

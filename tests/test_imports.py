@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from envcheck import app
 from envcheck.host import Host
 from envcheck.model import Absent, Known, Unknown
 from tests.environments import install, packages, put, read, site_of
@@ -211,6 +212,31 @@ def test_record_of_conda_that_something_was_put_over(tmp_path: Path) -> None:
     assert packages(inventory) == {"torch": "2.6.0+cu124", "numpy": "1.26.4"}
     assert inventory.known("pkg.torch.conda") == "2.4.1"
     assert inventory.known("pkg.numpy.conda") is None
+
+
+def test_cuda_of_a_conda_torch_whose_build_string_does_not_tell(tmp_path: Path) -> None:
+    files = '{"files": ["lib/python3.11/site-packages/torch/__init__.py"]}'
+    put(tmp_path, "lib/python3.11/site-packages/x", "")
+    put(tmp_path, "conda-meta/pytorch-2.4.1-py3.11_0.json", files)
+    assert isinstance(read(tmp_path).fact("build.torch.cuda").reading, Unknown)
+    put(tmp_path, "conda-meta/pytorch-cuda-12.1-ha16c6d3_5.json", "{}")
+    assert read(tmp_path).known("build.torch.cuda") == "12.1"
+
+
+@pytest.mark.parametrize(
+    ("path", "named_by"),
+    [
+        ("/v/bin:/c/bin", "VIRTUAL_ENV"),
+        ("/usr/bin:/c/bin:/v/bin", "CONDA_PREFIX"),
+        ("/usr/bin", "VIRTUAL_ENV"),
+    ],
+)
+def test_of_two_active_environments_the_one_whose_python_a_shell_starts_is_judged(
+    path: str, named_by: str
+) -> None:
+    environ = {"VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c", "PATH": path}
+    folder, why = app.which_environment(None, Host(environ=environ))
+    assert (str(folder), why) == (environ[named_by], f"named by {named_by}")
 
 
 # --- virtual environments and what they are made from -------------------------------------------------

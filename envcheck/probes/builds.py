@@ -28,15 +28,22 @@ ReadText = Callable[[str], str | None]
 """Gives a file's text by its path in the package folder, or None."""
 
 
-def torch_facts(read: ReadText, source: Callable[[str], str], conda_build: str | None) -> Iterator[Fact]:
-    """What torch was built with; of a conda package without readable version.py, its build string."""
+def torch_facts(
+    read: ReadText, source: Callable[[str], str], conda_build: str | None, pytorch_cuda: str = ""
+) -> Iterator[Fact]:
+    """What torch was built with; of a conda package without readable version.py, its build string.
+
+    `pytorch_cuda` is the version of conda's package that chooses a build by its CUDA.
+    """
     path = "torch/version.py"
     text = read(path)
     if text is not None:
         values = assignments(text)
         return (Fact(key, _torch_reading(values, name), source(path)) for key, name in _TORCH.items())
     if conda_build is not None:
-        return iter([Fact("build.torch.cuda", conda_cuda(conda_build), "conda-meta")])
+        told = conda_cuda(conda_build)
+        chosen = Known(pytorch_cuda) if isinstance(told, Unknown) and pytorch_cuda else told
+        return iter([Fact("build.torch.cuda", chosen, "conda-meta")])
     return (Fact(key, Unknown("torch/version.py cannot be read"), source(path)) for key in _TORCH)
 
 

@@ -451,7 +451,7 @@ def _build_facts(
     unread: list[str],
 ) -> Iterator[Fact]:
     conda = {
-        _CONDA_NAMES.get(record.name, record.name): record.build
+        _CONDA_NAMES.get(record.name, record.name): record
         for record in conda_records(host.listdir(f"{environment.prefix}/conda-meta"))
     }
     for name, keys in _BUILD_KEYS.items():
@@ -459,7 +459,9 @@ def _build_facts(
             site = found[name][0].site if name in found else next(iter(environment.sites), "")
             read, source = _reader(host, site), _sourced(label, site)
             if name == "torch":
-                yield from builds.torch_facts(read, source, conda.get(name))
+                build = conda[name].build if name in conda else None
+                chooser = conda["pytorch-cuda"].version if "pytorch-cuda" in conda else ""
+                yield from builds.torch_facts(read, source, build, chooser)
                 yield from _torch_states(found.get(name, ()), builds.stated_version(read), source)
             else:
                 yield from builds.deepspeed_facts(read, source)
