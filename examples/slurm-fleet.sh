@@ -7,5 +7,5 @@
 # the job ends here if it may not start (1), or if nobody can tell because a node is missing (3).
 set -eu
 : "${ENVCHECK:=envcheck}" "${ENVCHECK_ENV:=/nfs/env}" "${ENVCHECK_SHARED:=/nfs/scratch}"
-srun --ntasks-per-node=1 "$ENVCHECK" fleet --python "$ENVCHECK_ENV" --via "$ENVCHECK_SHARED" --target zero3-lora
+srun --ntasks-per-node=1 "$ENVCHECK" fleet --python "$ENVCHECK_ENV" --via "$ENVCHECK_SHARED"
 srun python3 train.py
