@@ -200,6 +200,20 @@ def test_the_keys_of_explain_are_those_that_are_documented() -> None:
     assert came == documented
 
 
+def test_the_keys_of_fleet_are_those_that_are_documented(tmp_path: Path) -> None:
+    documented = _documented("docs/reference/fleet-json.md")
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "train_batch_sise": 8}')
+    facts = (ROOT / "docs/facts/cluster.jsonl").read_text().splitlines()
+    unread = {"host": {"name": "gpu010"}, "unknown": {"driver.version": "no answer"}}
+    nothing = {"host": {"name": "gpu011"}, "complete": ["pkg"]}
+    lines = [*facts, facts[0], '{"broken', *map(json.dumps, (unread, nothing))]
+    (tmp_path / "facts.jsonl").write_text("\n".join(lines))
+    words = ("--expect", "gpu[001-012]", "--target", "zero3-lora", "--train", str(tmp_path / "ds.json"))
+    ran = envcheck("fleet", str(tmp_path / "facts.jsonl"), "--json", *words)
+    assert ran.code == 1, ran.err
+    assert set(_paths(json.loads(ran.out), documented)) == documented
+
+
 def test_the_keys_of_fit_are_those_that_are_documented() -> None:
     documented = _documented("docs/reference/fit-json.md")
     model = "params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064"

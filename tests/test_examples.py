@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess  # noqa: TID251 - tests are users
 import sys
+import venv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,32 @@ def test_slurm_job_trains_only_where_it_fits(node: Mapping[str, str]) -> None:
     assert (good.code, good.out.splitlines()[-1]) == (0, "trained")
     bad = script("slurm-job.sh", node, "v100")
     assert (bad.code, "trained" in bad.out) == (1, False)
+
+
+SRUN_OF_TWO = """#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+[ "$1" = python3 ] && { echo trained; exit; }
+export SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_JOB_ID=5
+SLURM_PROCID=1 SLURMD_NODENAME=gpu002 NCCL_ALGO="$SECOND" "$@" & SLURM_PROCID=0 SLURMD_NODENAME=gpu001 "$@"
+code=$?
+wait $! || code=$?
+exit $code
+"""
+
+
+def test_slurm_fleet_trains_only_where_the_nodes_are_alike(node: Mapping[str, str], tmp_path: Path) -> None:
+    venv.create(tmp_path / "env")
+    (site,) = (tmp_path / "env/lib").glob("python*/site-packages")
+    (site / "torch-2.13.0.dist-info").mkdir()
+    metadata = "Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0\n"
+    (site / "torch-2.13.0.dist-info/METADATA").write_text(metadata)
+    (tmp_path / "srun").write_text(SRUN_OF_TWO)
+    shared = {"ENVCHECK_ENV": str(tmp_path / "env"), "ENVCHECK_SHARED": str(tmp_path), "NCCL_ALGO": "Ring"}
+    good = script("slurm-fleet.sh", node, "h100", **shared, SECOND="Ring")
+    assert (good.code, good.out.splitlines()[-1]) == (0, "trained"), good.out
+    bad = script("slurm-fleet.sh", node, "h100", **shared, SECOND="Tree")
+    assert (bad.code, "trained" in bad.out) == (1, False)
+    assert "NCCL_ALGO, a tie: Ring on gpu001, Tree on gpu002" in bad.out
 
 
 # --- the action -------------------------------------------------------------------------------------

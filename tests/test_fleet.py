@@ -807,23 +807,18 @@ def ray_cluster() -> Iterator[tuple[str, dict[str, Any]]]:
         pytest.skip(
             "no ray beside this Python: the extra [ray] brings it, or ENVCHECK_RAY names a Python with it"
         )
-    running = subprocess.Popen(
+    with subprocess.Popen(
         [python, str(CHECKOUT / "tests/ray_cluster.py"), "3"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         env=surroundings(LOOPBACK),
-    )
-    try:
+    ) as running:
         assert running.stdout is not None
         line = running.stdout.readline()
         assert line, "the cluster did not come up"
-        yield python, json.loads(line)
-    finally:
-        assert running.stdin is not None
-        running.stdin.close()
-        running.wait(60)
+        yield python, json.loads(line)  # it goes when its standard input is closed
 
 
 LOOPBACK = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
