@@ -303,12 +303,12 @@ def test_a_lost_gpu_is_unknown_and_the_others_are_read(box: Box) -> None:
     assert inventory.known("gpus.count") == 3
     assert unknown_keys(inventory, 1) == set(YIELDS) - set(inventory.facts) - {
         "gpu.visible",
-        "gpu.rank",
         "gpu.error",
     }
     assert inventory.known("gpu.error", 1) == "15 GPU lost"
     assert "15 GPU lost" in why(inventory, "gpu.memory_mib", 1)
-    assert unknown_keys(inventory, 0) == unknown_keys(inventory, 2) == set()
+    assert unknown_keys(inventory, 0) == set()
+    assert unknown_keys(inventory, 2) == {"gpu.rank"}  # whether CUDA counts the lost one is not known
     # A rule that asks whether a model is there must not be told "no" for a card nobody could read.
     assert "GPU lost" in why(inventory, "gpus.models")
 
@@ -407,7 +407,8 @@ def test_one_gpu_that_hangs_is_left_in_time_and_the_others_are_read(box: Box, sy
     inventory, seconds = timed(box.host(THREE.format(f"hang = {symbol}")))
     assert seconds < DEADLINE_S + 1
     assert inventory.known("gpus.count") == 3
-    assert unknown_keys(inventory, 0) == unknown_keys(inventory, 2) == set()
+    assert unknown_keys(inventory, 0) == set()
+    assert unknown_keys(inventory, 2) <= {"gpu.rank"}  # of a GPU that tells nothing CUDA may count or not
     call = symbol.removesuffix("_v2")
     said = f"NVML did not answer within {DEADLINE_S:g} s in {call} of GPU 1"
     assert unknown_keys(inventory, 1) >= set(DEVICE_KEYS.get(call, DEVICE_KEYS["nvmlDeviceGetName"]))
@@ -453,7 +454,8 @@ def test_a_crash_in_one_call_of_the_machine_costs_one_fact(box: Box, symbol: str
 def test_a_crash_on_one_gpu_leaves_the_others(box: Box, symbol: str) -> None:
     inventory = probed(box.host(THREE.format(f"crash = {symbol}")))
     assert inventory.known("gpus.count") == 3
-    assert unknown_keys(inventory, 0) == unknown_keys(inventory, 2) == set()
+    assert unknown_keys(inventory, 0) == set()
+    assert unknown_keys(inventory, 2) <= {"gpu.rank"}  # of a GPU that tells nothing CUDA may count or not
     call = symbol.removesuffix("_v2")
     if call in DEVICE_KEYS:
         assert unknown_keys(inventory, 1) == set(DEVICE_KEYS[call])

@@ -189,8 +189,8 @@ def mixed(call: Call, troubles: Sequence[str]) -> str:
 
 
 def readings(inventory: Inventory, gpu: int) -> dict[str, Reading]:
-    """What is known of a GPU; reasons without its number, so that GPUs can be compared."""
-    found = {key: fact.reading for key, fact in inventory.devices[gpu].items()}
+    """What is known of a GPU but the number CUDA gives it, reasons without its own: GPUs can be compared."""
+    found = {key: fact.reading for key, fact in inventory.devices[gpu].items() if key != "gpu.rank"}
     return {
         key: Unknown(each.why.replace(f" of GPU {gpu}", ""), each.asked)
         if isinstance(each, Unknown)
@@ -284,7 +284,8 @@ def test_every_code_without_which_nothing_is_read_is_the_drivers_error(
                 assert inventory.known("gpus.count") == 2
                 assert {fact.value for fact in inventory.devices[0].values()} == {
                     "NVIDIA H100 80GB HBM3",
-                    True,
+                    True,  # visible
+                    0,  # its rank
                     None,
                 }
             else:

@@ -377,8 +377,17 @@ def _with_visible(host: Host, devices: Sequence[Facts], uuids: Sequence[str]) ->
     source = "the environment variable CUDA_VISIBLE_DEVICES"
     return tuple(
         {**device, **_by_key([Fact("gpu.visible", reading, source), Fact("gpu.rank", rank, source)])}
-        for device, reading, rank in zip(devices, seen, known_by, strict=True)
+        for device, reading, rank in zip(
+            devices, seen, map(_or_silent, devices, uuids, known_by), strict=True
+        )
     )
+
+
+def _or_silent(device: Facts, uuid: str, rank: Reading) -> Reading:
+    """The rank of a GPU, or why one that tells nothing has none."""
+    name = device["gpu.name"].reading
+    silent = isinstance(name, Unknown) and not uuid and not isinstance(rank, Absent)
+    return name if silent else rank
 
 
 def _device_on_bus(scene: Scene, address: str, unknown: Unknown) -> dict[str, Fact]:

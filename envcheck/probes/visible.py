@@ -147,12 +147,16 @@ def ranks(
     """`gpu.rank` of each GPU in NVML's order: the number programs know it by; `seen` is its `gpu.visible`."""
     order = chosen(environ.get(VARIABLE), list(uuids))
     by_uuid = (environ.get(VARIABLE) or "").startswith("GPU-")
+    told = (uuid or name for uuid, name in zip(uuids, names, strict=True))
+    silent = next((index for index, each in enumerate(told) if not each), len(names))
 
     def rank(index: int, reading: Reading) -> Reading:
         if isinstance(reading, Unknown):
             return reading
         if reading == Known(False):
             return Absent()
+        if not by_uuid and index > silent:
+            return Unknown(f"GPU {silent} did not answer, and whether CUDA counts it is not known")
         if not by_uuid and _order_differs(environ, names):
             return Unknown(
                 "CUDA counts the fastest GPU first, and these GPUs differ: set CUDA_DEVICE_ORDER=PCI_BUS_ID"
