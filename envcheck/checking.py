@@ -65,14 +65,10 @@ def check(
     sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
     parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
     said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.remarks))
-    report = gate.together(parts, "file")._replace(subject=", ".join(sheet.name for sheet in sheets))
-    spoken = spoken.without(known.overlaid())
-    report = report._replace(
-        judgement=gate.under(report.judgement, policy, said_of_training),
-        remarks=gate.remarked(said_of_training, policy),
-        language=spoken,
+    report = gate.together(parts, "file")._replace(
+        subject=", ".join(sheet.name for sheet in sheets), language=spoken.without(known.overlaid())
     )
-    report = gate.marked(report, policy)
+    report = gate.held(report, said_of_training, policy)
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
     remarks = tuple(dict.fromkeys(remark for sheet in sheets for remark in _remarks(sheet)))
     return Checked(report, gate.decide(report, policy), lines, remarks)

@@ -99,6 +99,12 @@ class Decision(NamedTuple):
 # --- a policy held against a judgement --------------------------------------------------------------
 
 
+def held(report: Report, remarks: Sequence[Remark], policy: Policy) -> Report:
+    """The report as a policy sees it, with these remarks on configurations, and what of it fails marked."""
+    judgement = under(report.judgement, policy, remarks)
+    return marked(report._replace(judgement=judgement, remarks=remarked(remarks, policy)), policy)
+
+
 def remarked(remarks: Sequence[Remark], policy: Policy) -> tuple[Remark, ...]:
     """The remarks as a policy sees them, worst first; one that could not read its input is never left out.
 

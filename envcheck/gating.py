@@ -90,13 +90,7 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
         raise InputError("--expect-gpus", "counts the GPUs of this machine, and machines are declared")
     report = app.expecting(report, question)
     report = report._replace(judgement=app.with_findings(report.judgement, more))
-    spoken = spoken.without(known.overlaid())
-    report = report._replace(
-        judgement=gate.under(report.judgement, policy, remarks),
-        remarks=gate.remarked(remarks, policy),
-        language=spoken,
-    )
-    report = gate.marked(report, policy)
+    report = gate.held(report._replace(language=spoken.without(known.overlaid())), remarks, policy)
     decision = gate.decide(report, policy)
     tree = manifest_tree(report, read, declared, decision, policy)
     return Passed(report, decision, tree)

@@ -52,6 +52,8 @@ def problem(tree: object) -> str:
 def _ill_said(tree: dict[str, dict[str, object]]) -> str:
     if tree["gate"].get("verdict") not in ("open", "shut"):
         return "gate.verdict: expected open or shut"
+    if str(tree["undecided"]) not in ("pass", "warn", "fail"):
+        return "undecided: expected pass, warn or fail"
     if not _all_text(tree["gate"].get("reasons")) or not _all_text(tree["architectures"] or []):
         return "gate.reasons and architectures: expected lists of words"
     least = tree["minimum_driver"]

@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from envcheck.model import InputError
 
 _HEADER = re.compile(r"\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
 _LONG_STRINGS = ('"""', "'''")
+
+
+def parsed(text: str, where: str) -> dict[str, Any]:
+    """The tree of a TOML text.
+
+    Raises:
+        InputError: it is none; with line and column.
+    """
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+), column (\d+)", str(error))
+        place = f"{where}:{found[1]}:{found[2]}" if found else where
+        raise InputError(place, f"not TOML: {str(error).partition(' (at ')[0].lower()}") from None
+    except RecursionError:
+        raise InputError(where, "not TOML: nested too deeply") from None
 
 
 class Block(NamedTuple):

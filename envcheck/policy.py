@@ -7,7 +7,6 @@ would let through what it was written to stop.
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from envcheck import places, versions
 from envcheck.clean import inline
 from envcheck.gate import UNDECIDED, Machine, Settings, Waiver
-from envcheck.model import EnvcheckError, InputError, Severity
+from envcheck.model import EnvcheckError, Severity
 from envcheck.pages import nearest
 
 FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -55,16 +54,7 @@ def read(name: str, text: str) -> Settings | None:
         InputError: it is not TOML.
         SettingsError: an unknown key (with the nearest right one), a value of the wrong kind.
     """
-    import tomllib
-
-    try:
-        tree: Any = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+), column (\d+)", str(error))
-        where = f"{name}:{found[1]}:{found[2]}" if found else name
-        raise InputError(where, f"not TOML: {str(error).partition(' (at ')[0].lower()}") from None
-    except RecursionError:
-        raise InputError(name, "not TOML: nested too deeply") from None
+    tree: Any = places.parsed(text, name)
     path = FILES[name]
     for step in path:
         if not isinstance(tree, dict) or step not in tree:

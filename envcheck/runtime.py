@@ -336,7 +336,7 @@ def judged(
     if tree["undecided"] == "pass":
         unread = []
     kinds = ", ".join(dict.fromkeys(filter(None, seen.names.values())))
-    words = f"driver {seen.driver or '?'}, {seen.count} x {kinds or 'GPU'}"
+    words = seen.refused or f"driver {seen.driver or '?'}, {seen.count} x {kinds or 'GPU'}"
     return 0, [*(f"undecided: {line}" for line in unread), *_other_machine(tree, seen), f"gate open: {words}"]
 
 
@@ -354,6 +354,8 @@ def _driver(tree: dict[str, object], seen: Seen) -> list[str]:
     """What speaks against the driver, if anything."""
     if (least := _above(tree, seen)) and not tree["cuda_compat"]:
         return [f"driver {seen.driver}: the image (CUDA {tree['cuda']}) needs {least} or newer"]
+    if tree["cuda"] is None:
+        return []  # which CUDA it is for is undecided, and for none it would need no driver
     if seen.refused:
         loaded = f"; the kernel module is {seen.driver}" if seen.driver else ""
         return [f"{seen.refused}{loaded}; the image (CUDA {tree['cuda']}) needs a driver and a GPU"]

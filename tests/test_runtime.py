@@ -97,6 +97,15 @@ def test_a_node_is_let_in_or_not(start: Any, scenario: str, code: int, said: str
     assert ran.err == ""
 
 
+def test_an_image_of_which_no_cuda_is_known_is_undecided_where_no_gpu_is(start: Any) -> None:
+    for scenario in ("driver = 550.54.15\n", "fail nvmlInitWithFlags = 9\n[gpu]\n"):
+        ran = start(scenario, cuda=None, unknown={"cuda": "no record of the build"})
+        assert (ran.code, "None" in ran.out) == (0, False), ran
+        assert "undecided: cuda: no record of the build\n" in ran.out
+        shut = start(scenario, cuda=None, unknown={"cuda": "no record of the build"}, undecided="fail")
+        assert (shut.code, "gate shut: undecided: cuda: " in shut.out) == (1, True)
+
+
 def test_a_machine_without_a_driver_is_shut_unless_the_image_needs_none(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps(TREE))
@@ -195,6 +204,7 @@ def test_the_answer_as_json(start: Any) -> None:
         (json.dumps({**TREE, "schema_version": [True]}), "schema_version [True]: this envcheck reads 1"),
         (json.dumps({**TREE, "gate": {}}), "gate.verdict: expected open or shut"),
         (json.dumps({**TREE, "gate": {"verdict": "open", "reasons": 3}}), "expected lists of words"),
+        (json.dumps({**TREE, "undecided": "Fail"}), "undecided: expected pass, warn or fail"),
         (json.dumps({**TREE, "architectures": [80]}), "expected lists of words"),
         (
             json.dumps({**TREE, "minimum_driver": "new"}),

@@ -14,7 +14,7 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
     Raises:
         InputError: not TOML, or a dependency that is no requirement; with line and column.
     """
-    tree = toml.parsed(text, where)
+    tree = places.parsed(text, where)
     project = tree.get("project")
     if not isinstance(project, dict):
         raise InputError(where, "no [project] table: nothing is declared there that pip would install")

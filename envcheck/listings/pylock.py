@@ -6,6 +6,7 @@ import re
 
 from envcheck.listings import Asked, Line, Listing, Sheet, environment, toml
 from envcheck.model import InputError, normalised
+from envcheck.places import parsed
 
 
 def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
@@ -14,7 +15,7 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
     Raises:
         InputError: not TOML, or not a lock.
     """
-    tree = toml.parsed(text, where)
+    tree = parsed(text, where)
     packages = tree.get("packages")
     if not isinstance(packages, list) or "lock-version" not in tree:
         raise InputError(where, "expected lock-version and [[packages]] as PEP 751 has them")

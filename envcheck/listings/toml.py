@@ -2,29 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 from envcheck import places
-from envcheck.model import InputError
-
-
-def parsed(text: str, where: str) -> dict[str, Any]:
-    """The tree of a TOML text.
-
-    Raises:
-        InputError: it is none; with line and column.
-    """
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+), column (\d+)", str(error))
-        place = f"{where}:{found[1]}:{found[2]}" if found else where
-        raise InputError(place, f"not TOML: {str(error).partition(' (at ')[0].lower()}") from None
-    except RecursionError:
-        raise InputError(where, "not TOML: nested too deeply") from None
 
 
 def rows(text: str, header: str, key: str) -> list[int]:
