@@ -45,6 +45,11 @@ _NOT_FOR_LOCKS = frozenset(
 )
 """What is installed, and what is amiss with the machine now: no version mends it, and a lock outlives it."""
 
+_OF_A_GPU = frozenset(
+    {"gpu.name", "gpu.compute_capability", "gpu.kind", "gpu.memory_mib", "gpu.mig", "gpu.visible"}
+)
+"""What a lock asks of each GPU; how it is today is no matter of versions either."""
+
 ROUNDS = 5
 """How often an objection to a completed lock sends the search back."""
 
@@ -245,10 +250,13 @@ def _place(question: app.Question, machine: Host, python_version: str | None, or
         for key, fact in read.facts.items()
         if key.partition(".")[0] in MACHINE and key not in _NOT_FOR_LOCKS
     }
+    devices = tuple(
+        {key: fact for key, fact in device.items() if key in _OF_A_GPU} for device in read.devices
+    )
     kept["python.version"] = Fact("python.version", Known(f"{python}.0"), "the lock's Python")
     system, arch = read.known("host.os") or "linux", read.known("host.arch") or "x86_64"
     place = Place(
-        machine=replace(read, facts=kept, complete=read.complete & MACHINE, unread={}),
+        machine=Inventory(kept, devices, read.complete & MACHINE),
         python=python,
         platform=f"{system}-{arch}",
         glibc=str(read.known("host.glibc") or GLIBC),

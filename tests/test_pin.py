@@ -52,7 +52,7 @@ def test_what_is_served_is_a_complete_lock_without_leaks() -> None:
 
 
 def test_what_is_amiss_with_the_machine_now_refuses_no_lock(tmp_path: Path) -> None:
-    """A driver whose libcuda is another's is an error to doctor, and no version of a package mends it."""
+    """A libcuda of another driver and a GPU that refuses all are errors to doctor; no version mends them."""
     try:
         folder = library(tmp_path / "nvml")
     except FileNotFoundError as missing:
@@ -60,10 +60,11 @@ def test_what_is_amiss_with_the_machine_now_refuses_no_lock(tmp_path: Path) -> N
     (folder / "libcuda.so.535.183.01").write_text("")
     (folder / "libcuda.so.1").symlink_to("libcuda.so.535.183.01")
     scenario = tmp_path / "scenario"
-    scenario.write_text("[gpu]\nname = NVIDIA L40S\n")
+    scenario.write_text("[gpu]\nname = NVIDIA L40S\ncompute_mode = 2\n")
     environ = {"LD_LIBRARY_PATH": str(folder), "FAKE_NVML": str(scenario)}
     seen = envcheck("doctor", "--static", environ=environ)
     assert "libcuda-of-another-driver" in seen.out
+    assert "gpu-compute-mode-prohibited" in seen.out
     code, out, err = envcheck(*PIN, environ=environ)
     assert code == 0, err
     assert version(out, "torch") == "2.10.0"

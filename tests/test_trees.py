@@ -6,8 +6,10 @@ machine the tests run on is read for it.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import sys
 import tempfile
 import tomllib
@@ -23,7 +25,7 @@ from envcheck import app, gate, probes
 from envcheck.app import Question
 from envcheck.host import Host
 from envcheck.model import Absent, Fact, Known, Matrix, Report, Verdict
-from tests.fake_nvml import LiveTree
+from tests.fake_nvml import LiveTree, library
 from tests.running import envcheck
 from tests.worlds import vocabulary
 
@@ -112,8 +114,11 @@ def _gpus(names: list[str], uuids: list[str]) -> dict[str, str]:
 
 def judged(tree: Mapping[str, Any], root: Path, scratch: Path) -> tuple[Report, int]:
     """The report on a tree and doctor's exit code, by the steps of `app.examine` with the matrix loaded once."""
-    environ = tree.get("environ", {})
-    machine = LiveTree(root, environ) if tree.get("live") else Host(root, environ)
+    environ = dict(tree.get("environ", {}))
+    if scenario := tree.get("nvml"):
+        (scratch / "nvml.ini").write_text(scenario)
+        environ |= {"LD_LIBRARY_PATH": str(driver_library()), "FAKE_NVML": str(scratch / "nvml.ini")}
+    machine = LiveTree(root, environ) if runs(tree) else Host(root, environ)
     train = []
     for name in ("launch.sh", "ds.json"):
         if text := tree.get(name.partition(".")[0]):
@@ -126,6 +131,21 @@ def judged(tree: Mapping[str, Any], root: Path, scratch: Path) -> tuple[Report, 
     subject, read, remarks = app.take_inventory(question, machine, found, known(), vocabulary())
     report = app.considered(subject, read, known(), None)._replace(remarks=remarks)
     return report, gate.decide(report, gate.Policy()).code
+
+
+def runs(tree: Mapping[str, Any]) -> bool:
+    """Whether a tree is a machine that runs, where processes may be asked."""
+    return bool(tree.get("live") or tree.get("nvml"))
+
+
+@lru_cache(maxsize=1)
+def driver_library() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="envcheck-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        return library(folder)
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
 
 
 def spoken(fact: Fact) -> object:
@@ -244,7 +264,7 @@ def test_a_driver_is_advised_though_the_libcuda_that_is_here_is_of_the_old_one()
     assert "driver.version" in ways
 
 
-@pytest.mark.parametrize("tree", [tree for tree in TREES if not tree.get("live")], ids=named)
+@pytest.mark.parametrize("tree", [tree for tree in TREES if not runs(tree)], ids=named)
 def test_nothing_is_written_to_a_tree_and_nothing_outside_it_is_read(tree: dict[str, Any]) -> None:
     found = examined(tree["name"])
     assert not found.changed
