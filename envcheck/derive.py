@@ -81,6 +81,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "driver.torch_last": ("driver.version",),
     "driver.library": ("driver.version",),
     "driver.error": ("driver.version",),
+    "driver.passed_over": ("driver.version",),
     "build.torch.architectures": ("cuda.runtime",),
     "build.torch.torchvision": ("pkg.torch",),
     "build.torch.torchaudio": ("pkg.torch",),
@@ -598,7 +599,7 @@ def _simple_test(words: Sequence[str], environment: Mapping[str, str]) -> bool |
 _ORDERS = frozenset({"==", "!=", ">=", "<=", "<", ">"})
 
 
-OF_DRIVER = frozenset({"cuda.driver", "driver.library", "driver.error"})
+OF_DRIVER = frozenset({"cuda.driver", "driver.library", "driver.error", "driver.passed_over"})
 """Facts that were read off the driver that is here, and say nothing of another one."""
 
 # --- trying a change --------------------------------------------------------------------------------

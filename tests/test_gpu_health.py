@@ -299,6 +299,13 @@ def test_a_device_file_that_may_not_be_opened_is_named_with_its_mode(box: Box) -
     assert "may not open /dev/nvidiactl (-rw-rw----, user " in said
 
 
+def test_of_declared_gpus_nothing_is_said_that_was_read_here(box: Box) -> None:
+    inventory = probed(switches(box.with_gpus(8), 4).host("[gpu]\ncopies = 7\nmig = 0\n"))
+    for question in (app.Question(gpus=("H100",)), app.Question(gpus=("none",))):
+        declared = app.declare_machine(inventory, question, known())
+        assert {"gpus-missing-from-driver", "nvswitch-odd-gpus"} & set(findings(declared)) == set()
+
+
 # --- expecting GPUs -----------------------------------------------------------------------------------
 
 
