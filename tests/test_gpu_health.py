@@ -11,9 +11,9 @@ import pytest
 
 from envcheck import app, gate
 from envcheck.host import Host
-from envcheck.model import Fact, Finding, Inventory, Known, Matrix, Report, Severity, Unknown, Verdict
+from envcheck.model import Absent, Fact, Finding, Inventory, Known, Matrix, Report, Severity, Unknown, Verdict
 from envcheck.nvidia import LIBRARY
-from envcheck.probes import Request, every_probe, survey
+from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE
 from envcheck.reports import format_named
 from tests.fake_nvml import Box, library
@@ -110,6 +110,20 @@ def test_an_old_driver_is_not_undecided_about_what_it_never_had(box: Box) -> Non
     report = reported(inventory)
     assert report.judgement.tally(Verdict.UNDECIDED) == 0
     assert "gpu-memory-errors" in findings(inventory)  # no recovery action to soften it
+
+
+def test_an_old_nvidia_ml_py_leaves_nothing_undecided() -> None:
+    call = "nvmlDeviceGetGpuFabricInfoV"
+    lines = [
+        ["answer", 0, "nvmlDeviceGetHandleByIndex", True],
+        ["failed", 0, call, "AttributeError: no such"],
+    ]
+    told = health.facts(nvml.hear("\n".join(map(json.dumps, lines))), 0, mig=False)
+    assert told["gpu.error"].reading == Absent()
+    for key in ("gpu.fabric", "gpu.fabric_error", "gpu.fabric_health", "gpu.ecc"):
+        reading = told[key].reading
+        assert isinstance(reading, Unknown)
+        assert not reading.asked
 
 
 # --- whose matter it is -------------------------------------------------------------------------------
