@@ -308,7 +308,7 @@ def declare_machine(inventory: Inventory, question: Question, known: Matrix) -> 
     if question.gpus == (NO_GPU,):
         said = f"declared by --gpu {NO_GPU}"
         none = [Fact("gpus.count", Known(0), said), Fact("driver.version", Absent(), said)]
-        probed = inventory.without(*derive.OF_DRIVER, *_OF_GPUS)
+        probed = inventory.without(*derive.OF_DRIVER, *_OF_GPUS_HERE)
         inventory = replace(probed.with_facts(none), devices=())
     if question.driver is not None:
         if versions.parse(question.driver) is None:
@@ -320,11 +320,19 @@ def declare_machine(inventory: Inventory, question: Question, known: Matrix) -> 
         declared = [gpu_declared(query, known) for query in question.gpus]
         devices = tuple({key: Fact(key, Known(value), "declared by --gpu")} for key, value in declared)
         counted = Fact("gpus.count", Known(len(devices)), "declared by --gpu")
-        inventory = replace(inventory.without(*_OF_GPUS).with_facts([counted]), devices=devices)
+        inventory = replace(inventory.without(*_OF_GPUS_HERE).with_facts([counted]), devices=devices)
     return inventory
 
 
-_OF_GPUS = ("gpus.models", "gpus.selection", "gpus.xids")
+_OF_GPUS_HERE = (
+    "gpus.models",
+    "gpus.mixed",
+    "gpus.on_bus",
+    "gpus.nvswitches",
+    "gpus.numa_nodes",
+    "gpus.selection",
+    "gpus.xids",
+)
 """What was read of the GPUs that are here, and says nothing of declared ones."""
 
 NO_GPU = "none"

@@ -87,6 +87,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "driver.library": ("driver.version",),
     "driver.libcuda": ("driver.version",),
     "driver.error": ("driver.version",),
+    "driver.passed_over": ("driver.version",),
     "build.torch.architectures": ("cuda.runtime",),
     "build.torch.torchvision": ("pkg.torch",),
     "build.torch.torchaudio": ("pkg.torch",),
@@ -648,7 +649,9 @@ def _simple_test(words: Sequence[str], environment: Mapping[str, str]) -> bool |
 _ORDERS = frozenset({"==", "!=", ">=", "<=", "<", ">"})
 
 
-OF_DRIVER = frozenset({"cuda.driver", "driver.library", "driver.libcuda", "driver.error"})
+OF_DRIVER = frozenset(
+    {"cuda.driver", "driver.library", "driver.libcuda", "driver.error", "driver.passed_over"}
+)
 """Facts that were read off the driver that is here, and say nothing of another one."""
 
 # --- trying a change --------------------------------------------------------------------------------

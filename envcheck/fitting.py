@@ -18,7 +18,7 @@ from envcheck.reports.json import remark_tree
 class Room(NamedTuple):
     """Bytes of the least visible GPU (`free`: what nobody uses now, else the whole) and of the host.
 
-    `ranks` share the host.
+    `ranks` share the host. Where the GPU has no memory of its own (`shared`) both are one pool.
     """
 
     gpu: int | None
@@ -27,6 +27,11 @@ class Room(NamedTuple):
     ram: int | None
     ranks: int
     declared: bool = False
+    shared: bool = False
+
+    def on_host(self, on_gpu: int) -> int | None:
+        """What the host has for the ranks, beside so many bytes on each GPU: one pool is counted once."""
+        return max(0, self.gpu - on_gpu) if self.shared and self.gpu is not None else self.ram
 
 
 class Option(NamedTuple):
@@ -83,7 +88,8 @@ def judged(how: fit.Training, account: fit.Estimate, room: Room) -> str:
         return "cannot tell"
     words = ("fits", "tight", "cannot tell", "does not fit")
     gpu = fit.verdict(account.total, room.gpu, cuda=how.cuda, partial=bool(account.unknown))
-    host = fit.verdict(account.host_total * room.ranks, room.ram, cuda=False) if account.host else "fits"
+    left = room.on_host(account.total)
+    host = fit.verdict(account.host_total * room.ranks, left, cuda=False) if account.host else "fits"
     return max(gpu, host, key=words.index)
 
 
@@ -421,8 +427,8 @@ def _why(found: Fitting) -> str:
         return f"{', '.join(missing)} not known; the rest takes {gib(account.total)} GiB on each GPU{there}"
     need = f"{gib(low)} to {gib(high)} GiB" if not account.unknown else f"more than {gib(low)} GiB"
     need = f"{need} of {gib(room.gpu)} on each GPU" if room.gpu is not None else f"{need} on each GPU"
-    if account.host and room.ram is not None:
-        need += f"; on the host {gib(account.host_total * room.ranks)} of {gib(room.ram)}"
+    if account.host and (left := room.on_host(account.total)) is not None:
+        need += f"; on the host {gib(account.host_total * room.ranks)} of {gib(left)}"
     return need
 
 

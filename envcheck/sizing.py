@@ -482,6 +482,7 @@ def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool, ram: int 
         ram=ram * fit.GIB if ram is not None else here_mib * MIB if isinstance(here_mib, int) else None,
         ranks=ranks,
         declared=elsewhere,
+        shared=any(inventory.known("gpu.memory_shared", n) is True for n in inventory.visible_devices()),
     )
 
 

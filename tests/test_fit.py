@@ -154,6 +154,19 @@ def test_what_is_advised_fits(
     assert none.cheapest is None
 
 
+def test_one_pool_of_memory_is_counted_once() -> None:
+    """A chip that shares the host's memory: what the optimizer moves to the host stays in the same place."""
+    how = fit.Training(seq=1, parallel="deepspeed", stage=2, offload_optimizer=True)
+    account = fit.estimate(model("llama-3-8b"), how)
+    apart = fitting.Room(2 * account.total, free=True, name="GPU", ram=2 * account.host_total, ranks=1)
+    assert fitting.judged(how, account, apart) == "fits"
+    shared = apart._replace(gpu=account.total + account.host_total // 2, ram=None, shared=True)
+    assert fitting.judged(how, account, shared) == "does not fit"
+    assert (
+        fitting.judged(how, account, shared._replace(gpu=2 * (account.total + account.host_total))) == "fits"
+    )
+
+
 def test_a_frozen_base_has_no_gradients_and_no_states() -> None:
     """DeepSpeed's estimator counts 16 bytes for each of them."""
     how = fit.Training(seq=1, parallel="deepspeed", stage=2, adapter=True, reduce_bucket=1)

@@ -11,9 +11,9 @@ import pytest
 
 from envcheck import app, gate
 from envcheck.host import Host
-from envcheck.model import Fact, Finding, Inventory, Known, Matrix, Report, Severity, Unknown, Verdict
+from envcheck.model import Absent, Fact, Finding, Inventory, Known, Matrix, Report, Severity, Unknown, Verdict
 from envcheck.nvidia import LIBRARY
-from envcheck.probes import Request, every_probe, survey
+from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE
 from envcheck.reports import format_named
 from tests.fake_nvml import Box, library
@@ -110,6 +110,20 @@ def test_an_old_driver_is_not_undecided_about_what_it_never_had(box: Box) -> Non
     report = reported(inventory)
     assert report.judgement.tally(Verdict.UNDECIDED) == 0
     assert "gpu-memory-errors" in findings(inventory)  # no recovery action to soften it
+
+
+def test_an_old_nvidia_ml_py_leaves_nothing_undecided() -> None:
+    call = "nvmlDeviceGetGpuFabricInfoV"
+    lines = [
+        ["answer", 0, "nvmlDeviceGetHandleByIndex", True],
+        ["failed", 0, call, "AttributeError: no such"],
+    ]
+    told = health.facts(nvml.hear("\n".join(map(json.dumps, lines))), 0, mig=False)
+    assert told["gpu.error"].reading == Absent()
+    for key in ("gpu.fabric", "gpu.fabric_error", "gpu.fabric_health", "gpu.ecc"):
+        reading = told[key].reading
+        assert isinstance(reading, Unknown)
+        assert not reading.asked
 
 
 # --- whose matter it is -------------------------------------------------------------------------------
@@ -297,6 +311,13 @@ def test_a_device_file_that_may_not_be_opened_is_named_with_its_mode(box: Box) -
     inventory = probed(box.with_gpus(1).host("fail nvmlInitWithFlags = 4\n[gpu]\n"))
     said = inventory.fact("driver.error").source
     assert "may not open /dev/nvidiactl (-rw-rw----, user " in said
+
+
+def test_of_declared_gpus_nothing_is_said_that_was_read_here(box: Box) -> None:
+    inventory = probed(switches(box.with_gpus(8), 4).host("[gpu]\ncopies = 7\nmig = 0\n"))
+    for question in (app.Question(gpus=("H100",)), app.Question(gpus=("none",))):
+        declared = app.declare_machine(inventory, question, known())
+        assert {"gpus-missing-from-driver", "nvswitch-odd-gpus"} & set(findings(declared)) == set()
 
 
 # --- expecting GPUs -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from envcheck.model import Absent, Fact, Key, Kind, Known, Reading, Unknown
 from envcheck.nvidia import FUNCTION_NOT_FOUND, GONE, NOT_SUPPORTED, code_in_words
-from envcheck.probes.nvml import Heard, garbage
+from envcheck.probes.nvml import Heard, Problem, garbage
 
 FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
 FABRIC_HEALTH = ("not_supported", "healthy", "unhealthy", "limited_capacity")
@@ -194,16 +194,18 @@ def _fact(heard: Heard, gpu: int, key: str, *, mig: bool) -> Fact:
     older = "nvmlDeviceGetGpuFabricInfo"
     if call.startswith(older) and (gpu, older) in heard.answers:
         call = older
-    code = heard.code(gpu, call)
+    problem = heard.problems.get((gpu, call), Problem(""))
+    code = problem.code
     source = f"NVML {call}" + (f": {code_in_words(code)}" if code is not None else "")
     value = heard.value(gpu, call)
     if code == NOT_SUPPORTED and not mig:
         return Fact(key, Absent(), source)
     reading = read(value)
     if isinstance(reading, Unknown) and isinstance(value, Unknown):
-        # Of a card in slices NVML tells little; of a call that is new or was never made, nothing.
-        made = (gpu, call) in heard.problems
-        reading = Unknown(value.why, made and code not in (NOT_SUPPORTED, FUNCTION_NOT_FOUND))
+        # Of a card in slices NVML tells little. What is newer than the library or than nvidia-ml-py, or was
+        # never asked, has neither a code nor a child that was lost.
+        refused = code not in (None, NOT_SUPPORTED, FUNCTION_NOT_FOUND)
+        reading = Unknown(value.why, asked=refused or bool(problem.lost))
     return Fact(key, reading, source)
 
 
