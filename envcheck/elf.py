@@ -22,15 +22,15 @@ Read = Callable[[int, int], bytes]
 MOST_SYMBOLS = 200_000
 """Undefined symbols that are read of one library: torch's own largest has some thousands."""
 
-MOST_IMAGES = 100_000
-"""GPU images that are visited in one section: cuBLAS has some thousands."""
+MOST_IMAGES = 20_000
+"""GPU images that are visited in one library: cuBLAS has some thousands."""
 
 _LARGEST_TEXT = 32 * 1024 * 1024
 _LARGEST_TABLE = 32 * 1024 * 1024
 _LONGEST_NAME = 16 * 1024  # C++ spells out every template argument
 _MOST_HEADERS = 4096
 _MOST_ENTRIES = 4096
-_LONGEST_CHAIN = 4096
+_LONGEST_CHAIN = 256  # of symbols whose hashes fall together: some ten at most
 
 _LOAD, _DYNAMIC = 1, 2
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 15, 29
@@ -264,8 +264,7 @@ def architectures(read: Read, containers: int = MOST_IMAGES) -> tuple[str, ...] 
     first few tell for which that was.
     """
     try:
-        found = (_images(read, at, at + size, containers) for at, size in _sections(read))
-        return tuple(sorted({name for each in found for name in each}))
+        return tuple(sorted(set(_images(read, containers))))
     except (struct.error, IndexError, OverflowError, ValueError):
         return None
 
@@ -289,8 +288,8 @@ def _sections(read: Read) -> Iterator[tuple[int, int]]:
             yield at, length
 
 
-def _images(read: Read, at: int, end: int, containers: int) -> Iterator[str]:
-    """The architecture of every image between two offsets.
+def _images(read: Read, containers: int) -> Iterator[str]:
+    """The architecture of every image of a library.
 
     Containers follow one another: a head (magic, version, its own size, that of what it holds), then images:
     kind, size of the image's head, size of its content; at 28 the architecture, at 40 flags.
@@ -298,28 +297,39 @@ def _images(read: Read, at: int, end: int, containers: int) -> Iterator[str]:
     Raises:
         ValueError: what stands there is something else, or without end.
     """
-    steps = 0
-    while containers and at + 16 <= end and steps < MOST_IMAGES:
-        steps += 1
-        magic, _, head, size = struct.unpack("<IHHQ", _exactly(read, at, 16))
-        if magic == 0:
-            at += 8  # containers are aligned, the gap is filled with zeros
-            continue
-        if magic != _FATBIN or head < 16 or at + head + size > end:  # noqa: PLR2004 - its own size
-            raise ValueError
-        containers -= 1
-        image, at = at + head, at + head + size
-        while image < at and steps < MOST_IMAGES:
-            steps += 1
-            entry = _exactly(read, image, 64)
-            kind, _, head, length = struct.unpack_from("<HHIQ", entry)
-            (number,) = struct.unpack_from("<I", entry, 28)
-            (flags,) = struct.unpack_from("<Q", entry, 40)
-            if head < len(entry):
+    steps = iter(range(MOST_IMAGES))
+    for start, length in _sections(read):
+        at, end = start, start + length
+        while containers and at + 16 <= end:
+            magic, _, head, size = struct.unpack("<IHHQ", _exactly(read, at, 16))
+            if magic == 0:
+                _count(steps)
+                at += 8  # containers are aligned, the gap is filled with zeros
+                continue
+            if magic != _FATBIN or head < 16 or at + head + size > end:  # noqa: PLR2004 - its own size
                 raise ValueError
-            letter = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
-            if kind == _PTX or kind in _CUBIN:
-                yield f"{'compute' if kind == _PTX else 'sm'}_{number}{letter}"
-            image += head + length
-    if steps == MOST_IMAGES:
+            containers -= 1
+            image, at = at + head, at + head + size
+            while image < at:
+                _count(steps)
+                architecture, size = _image(_exactly(read, image, 64))
+                image += size
+                if architecture:
+                    yield architecture
+
+
+def _image(entry: bytes) -> tuple[str, int]:
+    """The architecture of an image, empty if it is of another kind, and the size of it with its head."""
+    kind, _, head, size = struct.unpack_from("<HHIQ", entry)
+    (number,) = struct.unpack_from("<I", entry, 28)
+    (flags,) = struct.unpack_from("<Q", entry, 40)
+    if head < len(entry):
+        raise ValueError
+    letter = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
+    word = "compute" if kind == _PTX else "sm" if kind in _CUBIN else ""
+    return f"{word}_{number}{letter}" if word else "", head + size
+
+
+def _count(steps: Iterator[int]) -> None:
+    if next(steps, None) is None:
         raise ValueError

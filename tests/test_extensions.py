@@ -148,7 +148,7 @@ def flash(compiler: str, site: Path, lib: Path, needs: Sequence[str]) -> None:
     path = f"flash_attn_2_cuda{SUFFIX}"
     libraries = linked(lib, "libc10.so", "libtorch_cpu.so", "libtorch_python.so")
     # Compiled against whatever torch the builder had: the linker is not asked to find every symbol.
-    options = ["-Wl,--unresolved-symbols=ignore-all"]
+    options = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-as-needed"]
     compiled(
         compiler, site / path, needs=needs, libraries=libraries, options=options, module="flash_attn_2_cuda"
     )
@@ -275,7 +275,7 @@ def test_no_time_left_is_said(compiler: str, site: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(extensions, "SECONDS", -1)
     reading = read(site).fact("pkg.flash-attn.unresolved").reading
     assert isinstance(reading, Unknown)
-    assert "not looked at within" in reading.why
+    assert "not looked at to its end within" in reading.why
 
 
 # --- code for GPUs ------------------------------------------------------------------------------------

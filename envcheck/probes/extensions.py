@@ -23,7 +23,7 @@ MOST_MODULES = 64
 """Shared libraries of one package that are read; of one with more no symbol is said to be missing."""
 
 SECONDS = 3.0
-"""After so long no further package is begun: a cold network disk."""
+"""After so long no further symbol is looked up: a cold network disk, or a library made to take for ever."""
 
 FIRST = 8
 """Source files of torch whose architectures are read: of five releases each of them was compiled for all."""
@@ -62,11 +62,18 @@ class _Torch(NamedTuple):
     exports: tuple[elf.Exports, ...]
     runtime: frozenset[str]
     asked: dict[bytes, bool]
+    until: float
 
     def define(self, name: bytes) -> bool:
-        """Whether one of torch's libraries defines a symbol."""
+        """Whether one of torch's libraries defines a symbol.
+
+        Raises:
+            TimeoutError: the time is up.
+        """
         found = self.asked.get(name)
         if found is None:
+            if time.monotonic() > self.until:
+                raise TimeoutError
             value = elf.hashed(name)
             found = self.asked[name] = any(each.define(name, value) for each in self.exports)
         return found
@@ -100,19 +107,20 @@ def facts(
     """
     until = time.monotonic() + SECONDS
     with ExitStack() as files:
-        built = _opened(host, f"{torch.site}/torch/lib", files)
+        built = _opened(host, f"{torch.site}/torch/lib", files, until)
         if built is None:
             return  # not linked as wheels are: of conda-forge, of Debian, from a checkout
         for record, paths in compiled:
-            if time.monotonic() > until:
-                why = Unknown(f"not looked at within {SECONDS:g} s")
-                yield Fact(f"pkg.{record.name}.unresolved", why, label(record.site, record.entry))
-            else:
+            try:
                 with ExitStack() as own:
-                    yield from _of_package(host, record, paths, built, own, label)
+                    found = list(_of_package(host, record, paths, built, own, label))
+            except TimeoutError:
+                why = Unknown(f"not looked at to its end within {SECONDS:g} s")
+                found = [Fact(f"pkg.{record.name}.unresolved", why, label(record.site, record.entry))]
+            yield from found
 
 
-def _opened(host: Host, folder: str, files: ExitStack) -> _Torch | None:
+def _opened(host: Host, folder: str, files: ExitStack, until: float) -> _Torch | None:
     """Torch's libraries; None if they are not those of a wheel or cannot be looked into."""
     names = [name for name in host.listdir(folder) if ".so" in name]
     names.sort(key=lambda name: (name not in _CORE, "cuda" not in name))  # most symbols are found at once
@@ -124,7 +132,7 @@ def _opened(host: Host, folder: str, files: ExitStack) -> _Torch | None:
     ):
         return None
     runtime = (name for each in found for name in each.library.needed if _RUNTIME.fullmatch(name))
-    return _Torch(frozenset(names), exports, frozenset(runtime), {})
+    return _Torch(frozenset(names), exports, frozenset(runtime), {}, until)
 
 
 def _modules(host: Host, folder: str, paths: Iterable[str], files: ExitStack) -> Iterator[_Module]:
