@@ -43,7 +43,8 @@ LARGEST_RECORD = 4 * 1024 * 1024
 """Bytes of one node's facts; one with six hundred packages has a fiftieth of it."""
 
 MOST_GPUS = 1024
-_LONGEST_NAME = 253  # characters, as of a host in the DNS
+LONGEST_NAME = 253
+"""Characters of a node's name, as of a host's in the DNS."""
 
 NAME = "host.name"
 
@@ -478,8 +479,8 @@ def named(tree: dict[str, Any], record: Record) -> str:
     name = host.pop("name", None) if isinstance(host, dict) else None
     if name is None:
         return record.name
-    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME:
-        raise InputError(f"{record.where}: {NAME}", f"expected a name of 1 to {_LONGEST_NAME} characters")
+    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME:
+        raise InputError(f"{record.where}: {NAME}", f"expected a name of 1 to {LONGEST_NAME} characters")
     return name
 
 

@@ -670,6 +670,19 @@ def test_without_rank_0_the_others_end(tmp_path: Path) -> None:
     assert "rank 0 never called within 2 s" in err[1]
 
 
+def test_a_rank_that_comes_after_the_verdict_says_so_and_does_not_train(tmp_path: Path) -> None:
+    python = environment(tmp_path / "env")
+    group = Ranks(tmp_path, _srun, 2, wait="1")
+    group.start(0, python)
+    codes, out, _ = group.end()
+    assert (codes, "missing  rank1" in out[0]) == ({0: 3}, True)
+    late = Ranks(tmp_path, _srun, 2, wait="1")
+    late.start(1, python)
+    codes, out, err = late.end()
+    assert (codes, out) == ({1: 3}, {1: ""})
+    assert "it came late, and the verdict was given without it" in err[1]
+
+
 def test_records_of_an_earlier_start_do_not_count(tmp_path: Path) -> None:
     sound, other = environment(tmp_path / "a"), environment(tmp_path / "b", "2.12.1")
     via = tmp_path / "via"
