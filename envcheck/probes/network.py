@@ -129,7 +129,8 @@ def _addressed(host: Host, names: Sequence[str]) -> list[str]:
 def nccls_choice(names: Sequence[str], asked: str) -> list[str]:
     """The interfaces NCCL takes of these, `asked` being NCCL_SOCKET_IFNAME: "eth,ib", "=eth0", "^docker".
 
-    Without it: those of InfiniBand, else all but docker, lo and virbr, else these, one kind at a time.
+    Without it: those of InfiniBand, else all but docker, lo and virbr, else these, one kind at a time;
+    older releases know nothing special of virbr.
     A value of one character counts as none.
     """
     if len(asked) > 1:
