@@ -41,7 +41,7 @@ MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 
 _NOT_FOR_LOCKS = frozenset(
     {"cuda.runtime", "driver.error", "driver.library", "driver.libcuda", "cuda.compat_on_path"}
-    | {"gpus.selection", "gpus.xids"}
+    | {"driver.passed_over", "gpus.on_bus", "gpus.selection", "gpus.xids"}
 )
 """What is installed, and what is amiss with the machine now: no version mends it, and a lock outlives it."""
 
