@@ -370,8 +370,8 @@ def _stated_first(host: Host, records: list[Record]) -> list[Record]:
 
 
 def _public(version: str) -> str:
-    """A version without its local label, which wheels of one build may have or not."""
-    return version.partition("+")[0]
+    """A version without its local label, which wheels may have or not, and conda-forge's `.post301`."""
+    return version.partition("+")[0].partition(".post")[0]
 
 
 class _Label:
