@@ -435,7 +435,7 @@ def _conda_facts(host: Host, environment: Environment, found: Mapping[str, list[
         name = _CONDA_NAMES.get(record.name, record.name)
         source = f"conda-meta/{record.entry}"
         if name in found:
-            if _public(found[name][0].version) != record.version and found[name][0].version:
+            if _public(found[name][0].version) != _public(record.version) and found[name][0].version:
                 yield Fact(f"pkg.{name}.conda", Known(record.version), source)
         elif record.name not in found:
             text = host.read_text(f"{folder}/{record.entry}")
