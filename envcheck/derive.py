@@ -101,6 +101,9 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
 }
 """What each derived fact follows from, of all that a change may set; defaults say it themselves."""
 
+BESIDE_TORCH, CODE = ".unresolved", ".architectures"
+"""How facts of a package end that its files and the installed torch's tell together, and its files alone."""
+
 _CUDA_LABEL = re.compile(r"cu[0-9]{3}")
 
 
@@ -394,7 +397,7 @@ def _devices_and_torch(inventory: Inventory, tables: Mapping[str, list[dict[str,
     compiled = {
         key.split(".")[1]: fact.value
         for key, fact in inventory.facts.items()
-        if key.startswith("pkg.") and key.endswith(".architectures") and isinstance(fact.value, tuple)
+        if key.startswith("pkg.") and key.endswith(CODE) and isinstance(fact.value, tuple)
     }
 
     def facts_of(number: int) -> Iterator[Fact]:
@@ -668,7 +671,7 @@ def changed(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matri
         name = key.removeprefix("pkg.")
         if name == "torch":
             facts = {
-                k: _unread_again(fact) if k.endswith(".unresolved") else fact for k, fact in facts.items()
+                k: _unread_again(fact) if k.endswith(BESIDE_TORCH) else fact for k, fact in facts.items()
             }
         if name != key:
             for other in (name, *matrix.moves_with.get(name, ())):

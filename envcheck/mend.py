@@ -426,6 +426,12 @@ class World:
 
     def _bears_on(self, key: str) -> Iterator[str]:
         yield from derive.FOLLOWS_FROM.get(key, ())
+        if key.endswith(derive.BESIDE_TORCH):
+            yield "pkg.torch"
+        elif key == "gpu.packages_without_code":
+            yield from (
+                each for each in self.read.facts if each.startswith("pkg.") and each.endswith(derive.CODE)
+            )
         if family(key) in ("pkg", "build"):
             name = key.split(".")[1]
             yield f"pkg.{name}"

@@ -206,12 +206,14 @@ def test_record_of_conda_that_something_was_put_over(tmp_path: Path) -> None:
     site = put(tmp_path, "lib/python3.11/site-packages/x", "").parent
     install(site, "torch", "2.6.0+cu124")
     install(site, "numpy", "1.26.4")
+    install(site, "accelerate", "1.2.0.post301")  # conda-forge's own way to number a build
+    put(tmp_path, "conda-meta/accelerate-1.2.0-pyhd8ed1ab_0.json", "{}")
     put(tmp_path, "conda-meta/pytorch-2.4.1-py3.11_cuda12.1_cudnn9.1.0_0.json", "{}")
     put(tmp_path, "conda-meta/numpy-1.26.4-py311h64a7726_0.json", "{}")
     inventory = read(tmp_path)
-    assert packages(inventory) == {"torch": "2.6.0+cu124", "numpy": "1.26.4"}
+    assert packages(inventory) == {"torch": "2.6.0+cu124", "numpy": "1.26.4", "accelerate": "1.2.0.post301"}
     assert inventory.known("pkg.torch.conda") == "2.4.1"
-    assert inventory.known("pkg.numpy.conda") is None
+    assert [inventory.known(f"pkg.{name}.conda") for name in ("numpy", "accelerate")] == [None, None]
 
 
 def test_cuda_of_a_conda_torch_whose_build_string_does_not_tell(tmp_path: Path) -> None:

@@ -370,8 +370,8 @@ def _stated_first(host: Host, records: list[Record]) -> list[Record]:
 
 
 def _public(version: str) -> str:
-    """A version without its local label, which wheels of one build may have or not."""
-    return version.partition("+")[0]
+    """A version without its local label, which wheels may have or not, and conda-forge's `.post301`."""
+    return version.partition("+")[0].partition(".post")[0]
 
 
 class _Label:
@@ -435,7 +435,7 @@ def _conda_facts(host: Host, environment: Environment, found: Mapping[str, list[
         name = _CONDA_NAMES.get(record.name, record.name)
         source = f"conda-meta/{record.entry}"
         if name in found:
-            if _public(found[name][0].version) != record.version and found[name][0].version:
+            if _public(found[name][0].version) != _public(record.version) and found[name][0].version:
                 yield Fact(f"pkg.{name}.conda", Known(record.version), source)
         elif record.name not in found:
             text = host.read_text(f"{folder}/{record.entry}")
