@@ -155,6 +155,7 @@ def _roll(report: Report) -> Iterator[str]:
     )
     lines += _listed("late", list(report.late))
     lines += _listed("stale", list(report.stale))
+    lines += _listed("left out", list(report.left_out))
     if lines:
         yield ""
         yield from lines
@@ -227,6 +228,7 @@ def tree(report: Report) -> dict[str, Any]:
         ],
         "late": list(report.late),
         "stale": list(report.stale),
+        "left_out": list(report.left_out),
         "remarks": [
             {
                 "code": each.code,
