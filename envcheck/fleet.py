@@ -12,6 +12,7 @@ import json
 import marshal
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -571,6 +572,7 @@ class Report(NamedTuple):
     differences: tuple[Difference, ...]
     findings: tuple[Found, ...]
     nothing: tuple[Some, ...]  # nodes without anything to judge, by the reason
+    waiting: Mapping[str, int]  # rules that wait for what nobody gave, by that, on the commonest machine
     missing: tuple[Missing, ...] = ()
     refused: tuple[Refused, ...] = ()
     twice: tuple[Twice, ...] = ()
@@ -638,6 +640,7 @@ def reported(fleet: Fleet, rows: Sequence[Alike], known: Matrix, version: str, s
         _differences(fleet.profiles, by_profile, rows),
         _findings(fleet.judged, by_machine),
         _nothing(fleet.judged, by_machine),
+        _waiting(fleet.judged, by_machine),
         tuple(missing),
         tuple(fleet.refused),
         tuple(fleet.twice),
@@ -685,6 +688,12 @@ def _nothing(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> tuple[
         if judged[machine].nothing:
             without.setdefault(judged[machine].nothing, []).extend(names)
     return tuple(Some(why, tuple(names)) for why, names in without.items())
+
+
+def _waiting(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> Mapping[str, int]:
+    most = max(nodes, key=lambda machine: len(nodes[machine]), default=None)
+    waiting = () if most is None else judged[most].judgement.waiting
+    return Counter(each.reason for each in waiting)
 
 
 # --- differences ------------------------------------------------------------------------------------

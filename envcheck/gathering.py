@@ -449,7 +449,7 @@ def _own(question: app.Question, machine: Host, started: ranks.Started) -> _Word
         try:
             facts = json.dumps(own_facts(question._replace(train=(), target=None), machine, node))
         except EnvcheckError as error:
-            trouble = str(error)
+            trouble = presented(str(error), host.private()._replace(machines=()))
     return _Words("", host.mark(), started.rank, node, facts, trouble)
 
 
