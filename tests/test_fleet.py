@@ -553,6 +553,10 @@ SRUN = {
             {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0"},
             ranks.Started("srun", 0, 2, 0),
         ),
+        (  # the job's nodes are not all of the step
+            {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"},
+            ranks.Started("srun", 0, 1, None, "7", "", (), "n1", 20007),
+        ),
         (
             {
                 "OMPI_COMM_WORLD_RANK": "1",
