@@ -947,6 +947,8 @@ def fleet(
 
     if output:
         host.replaceable(Path(output))
+    if source == "-" and sys.stdin is not None and sys.stdin.isatty():
+        _remark("reading standard input; Ctrl-D ends it")
     question = _question(python, static, None, target, train, None, None, timeout, overlay)
     wanted = gathering.Wanted(
         source, via, ray, job, expect, wait, tuple(may_differ or ()), Severity(fail_on.value)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import marshal
+import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -43,6 +45,9 @@ LARGEST_RECORD = 4 * 1024 * 1024
 """Bytes of one node's facts; one with six hundred packages has a fiftieth of it."""
 
 MOST_GPUS = 1024
+MOST_COMPARED = 1000
+"""Facts that are compared in a whole fleet: each costs a look at every node, and variables have any name."""
+
 LONGEST_NAME = 253
 """Characters of a node's name, as of a host's in the DNS."""
 
@@ -335,6 +340,7 @@ class Fleet:
         self._machines: dict[Any, int] = {}
         self._profiles: dict[Any, int] = {}
         self._looked_at: dict[str, bool] = {}
+        self._keys: set[str] = set()
         self.judged: list[Judged] = []
         self.profiles: list[Profile] = []
         self.nodes: dict[str, _Node] = {}
@@ -364,8 +370,11 @@ class Fleet:
         for side in ("sources", "envcheck"):
             tree.pop(side, None)
         self._forget(tree, record.where)
-        # Two records that read the same show the same; the order of keys is their writer's, so is the text.
-        digest = hashlib.blake2b(marshal.dumps(tree, 2), digest_size=16).digest()
+        # Two records that hold the same in the same order show the same: of most nodes no more is asked.
+        try:
+            digest = hashlib.blake2b(marshal.dumps(tree, 2), digest_size=16).digest()
+        except ValueError:  # a date of TOML
+            raise InputError(record.where, "expected texts, whole numbers, true and false alone") from None
         found = self._texts.get(digest)
         if found is None:
             found = self._texts[digest] = self._new(tree, record)
@@ -401,13 +410,18 @@ class Fleet:
         if isinstance(rows, list) and len(rows) > MOST_GPUS:
             raise InputError(record.where, f"{len(rows)} GPUs: more than {MOST_GPUS} in one node")
         inventory = self._complete(factsfile.load(tree, record.where, self._words))
+        profile = _profile(inventory, self._rows)
+        keys = self._keys | profile.values.keys()
+        if len(keys) > MOST_COMPARED:
+            more = "variables than are compared: with those before more than"
+            raise InputError(record.where, f"brings more {more} {MOST_COMPARED}")
+        self._keys = keys
+        shown = (tuple(sorted((key, _order(said)) for key, said in profile.values.items())), profile.complete)
         seen = _seen(inventory, self._view)
         machine = self._machines.get(seen)
         if machine is None:
             self.judged.append(self._examine(record.where, inventory))
             machine = self._machines[seen] = len(self.judged) - 1
-        profile = _profile(inventory, self._rows)
-        shown = (tuple(sorted((key, _order(said)) for key, said in profile.values.items())), profile.complete)
         number = self._profiles.get(shown)
         if number is None:
             self.profiles.append(profile)
@@ -428,6 +442,9 @@ def _checked(raw: Any, where: str) -> None:
         raise InputError(where, f"expected a value, found {type(raw).__name__}")
 
 
+_HEADER = re.compile(r"""\[{1,2}[\w."'-]+\]{1,2}[ \t]*(?:\#|\r?\n|\Z)""")  # [host], [[gpu]]: TOML, no list
+
+
 def parsed(text: str, where: str) -> dict[str, Any]:
     """The tree of one record, JSON or TOML by its content.
 
@@ -436,7 +453,8 @@ def parsed(text: str, where: str) -> dict[str, Any]:
     """
     if len(text) > LARGEST_RECORD:
         raise InputError(where, f"longer than {LARGEST_RECORD} bytes")
-    if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
+    begun = text.lstrip("\ufeff \t\r\n")
+    if begun[:1] == "{" or (begun[:1] == "[" and not _HEADER.match(begun)):
         return _json(text, where)
     import tomllib  # streams are JSON
 
@@ -554,11 +572,13 @@ class Report(NamedTuple):
     differences: tuple[Difference, ...]
     findings: tuple[Found, ...]
     nothing: tuple[Some, ...]  # nodes without anything to judge, by the reason
+    waiting: Mapping[str, int]  # rules that wait for what nobody gave, by that, on the commonest machine
     missing: tuple[Missing, ...] = ()
     refused: tuple[Refused, ...] = ()
     twice: tuple[Twice, ...] = ()
     late: tuple[str, ...] = ()  # records that came after the verdict
     stale: tuple[str, ...] = ()  # records of other jobs
+    left_out: tuple[str, ...] = ()  # nodes that were not asked, and why
     remarks: tuple[Remark, ...] = ()
     fail_on: Severity = Severity.ERROR
 
@@ -587,6 +607,7 @@ class Setting(NamedTuple):
     missing: tuple[Missing, ...] = ()
     late: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
     fail_on: Severity = Severity.ERROR
 
@@ -619,11 +640,13 @@ def reported(fleet: Fleet, rows: Sequence[Alike], known: Matrix, version: str, s
         _differences(fleet.profiles, by_profile, rows),
         _findings(fleet.judged, by_machine),
         _nothing(fleet.judged, by_machine),
+        _waiting(fleet.judged, by_machine),
         tuple(missing),
         tuple(fleet.refused),
         tuple(fleet.twice),
         setting.late,
         setting.stale,
+        setting.left_out,
         setting.remarks,
         setting.fail_on,
     )
@@ -665,6 +688,12 @@ def _nothing(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> tuple[
         if judged[machine].nothing:
             without.setdefault(judged[machine].nothing, []).extend(names)
     return tuple(Some(why, tuple(names)) for why, names in without.items())
+
+
+def _waiting(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> Mapping[str, int]:
+    most = max(nodes, key=lambda machine: len(nodes[machine]), default=None)
+    waiting = () if most is None else judged[most].judgement.waiting
+    return Counter(each.reason for each in waiting)
 
 
 # --- differences ------------------------------------------------------------------------------------

@@ -449,7 +449,7 @@ def _own(question: app.Question, machine: Host, started: ranks.Started) -> _Word
         try:
             facts = json.dumps(own_facts(question._replace(train=(), target=None), machine, node))
         except EnvcheckError as error:
-            trouble = str(error)
+            trouble = presented(str(error), host.private()._replace(machines=()))
     return _Words("", host.mark(), started.rank, node, facts, trouble)
 
 
@@ -482,7 +482,9 @@ def _call(
             missing.append(fleet.Missing(name, words.trouble))
     if expected is None and started.nodes:
         expected = len(started.nodes)
-    setting = fleet.Setting(expected, tuple(missing), (), stale, court.remarks, wanted.fail_on)
+    setting = fleet.Setting(
+        expected, tuple(missing), stale=stale, remarks=court.remarks, fail_on=wanted.fail_on
+    )
     report = court.closed(taken, setting)
     late = _heard(board, call, set(range(started.world)) - heard.keys())
     came = tuple(f"{words.node}, rank {rank}: reported after the deadline" for rank, words in late.items())
@@ -606,13 +608,17 @@ def of_ray(question: app.Question, wanted: Wanted) -> fleet.Report:
     court = _court(question, wanted)
     # Ray prints what it notices of its nodes, and standard output is the report's.
     with redirect_stdout(io.StringIO()):
-        taken, missing = _asked(question, wanted, court)
-    setting = fleet.Setting(expected, tuple(missing), (), (), court.remarks, wanted.fail_on)
+        taken, missing, left_out = _asked(question, wanted, court)
+    setting = fleet.Setting(
+        expected, missing, left_out=left_out, remarks=court.remarks, fail_on=wanted.fail_on
+    )
     return court.closed(taken, setting)
 
 
-def _asked(question: app.Question, wanted: Wanted, court: _Court) -> tuple[fleet.Fleet, list[fleet.Missing]]:
-    """Every node of the cluster, and those that gave no answer."""
+def _asked(
+    question: app.Question, wanted: Wanted, court: _Court
+) -> tuple[fleet.Fleet, tuple[fleet.Missing, ...], tuple[str, ...]]:
+    """The nodes of the cluster, those that gave no answer, and those that were not asked."""
     try:
         ray = importlib.import_module("ray")
         strategies = importlib.import_module("ray.util.scheduling_strategies")
@@ -624,11 +630,12 @@ def _asked(question: app.Question, wanted: Wanted, court: _Court) -> tuple[fleet
         ray.init(address=wanted.ray, log_to_driver=False, logging_level="ERROR", configure_logging=False)
     except Exception as error:  # noqa: BLE001 - of Ray's many
         raise ExamineError(f"--ray {wanted.ray}: {_last_line(str(error)) or type(error).__name__}") from None
-    taken, missing = court.opened(), []
+    taken, missing = court.opened(), list[fleet.Missing]()
     try:
         asked = {}
+        here, left_out = _ray_nodes(ray)
         probe = ray.remote(num_cpus=0, max_retries=0)(facts_of_ray)
-        for name, number in _ray_nodes(ray).items():
+        for name, number in here.items():
             there = strategies.NodeAffinitySchedulingStrategy(node_id=number, soft=False)
             asked[probe.options(scheduling_strategy=there).remote(question, name)] = name
         until = time.monotonic() + wanted.wait_s
@@ -645,7 +652,7 @@ def _asked(question: app.Question, wanted: Wanted, court: _Court) -> tuple[fleet
             ray.cancel(ref, force=True)
     finally:
         ray.shutdown()
-    return taken, missing
+    return taken, tuple(missing), left_out
 
 
 def facts_of_ray(question: app.Question, name: str) -> str:
@@ -658,11 +665,22 @@ def facts_of_ray(question: app.Question, name: str) -> str:
     return json.dumps(own_facts(asked, machine, name))
 
 
-def _ray_nodes(ray: Any) -> dict[str, str]:
-    """Ray's numbers of the nodes that are alive, by name; with the number where a name is not one node's."""
-    alive = [(node["NodeManagerHostname"], node["NodeID"]) for node in ray.nodes() if node["Alive"]]
-    named = Counter(name for name, _ in alive)
-    return {name if named[name] == 1 else f"{name}:{number[:8]}": number for name, number in sorted(alive)}
+def _ray_nodes(ray: Any) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Ray's numbers of the nodes to ask, by name (with the number where several have one); and the others.
+
+    Where some have GPUs, training runs on those: a head that only schedules is no odd one.
+    """
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    hosts = Counter(node["NodeManagerHostname"] for node in alive)
+    named = {
+        host_name if hosts[host_name] == 1 else f"{host_name}:{node['NodeID'][:8]}": node
+        for node in sorted(alive, key=lambda each: each["NodeID"])
+        for host_name in [node["NodeManagerHostname"]]
+    }
+    with_gpus = {name for name, node in named.items() if node["Resources"].get("GPU")}
+    asked = {name: node["NodeID"] for name, node in named.items() if not with_gpus or name in with_gpus}
+    left_out = sorted(named.keys() - asked.keys())
+    return asked, tuple(f"{name}: Ray knows of no GPU in it, and of GPUs in others" for name in left_out)
 
 
 def _ray_trouble(error: Exception) -> str:

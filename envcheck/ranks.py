@@ -94,12 +94,13 @@ def _started(names: _Names, size: str, environ: Mapping[str, str]) -> Started:
         raise InputError(names.rank, f"expected less than {size}={world}, found {rank}")
     local = next((_number(environ, name) for name in names.locals if environ.get(name)), None)
     parts = next((each for each in names.jobs if environ.get(each[0])), ())
-    listed = _listed(environ) if names.launcher == "srun" else ()
+    slurm = names.launcher == "srun"
+    listed = _listed(environ, "SLURM_STEP_NODELIST") if slurm else ()
     address = environ.get("MASTER_ADDR", "")
     port = _number(environ, "MASTER_PORT") if environ.get("MASTER_PORT") else 0
-    if names.launcher == "srun" and listed:
-        # Rank 0 runs on the first node of the step, and a number of the job makes a port that all agree on.
-        address = address or ("127.0.0.1" if len(listed) == 1 else listed[0])
+    if slurm and (first := listed or _listed(environ, "SLURM_JOB_NODELIST")):
+        # Rank 0 runs on the first node, and a number of the job makes a port that all agree on.
+        address = address or ("127.0.0.1" if len(first) == 1 else first[0])
         port = port or 20000 + _digits(environ.get("SLURM_JOB_ID", "")) % 20000
     return Started(
         names.launcher,
@@ -107,22 +108,22 @@ def _started(names: _Names, size: str, environ: Mapping[str, str]) -> Started:
         world,
         local,
         _job([environ.get(part, "") for part in parts]),
-        environ.get("SLURMD_NODENAME", "") if names.launcher == "srun" else "",
+        environ.get("SLURMD_NODENAME", "") if slurm else "",
         listed,
         address,
         port,
     )
 
 
-def _listed(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The nodes of a Slurm step."""
-    for name in ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
-        if text := environ.get(name):
-            try:
-                return tuple(nodes.unfold(text))
-            except ValueError as error:
-                raise InputError(name, f"no list of nodes: {error}") from None
-    return ()
+def _listed(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """The nodes that a variable of Slurm names; none if it is not set."""
+    text = environ.get(name)
+    if not text:
+        return ()
+    try:
+        return tuple(nodes.unfold(text))
+    except ValueError as error:
+        raise InputError(name, f"no list of nodes: {error}") from None
 
 
 def _job(parts: list[str]) -> str:

@@ -59,6 +59,9 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
         yield from _finding(found, len(report.nodes))
     yield from _roll(report)
+    if number := report.waiting.get("training"):
+        yield ""
+        yield f"{_count(number, 'known failure')} depend on the training configuration (--target or --train)"
     yield ""
     yield f"{report.verdict}: {'; '.join(reasons(report))}"
 
@@ -155,6 +158,7 @@ def _roll(report: Report) -> Iterator[str]:
     )
     lines += _listed("late", list(report.late))
     lines += _listed("stale", list(report.stale))
+    lines += _listed("left out", list(report.left_out))
     if lines:
         yield ""
         yield from lines
@@ -216,6 +220,7 @@ def tree(report: Report) -> dict[str, Any]:
         "differences": [_difference_tree(each) for each in report.differences],
         "findings": [_finding_tree(each) for each in report.findings],
         "nothing_to_judge": [{"why": each.value, **_some(each.nodes)} for each in report.nothing],
+        "waiting": [{"reason": reason, "count": number} for reason, number in report.waiting.items()],
         "missing": [{"node": each.name or None, "why": each.why} for each in report.missing],
         "refused": [
             {"where": each.where, "problem": each.problem, "node": each.name or None}
@@ -227,6 +232,7 @@ def tree(report: Report) -> dict[str, Any]:
         ],
         "late": list(report.late),
         "stale": list(report.stale),
+        "left_out": list(report.left_out),
         "remarks": [
             {
                 "code": each.code,

@@ -1,7 +1,8 @@
 """A real Ray cluster of several nodes on this machine, for `test_fleet.py`; run by a Python that has ray.
 
-`python ray_cluster.py NODES`, bound to 127.0.0.1. It prints one JSON line when all are up (the address, and the
-process of each node's raylet by the node's number), and ends the cluster when standard input is closed.
+`python ray_cluster.py NODES`, bound to 127.0.0.1: a head, and so many nodes that say they have a GPU. It prints
+one JSON line when all are up (the address, and the process of each of these nodes' raylets by the node's number),
+and ends the cluster when standard input is closed.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ def main(count: int) -> None:
     from ray.cluster_utils import Cluster
 
     small = {"object_store_memory": 80 * 1024 * 1024, "num_cpus": 1, "node_ip_address": "127.0.0.1"}
-    cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={**small, "num_gpus": 0, "include_dashboard": False}
+    )
     try:
-        nodes = [cluster.head_node, *(cluster.add_node(**small) for _ in range(count - 1))]
+        nodes = [cluster.add_node(**small, num_gpus=1) for _ in range(count)]
         cluster.wait_for_nodes(timeout=60)
         raylets = {node.node_id: node.all_processes["raylet"][0].process.pid for node in nodes}
         sys.stdout.write(json.dumps({"address": cluster.address, "raylets": raylets}) + "\n")

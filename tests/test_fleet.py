@@ -324,6 +324,8 @@ def test_the_verdict_and_its_code() -> None:
         ("x" * (fleet.LARGEST_RECORD + 1), "longer than"),
         ('{"host": "x"}', "no such fact"),
         ('{"gpu": {"name": "x"}}', "one a device"),
+        ("[env]\nNCCL_ALGO = 2026-11-20", "expected texts"),
+        ("[env]\nNCCL_ALGO = 1.5", "expected a word"),
     ],
 )
 def test_a_bad_record_is_one_line_with_its_place_and_the_others_are_judged(text: str, why: str) -> None:
@@ -335,6 +337,41 @@ def test_a_bad_record_is_one_line_with_its_place_and_the_others_are_judged(text:
     assert report.code == 3
     (shown,) = [line for line in rollcall.render(report).splitlines() if line.startswith("record")]
     assert shown.startswith("record   f:2")
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+FAMILIES = ("host", "pkg", "gpu", "env", "complete", "absent", "unknown", "unread", "build")
+INSIDE = ("name", "torch", "memory_mib", "NCCL_ALGO", "gpu[9].name", "")
+PLACES: list[tuple[str, ...]] = [(each,) for each in FAMILIES]
+PLACES += [(each, key) for each in FAMILIES for key in INSIDE]
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), ANY), min_size=1, max_size=3))
+def test_no_record_whatever_it_holds_brings_it_down(changes: list[tuple[tuple[str, ...], Any]]) -> None:
+    tree = {**node("n1"), "pkg": {"torch": "2.13.0"}, "sources": {}}
+    for place, value in changes:
+        inner: Any = tree
+        for key in place[:-1]:
+            inner = inner.get(key) if isinstance(inner, dict) else None
+        if isinstance(inner, dict):
+            inner[place[-1]] = value
+    report, _ = judged([*lines({}), json.dumps(tree).replace("Infinity", "1")])
+    assert len(report.nodes) + len(report.refused) + len(report.twice) == 2
+    rollcall.render(report)
+    json.dumps(rollcall.tree(report))
+
+
+def test_variables_of_any_name_do_not_grow_without_end() -> None:
+    many = [{"env": {f"NCCL_{node}_{number}": "1" for number in range(400)}} for node in range(6)]
+    report, _ = judged(lines(*many))
+    assert report.nodes == ("n1", "n2")
+    assert [each.where for each in report.refused] == ["f:3", "f:4", "f:5", "f:6"]
+    assert "more than 1000" in report.refused[0].problem
 
 
 def test_the_later_of_two_records_counts_and_both_are_named() -> None:
@@ -381,9 +418,7 @@ def test_a_stream_a_file_and_a_folder_say_the_same(tmp_path: Path) -> None:
         tree = json.loads(text)
         del tree["host"]["name"]  # the file's name is the node's
         if number == 1:
-            (folder / "n2.toml").write_text(
-                'schema_version = 1\n[host]\nname = "n2"\n[pkg]\ntorch = "2.13.0"\n'
-            )
+            (folder / "n2.toml").write_text('[host]\nname = "n2"\n[pkg]\ntorch = "2.13.0"\n')
         else:
             (folder / f"n{number + 1}.json").write_text(json.dumps(tree, indent=2))
     (folder / "README.md").write_text("not facts")
@@ -517,6 +552,10 @@ SRUN = {
         (
             {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0"},
             ranks.Started("srun", 0, 2, 0),
+        ),
+        (  # the job's nodes are not all of the step
+            {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"},
+            ranks.Started("srun", 0, 1, None, "7", "", (), "n1", 20007),
         ),
         (
             {
@@ -858,6 +897,7 @@ def test_every_node_of_a_ray_cluster_is_asked_and_one_that_hangs_or_died_is_name
     assert ran.returncode == 0, ran.stderr
     tree = json.loads(ran.stdout)
     assert (tree["count"], tree["machines"], tree["missing"]) == (3, 1, [])
+    assert ["no GPU in it" in each for each in tree["left_out"]] == [True]  # the head
     number, raylet = list(said["raylets"].items())[-1]
     os.kill(raylet, signal.SIGSTOP)
     try:

@@ -14,7 +14,8 @@ TRACKED = [
     path
     for path in ROOT.rglob("*")
     if path.is_file()
-    and not {".git", ".venv", "__pycache__", "build", "dist"} & set(path.relative_to(ROOT).parts)
+    and not {".git", ".venv", ".hypothesis", "__pycache__", "build", "dist"}
+    & set(path.relative_to(ROOT).parts)
     and not any(part.startswith(".") and part.endswith("_cache") for part in path.relative_to(ROOT).parts)
 ]
 
