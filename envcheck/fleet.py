@@ -22,6 +22,7 @@ from envcheck.model import (
     Absent,
     Because,
     Clause,
+    Facts,
     Finding,
     InputError,
     Inventory,
@@ -129,6 +130,7 @@ class View(NamedTuple):
 
     asked: frozenset[str]
     bounds: Mapping[str, tuple[int, ...]]
+    pairs: tuple[tuple[str, str], ...]  # numbers of the machine that rules compare with one another
 
     def sees(self, key: str) -> bool:
         """Whether the judge can tell two machines apart by this fact.
@@ -148,15 +150,18 @@ def view(known: Matrix) -> View:
     ]
     asked = {key for clause in clauses for key in (clause.key, *refs(clause))}
     bounds: dict[str, set[int]] = {}
-    compared = {key for clause in clauses for key in refs(clause)}
+    pairs = {(clause.key, key) for clause in clauses for key in refs(clause)}
+    among = {pair for pair in pairs if {family(key) for key in pair} == {"host"}}
+    compared = {key for pair in pairs - among for key in pair}
     for clause in clauses:
-        if clause.kind is Kind.NUMBER and family(clause.key) == "host":
+        if clause.kind is Kind.NUMBER and family(clause.key) in ("host", "gpu"):
             bounds.setdefault(clause.key, set()).update(_operands(clause))
-            if any(refs(clause)):
-                compared.add(clause.key)
+    for key in (key for pair in among for key in pair):
+        bounds.setdefault(key, set())
     return View(
         frozenset(asked) | _DERIVED_FROM,
         {key: tuple(sorted(each)) for key, each in bounds.items() if key not in compared},
+        tuple(sorted(among)),
     )
 
 
@@ -175,17 +180,22 @@ def _seen(inventory: Inventory, by: View) -> Any:
             return at, read.value in by.bounds[key]
         return read
 
+    def read(facts: Facts) -> Any:
+        return tuple(sorted((key, reading(key, fact.reading)) for key, fact in facts.items() if by.sees(key)))
+
     return (
-        tuple(
-            sorted((key, reading(key, fact.reading)) for key, fact in inventory.facts.items() if by.sees(key))
-        ),
-        tuple(
-            tuple(sorted((key, fact.reading) for key, fact in device.items() if by.sees(key)))
-            for device in inventory.devices
-        ),
+        read(inventory.facts),
+        tuple(_order_of(inventory, pair) for pair in by.pairs),
+        tuple(read(device) for device in inventory.devices),
         inventory.complete,
         tuple(sorted((key, why) for key, why in inventory.unread.items() if by.sees(key))),
     )
+
+
+def _order_of(inventory: Inventory, pair: tuple[str, str]) -> int | None:
+    """Which of two numbers is the greater, as -1, 0 or 1; None if one is not known."""
+    one, other = (inventory.fact(key).value for key in pair)
+    return (one > other) - (one < other) if isinstance(one, int) and isinstance(other, int) else None
 
 
 # --- what is compared -------------------------------------------------------------------------------

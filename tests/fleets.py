@@ -93,6 +93,7 @@ def vary(tree: dict[str, Any], chance: random.Random) -> None:
     """What differs between any two nodes and between two moments, and is nobody's fault."""
     for gpu in tree["gpu"]:
         gpu["memory_free_mib"] = 81000 + chance.randrange(500)
+        gpu["memory_used_mib"] = 81559 - gpu["memory_free_mib"]
     tree["host"]["ram_mib"] = tree["host"]["ram_limit_mib"] = 2063000 + chance.randrange(4)
     tree["host"]["shm_mib"] = tree["host"]["ram_mib"] // 2
     tree["env"]["NCCL_HOSTID"] = tree["host"]["name"]
