@@ -65,9 +65,9 @@ _OF_BUILD = "gpu.in_torch_build"
 
 
 def _of_gpu_alone(rule: Rule) -> bool:
-    """Whether a rule is about the state of a GPU and nothing else, such as what software runs on it."""
+    """Whether a rule is about the state of GPUs and nothing else, such as what software runs on them."""
     keys = {clause.key for table in rule.when for clause in table}
-    return _OF_BUILD not in keys and all(map(of_device, keys))
+    return _OF_BUILD not in keys and {family(key) for key in keys} <= {"gpu", "gpus"}
 
 
 # --- one rule ---------------------------------------------------------------------------------------
