@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from envcheck import app, derive, elf
 from envcheck.host import Host, ranges
 from envcheck.model import Absent, Fact, Inventory, Known, Unknown
-from envcheck.probes import Request, extensions, survey
+from envcheck.probes import Request, survey
 from envcheck.probes.python_env import PROBE
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -272,7 +272,7 @@ def test_packages_without_modules_for_torch_are_not_judged(compiler: str, site: 
 
 def test_no_time_left_is_said(compiler: str, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flash(compiler, site, torch_of(compiler, site), [OLD_ERROR])
-    monkeypatch.setattr(extensions, "SECONDS", -1)
+    monkeypatch.setattr(_extensions, "SECONDS", -1)
     reading = read(site).fact("pkg.flash-attn.unresolved").reading
     assert isinstance(reading, Unknown)
     assert "not looked at to its end within" in reading.why

@@ -1,6 +1,7 @@
 """Probes read facts off the machine. A module in this folder that defines `PROBE` is one.
 
-A module named with a leading underscore is a program that a probe runs; it is never imported.
+A module named with a leading underscore is none: a program that a probe runs, or what one imports only
+where it has to, for all others are imported at every start.
 
 A probe never judges and never raises for what is wrong with the machine: what it could not read is a
 reading with its reason. If it crashes all the same, `survey` turns its keys into Unknown.

@@ -483,9 +483,9 @@ def _extension_facts(host: Host, found: Mapping[str, list[Record]], label: _Labe
         return
     torch = found["torch"][0]
     if not _is_published(torch.version, host):
-        from envcheck.probes import extensions
+        from envcheck.probes import _extensions
 
-        if code := extensions.architectures_of_torch(host, f"{torch.site}/torch/lib"):
+        if code := _extensions.architectures_of_torch(host, f"{torch.site}/torch/lib"):
             source = label(torch.site, "torch/lib/libtorch_cuda.so")
             yield Fact("build.torch.architectures", Known(code), source)
     firsts = (records[0] for name, records in found.items() if name != "torch")
@@ -494,9 +494,9 @@ def _extension_facts(host: Host, found: Mapping[str, list[Record]], label: _Labe
     listed = ((each, shared_libraries(str(host.path(each.site)), each)) for each in for_torch)
     compiled = [(record, paths) for record, paths in listed if paths]
     if compiled:
-        from envcheck.probes import extensions  # reads ELF files, which few starts need
+        from envcheck.probes import _extensions  # reads ELF files, which few starts need
 
-        yield from extensions.facts(host, torch, compiled, label)
+        yield from _extensions.facts(host, torch, compiled, label)
 
 
 def _is_published(version: str, host: Host) -> bool:
