@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from envcheck import app, derive, elf
 from envcheck.host import Host, ranges
 from envcheck.model import Absent, Fact, Inventory, Known, Unknown
-from envcheck.probes import Request, survey
+from envcheck.probes import Request, _extensions, survey
 from envcheck.probes.python_env import PROBE
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
