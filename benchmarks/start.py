@@ -46,6 +46,10 @@ def main(runs: int) -> None:
                 "doctor, piped + 2 F",
             ),
             "doctor, terminal": ((command, "doctor", "--python", environment), "<= 13 F"),
+            "doctor, 8 fake GPUs": (
+                ("env", *_driver(Path(folder)), command, "doctor", "--python", environment),
+                "<= 15 F",
+            ),
             "doctor --facts, broken": (judged, "<= 10 F"),
             "... --train JSON": ((*judged, "--train", trained["ds.json"]), "the row above + 2 F"),
             "... --train script": ((*judged, "--train", trained["run.sh"]), "the same"),
@@ -113,6 +117,14 @@ def _environment(folder: Path) -> Path:
     for number in range(DISTRIBUTIONS - there):
         _distribution(site, number)
     return python
+
+
+def _driver(folder: Path) -> tuple[str, str]:
+    """The variables with which the tests' driver library answers for eight H100."""
+    sys.path.insert(0, str(ROOT))
+    from tests.fake_nvml import HERE, library
+
+    return f"LD_LIBRARY_PATH={library(folder)}", f"FAKE_NVML={HERE / 'h100x8.ini'}"
 
 
 def _manifest(folder: Path) -> str:
