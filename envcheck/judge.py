@@ -205,11 +205,13 @@ def _broken(
     concerned: tuple[int, ...] = ()
     if len(broken) < len(answers):
         concerned = tuple(index for index, _ in broken if index is not None)
-        if not _of_gpu_alone(rule):
+        alone = _of_gpu_alone(rule)
+        if not alone:
             # What does not run on one model runs on another; a GPU that is ill stops what runs on all.
             severity = min(severity, Severity.WARNING, key=lambda each: each.rank)
         spared = ",".join(str(i) for i, each in answers if each.tri is Tri.NO and i is not None)
-        if spared:
+        # Nobody does without a GPU because its ECC is off.
+        if spared and (not alone or severity is Severity.ERROR):
             notes.append(f"CUDA_VISIBLE_DEVICES={spared} leaves it out")
     return Finding(rule, Verdict.BROKEN, severity, because, devices=concerned, note="; ".join(notes))
 
