@@ -16,7 +16,7 @@ import pytest
 from envcheck import app
 from envcheck.host import Host
 from envcheck.model import Absent, Known, Unknown
-from tests.environments import install, packages, put, read, site_of
+from tests.environments import install, listed, packages, put, read, site_of
 
 BOTH = pytest.mark.parametrize("static", [True, False], ids=["static", "asked"])
 SHORT = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -337,3 +337,31 @@ def test_python_without_site_finds_no_packages_and_says_so(env: Path, *, static:
     assert "torch" not in truth.stdout
     assert inventory.known("pkg.torch") is None
     assert inventory.fact("python.version").reading == Known(".".join(map(str, sys.version_info[:3])))
+
+
+# --- several copies of a CUDA library -----------------------------------------------------------------
+
+
+def test_two_copies_of_a_cuda_library_are_named_with_whose_they_are(tmp_path: Path) -> None:
+    site = tmp_path / "opt/env/lib/python3.11/site-packages"
+    put(tmp_path, "opt/env/pyvenv.cfg", "version = 3.11.2\n")
+    install(site, "torch", "2.0.1+cu118")
+    put(site, "torch/lib/libcudart-d0da41ae.so.11.0", "")
+    put(site, "torch/lib/libc10.so", "")
+    runtime = listed(site, "nvidia/cuda_runtime/lib/libcudart.so.12", "")
+    install(site, "nvidia-cuda-runtime-cu12", "12.4.127", record=runtime)
+    install(site, "nvidia-nccl-cu12", "2.21.5", record=listed(site, "nvidia/nccl/lib/libnccl.so.2", ""))
+    put(tmp_path, "usr/local/cuda/lib64/libnccl.so.2.19.3", "")
+    copies = read("/opt/env", host=Host(tmp_path)).known("cuda.copies")
+    assert copies == (
+        "libcudart: libcudart.so.12 of nvidia-cuda-runtime-cu12, libcudart-d0da41ae.so.11.0 of torch",
+        "libnccl: libnccl.so.2 of nvidia-nccl-cu12, libnccl.so.2.19.3 of the toolkit in /usr/local/cuda",
+    )
+
+
+def test_one_copy_each_is_none_too_many(tmp_path: Path) -> None:
+    site = tmp_path / "opt/env/lib/python3.11/site-packages"
+    put(tmp_path, "opt/env/pyvenv.cfg", "version = 3.11.2\n")
+    install(site, "torch", "2.13.0")
+    install(site, "nvidia-nccl-cu13", "2.29.1", record=listed(site, "nvidia/nccl/lib/libnccl.so.2", ""))
+    assert read("/opt/env", host=Host(tmp_path)).fact("cuda.copies").reading == Absent()

@@ -63,6 +63,7 @@ YIELDS = {
         Kind.VERSION, "torch of the base, where a virtual environment hides it and has none"
     ),
     "python.externally_managed": Key(Kind.FLAG, "marked so that pip installs nothing into it (PEP 668)"),
+    "cuda.copies": Key(Kind.WORDS, "CUDA libraries of which there are several copies, and whose each is"),
     "python.startup_code": Key(Kind.WORDS, "files of package folders that run code at every start of Python"),
     "pkg.*": Key(Kind.VERSION, "version of an installed distribution"),
     "pkg.*.editable": Key(Kind.FLAG, "installed from a checkout; its version is that of the installation"),
@@ -274,6 +275,10 @@ def _inventory(host: Host, environment: Environment, origin: str, deadline_s: fl
     facts += _conda_facts(host, environment, found)
     facts += _build_facts(host, environment, found, label, unread)
     facts += _extension_facts(host, found, label)
+    if "torch" in found or any(name.startswith("nvidia-") for name in found):
+        from envcheck.probes import _copies  # where no CUDA is, there are no two
+
+        facts.append(_copies.fact(host, environment.prefix, found))
     by_key = {fact.key: fact for fact in facts}
     if unread:
         return Inventory(by_key, unread={"pkg": "; ".join(unread)})
