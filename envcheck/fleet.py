@@ -176,8 +176,7 @@ def _seen(inventory: Inventory, by: View) -> Any:
 
     def reading(key: str, read: Reading) -> Any:
         if isinstance(read, Known) and key in by.bounds and isinstance(read.value, int):
-            at = bisect_left(by.bounds[key], read.value)
-            return at, read.value in by.bounds[key]
+            return _side(by.bounds[key], read.value)
         return read
 
     def read(facts: Facts) -> Any:
@@ -190,6 +189,11 @@ def _seen(inventory: Inventory, by: View) -> Any:
         inventory.complete,
         tuple(sorted((key, why) for key, why in inventory.unread.items() if by.sees(key))),
     )
+
+
+def _side(bounds: Sequence[int], number: int) -> tuple[int, bool]:
+    """Where a number lies among bounds, and whether on one."""
+    return bisect_left(bounds, number), number in bounds
 
 
 def _order_of(inventory: Inventory, pair: tuple[str, str]) -> int | None:
@@ -349,7 +353,7 @@ class Fleet:
         self._texts: dict[bytes, tuple[int, int]] = {}
         self._machines: dict[Any, int] = {}
         self._profiles: dict[Any, int] = {}
-        self._looked_at: dict[str, bool] = {}
+        self._looked_at: dict[str, str] = {}
         self._keys: set[str] = set()
         self.judged: list[Judged] = []
         self.profiles: list[Profile] = []
@@ -379,7 +383,7 @@ class Fleet:
         """The numbers of the machine and of the profile that a record shows."""
         for side in ("sources", "envcheck"):
             tree.pop(side, None)
-        self._forget(tree, record.where)
+        numbers = self._forget(tree, record.where)
         # Two records that hold the same in the same order show the same: of most nodes no more is asked.
         try:
             digest = hashlib.blake2b(marshal.dumps(tree, 2), digest_size=16).digest()
@@ -387,30 +391,48 @@ class Fleet:
             raise InputError(record.where, "expected texts, whole numbers, true and false alone") from None
         found = self._texts.get(digest)
         if found is None:
+            for table, key, number in numbers:
+                table[key] = number
             found = self._texts[digest] = self._new(tree, record)
         return found
 
-    def _forget(self, tree: dict[str, Any], where: str) -> None:
-        """Take out of a record what neither the judge nor a comparison looks at."""
-        for name in ("host", "env", "python"):
-            table = tree.get(name)
-            if isinstance(table, dict):
-                for key in [key for key in table if not self._counts(f"{name}.{key}")]:
+    def _forget(self, tree: dict[str, Any], where: str) -> list[tuple[dict[str, Any], str, int]]:
+        """Take out of a record what neither the judge nor a comparison looks at.
+
+        A number of which only the side of a bound counts gives way to that side, and is given back.
+        """
+        numbers: list[tuple[dict[str, Any], str, int]] = []
+        gpus = tree["gpu"] if isinstance(tree.get("gpu"), list) else []
+        tables = [(name, tree.get(name)) for name in ("host", "env", "python")] + [
+            ("gpu", row) for row in gpus
+        ]
+        for name, table in tables:
+            if not isinstance(table, dict):
+                continue
+            for key in list(table):
+                counts = self._counts(f"{name}.{key}")
+                if counts is _WHOLE:
+                    continue
+                if counts is _NOT:
                     _checked(table[key], f"{where}: {name}.{key}")
                     del table[key]
-        for row in tree["gpu"] if isinstance(tree.get("gpu"), list) else ():
-            if isinstance(row, dict):
-                for key in [key for key in row if not self._counts(f"gpu.{key}")]:
-                    _checked(row[key], f"{where}: gpu.{key}")
-                    del row[key]
+                elif type(table[key]) is int:
+                    numbers.append((table, key, table[key]))
+                    table[key] = _side(self._view.bounds[f"{name}.{key}"], table[key])
+        return numbers
 
-    def _counts(self, key: str) -> bool:
-        """Whether anybody looks at a fact; what is no fact at all is left in, to be refused."""
+    def _counts(self, key: str) -> str:
+        """How anybody looks at a fact; what is no fact at all is left in, to be refused."""
         found = self._looked_at.get(key)
         if found is None:
             row = next((row for row in self._rows if row.covers(key)), None)
-            compared = row is not None and row.differ is not None
-            found = self._view.sees(key) or compared or self._words.get(key) is None
+            if (row is not None and row.differ is not None) or self._words.get(key) is None:
+                found = _WHOLE
+            elif not self._view.sees(key):
+                found = _NOT
+            else:
+                among = any(key in pair for pair in self._view.pairs)
+                found = _BY_SIDE if key in self._view.bounds and not among else _WHOLE
             if len(self._looked_at) < _MOST_KEYS:
                 self._looked_at[key] = found
         return found
@@ -440,6 +462,7 @@ class Fleet:
 
 
 _MOST_KEYS = 4096  # variables have any name
+_NOT, _BY_SIDE, _WHOLE = "not", "by the side of a bound", "whole"
 
 
 def _order(said: Said) -> tuple[str, str]:
