@@ -374,7 +374,10 @@ def test_an_interruption_leaves_the_old_file_or_the_whole_new_one(
     codes: list[int] = []
     while len(codes) < 4 or (not any(codes) and len(codes) < 20):  # no strike may come too late for ever
         (folder / "lock.txt").write_text("old\n")
-        process = subprocess.Popen(words, env=environment, cwd=folder, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            words, env=environment, cwd=folder, stderr=subprocess.PIPE, text=True,
+            preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509 - nohup ignores it
+        )  # fmt: skip
         time.sleep(moments.uniform(0.3, 1.1) * took)
         process.send_signal(number)
         _, said = process.communicate(timeout=30)
