@@ -16,7 +16,7 @@ from envcheck.reports.json import remark_tree
 
 
 class Room(NamedTuple):
-    """Bytes of the least visible GPU (`free`: what nobody uses now, else the whole) and of the host.
+    """Bytes of the least visible GPU and of the host; `free`, `ram_free`: those to be had now, else all.
 
     `ranks` share the host. Where the GPU has no memory of its own (`shared`) both are one pool.
     """
@@ -28,6 +28,7 @@ class Room(NamedTuple):
     ranks: int
     declared: bool = False
     shared: bool = False
+    ram_free: bool = False
 
     def on_host(self, on_gpu: int) -> int | None:
         """What the host has for the ranks, beside so many bytes on each GPU: one pool is counted once."""
@@ -403,6 +404,8 @@ def _host(found: Fitting) -> Iterator[str]:
         yield "memory not known: declare it with --ram GIB"
     elif found.room.declared:
         yield f"{gib(ram)} GiB, as declared"
+    elif found.room.ram_free:
+        yield f"{gib(ram)} GiB to be had now: what is free, and what is left of every cgroup's limit"
     else:
         yield f"{gib(ram)} GiB, the least of its memory and every cgroup's limit"
     yield f"loading may take {gib(_loading(found))} GiB for each rank that reads all weights"

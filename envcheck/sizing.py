@@ -472,7 +472,8 @@ def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool, ram: int 
         if isinstance(found := free if free is not None else whole, int):
             sizes.append((found * MIB, free is not None, str(inventory.known("gpu.name", number) or "GPU")))
     least = min(sizes, default=None) if len(sizes) == len(visible) else None  # one not known may be less
-    here_mib = None if elsewhere else inventory.known("host.ram_limit_mib")
+    free_mib = None if elsewhere else inventory.known("host.ram_free_mib")
+    here_mib = free_mib if free_mib is not None or elsewhere else inventory.known("host.ram_limit_mib")
     here = inventory.known("gpus.count")
     ranks = min(how.ranks, here) if isinstance(here, int) and here > 1 else how.ranks
     return fitting.Room(
@@ -482,6 +483,7 @@ def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool, ram: int 
         ram=ram * fit.GIB if ram is not None else here_mib * MIB if isinstance(here_mib, int) else None,
         ranks=ranks,
         declared=elsewhere,
+        ram_free=ram is None and free_mib is not None,
         shared=any(inventory.known("gpu.memory_shared", n) is True for n in inventory.visible_devices()),
     )
 

@@ -378,6 +378,17 @@ def test_what_fits(tmp_path: Path, machine: Path) -> None:
     assert ran.stderr == ""
 
 
+def test_the_host_has_what_is_free_of_it(tmp_path: Path, machine: Path) -> None:
+    words = ("--train", "--bf16 true --optim adamw_torch", "--train", "ds.json")
+    offload = '"stage": 3, "offload_optimizer": {"device": "cpu"}'
+    (tmp_path / "ds.json").write_text(f'{{"zero_optimization": {{{offload}}}}}')
+    assert "of 256.0\n" in asked(tmp_path, machine, *words).stdout
+    machine.write_text(machine.read_text().replace("ram_limit", "ram_free_mib = 16384, ram_limit"))
+    ran = asked(tmp_path, machine, *words)
+    assert (ran.returncode, "of 16.0\n" in ran.stdout) == (1, True)
+    assert "16.0 GiB to be had now" in ran.stdout
+
+
 @pytest.mark.parametrize(
     ("argument", "name"),
     [

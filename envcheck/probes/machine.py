@@ -29,6 +29,9 @@ YIELDS = {
         Kind.NUMBER, "host memory, whole MiB rounded down; memory of a GPU that is a NUMA node left out"
     ),
     "host.ram_limit_mib": Key(Kind.NUMBER, "least of host memory and every cgroup limit above us, whole MiB"),
+    "host.ram_free_mib": Key(
+        Kind.NUMBER, "host memory to be had now: MemAvailable, and what is left of every cgroup limit, MiB"
+    ),
     "host.shm_mib": Key(Kind.NUMBER, "size of /dev/shm, whole MiB"),
     "host.memlock_mib": Key(Kind.NUMBER, "limit of locked memory, whole MiB; absent when unlimited"),
     "host.container": Key(
@@ -315,8 +318,9 @@ def _below(path: str, top: str) -> str:
 
 
 def _memory(host: Host, groups: list[_Cgroup]) -> Iterator[Fact]:
-    total, source = _total_kib(host), "/proc/meminfo"
-    if total is not None and (of_gpus := _gpu_nodes_kib(host)):
+    total, source = _meminfo_kib(host, "MemTotal"), "/proc/meminfo"
+    of_gpus = _gpu_nodes_kib(host) if total is not None else 0
+    if total is not None and of_gpus:
         total, source = (
             max(total - of_gpus, 0),
             f"{source}, less {of_gpus // 1024} MiB on the GPUs themselves",
@@ -325,6 +329,7 @@ def _memory(host: Host, groups: list[_Cgroup]) -> Iterator[Fact]:
         Known(total // 1024) if total is not None else _unread(host, "/proc/meminfo", "MemTotal")
     )
     yield Fact("host.ram_mib", reading, source)
+    yield _free(host, groups, of_gpus)
     read = list(_memory_limits(host, groups))
     limits = {limit: file for limit, file in read if limit is not None}
     if unread := [file for limit, file in read if limit is None]:
@@ -339,13 +344,43 @@ def _memory(host: Host, groups: list[_Cgroup]) -> Iterator[Fact]:
         yield Fact("host.ram_limit_mib", reading, source)
 
 
-def _total_kib(host: Host) -> int | None:
+def _meminfo_kib(host: Host, wanted: str) -> int | None:
     for line in (host.read_text("/proc/meminfo") or "").splitlines():
         name, _, rest = line.partition(":")
         amount = rest.split()[:1]
-        if name == "MemTotal" and amount and amount[0].isdecimal():
+        if name == wanted and amount and amount[0].isdecimal():
             return int(amount[0])
     return None
+
+
+def _free(host: Host, groups: list[_Cgroup], of_gpus: int) -> Fact:
+    """`host.ram_free_mib`; unknown if a limit's use is closed, or GPUs' own memory is counted with it."""
+    key = "host.ram_free_mib"
+    available = _meminfo_kib(host, "MemAvailable")
+    if available is None:
+        return Fact(key, _unread(host, "/proc/meminfo", "MemAvailable"), "/proc/meminfo")
+    if of_gpus:
+        why = Unknown("MemAvailable counts the GPUs' own memory, too", asked=False)
+        return Fact(key, why, "/proc/meminfo")
+    left, source = available * 1024, "/proc/meminfo MemAvailable"
+    for group, folder, limit in _limits(host, groups):
+        used, spare = _used(host, group, folder)
+        if limit is None or used is None:
+            name = "memory.current" if group.unified else "memory.usage_in_bytes"
+            return Fact(key, Unknown(f"a cgroup's limit or its {name} cannot be read"), f"cgroup {name}")
+        if (rest := max(limit - max(used - spare, 0), 0)) < left:
+            left, source = rest, "what is left of a cgroup's limit"
+    return Fact(key, Known(left // _MIB), source)
+
+
+def _used(host: Host, group: _Cgroup, folder: str) -> tuple[int | None, int]:
+    """What a group uses, in bytes, and how much of it is files' pages that the kernel gives back first."""
+    name, page = ("memory.current", "inactive_file")
+    if not group.unified:
+        name, page = ("memory.usage_in_bytes", "total_inactive_file")
+    lines = (host.read_text(f"{folder}/memory.stat", limit=1 << 16) or "").splitlines()
+    spare = next((line.partition(" ")[2] for line in lines if line.startswith(f"{page} ")), "")
+    return _whole(host.read_text(f"{folder}/{name}", limit=4096)), _whole(spare) or 0
 
 
 _NODES = "/sys/devices/system/node"
@@ -388,6 +423,12 @@ def _memory_limits(host: Host, groups: list[_Cgroup]) -> Iterator[tuple[int | No
 
     None stands for a limit that is there and cannot be read.
     """
+    for group, _, limit in _limits(host, groups):
+        yield limit, f"cgroup {'memory.max' if group.unified else 'memory.limit_in_bytes'}"
+
+
+def _limits(host: Host, groups: list[_Cgroup]) -> Iterator[tuple[_Cgroup, str, int | None]]:
+    """Each group above us that sets a limit, its folder, and the limit in bytes; None if it is closed."""
     for group in groups:
         if "memory" in group.controllers:
             name = "memory.max" if group.unified else "memory.limit_in_bytes"
@@ -395,9 +436,9 @@ def _memory_limits(host: Host, groups: list[_Cgroup]) -> Iterator[tuple[int | No
                 text = host.read_text(f"{folder}/{name}", limit=4096)
                 limit = _whole(text)
                 if limit is not None and limit < _NONE_SET:
-                    yield limit, f"cgroup {name}"
+                    yield group, folder, limit
                 elif limit is None and _set(host, f"{folder}/{name}", text):
-                    yield None, f"cgroup {name}"
+                    yield group, folder, None
 
 
 def _set(host: Host, path: str, text: str | None) -> bool:
@@ -506,7 +547,7 @@ _UNITS = {"k": 1024, "m": _MIB, "g": 1024 * _MIB}
 
 def _tmpfs_size(host: Host, options: list[str]) -> Reading:
     """The `size=` of a tmpfs; without one it is half of the host's memory (tmpfs(5))."""
-    total = _total_kib(host)
+    total = _meminfo_kib(host, "MemTotal")
     size = next((option[5:].lower() for option in options if option.startswith("size=")), "50%")
     if size.endswith("%") and (percent := _whole(size[:-1])) is not None:
         return (
