@@ -102,7 +102,7 @@ class Running(NamedTuple):
         """Whether the process has ended."""
         return self.process.poll() is not None
 
-    def end(self, grace_s: float = 2.0) -> None:
+    def end(self, grace_s: float = 5.0) -> None:
         """Ask the process to end, which lets it end what it started; kill its session if it does not."""
         if not self.ended():
             self.process.terminate()

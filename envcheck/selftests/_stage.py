@@ -968,19 +968,21 @@ def descendants():
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (AttributeError, OSError):
         return set()  # as nearly always: no need to look at every process of the machine
-    parents = {}
+    parents, dead = {}, set()
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 with open(f"/proc/{name}/stat", "rb") as file:
                     state, parent = file.read().rpartition(b")")[2].split()[:2]
-                if state != b"Z":
-                    parents[int(name)] = int(parent)
+                parents[int(name)] = int(parent)
+                if state == b"Z":
+                    dead.add(int(name))
     found, front = set(), {os.getpid()}
     while front:
         front = {pid for pid, parent in parents.items() if parent in front} - found
         found |= front
-    return found
+    # One that died while we looked still leads to a child that was read before as its own.
+    return found - dead
 
 
 def sweep(spared=frozenset()):
