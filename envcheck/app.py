@@ -265,14 +265,9 @@ def _parse(text: str, where: str) -> Any:
         from envcheck.readers import json_text  # few starts read a file of the user's
 
         return json_text.loads(text, where)
-    import tomllib
+    from envcheck import places
 
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(where, f"not TOML: {error}") from None
-    except RecursionError:
-        raise InputError(where, "not TOML: nested too deeply") from None
+    return places.parsed(text, where)
 
 
 def training_facts(

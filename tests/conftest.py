@@ -5,10 +5,11 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.fake_nvml import box, built
 from tests.image_builds import builder
 from tests.stack import deepspeed, stack
 
-__all__ = ["builder", "deepspeed", "stack"]
+__all__ = ["box", "builder", "built", "deepspeed", "stack"]
 
 # A test never fails for being slow: what is fast is measured in benchmarks/.
 settings.register_profile("untimed", deadline=None)

@@ -19,7 +19,7 @@ from envcheck.nvidia import chosen
 from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE, YIELDS, smi_rows
 from envcheck.probes.visible import visibility
-from tests.fake_nvml import Box, library
+from tests.fake_nvml import Box
 
 DEADLINE_S = 1.5
 
@@ -46,25 +46,6 @@ THREE = "fail nvmlDeviceGetMemoryInfo_v2 = 13\n[gpu]\nmig = 0\n[gpu]\nmig = 0\n{
 """Three A100 of a driver that knows one call for memory; what goes in the braces is the middle one's."""
 ON_THE_BUS = {"gpus.on_bus", "gpus.nvswitches", "gpus.numa_nodes"}
 """Unknown in a box, which has no bus."""
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    folder = tmp_path_factory.mktemp("fake_nvml")
-
-    def build(without: str = "") -> Path:
-        try:
-            return library(folder, without)
-        except FileNotFoundError as missing:
-            pytest.skip(str(missing))
-
-    return build
-
-
-@pytest.fixture
-def box(tmp_path: Path, built: Callable[[str], Path]) -> Box:
-    """A host with a driver's device file, no kernel module to read, and no PCI bus to count on."""
-    return Box(tmp_path, built("")).put("/dev/nvidiactl")
 
 
 @pytest.fixture(autouse=True)

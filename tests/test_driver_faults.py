@@ -20,7 +20,7 @@ from envcheck.model import Absent, Inventory, Known, Reading, Unknown, of_device
 from envcheck.nvidia import GONE, code_in_words
 from envcheck.probes import Request, health, nvml
 from envcheck.probes.driver import PROBE, YIELDS
-from tests.fake_nvml import Box, library
+from tests.fake_nvml import Box
 
 CODES = (*range(1, 31), 999)
 LOADED_S = 30.0
@@ -145,24 +145,6 @@ MACHINE_CALLS = {
 
 def _id(call: Call) -> str:
     return f"{call.named}{' in slices' if call.gpu == SLICED else ''}"
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    folder = tmp_path_factory.mktemp("fake_nvml")
-
-    def build(without: str = "") -> Path:
-        try:
-            return library(folder, without)
-        except FileNotFoundError as missing:
-            pytest.skip(str(missing))
-
-    return build
-
-
-@pytest.fixture
-def box(tmp_path: Path, built: Callable[[str], Path]) -> Box:
-    return Box(tmp_path, built("")).put("/dev/nvidiactl")
 
 
 @pytest.fixture(autouse=True)

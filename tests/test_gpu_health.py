@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,26 +16,13 @@ from envcheck.nvidia import LIBRARY
 from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE
 from envcheck.reports import format_named
-from tests.fake_nvml import Box, library
+from tests.fake_nvml import Box
 from tests.running import envcheck
 
 
 @lru_cache(maxsize=1)
 def known() -> Matrix:
     return app.load_matrix(app.vocabulary(every_probe()))
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    try:
-        yield library(tmp_path_factory.mktemp("fake_nvml"))
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.fixture
-def box(tmp_path: Path, built: Path) -> Box:
-    return Box(tmp_path, built).put("/dev/nvidiactl")
 
 
 def probed(host: Host) -> Inventory:
@@ -261,17 +248,17 @@ def test_numa_nodes_of_the_gpus_are_counted(box: Box) -> None:
     ("first", "code"), [("a stub", "12 library not found"), ("not an ELF file", "12 library not found")]
 )
 def test_a_library_that_does_not_work_is_passed_over_and_named(
-    box: Box, tmp_path: Path, built: Path, first: str, code: str
+    box: Box, tmp_path: Path, built: Callable[[str], Path], first: str, code: str
 ) -> None:
     stubs, driver = tmp_path / "stubs", tmp_path / "driver"
     for folder in (stubs, driver):
         folder.mkdir()
         (box.root / str(folder).lstrip("/")).mkdir(parents=True)
         (box.root / str(folder / LIBRARY).lstrip("/")).touch()
-    (driver / LIBRARY).write_bytes((built / LIBRARY).read_bytes())
+    (driver / LIBRARY).write_bytes((built("") / LIBRARY).read_bytes())
     if first == "a stub":
         # Another build of the same: it says so of itself where its environment's file does not say better.
-        stub = (built / LIBRARY).read_bytes().replace(b"\0FAKE_NVML\0", b"\0FAKE_STUB\0")
+        stub = (built("") / LIBRARY).read_bytes().replace(b"\0FAKE_NVML\0", b"\0FAKE_STUB\0")
         (stubs / LIBRARY).write_bytes(stub)
         (tmp_path / "stub.ini").write_text("fail nvmlInitWithFlags = 12\n")
     else:
@@ -291,15 +278,16 @@ def test_a_library_that_does_not_work_is_passed_over_and_named(
 
 
 def test_where_no_other_library_works_the_first_ones_answer_stands(
-    box: Box, tmp_path: Path, built: Path
+    box: Box, tmp_path: Path, built: Callable[[str], Path]
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / LIBRARY).write_text("not an ELF file")
-    for folder in (built, other):
+    first = built("")
+    for folder in (first, other):
         (box.root / str(folder).lstrip("/")).mkdir(parents=True)
         (box.root / str(folder / LIBRARY).lstrip("/")).touch()
-    environ = {"LD_LIBRARY_PATH": f"{built}:{other}"}
+    environ = {"LD_LIBRARY_PATH": f"{first}:{other}"}
     inventory = probed(box.with_gpus(1).host("fail nvmlInitWithFlags = 18\n[gpu]\n", environ))
     assert inventory.known("driver.error") == "18 driver/library version mismatch"
     assert inventory.known("driver.library") == "550.54.15"

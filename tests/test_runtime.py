@@ -7,13 +7,14 @@ import os
 import subprocess  # noqa: TID251 - tests are users
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envcheck import manifest
-from tests.fake_nvml import HERE, library
+from tests.fake_nvml import HERE
 from tests.running import Outcome, envcheck, surroundings
 
 ROOT = Path(__file__).parent.parent
@@ -41,12 +42,9 @@ TREE: dict[str, Any] = {
 TWO = "driver = 550.54.15\n[gpu]\nname = NVIDIA A100\ncapability = 8.0\n[gpu]\nname = Tesla T4\ncapability = 7.5\n"
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    try:
-        return library(tmp_path_factory.mktemp("nvml"))
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
+@pytest.fixture
+def driver(built: Callable[[str], Path]) -> Path:
+    return built("")
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.fake_nvml import HERE, library
+from tests.fake_nvml import HERE
 from tests.running import Outcome, envcheck
 
 if Path("/sys/module/nvidia").exists():
@@ -17,12 +18,9 @@ if Path("/sys/module/nvidia").exists():
     )
 
 
-@pytest.fixture(scope="module")
-def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    try:
-        return library(tmp_path_factory.mktemp("nvml"))
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
+@pytest.fixture
+def nvml(built: Callable[[str], Path]) -> Path:
+    return built("")
 
 
 def environment(folder: Path, torch: str, cuda: str | None, **packages: str) -> Path:

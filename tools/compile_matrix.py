@@ -7,7 +7,9 @@ file of its own. A mistake in compat/ stops the build.
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import sys
 import tempfile
 import tomllib
@@ -55,6 +57,7 @@ class CompileMatrix(BuildHookInterface[Any]):
         if version == "editable":
             return
         folder = Path(tempfile.mkdtemp(prefix="envcheck-matrix-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the wheel is put together after this
         sys.path.insert(0, self.root)
         try:
             names = written(folder)

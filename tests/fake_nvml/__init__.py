@@ -8,9 +8,11 @@ from __future__ import annotations
 import shutil
 import subprocess  # noqa: TID251 - the tests compile the library
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 from envcheck.host import Host
 
@@ -39,6 +41,26 @@ def library(folder: Path, without: str = "") -> Path:
         built.parent.mkdir(parents=True)
         built.write_bytes(held.replace(name, b"\0" + b"x" * len(without) + b"\0", 1))
     return built.parent
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The library's folder; of a kind that lacks a symbol if one is named. Skips where there is no compiler."""
+    folder = tmp_path_factory.mktemp("fake_nvml")
+
+    def build(without: str = "") -> Path:
+        try:
+            return library(folder, without)
+        except FileNotFoundError as missing:
+            pytest.skip(str(missing))
+
+    return build
+
+
+@pytest.fixture
+def box(tmp_path: Path, built: Callable[[str], Path]) -> Box:
+    """A host with a driver's device file, no kernel module to read, and no PCI bus to count on."""
+    return Box(tmp_path, built("")).put("/dev/nvidiactl")
 
 
 class LiveTree(Host):
