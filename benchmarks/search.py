@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from envcheck import app, clash, pinning, resolve
-from envcheck.model import Fact, Inventory, Known, Wish
+from envcheck.core.model import Fact, Inventory, Known, Wish
 
 PYTHONS = ("3.9", "3.11", "3.12", "3.14")
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 from envcheck import app, gate, host, reports
-from envcheck.clean import presented
-from envcheck.model import Finding, Remark, Severity
-from envcheck.model import Report as Judged
+from envcheck.core.model import Finding, Remark, Severity
+from envcheck.core.model import Report as Judged
+from envcheck.core.sanitize import presented
 
 Path = str | os.PathLike[str]
 
@@ -101,8 +101,8 @@ def doctor(
     seconds for each probe. Without `python`: VIRTUAL_ENV, CONDA_PREFIX, ./.venv, else this interpreter.
 
     Raises:
-        envcheck.model.InputError: a file or an argument is wrong.
-        envcheck.model.ExamineError: the environment could not be examined.
+        envcheck.core.model.InputError: a file or an argument is wrong.
+        envcheck.core.model.ExamineError: the environment could not be examined.
     """
     level = Severity(fail_on)
     question = app.Question(

@@ -6,22 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envcheck import (
-    __version__,
-    derive,
-    factsfile,
-    host,
-    judge,
-    language,
-    matrix,
-    nvidia,
-    probes,
-    training,
-    versions,
-)
+from envcheck import __version__, derive, host, judge, matrix, probes
 from envcheck.clauses import shown
-from envcheck.host import Host
-from envcheck.model import (
+from envcheck.core import facts_file, i18n, nvidia, versions
+from envcheck.core import training_facts as core_training_facts
+from envcheck.core.model import (
     UNREADABLE,
     Absent,
     Cell,
@@ -47,6 +36,7 @@ from envcheck.model import (
     Vocabulary,
     worst_first,
 )
+from envcheck.host import Host
 from envcheck.pages import nearest
 
 if TYPE_CHECKING:
@@ -80,7 +70,7 @@ class Question(NamedTuple):
 def vocabulary(found: Sequence[probes.Probe]) -> Vocabulary:
     """Every key any probe yields, any reader may give, and deriving adds."""
     keys = {
-        **training.KEYS,
+        **core_training_facts.KEYS,
         "selftest.*": Key(Kind.WORD, "how a self-test ended", ("pass", "fail")),
         "host.name": Key(Kind.WORD, "name of the node; no probe reads it, `facts --name` and `fleet` add it"),
     }
@@ -165,22 +155,22 @@ def find_target(name: str | None, known: Matrix) -> Target | None:
     return known.targets[name]
 
 
-def spoken(option: str | None, machine: Host) -> language.Language:
+def spoken(option: str | None, machine: Host) -> i18n.Language:
     """The language to speak: `--lang`, else ENVCHECK_LANG, else the locale's; English reads no file.
 
     Raises:
         InputError: there is no such language, and it was asked for by name.
     """
-    name, asked_by = language.chosen(option, machine.environ)
-    if name == language.ENGLISH.name:
-        return language.ENGLISH
+    name, asked_by = i18n.chosen(option, machine.environ)
+    if name == i18n.ENGLISH.name:
+        return i18n.ENGLISH
     found = host.source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
     for file, text in found.items():
-        return language.load(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
+        return i18n.load(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
     if not asked_by:
-        return language.ENGLISH
+        return i18n.ENGLISH
     known = {file.partition(".")[0] for file in host.source_texts("compat/lang", "")}
-    raise InputError(asked_by, f"no such language{nearest(name, sorted(known | {language.ENGLISH.name}))}")
+    raise InputError(asked_by, f"no such language{nearest(name, sorted(known | {i18n.ENGLISH.name}))}")
 
 
 # --- facts ------------------------------------------------------------------------------------------
@@ -257,7 +247,7 @@ def read_facts(where: str, words: Vocabulary) -> Inventory:
         InputError: with the place of the mistake.
     """
     text = host.read_file(Path(where)).decode("utf-8", "replace")
-    return factsfile.load(_parse(text, where), where, words)
+    return facts_file.load(_parse(text, where), where, words)
 
 
 def _parse(text: str, where: str) -> Any:
@@ -265,9 +255,9 @@ def _parse(text: str, where: str) -> Any:
         from envcheck.readers import json_text  # few starts read a file of the user's
 
         return json_text.loads(text, where)
-    from envcheck import places
+    from envcheck.core import toml_locations
 
-    return places.parsed(text, where)
+    return toml_locations.parsed(text, where)
 
 
 def training_facts(
@@ -470,12 +460,12 @@ def located(judgement: Judgement, question: Question) -> dict[str, Place]:
     """Where a facts file says what the findings are about or what would mend them, by the facts' keys."""
     if not question.facts or not judgement.findings:
         return {}
-    from envcheck import places
+    from envcheck.core import toml_locations
 
     because = [each.fact for finding in judgement.findings for each in finding.because]
     keys = {fact.key for fact in because if fact.source == question.facts}
     text = host.read_file(Path(question.facts)).decode("utf-8", "replace")
-    return {key: Place(question.facts, *places.setting(text, key)) for key in sorted(keys)}
+    return {key: Place(question.facts, *toml_locations.setting(text, key)) for key in sorted(keys)}
 
 
 def _nothing_to_judge(inventory: Inventory) -> str:
@@ -567,4 +557,4 @@ def inventory_report(question: Question, machine: Host) -> dict[str, Any]:
     for remark in remarks:
         if remark.code == UNREADABLE:  # half a configuration would be judged as a whole one elsewhere
             raise InputError(remark.places[0], remark.text)
-    return {"envcheck": __version__, **factsfile.dump(inventory)}
+    return {"envcheck": __version__, **facts_file.dump(inventory)}

@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 from envcheck import app, gate, gating, host, listings, probes
 from envcheck.app import Question
-from envcheck.clean import inline
-from envcheck.gate import Decision, Machine, Settings
-from envcheck.language import ENGLISH, Language
-from envcheck.model import (
+from envcheck.core.i18n import ENGLISH, Language
+from envcheck.core.model import (
     Because,
     Fact,
     Finding,
@@ -24,6 +22,8 @@ from envcheck.model import (
     Unknown,
     Verdict,
 )
+from envcheck.core.sanitize import inline
+from envcheck.gate import Decision, Machine, Settings
 from envcheck.reports import place_of
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from envcheck import clauses, derive, judge, resolve, versions
-from envcheck.model import (
+from envcheck import clauses, derive, judge, resolve
+from envcheck.core import versions
+from envcheck.core.model import (
     Because,
     Fact,
     Finding,

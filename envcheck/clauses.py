@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from envcheck import versions
-from envcheck.model import (
+from envcheck.core import versions
+from envcheck.core.model import (
     ABSENT,
     PRESENT,
     Absent,

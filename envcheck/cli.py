@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from envcheck import host
-from envcheck.clean import clean, inline, presented, quoted, redact
-from envcheck.model import EnvcheckError, ExamineError, InputError, Report, Severity
+from envcheck.core.model import EnvcheckError, ExamineError, InputError, Report, Severity
+from envcheck.core.sanitize import clean, inline, presented, quoted, redact
 
 if TYPE_CHECKING:
     from envcheck.app import Question
+    from envcheck.core.i18n import Language
     from envcheck.gate import Decision
-    from envcheck.language import Language
 
 PythonOption = Annotated[
     str | None,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck import dialects, host, merging, readers
+from envcheck.core.model import UNREADABLE, Fact, InputError, Known, Place, Remark, Severity, Unknown
 from envcheck.dialects import Dialect
-from envcheck.model import UNREADABLE, Fact, InputError, Known, Place, Remark, Severity, Unknown
 from envcheck.settings import Document, Reference
 from envcheck.understanding import Understood, understood
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from envcheck.clean import inline
-from envcheck.language import counted
-from envcheck.model import Absent, Fact, Finding, Inventory, Known, Report, Unknown, Verdict, family
+from envcheck.core.i18n import counted
+from envcheck.core.model import Absent, Fact, Finding, Inventory, Known, Report, Unknown, Verdict, family
+from envcheck.core.sanitize import inline
 from envcheck.reports import shown
 
 _FAMILIES = {

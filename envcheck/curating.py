@@ -8,9 +8,9 @@ from pathlib import Path
 
 from envcheck import app, host, matrix, probes
 from envcheck import lint as linting
+from envcheck.core.model import InputError, Matrix
 from envcheck.engines import index
 from envcheck.host import Host
-from envcheck.model import InputError, Matrix
 
 ONLINE_DEADLINE_S = 120.0
 """For all pages of the index together."""

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from envcheck import derive, mend, versions
-from envcheck.model import (
+from envcheck import derive, mend
+from envcheck.core import versions
+from envcheck.core.model import (
     Absent,
     Fact,
     Inventory,

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from envcheck import versions
 from envcheck.clauses import ask
-from envcheck.model import (
+from envcheck.core import versions
+from envcheck.core.model import (
     Absent,
     Fact,
     Inventory,
@@ -29,7 +29,7 @@ from envcheck.model import (
     Value,
     normalised,
 )
-from envcheck.nvidia import has_code, has_ptx, is_capability
+from envcheck.core.nvidia import has_code, has_ptx, is_capability
 
 KEYS = {
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),

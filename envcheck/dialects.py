@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.model import Value
+from envcheck.core.model import Value
 from envcheck.settings import Document, Said, Scalar, Section
 from envcheck.values import FALSE, TRUE, as_number, either, same, shown, spelled
 

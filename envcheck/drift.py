@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from envcheck import versions
-from envcheck.derive import derive, requirements
-from envcheck.gate import written
-from envcheck.listings import Sheet
-from envcheck.model import (
+from envcheck.core import versions
+from envcheck.core.model import (
     Absent,
     Because,
     Fact,
@@ -20,6 +17,9 @@ from envcheck.model import (
     Unknown,
     Verdict,
 )
+from envcheck.derive import derive, requirements
+from envcheck.gate import written
+from envcheck.listings import Sheet
 
 GROUP = "lock"
 _INSTALLERS = ("pip", "setuptools", "wheel", "uv")

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from envcheck import clauses
-from envcheck.judge import bind
-from envcheck.logs import Event, Frame, Log, Raised
-from envcheck.model import (
+from envcheck.core.model import (
     Because,
     Finding,
     Fix,
@@ -25,6 +23,8 @@ from envcheck.model import (
     Unknown,
     Verdict,
 )
+from envcheck.judge import bind
+from envcheck.logs import Event, Frame, Log, Raised
 from envcheck.signatures import Signature, found
 
 _SIGTERM, _SIGABRT = -15, -6

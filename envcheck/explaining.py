@@ -20,8 +20,7 @@ from envcheck import (
     probes,
     signatures,
 )
-from envcheck.host import Host
-from envcheck.model import (
+from envcheck.core.model import (
     NOT_GIVEN,
     EnvcheckError,
     Fact,
@@ -33,6 +32,7 @@ from envcheck.model import (
     Unknown,
     Vocabulary,
 )
+from envcheck.host import Host
 
 _HEAD = 2 << 20
 """Bytes at the beginning of a log that are read for what it prints of its environment."""

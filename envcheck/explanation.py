@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.clean import inline, secretless
+from envcheck.core.model import Fact, Fix, Report, Rule
+from envcheck.core.sanitize import inline, secretless
 from envcheck.explain import Cause, Diagnosis, Fit, Match, own_code
 from envcheck.logs import Frame, Log
-from envcheck.model import Fact, Fix, Report, Rule
 from envcheck.reports import fix_commands, fix_text, moved_with, remark_line
 from envcheck.reports.json import remark_tree
 from envcheck.signatures import KINDS

@@ -7,10 +7,10 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from envcheck import fit
-from envcheck.clean import inline
+from envcheck.core.i18n import counted, wrapped
+from envcheck.core.model import UNREADABLE, Remark
+from envcheck.core.sanitize import inline
 from envcheck.geometry import Model
-from envcheck.language import counted, wrapped
-from envcheck.model import UNREADABLE, Remark
 from envcheck.reports import remark_line
 from envcheck.reports.json import remark_tree
 

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from envcheck import factsfile
 from envcheck.clauses import refs
-from envcheck.model import (
+from envcheck.core import facts_file
+from envcheck.core.model import (
     Absent,
     Because,
     Clause,
@@ -441,7 +441,7 @@ class Fleet:
         rows = tree.get("gpu", [])
         if isinstance(rows, list) and len(rows) > MOST_GPUS:
             raise InputError(record.where, f"{len(rows)} GPUs: more than {MOST_GPUS} in one node")
-        inventory = self._complete(factsfile.load(tree, record.where, self._words))
+        inventory = self._complete(facts_file.load(tree, record.where, self._words))
         profile = _profile(inventory, self._rows)
         keys = self._keys | profile.values.keys()
         if len(keys) > MOST_COMPARED:

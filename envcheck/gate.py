@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from envcheck.model import (
+from envcheck.core.model import (
     UNREADABLE,
     Basis,
     Because,

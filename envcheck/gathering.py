@@ -17,10 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck import __version__, app, fleet, host, nodes, probes, ranks
-from envcheck.clean import presented
-from envcheck.fleet import LARGEST_RECORD, Record
-from envcheck.host import Host, Running
-from envcheck.model import (
+from envcheck.core.model import (
     UNREADABLE,
     EnvcheckError,
     ExamineError,
@@ -32,6 +29,9 @@ from envcheck.model import (
     Target,
     Vocabulary,
 )
+from envcheck.core.sanitize import presented
+from envcheck.fleet import LARGEST_RECORD, Record
+from envcheck.host import Host, Running
 from envcheck.probes.layout import find_interpreter
 
 

@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 
 from envcheck import __version__, app, derive, gate, host, judge, manifest, probes
 from envcheck.app import Question
-from envcheck.clean import inline
-from envcheck.gate import Decision, Machine, Policy, Settings
-from envcheck.host import Host
-from envcheck.language import ENGLISH, Language
-from envcheck.model import (
+from envcheck.core.i18n import ENGLISH, Language
+from envcheck.core.model import (
     Absent,
     Because,
     Fact,
@@ -32,6 +29,9 @@ from envcheck.model import (
     Unknown,
     family,
 )
+from envcheck.core.sanitize import inline
+from envcheck.gate import Decision, Machine, Policy, Settings
+from envcheck.host import Host
 from envcheck.pages import nearest
 
 INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python3")
@@ -252,7 +252,8 @@ def _python_of(machine: Host, root: str) -> str:
 
 
 def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
-    from envcheck import drift, listings, versions  # most gates have no lock
+    from envcheck import drift, listings
+    from envcheck.core import versions  # most gates have no lock
 
     text = host.read_file(Path(file)).decode("utf-8", "replace")
     python = ".".join(str(read.known("python.version") or "").split(".")[:2])

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from envcheck.model import InputError
+from envcheck.core.model import InputError
 
 Row = Mapping[str, Any]
 

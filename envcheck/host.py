@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from envcheck.clean import Private
-from envcheck.model import ExamineError, InputError
+from envcheck.core.model import ExamineError, InputError
+from envcheck.core.sanitize import Private
 
 if TYPE_CHECKING:
     import subprocess  # noqa: TID251 - this module is the door

@@ -8,9 +8,9 @@ what a no or a yes decides without it, so learning a fact never turns a decided 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from envcheck import versions
 from envcheck.clauses import ask, refs
-from envcheck.model import (
+from envcheck.core import versions
+from envcheck.core.model import (
     Absent,
     Because,
     Clause,

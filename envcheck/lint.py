@@ -15,9 +15,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from envcheck import derive, factsfile, judge, matrix, regions, signatures, versions
-from envcheck.language import counted
-from envcheck.model import (
+from envcheck import derive, judge, matrix, regions, signatures
+from envcheck.core import facts_file, versions
+from envcheck.core.i18n import counted
+from envcheck.core.model import (
     Absent,
     Clause,
     Default,
@@ -39,7 +40,7 @@ from envcheck.model import (
     When,
     of_device,
 )
-from envcheck.places import Places, Row, places
+from envcheck.core.toml_locations import Places, Row, places
 
 STALE_DAYS = 180
 """A source nobody has looked at for half a year may have been closed, fixed or moved."""
@@ -160,7 +161,7 @@ class _Book:
         found: list[tuple[dict[str, Any], Row, Inventory | InputError]] = []
         for row, place in self.case_rows:
             try:
-                found.append((row, place, factsfile.load(row.get("facts", {}), "facts", self.vocabulary)))
+                found.append((row, place, facts_file.load(row.get("facts", {}), "facts", self.vocabulary)))
             except InputError as error:
                 found.append((row, place, error))
         return found
@@ -367,7 +368,7 @@ def _misfit(book: _Book, key: str, value: Any) -> str:
     declared = book.declared(key)
     if declared is None:
         return ""  # the loader said so
-    if factsfile.as_value(value, declared.kind) is None:
+    if facts_file.as_value(value, declared.kind) is None:
         return f"{value!r} does not fit a {declared.kind.value}"
     if declared.words and str(value) not in declared.words:
         return f"{value!r} is none of {', '.join(declared.words)}"

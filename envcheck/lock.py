@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from envcheck.model import ExamineError, InputError, normalised
+from envcheck.core.model import ExamineError, InputError, normalised
 
 FORMAT = "1"
 """The layout of the header; a reader refuses one it does not know."""

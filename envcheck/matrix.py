@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from envcheck import clauses, versions
-from envcheck.language import counted
-from envcheck.model import (
+from envcheck import clauses
+from envcheck.core import versions
+from envcheck.core.i18n import counted
+from envcheck.core.model import (
     ABSENT,
     OUTCOMES,
     PRESENT,

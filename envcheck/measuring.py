@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import app, host, proof, proving, versions
+from envcheck import app, host, proof, proving
+from envcheck.core import versions
+from envcheck.core.i18n import counted
+from envcheck.core.model import ExamineError, Fact, InputError, Inventory, Known, Matrix, Target
 from envcheck.engines import INSTALL_HINT
 from envcheck.engines.index import engine_environment, one_line, redact, user_index
 from envcheck.host import Host
-from envcheck.language import counted
-from envcheck.model import ExamineError, Fact, InputError, Inventory, Known, Matrix, Target
 from envcheck.pages import nearest
 
 INSTALL_S = 1200.0
@@ -136,7 +137,7 @@ def _train_given(given: Sequence[str]) -> dict[str, str | int | bool]:
     Raises:
         InputError: not a training fact.
     """
-    from envcheck.training import KEYS
+    from envcheck.core.training_facts import KEYS
 
     found: dict[str, str | int | bool] = {}
     for each in given:

@@ -20,9 +20,10 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from envcheck import derive, judge, matrix, versions
+from envcheck import derive, judge, matrix
 from envcheck.clauses import refs
-from envcheck.model import (
+from envcheck.core import versions
+from envcheck.core.model import (
     Absent,
     Comparison,
     Fact,

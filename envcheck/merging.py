@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envcheck.model import Fact, Place, Remark, Severity, Unknown
+from envcheck.core.model import Fact, Place, Remark, Severity, Unknown
 from envcheck.settings import Said, Setting
 from envcheck.understanding import Understood
 from envcheck.values import TRUE, as_number, shown, spelled

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.clauses import ask
+from envcheck.core.i18n import ENGLISH, Language, padded
+from envcheck.core.model import Cell, Fact, InputError, Inventory, Known, Matrix, Rule, Target, Tri, When
+from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.derive import derive
-from envcheck.language import ENGLISH, Language, padded
-from envcheck.model import Cell, Fact, InputError, Inventory, Known, Matrix, Rule, Target, Tri, When
-from envcheck.training import KEYS as TRAINING
 
 
 def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> str:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envcheck import __version__, app, derive, host, judge, lock, matrix, probes, versions
-from envcheck.host import Host
-from envcheck.model import (
+from envcheck import __version__, app, derive, host, judge, lock, matrix, probes
+from envcheck.core import versions
+from envcheck.core.model import (
     ExamineError,
     Fact,
     InputError,
@@ -29,6 +29,7 @@ from envcheck.model import (
     Wish,
     normalised,
 )
+from envcheck.host import Host
 
 if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import engines

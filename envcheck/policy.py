@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from envcheck import places, versions
-from envcheck.clean import inline
+from envcheck.core import toml_locations, versions
+from envcheck.core.model import EnvcheckError, Severity
+from envcheck.core.sanitize import inline
 from envcheck.gate import UNDECIDED, Machine, Settings, Waiver
-from envcheck.model import EnvcheckError, Severity
 from envcheck.pages import nearest
 
 FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -54,7 +54,7 @@ def read(name: str, text: str) -> Settings | None:
         InputError: it is not TOML.
         SettingsError: an unknown key (with the nearest right one), a value of the wrong kind.
     """
-    tree: Any = places.parsed(text, name)
+    tree: Any = toml_locations.parsed(text, name)
     path = FILES[name]
     for step in path:
         if not isinstance(tree, dict) or step not in tree:
@@ -86,7 +86,7 @@ class _Reader:
     def __init__(self, file: str, text: str, prefix: str) -> None:
         self.file, self.prefix = file, prefix
         self.lines = text.splitlines()
-        self.blocks = list(places.blocks(text))
+        self.blocks = list(toml_locations.blocks(text))
         self.problems: list[str] = []
 
     def told(self) -> str:

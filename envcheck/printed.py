@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck import versions
-from envcheck.model import Fact, Inventory, Kind, Known, Reading, Unknown, Value, Vocabulary, normalised
+from envcheck.core import versions
+from envcheck.core.model import Fact, Inventory, Kind, Known, Reading, Unknown, Value, Vocabulary, normalised
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 

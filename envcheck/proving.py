@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from envcheck import __version__, app, clauses, derive, host, judge, probes, proof, signatures
-from envcheck.host import Host, Running
-from envcheck.model import (
+from envcheck.core.model import (
     ExamineError,
     Fact,
     Finding,
@@ -30,6 +29,7 @@ from envcheck.model import (
     Verdict,
     Vocabulary,
 )
+from envcheck.host import Host, Running
 from envcheck.pages import nearest
 from envcheck.probes.layout import find_interpreter
 from envcheck.reports import fix_text

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from envcheck import nodes
-from envcheck.model import InputError
+from envcheck.core.model import InputError
 
 
 class Started(NamedTuple):

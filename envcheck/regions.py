@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from envcheck import versions
 from envcheck.clauses import ask
-from envcheck.model import (
+from envcheck.core import versions
+from envcheck.core.model import (
     Absent,
     Clause,
     Fact,

@@ -13,8 +13,9 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from envcheck import clauses, derive, judge, matrix, versions
-from envcheck.model import (
+from envcheck import clauses, derive, judge, matrix
+from envcheck.core import versions
+from envcheck.core.model import (
     ABSENT,
     Absent,
     Basis,

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from envcheck import nodes
-from envcheck.clean import inline
+from envcheck.core.i18n import wrapped
+from envcheck.core.model import Because, Severity, Verdict
+from envcheck.core.sanitize import inline
 from envcheck.fleet import Difference, Found, Report, Some, Variant
-from envcheck.language import wrapped
-from envcheck.model import Because, Severity, Verdict
 from envcheck.reports import fix_text, shown
 
 SCHEMA_VERSION = 1

@@ -13,7 +13,8 @@ import json
 import os
 import sys
 
-from envcheck import manifest, nvidia
+from envcheck import manifest
+from envcheck.core import nvidia
 
 LIMIT = 4 * 1024 * 1024
 """Bytes of a manifest that are read; that of an image with 500 packages has 30 thousand."""

@@ -5,7 +5,7 @@ A reader (`readers/`) turns a text into documents; a dialect (`dialects`) says w
 
 from typing import NamedTuple, TypeAlias
 
-from envcheck.model import Place, Remark, Unknown
+from envcheck.core.model import Place, Remark, Unknown
 
 
 class Section(NamedTuple):

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envcheck import regions, versions
-from envcheck.language import counted
-from envcheck.model import OUTCOMES, Cell, Clause, InputError, Known, Matrix, Rule, Tri, When
+from envcheck import regions
+from envcheck.core import versions
+from envcheck.core.i18n import counted
+from envcheck.core.model import OUTCOMES, Cell, Clause, InputError, Known, Matrix, Rule, Tri, When
 from envcheck.pages import nearest
 
 _MARKS = {Tri.YES: "yes", Tri.MAYBE: "may", Tri.NO: "no"}

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from envcheck import derive, judge, matrix, regions, versions
+from envcheck import derive, judge, matrix, regions
 from envcheck.clauses import refs
-from envcheck.model import (
+from envcheck.core import versions
+from envcheck.core.model import (
     Clause,
     Fact,
     Fix,

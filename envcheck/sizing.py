@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck import app, derive, fit, fitting, geometry, host, judge, probes
-from envcheck.clean import inline
-from envcheck.host import Host
-from envcheck.model import (
+from envcheck.core.model import (
     UNREADABLE,
     ExamineError,
     Fact,
@@ -26,6 +24,8 @@ from envcheck.model import (
     Value,
     Verdict,
 )
+from envcheck.core.sanitize import inline
+from envcheck.host import Host
 
 MIB = 1024 * 1024
 

@@ -10,11 +10,11 @@ from itertools import islice
 from operator import ge, gt, le, lt, ne
 from typing import Any, NamedTuple
 
-from envcheck import versions
+from envcheck.core import versions
+from envcheck.core.model import Absent, Fact, Known, Place, Reading, Remark, Severity, Tri, Unknown
+from envcheck.core.training_facts import KEYS
 from envcheck.dialects import CONVERTED, Dialect, Row, misfit, program_names, recognised
-from envcheck.model import Absent, Fact, Known, Place, Reading, Remark, Severity, Tri, Unknown
 from envcheck.settings import Document, Reference, Said, Section, Setting
-from envcheck.training import KEYS
 from envcheck.values import FALSE, SILENT, TRUE, as_number, either, same, spelled
 
 

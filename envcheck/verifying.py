@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from envcheck import gate, host
+from envcheck.core.i18n import counted
+from envcheck.core.model import Because, Fact, Finding, InputError, Known, Severity, Unknown, Verdict
 from envcheck.host import Host
-from envcheck.language import counted
-from envcheck.model import Because, Fact, Finding, InputError, Known, Severity, Unknown, Verdict
 from envcheck.probes import Request
 from envcheck.probes.distributions import Record, read_site
 from envcheck.probes.python_env import located

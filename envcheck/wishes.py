@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from packaging.version import Version
 
+from envcheck.core.model import InputError, Known, Reading, Unknown, Wish, normalised
 from envcheck.lock import Pin
-from envcheck.model import InputError, Known, Reading, Unknown, Wish, normalised
 
 
 class Asked(NamedTuple):

@@ -6,8 +6,8 @@ import base64
 import hashlib
 from pathlib import Path
 
+from envcheck.core.model import Inventory
 from envcheck.host import Host
-from envcheck.model import Inventory
 from envcheck.probes import Request, survey
 from envcheck.probes.python_env import PROBE
 

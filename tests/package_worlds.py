@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envcheck.model import Fact, Inventory, Known, Value, Wish
+from envcheck.core.model import Fact, Inventory, Known, Value, Wish
 from envcheck.resolve import Problem, Release
 from tests.worlds import known, rule
 

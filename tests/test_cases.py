@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, derive, factsfile, host, judge, matrix
-from envcheck.model import Fact, Inventory, Judgement, Known, Matrix, Rule, Severity, Verdict
+from envcheck import app, derive, host, judge, matrix
+from envcheck.core import facts_file
+from envcheck.core.model import Fact, Inventory, Judgement, Known, Matrix, Rule, Severity, Verdict
 from tests.worlds import vocabulary
 
 
@@ -30,7 +31,7 @@ CASES = [case for case in EVERY_CASE if case["expect"] != "signature"]
 
 
 def facts_of(case: dict[str, Any]) -> Inventory:
-    return factsfile.load(case["facts"], f"compat/{case['file']}: {case['id']}", vocabulary())
+    return facts_file.load(case["facts"], f"compat/{case['file']}: {case['id']}", vocabulary())
 
 
 def judged(read: Inventory) -> Judgement:
@@ -125,7 +126,7 @@ def test_measured_cells_agree_with_the_rules() -> None:
             "[pkg]",
             *(f'{name} = "{version}"' for name, version in cell.pkg.items()),
         ]
-        read = factsfile.load(tomllib.loads("\n".join(lines)), "cell", vocabulary())
+        read = facts_file.load(tomllib.loads("\n".join(lines)), "cell", vocabulary())
         train = {**target.train, **cell.train}
         facts = [Fact(key, Known(value), "cell") for key, value in train.items()]
         errors = broken(judged(read.with_facts(facts)), Severity.ERROR)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from envcheck import clash, resolve
 from envcheck.clash import Proof
-from envcheck.model import Wish
+from envcheck.core.model import Wish
 from envcheck.resolve import Problem, Release
 from tests.package_worlds import forbids, problem
 from tests.worlds import rule

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from envcheck import app, probes
-from envcheck.model import Matrix
+from envcheck.core.model import Matrix
 
 ROOT = Path(__file__).parent.parent
 TABLE: dict[str, Any] = tomllib.loads((ROOT / "docs/coverage.toml").read_text())

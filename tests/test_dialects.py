@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, dialects, versions
-from envcheck.training import KEYS
+from envcheck import app, dialects
+from envcheck.core import versions
+from envcheck.core.training_facts import KEYS
 
 FOLDER = Path(__file__).parent.parent / "compat/dialects"
 TREES: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ import pytest
 
 from envcheck import app
 from envcheck.cli import COMMANDS, _command
-from envcheck.model import Matrix
+from envcheck.core.model import Matrix
 from tests.running import envcheck
 
 ROOT = Path(__file__).parent.parent

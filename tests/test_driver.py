@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envcheck.core.model import Absent, Inventory, Kind, Known, Unknown
+from envcheck.core.nvidia import chosen
 from envcheck.host import Host
-from envcheck.model import Absent, Inventory, Kind, Known, Unknown
-from envcheck.nvidia import chosen
 from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE, YIELDS, smi_rows
 from envcheck.probes.visible import visibility

@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
+from envcheck.core.model import Absent, Inventory, Known, Reading, Unknown, of_device
+from envcheck.core.nvidia import GONE, code_in_words
 from envcheck.host import Host
-from envcheck.model import Absent, Inventory, Known, Reading, Unknown, of_device
-from envcheck.nvidia import GONE, code_in_words
 from envcheck.probes import Request, health, nvml
 from envcheck.probes.driver import PROBE, YIELDS
 from tests.fake_nvml import Box

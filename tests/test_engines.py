@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from envcheck.core.model import EnvcheckError, ExamineError, InputError, NoSolutionError
 from envcheck.engines import (
     BOTH,
     Engine,
@@ -34,7 +35,6 @@ from envcheck.engines.index import (
 from envcheck.engines.offers import Offer, offers
 from envcheck.host import Host, own_python
 from envcheck.lock import Artifact, Lock, Pin, build_needs, render_requirements
-from envcheck.model import EnvcheckError, ExamineError, InputError, NoSolutionError
 from tests.local_index import LocalIndex, sdist, serving, wheel
 
 ENGINES = {engine.name: engine for engine in every_engine()}

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, clean, explain, logs, signatures
+from envcheck import app, explain, logs, signatures
+from envcheck.core import sanitize
 from tests.running import Outcome, envcheck, invocation, surroundings
 
 REAL = Path(__file__).parent / "logs/real"
@@ -552,7 +553,7 @@ def test_many_different_errors_stay_in_bounded_memory_and_the_last_counts() -> N
 def test_no_line_keeps_a_pattern_busy(line: str) -> None:
     began = time.process_time()
     diagnosed(f"{line}\n" * 20)
-    clean.secretless(line[:4000])
+    sanitize.secretless(line[:4000])
     assert time.process_time() - began < 10
 
 

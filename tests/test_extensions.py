@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, derive, elf
+from envcheck import app, derive
+from envcheck.core import elf
+from envcheck.core.model import Absent, Fact, Inventory, Known, Unknown
 from envcheck.host import Host, ranges
-from envcheck.model import Absent, Fact, Inventory, Known, Unknown
 from envcheck.probes import Request, _extensions, survey
 from envcheck.probes.python_env import PROBE
 

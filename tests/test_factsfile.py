@@ -7,8 +7,8 @@ import tomllib
 
 import pytest
 
-from envcheck import factsfile
-from envcheck.model import Absent, Fact, InputError, Inventory, Known, Unknown
+from envcheck.core import facts_file
+from envcheck.core.model import Absent, Fact, InputError, Inventory, Known, Unknown
 from tests.worlds import vocabulary
 
 FULL = Inventory(
@@ -38,12 +38,12 @@ FULL = Inventory(
 
 
 def load(text: str) -> Inventory:
-    return factsfile.load(tomllib.loads(text), "facts.toml", vocabulary())
+    return facts_file.load(tomllib.loads(text), "facts.toml", vocabulary())
 
 
 def test_what_is_printed_is_read_back_the_same() -> None:
-    tree = json.loads(json.dumps(factsfile.dump(FULL)))
-    again = factsfile.load(tree, "facts.json", vocabulary())
+    tree = json.loads(json.dumps(facts_file.dump(FULL)))
+    again = facts_file.load(tree, "facts.json", vocabulary())
     counted = again.facts["gpus.count"]
     assert counted.value == 2
     assert {**again.facts} == {**FULL.facts, "gpus.count": counted}

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envcheck import fit, fitting, geometry, sizing
-from envcheck.model import InputError
+from envcheck.core.model import InputError
 from tests.running import invocation, surroundings
 
 ROOT = Path(__file__).parent.parent

@@ -19,9 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, factsfile, fleet, gathering, host, nodes, ranks, rollcall
-from envcheck.clean import Private, presented
-from envcheck.model import InputError, Inventory, Matrix, Severity, Verdict
+from envcheck import app, fleet, gathering, host, nodes, ranks, rollcall
+from envcheck.core import facts_file
+from envcheck.core.model import InputError, Inventory, Matrix, Severity, Verdict
+from envcheck.core.sanitize import Private, presented
 from tests import hostile
 from tests.fleets import FAULTS, cluster, node, vary
 from tests.running import CHECKOUT, envcheck, invocation, surroundings
@@ -105,7 +106,7 @@ def test_a_node_is_judged_as_doctor_would_judge_it_alone(seed: int) -> None:
             continue
         tree = json.loads(text)
         name = tree["host"]["name"]
-        read = factsfile.load(tree, "f", vocabulary())
+        read = facts_file.load(tree, "f", vocabulary())
         for each in app.considered("f", read, known(), None).judgement.findings:
             alone.setdefault((each.rule.id, each.verdict, each.severity), set()).add(name)
     together = {
@@ -149,7 +150,7 @@ def test_a_fact_that_the_judge_is_said_not_to_see_never_changes_what_he_says() -
     tree = node("n")
     for number in range(8):
         tree["gpu"][number]["memory_free_mib"] = 5
-    read = factsfile.load(tree, "f", vocabulary())
+    read = facts_file.load(tree, "f", vocabulary())
     before = app.considered("f", read, known(), None).judgement
     unseen = [key for key in read.facts if not view.sees(key)]
     assert "host.cpu_count" in unseen

@@ -17,9 +17,9 @@ from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 
 from envcheck import formats
+from envcheck.core.model import ExamineError, InputError
 from envcheck.host import Host, find_program
 from envcheck.lock import Lock
-from envcheck.model import ExamineError, InputError
 from tests.local_index import LocalIndex, serving
 from tests.running import envcheck
 from tests.stack_index import STACK, stack

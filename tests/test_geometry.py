@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from envcheck import geometry
-from envcheck.model import InputError
+from envcheck.core.model import InputError
 
 ROOT = Path(__file__).parent.parent
 TABLES = tomllib.loads((ROOT / "compat/tables/architectures.toml").read_text())

@@ -10,9 +10,20 @@ from pathlib import Path
 import pytest
 
 from envcheck import app, gate
+from envcheck.core.model import (
+    Absent,
+    Fact,
+    Finding,
+    Inventory,
+    Known,
+    Matrix,
+    Report,
+    Severity,
+    Unknown,
+    Verdict,
+)
+from envcheck.core.nvidia import LIBRARY
 from envcheck.host import Host
-from envcheck.model import Absent, Fact, Finding, Inventory, Known, Matrix, Report, Severity, Unknown, Verdict
-from envcheck.nvidia import LIBRARY
 from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE
 from envcheck.reports import format_named

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from envcheck import app
+from envcheck.core.model import Absent, Known, Unknown
 from envcheck.host import Host
-from envcheck.model import Absent, Known, Unknown
 from tests.environments import install, listed, packages, put, read, site_of
 
 BOTH = pytest.mark.parametrize("static", [True, False], ids=["static", "asked"])

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envcheck import derive, judge
-from envcheck.model import (
+from envcheck.core.model import (
     Absent,
     Fact,
     Finding,

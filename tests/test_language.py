@@ -16,17 +16,18 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, language
+from envcheck import app
+from envcheck.core import i18n
+from envcheck.core.model import Basis, Fix, Severity, Source, Verdict
+from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.host import Host
-from envcheck.model import Basis, Fix, Severity, Source, Verdict
 from envcheck.reports import format_named, text
-from envcheck.training import KEYS as TRAINING
 from tests.running import envcheck
 from tests.test_command_line import BROKEN, HOSTILE, RULE, one_line
 
 ROOT = Path(__file__).parent.parent
 ZH: dict[str, Any] = tomllib.loads((ROOT / "compat/lang/zh.toml").read_text())
-SPOKEN = language.load("zh", ZH)
+SPOKEN = i18n.load("zh", ZH)
 RULES: dict[str, Any] = {row["id"]: row for row in app.source_tree()["rule"]}
 
 FOUNDING = (
@@ -86,7 +87,7 @@ def facts(tmp_path: Path) -> Path:
 def test_the_option_then_our_variable_then_the_locale(
     option: str | None, environ: dict[str, str], name: str
 ) -> None:
-    assert language.chosen(option, environ)[0] == name
+    assert i18n.chosen(option, environ)[0] == name
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_sentences_made_elsewhere_are_recognised(tmp_path: Path) -> None:
 
 
 def test_a_sentence_is_told_with_its_parts() -> None:
-    told = language.Language("xx", {}, {"no {} in {}": "{1}:{0}", "a {}": "A {}", "b": "B"}).told
+    told = i18n.Language("xx", {}, {"no {} in {}": "{1}:{0}", "a {}": "A {}", "b": "B"}).told
     assert told("no a b in x{0}") == "x{0}:A B"
     assert told("else") == "else"
     assert told("no " + "x in " * 1000) == "no " + "x in " * 1000
@@ -193,7 +194,7 @@ def test_a_sentence_is_told_with_its_parts() -> None:
 
 
 def test_what_is_missing_is_english() -> None:
-    poor = language.load("xx", {"words": {"error": "E"}, "rule": {"a": {"title": "T"}, "b": {"cost": ["x"]}}})
+    poor = i18n.load("xx", {"words": {"error": "E"}, "rule": {"a": {"title": "T"}, "b": {"cost": ["x"]}}})
     assert (poor.say("error"), poor.say("{} broken", 3), poor.word("{x}")) == ("E", "3 broken", "{x}")
     assert (poor.title("a", "t"), poor.title("b", "t"), poor.title("c", "t")) == ("T", "t", "t")
     assert (poor.why("a", "w"), poor.why("c", "w")) == ("w", "w")
@@ -203,7 +204,7 @@ def test_what_is_missing_is_english() -> None:
 
 def test_a_rule_without_a_translation_is_shown_in_english(facts: Path) -> None:
     report = app.examine(app.Question(facts=str(facts)), Host())
-    poor = language.Language("zh", SPOKEN.words, SPOKEN.sentences, {})
+    poor = i18n.Language("zh", SPOKEN.words, SPOKEN.sentences, {})
     out = format_named("text")(report._replace(language=poor))
     assert f"✗ 错误: {RULES[RULE]['title']} [{RULE}]" in out
     assert "    原因    While a block is recomputed" in out
@@ -243,8 +244,8 @@ def columns(text: str) -> int:
 
 
 def test_labels_take_the_same_columns() -> None:
-    assert {columns(language.padded(label, 9)) for label in ("", "GPU", "软件包", "实测 a")} == {9}
-    assert language.padded("Packages", 4) == "Packages"
+    assert {columns(i18n.padded(label, 9)) for label in ("", "GPU", "软件包", "实测 a")} == {9}
+    assert i18n.padded("Packages", 4) == "Packages"
 
 
 @pytest.mark.parametrize("form", ["text", "terminal"])
@@ -262,13 +263,13 @@ def test_texts_begin_in_one_column(form: str, facts: Path) -> None:
 def test_chinese_is_wrapped_by_columns_and_marks_stay_with_their_words() -> None:
     sentence = ZH["rule"]["zero3-cpu-offload-grad-norm-device"]["why"].strip() * 3
     for room in range(40, 90):
-        lines = language.wrapped(sentence, room)
+        lines = i18n.wrapped(sentence, room)
         assert all(columns(line) <= room for line in lines)
         assert "".join(lines).replace(" ", "") == sentence.replace(" ", "")
-        assert not any(line.startswith(tuple(language._CLOSING)) for line in lines)
-        assert not any(line.endswith(tuple(language._OPENING)) for line in lines)
-    assert language.wrapped("", 40) == [""]
-    assert language.wrapped("a " * 30, 40) == [("a " * 20).strip(), ("a " * 10).strip()]
+        assert not any(line.startswith(tuple(i18n._CLOSING)) for line in lines)
+        assert not any(line.endswith(tuple(i18n._OPENING)) for line in lines)
+    assert i18n.wrapped("", 40) == [""]
+    assert i18n.wrapped("a " * 30, 40) == [("a " * 20).strip(), ("a " * 10).strip()]
 
 
 # --- start-up ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from envcheck import host, matrix
 from envcheck.configurations import Configured, configured
-from envcheck.model import InputError, Unknown
+from envcheck.core.model import InputError, Unknown
 from envcheck.readers import launch, script, shell
 
 SHARED = matrix.gather(host.source_texts("compat", ".toml"))["tables"]["argument"]

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck import app, pinning
+from envcheck.core.model import EnvcheckError, ExamineError, Fact, InputError, Inventory, Known
 from envcheck.lock import (
     Artifact,
     Lock,
@@ -26,7 +27,6 @@ from envcheck.lock import (
     refuse_leaks,
     render_requirements,
 )
-from envcheck.model import EnvcheckError, ExamineError, Fact, InputError, Inventory, Known
 from envcheck.wheels import platform_tags, release_of, usable_files, usable_tags
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64

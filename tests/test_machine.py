@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from envcheck.core.model import Absent, Inventory, Known, Reading, Unknown, Vocabulary
+from envcheck.core.nvidia import chosen
 from envcheck.host import Host
-from envcheck.model import Absent, Inventory, Known, Reading, Unknown, Vocabulary
-from envcheck.nvidia import chosen
 from envcheck.probes import Request, survey
 from envcheck.probes.machine import PROBE
 from envcheck.probes.network import nccls_choice

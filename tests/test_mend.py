@@ -13,7 +13,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from envcheck import app, derive, judge, mend
-from envcheck.model import (
+from envcheck.core.model import (
     Fact,
     Finding,
     Inventory,

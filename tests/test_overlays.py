@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from envcheck import derive, judge, matrix
-from envcheck.model import InputError, Matrix, Verdict
+from envcheck.core.model import InputError, Matrix, Verdict
 from tests.running import Outcome, envcheck
 from tests.worlds import inventory, rule, vocabulary
 

@@ -16,9 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envcheck.host import Host
-from envcheck.inside import query
-from envcheck.model import (
+from envcheck.core.model import (
     Absent,
     EnvcheckError,
     ExamineError,
@@ -27,6 +25,8 @@ from envcheck.model import (
     Unknown,
     Vocabulary,
 )
+from envcheck.host import Host
+from envcheck.inside import query
 from envcheck.probes.python_env import PROBE
 from tests.environments import install, listed, packages, put, read, record_line, site_of
 

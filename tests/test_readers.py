@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from envcheck import host, matrix, readers
 from envcheck.configurations import Configured, configured
-from envcheck.model import InputError, Place, Severity, Value
+from envcheck.core.model import InputError, Place, Severity, Value
 from envcheck.readers import json_text
 from envcheck.settings import Document, Said, Section
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from envcheck import reports
-from envcheck.clean import Private
-from envcheck.model import Fact, Known, Report
+from envcheck.core.model import Fact, Known, Report
+from envcheck.core.sanitize import Private
 from tests.hostile import TEXTS
 from tests.test_report_formats import poisoned, rich
 from tests.test_site import Page, browser

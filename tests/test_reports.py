@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck import app, clean, derive, reports
-from envcheck.model import Fix, InputError, Report
+from envcheck import app, derive, reports
+from envcheck.core import sanitize
+from envcheck.core.model import Fix, InputError, Report
 from envcheck.reports.text import count_text
 from tests.worlds import inventory, known, rule
 
@@ -62,7 +63,7 @@ def test_another_build_of_the_wanted_release_is_taken_away_first(
 def test_every_code_point_that_can_act_is_written_out() -> None:
     for code in range(sys.maxunicode + 1):
         char = chr(code)
-        out = clean.clean(f"a{char}b")
+        out = sanitize.clean(f"a{char}b")
         if char in "\n\t" or char.isprintable():
             assert out == f"a{char}b"
         elif out == f"a{char}b":
@@ -85,15 +86,15 @@ def test_every_code_point_that_can_act_is_written_out() -> None:
 
 @given(st.text())
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
-    once = clean.clean(text)
-    assert clean.clean(once) == once
+    once = sanitize.clean(text)
+    assert sanitize.clean(once) == once
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", once)
     once.encode("utf-8")
 
 
 def test_home_folders_become_a_tilde() -> None:
-    assert clean.redact("/home/alice/x and /home/alice", ["/home/alice/"]) == "~/x and ~"
-    assert clean.redact("/x", ["/"]) == "/x"
+    assert sanitize.redact("/home/alice/x and /home/alice", ["/home/alice/"]) == "~/x and ~"
+    assert sanitize.redact("/x", ["/"]) == "/x"
 
 
 # --- formats ----------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_format_lets_outside_text_act_or_disappear(name: str, text: str) -> None:
     out = shown(name, f"GPU {text} end")
-    plain = out if name == "json" else clean.clean(ANSI.sub("", out))
+    plain = out if name == "json" else sanitize.clean(ANSI.sub("", out))
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", plain)
     if text.isprintable():
         assert text in plain

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck import derive, judge, matrix, resolve
-from envcheck.model import Fact, Known, NoSolutionError, Value, Wish
+from envcheck.core.model import Fact, Known, NoSolutionError, Value, Wish
 from envcheck.resolve import Problem, Release
 from tests.package_worlds import forbids, problem
 from tests.worlds import rule

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, lock, nvidia, versions
-from envcheck.model import Tri
+from envcheck import app, lock
+from envcheck.core import nvidia, versions
+from envcheck.core.model import Tri
 from tests.local_index import LocalIndex, sdist, serving, wheel
 from tests.running import Outcome, envcheck
 

@@ -297,7 +297,7 @@ def test_it_imports_the_standard_library_and_two_modules_of_plain_values(tmp_pat
         check=False,
         env=environ,
     )
-    ours = ["envcheck", "envcheck.manifest", "envcheck.nvidia", "envcheck.runtime"]
+    ours = ["envcheck", "envcheck.manifest", "envcheck.core.nvidia", "envcheck.runtime"]
     assert ran.stderr.strip() == f"{ours} [] False"
 
 

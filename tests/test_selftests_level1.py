@@ -19,8 +19,8 @@ import pytest
 
 from envcheck import proof, proving
 from envcheck.app import Question
+from envcheck.core.model import Fact, Inventory, Known
 from envcheck.host import Host
-from envcheck.model import Fact, Inventory, Known
 from tests.stack import pip
 
 pytestmark = pytest.mark.stack

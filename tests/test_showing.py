@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck.model import InputError
+from envcheck.core.model import InputError
 from envcheck.showing import matrix_page
 from tests.running import envcheck
 from tests.worlds import known, rule

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from envcheck import app, curating, derive, host, judge, site
-from envcheck.model import Fact, Inventory, Known, Matrix, Verdict
+from envcheck.core.model import Fact, Inventory, Known, Matrix, Verdict
 from tests.running import envcheck
 from tests.worlds import known, rule
 

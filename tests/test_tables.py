@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, derive, host, matrix, versions
-from envcheck.model import Matrix, Severity, Verdict
+from envcheck import app, derive, host, matrix
+from envcheck.core import versions
+from envcheck.core.model import Matrix, Severity, Verdict
 from tests.worlds import inventory, vocabulary
 
 

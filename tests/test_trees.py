@@ -23,8 +23,8 @@ import pytest
 
 from envcheck import app, gate, probes
 from envcheck.app import Question
+from envcheck.core.model import Absent, Fact, Known, Matrix, Report, Verdict
 from envcheck.host import Host
-from envcheck.model import Absent, Fact, Known, Matrix, Report, Verdict
 from tests.fake_nvml import LiveTree, library
 from tests.running import envcheck
 from tests.worlds import vocabulary

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from packaging.specifiers import Specifier
 from packaging.version import Version
 
-from envcheck import versions
-from envcheck.model import Tri
+from envcheck.core import versions
+from envcheck.core.model import Tri
 
 N, M, Y = Tri.NO, Tri.MAYBE, Tri.YES
 

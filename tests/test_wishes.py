@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck import wishes
+from envcheck.core.model import Absent, InputError, Known, Unknown, Wish
 from envcheck.lock import Artifact, Pin
-from envcheck.model import Absent, InputError, Known, Unknown, Wish
 
 HERE = ("3.11", "linux-x86_64")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tomllib
 
-from envcheck import app, derive, factsfile, matrix, probes, training
-from envcheck.model import Inventory, Matrix, Vocabulary
+from envcheck import app, derive, matrix, probes
+from envcheck.core import facts_file
+from envcheck.core.model import Inventory, Matrix, Vocabulary
 
 
 def vocabulary() -> Vocabulary:
@@ -21,7 +22,7 @@ def known(rules: str, tables: str = "", head: str = "") -> Matrix:
 
 def inventory(facts: str, of: Matrix | None = None) -> Inventory:
     """The inventory of a facts file, with what follows from it if a matrix is given."""
-    read = factsfile.load(tomllib.loads(facts), "facts.toml", vocabulary())
+    read = facts_file.load(tomllib.loads(facts), "facts.toml", vocabulary())
     return derive.derive(read, of) if of else read
 
 
@@ -42,4 +43,4 @@ when = {when}
 """
 
 
-__all__ = ["SOURCE", "inventory", "known", "rule", "training", "vocabulary"]
+__all__ = ["SOURCE", "inventory", "known", "rule", "vocabulary"]

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from envcheck import app, probes
+from envcheck.core.model import Inventory, Value
+from envcheck.core.versions import base_release
 from envcheck.host import Host
 from envcheck.measuring import cell_toml
-from envcheck.model import Inventory, Value
-from envcheck.versions import base_release
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -24,10 +24,10 @@ from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from envcheck.core.model import ExamineError
 from envcheck.engines.index import Listed, Reader
 from envcheck.engines.remote import RemoteFile
 from envcheck.host import Host
-from envcheck.model import ExamineError
 
 TABLE = Path(__file__).resolve().parent.parent / "compat/tables/torch.toml"
 MIB = 1 << 20

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck import app, lock, pinning
+from envcheck.core.model import Fact, Inventory, Known, NoSolutionError, Wish
 from envcheck.host import Host
 from envcheck.measuring import toml_value
-from envcheck.model import Fact, Inventory, Known, NoSolutionError, Wish
 
 FOLDER = Path(__file__).resolve().parent.parent / "lockfiles"
 PYTHONS = ("3.10", "3.11", "3.12")

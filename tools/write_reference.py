@@ -21,9 +21,10 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from envcheck import app, probes, training  # noqa: E402 - of this checkout
+from envcheck import app, probes  # noqa: E402 - of this checkout
 from envcheck.cli import COMMANDS, _command  # noqa: E402
-from envcheck.model import Key, Matrix, Rule, Target, When, family  # noqa: E402
+from envcheck.core import training_facts  # noqa: E402 - of this checkout
+from envcheck.core.model import Key, Matrix, Rule, Target, When, family  # noqa: E402
 
 
 def main() -> None:
@@ -125,7 +126,7 @@ def _rule(rule: Rule) -> Iterator[str]:
 
 def _clauses(table: When) -> Iterator[str]:
     for clause in table:
-        key = training.KEYS.get(clause.key)
+        key = training_facts.KEYS.get(clause.key)
         phrase = key.phrases.get(clause.raw, "") if key else ""
         yield f"* {_code(_said(clause.key, clause.raw))}" + (f" ({phrase})" if phrase else "")
     yield ""
@@ -174,7 +175,7 @@ def _machines() -> Iterator[str]:
 
 
 def _training() -> Iterator[str]:
-    yield from _keys(training.KEYS)
+    yield from _keys(training_facts.KEYS)
 
 
 def _facts() -> Iterator[str]:

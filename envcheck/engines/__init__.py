@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
+from envcheck.core.model import ExamineError, InputError, NoSolutionError
 from envcheck.host import Host
 from envcheck.lock import Artifact, Pin
-from envcheck.model import ExamineError, InputError, NoSolutionError
 from envcheck.wheels import usable_files, usable_tags
 
 INSTALL_HINT = "pip install 'envcheck[resolve]'"

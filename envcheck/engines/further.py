@@ -19,12 +19,12 @@ from urllib.parse import unquote, urldefrag, urlsplit
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
+from envcheck.core.model import ExamineError, NoSolutionError
 from envcheck.engines import Given, Wanted
 from envcheck.engines.index import Index, Listed, Reader, further_indexes, one_line
 from envcheck.engines.remote import RemoteFile
 from envcheck.host import Host
 from envcheck.lock import Artifact, Pin
-from envcheck.model import ExamineError, NoSolutionError
 from envcheck.wheels import release_of, usable_tags
 
 PAGE_S = 20.0

@@ -30,9 +30,9 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from envcheck.clean import clean
+from envcheck.core.model import ExamineError, InputError
+from envcheck.core.sanitize import clean
 from envcheck.host import Host, own_python
-from envcheck.model import ExamineError, InputError
 
 PAGE_LIMIT = 64 * 1024 * 1024
 """Bytes of one index page: the largest projects have pages of a few MiB."""

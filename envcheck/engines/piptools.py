@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from envcheck.core.model import ExamineError, NoSolutionError
 from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
 from envcheck.engines.index import (
     Index,
@@ -29,7 +30,6 @@ from envcheck.engines.index import (
 )
 from envcheck.host import Host, own_python, scratch
 from envcheck.lock import Artifact, Pin
-from envcheck.model import ExamineError, NoSolutionError
 from envcheck.wheels import release_of, usable_tags
 
 

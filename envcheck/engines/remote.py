@@ -9,8 +9,8 @@ import io
 import os
 import re
 
+from envcheck.core.model import ExamineError
 from envcheck.engines.index import Reader
-from envcheck.model import ExamineError
 
 BLOCK = 64 * 1024
 """Bytes of the first request from the end: most wheels have their whole directory in them."""

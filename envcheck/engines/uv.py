@@ -7,11 +7,11 @@ import tomllib
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from envcheck.core.model import ExamineError, NoSolutionError
 from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
 from envcheck.engines.index import engine_environment, one_line, redact, user_index
 from envcheck.host import Host, find_program, own_python, scratch
 from envcheck.lock import Artifact, Pin
-from envcheck.model import ExamineError, NoSolutionError
 from envcheck.wheels import usable_tags
 
 # The glibc versions uv has a platform for (0.13), ascending; between them the next lower one is asked.

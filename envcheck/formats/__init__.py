@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol, cast
 
+from envcheck.core.model import InputError
 from envcheck.lock import Lock
-from envcheck.model import InputError
 
 NONE: Mapping[str, str] = MappingProxyType({})
 

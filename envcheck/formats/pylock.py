@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from envcheck.core.model import ExamineError
 from envcheck.formats import marker
 from envcheck.lock import BUILDS, Artifact, Lock, Pin, comments, introduction, labels, refuse_leaks
-from envcheck.model import ExamineError
 
 WANTS_ADDRESSES = True
 FILES = r"pylock(?:\.[^.]+)?\.toml"

@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.model import Fact, InputError, Inventory, Known, Unknown
+from envcheck.core.model import Fact, InputError, Inventory, Known, Unknown
 
 
 class Line(NamedTuple):

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from envcheck.core.model import Fact, InputError, Known, normalised
 from envcheck.listings import Asked, Line, Listing, Sheet
 from envcheck.listings.requirements import Reader
-from envcheck.model import Fact, InputError, Known, normalised
 
 
 class Word(NamedTuple):

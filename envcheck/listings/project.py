@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from envcheck import places
+from envcheck.core import toml_locations
+from envcheck.core.model import InputError
 from envcheck.listings import Asked, Listing, Sheet, toml
 from envcheck.listings.requirements import Reader
-from envcheck.model import InputError
 
 
 def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
@@ -14,14 +14,16 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
     Raises:
         InputError: not TOML, or a dependency that is no requirement; with line and column.
     """
-    tree = places.parsed(text, where)
+    tree = toml_locations.parsed(text, where)
     project = tree.get("project")
     if not isinstance(project, dict):
         raise InputError(where, "no [project] table: nothing is declared there that pip would install")
     wanted = project.get("dependencies", [])
     if not isinstance(wanted, list) or not all(isinstance(each, str) for each in wanted):
         raise InputError(f"{where}: project.dependencies", "expected a list of requirements")
-    start = next((block.at("dependencies") for block in places.blocks(text) if block.header == "project"), 0)
+    start = next(
+        (block.at("dependencies") for block in toml_locations.blocks(text) if block.header == "project"), 0
+    )
     reader = Reader(asked)
     for each in wanted:
         reader.one(each, toml.place_of(text, each, where, start))

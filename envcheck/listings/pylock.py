@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from envcheck.core.model import InputError, normalised
+from envcheck.core.toml_locations import parsed
 from envcheck.listings import Asked, Line, Listing, Sheet, environment, toml
-from envcheck.model import InputError, normalised
-from envcheck.places import parsed
 
 
 def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:

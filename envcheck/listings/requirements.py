@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from envcheck.core.model import Absent, Fact, InputError, Known, Reading, Unknown
 from envcheck.listings import Asked, Line, Listing, Sheet, requirement
-from envcheck.model import Absent, Fact, InputError, Known, Reading, Unknown
 
 _DEEPEST = 20
 _INCLUDE = re.compile(

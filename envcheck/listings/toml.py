@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from envcheck import places
+from envcheck.core import toml_locations
 
 
 def rows(text: str, header: str, key: str) -> list[int]:
     """The line of a key in every `[[header]]` table, in order."""
-    return [block.at(key) for block in places.blocks(text) if block.header == header]
+    return [block.at(key) for block in toml_locations.blocks(text) if block.header == header]
 
 
 def place_of(text: str, value: str, where: str, after: int = 0) -> str:

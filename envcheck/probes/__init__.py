@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from envcheck.core.model import EnvcheckError, Inventory, Key, family
 from envcheck.host import Host
-from envcheck.model import EnvcheckError, Inventory, Key, family
 
 
 class Request(NamedTuple):

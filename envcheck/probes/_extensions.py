@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from envcheck import elf
+from envcheck.core import elf
+from envcheck.core.model import Fact, Known, Unknown
 from envcheck.host import Host, ranges
-from envcheck.model import Fact, Known, Unknown
 from envcheck.probes.distributions import Record
 
 MOST_MODULES = 64

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from envcheck.model import Absent, Fact, Key, Kind, Known, Reading, Unknown
-from envcheck.nvidia import FUNCTION_NOT_FOUND, GONE, NOT_SUPPORTED, code_in_words
+from envcheck.core.model import Absent, Fact, Key, Kind, Known, Reading, Unknown
+from envcheck.core.nvidia import FUNCTION_NOT_FOUND, GONE, NOT_SUPPORTED, code_in_words
 from envcheck.probes.nvml import Heard, Problem, garbage
 
 FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")

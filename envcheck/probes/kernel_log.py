@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from envcheck.core.model import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.host import Host
-from envcheck.model import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.probes import Collect, Probe, Request
 
 YIELDS = {

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from envcheck.core.model import ExamineError, InputError
 from envcheck.host import Host
-from envcheck.model import ExamineError, InputError
 
 INTERPRETERS = ("python", "python3")
 PACKAGE_FOLDERS = ("site-packages", "dist-packages")

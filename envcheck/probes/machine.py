@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from envcheck.core.model import Absent, Fact, InputError, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.host import Host, read_file
-from envcheck.model import Absent, Fact, InputError, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.probes import Collect, Probe, Request
 
 YIELDS = {

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from envcheck.host import Host, Ran, Running, own_python
-from envcheck.model import Known, Reading, Unknown
-from envcheck.nvidia import (
+from envcheck.core.model import Known, Reading, Unknown
+from envcheck.core.nvidia import (
     FUNCTION_NOT_FOUND,
     LIBRARY,
     NOT_SUPPORTED,
     OTHER_FOLDERS,
     code_in_words,
 )
+from envcheck.host import Host, Ran, Running, own_python
 
 LOADER_FOLDERS = (
     "/usr/lib64",

@@ -17,8 +17,7 @@ from time import monotonic
 from typing import Any
 
 import envcheck.inside
-from envcheck.host import Host, Ran, here, own_python
-from envcheck.model import (
+from envcheck.core.model import (
     Absent,
     ExamineError,
     Fact,
@@ -30,6 +29,7 @@ from envcheck.model import (
     Reading,
     Unknown,
 )
+from envcheck.host import Host, Ran, here, own_python
 from envcheck.probes import Collect, Probe, Request, builds
 from envcheck.probes.distributions import (
     Record,

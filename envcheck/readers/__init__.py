@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from envcheck.model import InputError, Place, Remark
+from envcheck.core.model import InputError, Place, Remark
 from envcheck.settings import Document
 
 

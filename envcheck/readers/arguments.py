@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck.model import InputError, Place, Unknown
+from envcheck.core.model import InputError, Place, Unknown
 from envcheck.readers import Lines, Reader, json_text
 from envcheck.settings import Document, Setting
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from envcheck.model import InputError, Place
+from envcheck.core.model import InputError, Place
 from envcheck.readers import Lines, Reader
 from envcheck.settings import Document, Said, Section, Setting
 

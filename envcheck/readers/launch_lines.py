@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envcheck.model import InputError, Place, Remark, Severity, Unknown
+from envcheck.core.model import InputError, Place, Remark, Severity, Unknown
 from envcheck.readers import Lines, json_text
 from envcheck.readers import arguments as plain
 from envcheck.readers.script import Argument, Command, Followed, TooLongError, base, follow

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
-from envcheck.model import Tri
+from envcheck.core.model import Tri
 from envcheck.readers import shell
 from envcheck.readers.shell import (
     Case,

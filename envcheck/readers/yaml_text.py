@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from envcheck.model import InputError, Place, Unknown
+from envcheck.core.model import InputError, Place, Unknown
 from envcheck.readers import Reader
 from envcheck.settings import Document, Said, Scalar, Section, Setting
 

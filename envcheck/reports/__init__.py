@@ -12,9 +12,9 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 
-from envcheck import derive, versions
-from envcheck.clean import Private, presented
-from envcheck.model import (
+from envcheck import derive
+from envcheck.core import versions
+from envcheck.core.model import (
     Absent,
     Fact,
     Finding,
@@ -30,6 +30,7 @@ from envcheck.model import (
     Value,
     Verdict,
 )
+from envcheck.core.sanitize import Private, presented
 
 Render = Callable[[Report], str]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.clean import inline
-from envcheck.model import Finding, Place, Remark, Report
+from envcheck.core.model import Finding, Place, Remark, Report
+from envcheck.core.sanitize import inline
 from envcheck.reports import markdown, place_of
 from envcheck.reports.text import count_text, details, heading, line, remark_details
 

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from envcheck.clean import inline
-from envcheck.language import Language, width
-from envcheck.model import (
+from envcheck.core.i18n import Language, width
+from envcheck.core.model import (
     Absent,
     Because,
     Fact,
@@ -28,6 +27,7 @@ from envcheck.model import (
     Unknown,
     Verdict,
 )
+from envcheck.core.sanitize import inline
 from envcheck.reports import place_of, reading
 from envcheck.reports.text import (
     MARKS,

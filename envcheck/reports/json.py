@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from envcheck import factsfile
+from envcheck.core import facts_file
+from envcheck.core.model import Because, Finding, Known, Place, Plan, Remark, Report, Severity, Verdict
 from envcheck.judge import area
-from envcheck.model import Because, Finding, Known, Place, Plan, Remark, Report, Severity, Verdict
 from envcheck.reports import (
     configuration_changes,
     fix_commands,
@@ -40,7 +40,7 @@ def _tree(report: Report) -> dict[str, Any]:
         "target": report.target.name if report.target else None,
         "measured": _measured(report),
         "nothing_to_judge": report.nothing_to_judge or None,
-        "facts": factsfile.dump(report.inventory),
+        "facts": facts_file.dump(report.inventory),
         "remarks": [remark_tree(each) for each in report.remarks],
         "findings": [_finding(each, report) for each in report.judgement.findings],
         "waiting": [

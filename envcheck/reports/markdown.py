@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from itertools import groupby
 
-from envcheck.clean import inline
-from envcheck.model import Finding, Plan, Remark, Report
+from envcheck.core.model import Finding, Plan, Remark, Report
+from envcheck.core.sanitize import inline
 from envcheck.reports import fails
 from envcheck.reports.text import (
     MARKS,

@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from envcheck.clean import inline
-from envcheck.model import Because, Finding, Place, Remark, Report, Rule, Verdict
+from envcheck.core.model import Because, Finding, Place, Remark, Report, Rule, Verdict
+from envcheck.core.sanitize import inline
 from envcheck.reports import place_of
 from envcheck.reports.markdown import link, prose
 from envcheck.reports.text import details, heading, line, remark_details

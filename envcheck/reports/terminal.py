@@ -8,9 +8,9 @@ from io import StringIO
 from rich.console import Console
 from rich.text import Text
 
-from envcheck.clean import inline
-from envcheck.language import width, wrapped
-from envcheck.model import Report
+from envcheck.core.i18n import width, wrapped
+from envcheck.core.model import Report
+from envcheck.core.sanitize import inline
 from envcheck.reports.text import Line, Span, lines
 
 _STYLES = {

@@ -7,10 +7,8 @@ is said through the report's language, `say` for what stands here, `told` for wh
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from envcheck.clean import inline
-from envcheck.judge import area
-from envcheck.language import Language, padded, width
-from envcheck.model import (
+from envcheck.core.i18n import Language, padded, width
+from envcheck.core.model import (
     Absent,
     Because,
     Clause,
@@ -33,6 +31,9 @@ from envcheck.model import (
     Waiting,
     When,
 )
+from envcheck.core.sanitize import inline
+from envcheck.core.training_facts import KEYS as TRAINING
+from envcheck.judge import area
 from envcheck.reports import (
     configuration_changes,
     fix_commands,
@@ -45,7 +46,6 @@ from envcheck.reports import (
     reading,
     shown,
 )
-from envcheck.training import KEYS as TRAINING
 
 SUFFIXES = (".txt", ".text", ".log")
 

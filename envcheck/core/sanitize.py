@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from envcheck.model import (
+from envcheck.core.model import (
     Fact,
     Inventory,
     Known,

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from packaging.version import InvalidVersion, Version
 
-from envcheck.model import Comparison, Tri
+from envcheck.core.model import Comparison, Tri
 
 OPERATORS = ("===", "==", "!=", ">=", "<=", "~=", ">", "<")
 """PEP 440's operators, longest spelling first. Rules use only `==` `!=` `>=` `<`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from envcheck.language import ENGLISH, Language
+from envcheck.core.i18n import ENGLISH, Language
 
 # --- places and errors ------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from envcheck.model import (
+from envcheck.core.model import (
     Absent,
     Fact,
     InputError,
