@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envcheck import __version__, derive, host, judge, matrix, probes
-from envcheck.clauses import shown
+from envcheck import __version__, host, matrix, probes
 from envcheck.core import facts_file, i18n, nvidia, versions
 from envcheck.core import training_facts as core_training_facts
 from envcheck.core.model import (
@@ -38,6 +37,8 @@ from envcheck.core.model import (
 )
 from envcheck.host import Host
 from envcheck.pages import nearest
+from envcheck.rules import derive, judge
+from envcheck.rules.clauses import shown
 
 if TYPE_CHECKING:
     from envcheck.gate import Settings

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from envcheck import clauses, derive, judge, resolve
+from envcheck import resolve
 from envcheck.core import versions
 from envcheck.core.model import (
     Because,
@@ -25,6 +25,7 @@ from envcheck.core.model import (
     of_device,
 )
 from envcheck.resolve import Problem, Reason, Release
+from envcheck.rules import clauses, derive, judge
 
 MOST_WAYS = 6
 """Ways out that are shown: more than that is a catalogue."""

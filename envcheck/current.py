@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from envcheck import derive, mend
+from envcheck import mend
 from envcheck.core import versions
 from envcheck.core.model import (
     Absent,
@@ -20,6 +20,7 @@ from envcheck.core.model import (
     Target,
     Wish,
 )
+from envcheck.rules import derive
 
 ASKED_BY = "--from-current"
 

@@ -17,9 +17,9 @@ from envcheck.core.model import (
     Unknown,
     Verdict,
 )
-from envcheck.derive import derive, requirements
 from envcheck.gate import written
 from envcheck.listings import Sheet
+from envcheck.rules.derive import derive, requirements
 
 GROUP = "lock"
 _INSTALLERS = ("pip", "setuptools", "wheel", "uv")

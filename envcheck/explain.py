@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from envcheck import clauses
 from envcheck.core.model import (
     Because,
     Finding,
@@ -23,8 +22,9 @@ from envcheck.core.model import (
     Unknown,
     Verdict,
 )
-from envcheck.judge import bind
 from envcheck.logs import Event, Frame, Log, Raised
+from envcheck.rules import clauses
+from envcheck.rules.judge import bind
 from envcheck.signatures import Signature, found
 
 _SIGTERM, _SIGABRT = -15, -6

@@ -7,19 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import (
-    __version__,
-    app,
-    derive,
-    explain,
-    explanation,
-    host,
-    logs,
-    passing,
-    printed,
-    probes,
-    signatures,
-)
+from envcheck import __version__, app, explain, explanation, host, logs, passing, printed, probes, signatures
 from envcheck.core.model import (
     NOT_GIVEN,
     EnvcheckError,
@@ -33,6 +21,7 @@ from envcheck.core.model import (
     Vocabulary,
 )
 from envcheck.host import Host
+from envcheck.rules import derive
 
 _HEAD = 2 << 20
 """Bytes at the beginning of a log that are read for what it prints of its environment."""

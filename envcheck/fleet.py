@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from envcheck.clauses import refs
 from envcheck.core import facts_file
 from envcheck.core.model import (
     Absent,
@@ -41,6 +40,7 @@ from envcheck.core.model import (
     family,
     of_device,
 )
+from envcheck.rules.clauses import refs
 
 LARGEST_RECORD = 4 * 1024 * 1024
 """Bytes of one node's facts; one with six hundred packages has a fiftieth of it."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import __version__, app, derive, gate, host, judge, manifest, probes
+from envcheck import __version__, app, gate, host, manifest, probes
 from envcheck.app import Question
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.model import (
@@ -33,6 +33,7 @@ from envcheck.core.sanitize import inline
 from envcheck.gate import Decision, Machine, Policy, Settings
 from envcheck.host import Host
 from envcheck.pages import nearest
+from envcheck.rules import derive, judge
 
 INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python3")
 """Where an unpacked root's own Python is looked for if nobody named one."""

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from envcheck import derive, judge, matrix, regions, signatures
+from envcheck import matrix, signatures
 from envcheck.core import facts_file, versions
 from envcheck.core.i18n import counted
 from envcheck.core.model import (
@@ -41,6 +41,7 @@ from envcheck.core.model import (
     of_device,
 )
 from envcheck.core.toml_locations import Places, Row, places
+from envcheck.rules import clause_algebra, derive, judge
 
 STALE_DAYS = 180
 """A source nobody has looked at for half a year may have been closed, fixed or moved."""
@@ -201,7 +202,7 @@ class _Book:
     def can_hold(self, clause: Clause) -> bool:
         """Whether anything satisfies the clause."""
         if clause not in self._can_hold:
-            self._can_hold[clause] = regions.can_hold(clause, self.declared(clause.key))
+            self._can_hold[clause] = clause_algebra.can_hold(clause, self.declared(clause.key))
         return self._can_hold[clause]
 
     def broken(self, read: Inventory, rules: Iterable[Rule]) -> set[str]:
@@ -462,21 +463,21 @@ def _never_holds(book: _Book) -> Iterator[Problem]:
 def _contradicts_itself(book: _Book, rule: Rule, table: When) -> bool:
     given = {clause.key: clause for clause in table}
     return bool(rule.require) and all(
-        clause.key in given and regions.implies(given[clause.key], clause, book.declared(clause.key))
+        clause.key in given and clause_algebra.implies(given[clause.key], clause, book.declared(clause.key))
         for clause in rule.require
     )
 
 
 def _between_releases(book: _Book, clause: Clause) -> str:
     """What to say of a range with both ends among the releases of the tables and none of them inside."""
-    released, span = book.releases_of(clause.key), regions.interval(clause)
+    released, span = book.releases_of(clause.key), clause_algebra.interval(clause)
     if not released or span is None or not (span.low and span.high):
         return ""
     if versions.order(span.low) < versions.order(released[0]):
         return ""
     if versions.order(span.high) > versions.order(released[-1]):
         return ""
-    if any(regions.answer(clause, Known(each)) is not Tri.NO for each in released):
+    if any(clause_algebra.answer(clause, Known(each)) is not Tri.NO for each in released):
         return ""
     return f"can never hold: no release of {clause.key.removeprefix('pkg.')} is {clause.raw}"
 
@@ -501,8 +502,8 @@ def _same_ground(book: _Book) -> Iterator[Problem]:
             ):
                 continue
             declared = {key: book.declared(key) for key in keys | other_keys}
-            inside = keys >= other_keys and regions.table_implies(table, other_table, declared)
-            around = keys <= other_keys and regions.table_implies(other_table, table, declared)
+            inside = keys >= other_keys and clause_algebra.table_implies(table, other_table, declared)
+            around = keys <= other_keys and clause_algebra.table_implies(other_table, table, declared)
             line = book.at[rule.id].at("when", number)
             if inside and around:
                 same = _advice(rule) == _advice(other)
@@ -520,11 +521,11 @@ def _advice(rule: Rule) -> tuple[Any, ...]:
 
 def _gaps(book: _Book) -> Iterator[Problem]:
     """Between `<0.14.1` and `>=0.14.2` of one family lies 0.14.1, which is then nobody's."""
-    families: dict[Any, list[tuple[regions.Interval, Rule, int]]] = defaultdict(list)
+    families: dict[Any, list[tuple[clause_algebra.Interval, Rule, int]]] = defaultdict(list)
     for rule in book.known.rules:
         for number, table in enumerate(rule.when):
             for clause in table:
-                span = regions.interval(clause)
+                span = clause_algebra.interval(clause)
                 if span is not None:
                     others = frozenset((each.key, each.raw) for each in table if each is not clause)
                     families[rule.group, clause.key, others].append((span, rule, number))
@@ -533,7 +534,7 @@ def _gaps(book: _Book) -> Iterator[Problem]:
 
 
 def _gaps_between(
-    book: _Book, key: str, ranges: list[tuple[regions.Interval, Rule, int]]
+    book: _Book, key: str, ranges: list[tuple[clause_algebra.Interval, Rule, int]]
 ) -> Iterator[Problem]:
     ranges = sorted(ranges, key=lambda each: versions.order(each[0].low or "0"))
     reached, owner = "", ranges[0][1]
@@ -544,7 +545,7 @@ def _gaps_between(
             reached, owner = span.high, rule
         if not following.low or versions.order(following.low) <= versions.order(reached):
             continue
-        hole = regions.Interval(reached, following.low)
+        hole = clause_algebra.Interval(reached, following.low)
         between = _inside(book.releases_of(key), hole)
         if between is not None and not _excused(book, key, hole, {owner.id, after.id}):
             name = key.removeprefix("pkg.")
@@ -556,7 +557,7 @@ def _gaps_between(
             yield book.rule_problem("gap", after, message, book.at[after.id].at("when", number))
 
 
-def _inside(released: Sequence[str], hole: regions.Interval) -> list[str] | None:
+def _inside(released: Sequence[str], hole: clause_algebra.Interval) -> list[str] | None:
     """The releases in a hole; None if it is none worth a word: no release in it, or too many."""
     if not released:
         same_series = (
@@ -568,7 +569,7 @@ def _inside(released: Sequence[str], hole: regions.Interval) -> list[str] | None
     return found if 0 < len(found) <= NARROW_GAP else None
 
 
-def _excused(book: _Book, key: str, hole: regions.Interval, rules: set[str]) -> bool:
+def _excused(book: _Book, key: str, hole: clause_algebra.Interval, rules: set[str]) -> bool:
     """Whether a case shows that all is well inside the hole."""
     low, high = versions.order(hole.low), versions.order(hole.high)
     return any(
@@ -696,9 +697,9 @@ def _among(version: str, released: Sequence[str]) -> bool:
 def _leads_back(book: _Book, rule: Rule, wanted: Clause, tried: str) -> bool:
     """Whether the bound of a fix meets the range of the clause it is to leave, in every table."""
     clauses = [clause for table in rule.when for clause in table if clause.key == wanted.key]
-    if not clauses or any(regions.answer(clause, Known(tried)) is not Tri.NO for clause in clauses):
+    if not clauses or any(clause_algebra.answer(clause, Known(tried)) is not Tri.NO for clause in clauses):
         return False  # the fix rests on something else
-    return any(regions.meet(clause, wanted, book.declared(wanted.key)) for clause in clauses)
+    return any(clause_algebra.meet(clause, wanted, book.declared(wanted.key)) for clause in clauses)
 
 
 def _out_of_the_frying_pan(book: _Book) -> Iterator[Problem]:
@@ -774,8 +775,8 @@ def _satisfying(book: _Book, clause: Clause, unless: Sequence[Clause], facts: di
     if any(isinstance(test.operand, Ref) for each in clause.any_of for test in each):
         return _beside(clause, facts, holds=True)
     for reading in _choices(book, clause):
-        refused = any(regions.answer(each, reading) is Tri.YES for each in unless)
-        if regions.answer(clause, reading) is Tri.YES and not refused:
+        refused = any(clause_algebra.answer(each, reading) is Tri.YES for each in unless)
+        if clause_algebra.answer(clause, reading) is Tri.YES and not refused:
             return reading
     return None
 
@@ -785,14 +786,14 @@ def _failing(book: _Book, clause: Clause, facts: dict[str, Fact]) -> Any:
         return _beside(clause, facts, holds=False)
     wants_it = any(test.op == "present" for each in clause.any_of for test in each)
     for reading in _choices(book, clause):
-        if regions.answer(clause, reading) is Tri.NO and (wants_it or isinstance(reading, Known)):
+        if clause_algebra.answer(clause, reading) is Tri.NO and (wants_it or isinstance(reading, Known)):
             return reading
     return None
 
 
 def _choices(book: _Book, clause: Clause) -> Iterator[Any]:
     yield from (Known(each) for each in reversed(book.releases_of(clause.key)))
-    found = regions.samples([clause], book.declared(clause.key))
+    found = clause_algebra.samples([clause], book.declared(clause.key))
     yield from (each for each in found if not isinstance(each, Absent))
     yield Absent()
 
@@ -867,7 +868,8 @@ def _defaults(book: _Book) -> Iterator[Problem]:
             )
             yield Problem("default-unreachable", place.file, place.at("when"), "", message)
         elif any(
-            regions.table_implies(default.when, before.when, declared) for before in earlier[default.key]
+            clause_algebra.table_implies(default.when, before.when, declared)
+            for before in earlier[default.key]
         ):
             message = f"default {default.key} is never reached: an earlier row holds whenever this one does"
             yield Problem("default-unreachable", place.file, place.at("when"), "", message)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from envcheck import clauses
 from envcheck.core import versions
 from envcheck.core.i18n import counted
 from envcheck.core.model import (
@@ -40,6 +39,7 @@ from envcheck.core.model import (
     Vocabulary,
     When,
 )
+from envcheck.rules import clauses
 
 
 class MatrixError(EnvcheckError):

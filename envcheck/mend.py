@@ -20,8 +20,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from envcheck import derive, judge, matrix
-from envcheck.clauses import refs
+from envcheck import matrix
 from envcheck.core import versions
 from envcheck.core.model import (
     Absent,
@@ -43,6 +42,8 @@ from envcheck.core.model import (
     Verdict,
     family,
 )
+from envcheck.rules import derive, judge
+from envcheck.rules.clauses import refs
 
 STATES = 200
 """States judged in one search: at one to three milliseconds each, a third of a second."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.clauses import ask
 from envcheck.core.i18n import ENGLISH, Language, padded
 from envcheck.core.model import Cell, Fact, InputError, Inventory, Known, Matrix, Rule, Target, Tri, When
 from envcheck.core.training_facts import KEYS as TRAINING
-from envcheck.derive import derive
+from envcheck.rules.clauses import ask
+from envcheck.rules.derive import derive
 
 
 def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> str:

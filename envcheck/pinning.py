@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envcheck import __version__, app, derive, host, judge, lock, matrix, probes
+from envcheck import __version__, app, host, lock, matrix, probes
 from envcheck.core import versions
 from envcheck.core.model import (
     ExamineError,
@@ -30,6 +30,7 @@ from envcheck.core.model import (
     normalised,
 )
 from envcheck.host import Host
+from envcheck.rules import derive, judge
 
 if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import engines

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from envcheck import __version__, app, clauses, derive, host, judge, probes, proof, signatures
+from envcheck import __version__, app, host, probes, proof, signatures
 from envcheck.core.model import (
     ExamineError,
     Fact,
@@ -33,6 +33,7 @@ from envcheck.host import Host, Running
 from envcheck.pages import nearest
 from envcheck.probes.layout import find_interpreter
 from envcheck.reports import fix_text
+from envcheck.rules import clauses, derive, judge
 
 IMPORTS_S = 180.0
 """What loading torch, DeepSpeed and transformers may take on a cold network disk, beside the tests."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from envcheck import clauses, derive, judge, matrix
+from envcheck import matrix
 from envcheck.core import versions
 from envcheck.core.model import (
     ABSENT,
@@ -41,6 +41,7 @@ from envcheck.core.model import (
     Wish,
     family,
 )
+from envcheck.rules import clauses, derive, judge
 
 NODES = 20_000
 """Choices judged before the search gives up: at 0.2 ms each, a few seconds. The tables need some hundreds."""

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envcheck import regions
 from envcheck.core import versions
 from envcheck.core.i18n import counted
 from envcheck.core.model import OUTCOMES, Cell, Clause, InputError, Known, Matrix, Rule, Tri, When
 from envcheck.pages import nearest
+from envcheck.rules import clause_algebra
 
 _MARKS = {Tri.YES: "yes", Tri.MAYBE: "may", Tri.NO: "no"}
 _LATEST = 8  # releases listed on a package's page; `PACKAGE==V` shows any
@@ -196,7 +196,7 @@ def _floor(cuda: str, known: Matrix) -> str:
 def _concerns(rule: Rule, name: str, version: str) -> Tri:
     """Whether the rule can be broken with this version, whatever else is there."""
     key, reading = f"pkg.{name}", Known(version)
-    required = [regions.answer(clause, reading) for clause in rule.require if clause.key == key]
+    required = [clause_algebra.answer(clause, reading) for clause in rule.require if clause.key == key]
     unmet = max((tri.negated() for tri in required), default=Tri.YES)
     if any(clause.key != key for clause in rule.require):
         unmet = Tri.YES  # something else may fail what it requires
@@ -205,7 +205,7 @@ def _concerns(rule: Rule, name: str, version: str) -> Tri:
 
 def _table_concerns(table: When, name: str, version: str) -> Tri:
     return min(
-        (regions.answer(clause, Known(version)) for clause in table if clause.key == f"pkg.{name}"),
+        (clause_algebra.answer(clause, Known(version)) for clause in table if clause.key == f"pkg.{name}"),
         default=Tri.YES,
     )
 

@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from envcheck import derive, judge, matrix, regions
-from envcheck.clauses import refs
+from envcheck import matrix
 from envcheck.core import versions
 from envcheck.core.model import (
     Clause,
@@ -34,6 +33,8 @@ from envcheck.core.model import (
     Verdict,
     family,
 )
+from envcheck.rules import clause_algebra, derive, judge
+from envcheck.rules.clauses import refs
 
 NONE = "none"
 """A choice not made: nobody said which."""
@@ -363,7 +364,9 @@ def _signature(world: _World, needs: _Needs, dimension: str, option: int) -> Any
         _FROM_TORCH & needs.keys or any(each.startswith("build.torch.") for each in needs.keys)
     ):
         return option
-    answers = tuple(regions.answer(clause, Known(value)) for clause in needs.clauses if clause.key == key)
+    answers = tuple(
+        clause_algebra.answer(clause, Known(value)) for clause in needs.clauses if clause.key == key
+    )
     compared = any(True for clause in needs.clauses if key in refs(clause))
     return (answers, value if compared else "")
 

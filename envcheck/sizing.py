@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import app, derive, fit, fitting, geometry, host, judge, probes
+from envcheck import app, fit, fitting, geometry, host, probes
 from envcheck.core.model import (
     UNREADABLE,
     ExamineError,
@@ -26,6 +26,7 @@ from envcheck.core.model import (
 )
 from envcheck.core.sanitize import inline
 from envcheck.host import Host
+from envcheck.rules import derive, judge
 
 MIB = 1024 * 1024
 

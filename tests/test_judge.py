@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envcheck import derive, judge
 from envcheck.core.model import (
     Absent,
     Fact,
@@ -25,6 +24,7 @@ from envcheck.core.model import (
     Value,
     Verdict,
 )
+from envcheck.rules import derive, judge
 from tests.worlds import inventory, known, rule
 
 BAD = """

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, derive, judge, mend
+from envcheck import app, mend
 from envcheck.core.model import (
     Fact,
     Finding,
@@ -26,6 +26,7 @@ from envcheck.core.model import (
     Value,
     Verdict,
 )
+from envcheck.rules import derive, judge
 from tests import worlds
 from tests.test_cases import EVERY_CASE, facts_of, known
 from tests.worlds import SOURCE

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from envcheck import derive, judge, matrix
+from envcheck import matrix
 from envcheck.core.model import InputError, Matrix, Verdict
+from envcheck.rules import derive, judge
 from tests.running import Outcome, envcheck
 from tests.worlds import inventory, rule, vocabulary
 

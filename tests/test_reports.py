@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck import app, derive, reports
+from envcheck import app, reports
 from envcheck.core import sanitize
 from envcheck.core.model import Fix, InputError, Report
 from envcheck.reports.text import count_text
+from envcheck.rules import derive
 from tests.worlds import inventory, known, rule
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

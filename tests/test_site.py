@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, curating, derive, host, judge, site
+from envcheck import app, curating, host, site
 from envcheck.core.model import Fact, Inventory, Known, Matrix, Verdict
+from envcheck.rules import derive, judge
 from tests.running import envcheck
 from tests.worlds import known, rule
 

@@ -12,7 +12,6 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 
-from envcheck import derive
 from envcheck.core import versions
 from envcheck.core.model import (
     Absent,
@@ -31,6 +30,7 @@ from envcheck.core.model import (
     Verdict,
 )
 from envcheck.core.sanitize import Private, presented
+from envcheck.rules import derive
 
 Render = Callable[[Report], str]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from envcheck.core import facts_file
 from envcheck.core.model import Because, Finding, Known, Place, Plan, Remark, Report, Severity, Verdict
-from envcheck.judge import area
 from envcheck.reports import (
     configuration_changes,
     fix_commands,
@@ -17,6 +16,7 @@ from envcheck.reports import (
     plan_commands,
     plan_notes,
 )
+from envcheck.rules.judge import area
 
 SCHEMA_VERSION = 1
 SUFFIXES = (".json",)

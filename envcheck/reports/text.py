@@ -33,7 +33,6 @@ from envcheck.core.model import (
 )
 from envcheck.core.sanitize import inline
 from envcheck.core.training_facts import KEYS as TRAINING
-from envcheck.judge import area
 from envcheck.reports import (
     configuration_changes,
     fix_commands,
@@ -46,6 +45,7 @@ from envcheck.reports import (
     reading,
     shown,
 )
+from envcheck.rules.judge import area
 
 SUFFIXES = (".txt", ".text", ".log")
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from envcheck.clauses import ask
 from envcheck.core import versions
 from envcheck.core.model import (
     Absent,
@@ -29,6 +28,7 @@ from envcheck.core.model import (
     When,
     of_device,
 )
+from envcheck.rules.clauses import ask
 
 OTHER = "another-word"
 """Stands for every word that no clause names."""

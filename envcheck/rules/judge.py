@@ -8,7 +8,6 @@ what a no or a yes decides without it, so learning a fact never turns a decided 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from envcheck.clauses import ask, refs
 from envcheck.core import versions
 from envcheck.core.model import (
     Absent,
@@ -30,6 +29,7 @@ from envcheck.core.model import (
     family,
     of_device,
 )
+from envcheck.rules.clauses import ask, refs
 
 HARDWARE = frozenset({"driver", "gpu", "gpus", "cuda"})
 """Families of the machine's GPUs: where there is none, rules about them wait instead of holding."""

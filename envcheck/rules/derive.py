@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from envcheck.clauses import ask
 from envcheck.core import versions
 from envcheck.core.model import (
     Absent,
@@ -30,6 +29,7 @@ from envcheck.core.model import (
     normalised,
 )
 from envcheck.core.nvidia import has_code, has_ptx, is_capability
+from envcheck.rules.clauses import ask
 
 KEYS = {
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
