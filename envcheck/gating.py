@@ -261,7 +261,7 @@ def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
     arch = str(read.known("host.arch") or "x86_64")
     sheets = listings.read(text, file, listings.Asked(text_beside, known.tables, python, arch))
     if "# envcheck: digest=" in text:  # it says of itself what it was when it was written
-        from envcheck import lock
+        from envcheck.lock import model as lock
 
         labels = [label for line in sheets[0].lines if (label := versions.local_label(line.version))]
         lock.parse_requirements(text, file, labels)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envcheck import __version__, app, host, lock, matrix, probes
+from envcheck import __version__, app, host, matrix, probes
 from envcheck.core import versions
 from envcheck.core.model import (
     ExamineError,
@@ -30,6 +30,7 @@ from envcheck.core.model import (
     normalised,
 )
 from envcheck.host import Host
+from envcheck.lock import model as lock
 from envcheck.rules import derive, judge
 
 if TYPE_CHECKING:  # a shipped lock needs none of them
@@ -175,7 +176,7 @@ def pin(
 
 def _refuse_nonsense(order: Order, *, resolve: bool, offline: bool) -> None:
     """What is wrong with the options whatever the machine is, before anything is read. Raises InputError."""
-    from envcheck import formats
+    from envcheck.lock import formats
 
     if order.prefer not in ("measured", "newest"):
         raise InputError("--prefer", f"expected one of measured, newest, found {order.prefer!r}")
@@ -203,7 +204,7 @@ def _refuse_nonsense(order: Order, *, resolve: bool, offline: bool) -> None:
 def _refuse_output(order: Order) -> None:
     import re
 
-    from envcheck import formats
+    from envcheck.lock import formats
 
     if order.output.endswith("/"):
         raise InputError(f"-o {order.output}", "expected a file, found a folder")
@@ -217,7 +218,7 @@ def _refuse_output(order: Order) -> None:
 
 def _written(made: lock.Lock, machine: Host, order: Order) -> str:
     """The lock in the format asked for; one that holds addresses reads them from the index."""
-    from envcheck import formats
+    from envcheck.lock import formats
 
     chosen = formats.named(order.written)
     if not chosen.WANTS_ADDRESSES:
@@ -230,7 +231,7 @@ def _written(made: lock.Lock, machine: Host, order: Order) -> str:
 
 def _place(question: app.Question, machine: Host, python_version: str | None, order: Order) -> Place:
     if question.platform is not None or question.glibc is not None:
-        from envcheck import wheels  # to look at what was typed: not needed where nothing was
+        from envcheck.lock import wheels  # to look at what was typed: not needed where nothing was
 
         wheels.platform_tags(question.platform or "linux-x86_64", question.glibc or GLIBC)
     found = probes.every_probe()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from packaging.version import Version
 
 from envcheck.core.model import InputError, Known, Reading, Unknown, Wish, normalised
-from envcheck.lock import Pin
+from envcheck.lock.model import Pin
 
 
 class Asked(NamedTuple):

@@ -34,7 +34,7 @@ from envcheck.engines.index import (
 )
 from envcheck.engines.offers import Offer, offers
 from envcheck.host import Host, own_python
-from envcheck.lock import Artifact, Lock, Pin, build_needs, render_requirements
+from envcheck.lock.model import Artifact, Lock, Pin, build_needs, render_requirements
 from tests.local_index import LocalIndex, sdist, serving, wheel
 
 ENGINES = {engine.name: engine for engine in every_engine()}

@@ -16,10 +16,10 @@ from packaging.pylock import Pylock, is_valid_pylock_path
 from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 
-from envcheck import formats
 from envcheck.core.model import ExamineError, InputError
 from envcheck.host import Host, find_program
-from envcheck.lock import Lock
+from envcheck.lock import formats
+from envcheck.lock.model import Lock
 from tests.local_index import LocalIndex, serving
 from tests.running import envcheck
 from tests.stack_index import STACK, stack

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import lock
 from envcheck.core.model import ExamineError, InputError
 from envcheck.engines.index import further_indexes
 from envcheck.host import Host, find_program
-from envcheck.lock import Artifact, Lock, Pin, parse_requirements
+from envcheck.lock import model as lock
+from envcheck.lock.model import Artifact, Lock, Pin, parse_requirements
 from tests.local_index import LocalIndex, serving, wheel
 from tests.running import Outcome, installed, invocation
 from tests.stack_index import stack

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from envcheck import app, pinning
 from envcheck.core.model import EnvcheckError, ExamineError, Fact, InputError, Inventory, Known
-from envcheck.lock import (
+from envcheck.lock.model import (
     Artifact,
     Lock,
     Pin,
@@ -27,7 +27,7 @@ from envcheck.lock import (
     refuse_leaks,
     render_requirements,
 )
-from envcheck.wheels import platform_tags, release_of, usable_files, usable_tags
+from envcheck.lock.wheels import platform_tags, release_of, usable_files, usable_tags
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 LOCK = Lock(

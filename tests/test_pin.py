@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import lock
+from envcheck.lock import model as lock
 from tests.fake_nvml import library
 from tests.running import envcheck
 
@@ -112,7 +112,7 @@ def test_a_shipped_lock_is_served_without_loading_the_search_or_an_engine() -> N
         line.rpartition("|")[2].strip() for line in ran.err.splitlines() if line.startswith("import time")
     }
     assert "envcheck.pinning" in loaded
-    assert not {"envcheck.resolve", "envcheck.clash", "envcheck.engines", "envcheck.wheels"} & loaded
+    assert not {"envcheck.resolve", "envcheck.clash", "envcheck.engines", "envcheck.lock.wheels"} & loaded
 
 
 @pytest.mark.network

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import lock
 from envcheck.host import Host, find_program
-from envcheck.lock import parse_requirements
+from envcheck.lock import model as lock
+from envcheck.lock.model import parse_requirements
 from tests.local_index import LocalIndex, serving, wheel
 from tests.running import Outcome, installed, invocation
 from tests.stack_index import STACK, stack

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, lock
+from envcheck import app
 from envcheck.core import nvidia, versions
 from envcheck.core.model import Tri
+from envcheck.lock import model as lock
 from tests.local_index import LocalIndex, sdist, serving, wheel
 from tests.running import Outcome, envcheck
 

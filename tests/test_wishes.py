@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from envcheck import wishes
 from envcheck.core.model import Absent, InputError, Known, Unknown, Wish
-from envcheck.lock import Artifact, Pin
+from envcheck.lock.model import Artifact, Pin
 
 HERE = ("3.11", "linux-x86_64")
 

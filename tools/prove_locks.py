@@ -21,8 +21,8 @@ from typing import Any
 
 from ship_locks import FOLDER, read_manifest, write_manifest
 
-from envcheck import lock
-from envcheck.lock import Lock
+from envcheck.lock import model as lock
+from envcheck.lock.model import Lock
 
 INSTALL_S = 1800
 TRAIN_S = 1800

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import app, lock, pinning
+from envcheck import app, pinning
 from envcheck.core.model import Fact, Inventory, Known, NoSolutionError, Wish
 from envcheck.host import Host
+from envcheck.lock import model as lock
 from envcheck.measuring import toml_value
 
 FOLDER = Path(__file__).resolve().parent.parent / "lockfiles"

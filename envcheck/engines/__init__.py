@@ -18,8 +18,8 @@ from packaging.version import Version
 
 from envcheck.core.model import ExamineError, InputError, NoSolutionError
 from envcheck.host import Host
-from envcheck.lock import Artifact, Pin
-from envcheck.wheels import usable_files, usable_tags
+from envcheck.lock.model import Artifact, Pin
+from envcheck.lock.wheels import usable_files, usable_tags
 
 INSTALL_HINT = "pip install 'envcheck[resolve]'"
 

@@ -24,8 +24,8 @@ from envcheck.engines import Given, Wanted
 from envcheck.engines.index import Index, Listed, Reader, further_indexes, one_line
 from envcheck.engines.remote import RemoteFile
 from envcheck.host import Host
-from envcheck.lock import Artifact, Pin
-from envcheck.wheels import release_of, usable_tags
+from envcheck.lock.model import Artifact, Pin
+from envcheck.lock.wheels import release_of, usable_tags
 
 PAGE_S = 20.0
 """Seconds for an index to answer with one page, or with the metadata of one wheel."""

@@ -10,8 +10,8 @@ from packaging.version import Version
 from envcheck.engines import Wanted
 from envcheck.engines.index import NoProjectError, Reader
 from envcheck.host import Host
-from envcheck.lock import Artifact
-from envcheck.wheels import release_of, usable_files, usable_tags
+from envcheck.lock.model import Artifact
+from envcheck.lock.wheels import release_of, usable_files, usable_tags
 
 PAGES_S = 60.0
 """Seconds for the pages of a handful of packages."""

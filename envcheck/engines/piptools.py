@@ -29,8 +29,8 @@ from envcheck.engines.index import (
     user_index,
 )
 from envcheck.host import Host, own_python, scratch
-from envcheck.lock import Artifact, Pin
-from envcheck.wheels import release_of, usable_tags
+from envcheck.lock.model import Artifact, Pin
+from envcheck.lock.wheels import release_of, usable_tags
 
 
 def available(_host: Host) -> bool:

@@ -11,8 +11,8 @@ from envcheck.core.model import ExamineError, NoSolutionError
 from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
 from envcheck.engines.index import engine_environment, one_line, redact, user_index
 from envcheck.host import Host, find_program, own_python, scratch
-from envcheck.lock import Artifact, Pin
-from envcheck.wheels import usable_tags
+from envcheck.lock.model import Artifact, Pin
+from envcheck.lock.wheels import usable_tags
 
 # The glibc versions uv has a platform for (0.13), ascending; between them the next lower one is asked.
 _GLIBC_MINORS = (17, 28, *range(31, 41))

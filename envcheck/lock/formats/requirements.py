@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envcheck.lock import Lock, render_requirements
+from envcheck.lock.model import Lock, render_requirements
 
 WANTS_ADDRESSES = False
 FILES, WHY_FILES = r".*", ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from envcheck.formats import marker
-from envcheck.lock import (
+from envcheck.lock.formats import marker
+from envcheck.lock.model import (
     BUILDS,
     Lock,
     build_needs,

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Protocol, cast
 
 from envcheck.core.model import InputError
-from envcheck.lock import Lock
+from envcheck.lock.model import Lock
 
 NONE: Mapping[str, str] = MappingProxyType({})
 

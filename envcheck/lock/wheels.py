@@ -15,7 +15,7 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 from envcheck.core.model import InputError
-from envcheck.lock import Artifact
+from envcheck.lock.model import Artifact
 
 _LEGACY = {(2, 5): "manylinux1", (2, 12): "manylinux2010", (2, 17): "manylinux2014"}
 _ARCHITECTURES = {"x86_64": (2, 5), "aarch64": (2, 17)}  # the oldest glibc a manylinux tag of it names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envcheck.lock import Lock, comments, introduction, labels, refuse_leaks, wheel_addresses
+from envcheck.lock.model import Lock, comments, introduction, labels, refuse_leaks, wheel_addresses
 
 WANTS_ADDRESSES = False
 FILES, WHY_FILES = r".*", ""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envcheck.core.model import ExamineError
-from envcheck.formats import marker
-from envcheck.lock import BUILDS, Artifact, Lock, Pin, comments, introduction, labels, refuse_leaks
+from envcheck.lock.formats import marker
+from envcheck.lock.model import BUILDS, Artifact, Lock, Pin, comments, introduction, labels, refuse_leaks
 
 WANTS_ADDRESSES = True
 FILES = r"pylock(?:\.[^.]+)?\.toml"
