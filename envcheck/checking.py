@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import app, gate, gating, host, listings, probes
+from envcheck import app, dependency_files, gate, gating, host, probes
 from envcheck.app import Question
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.model import (
@@ -61,7 +61,7 @@ def check(
     target = app.find_target(question.target, known)
     policy = gating.policy_of(wanted, said, known)
     declared = gating.machines(wanted.machines, question, said, known)
-    asked = listings.Asked(gating.text_beside, known.tables, python)
+    asked = dependency_files.Asked(gating.text_beside, known.tables, python)
     sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
     parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
     said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.remarks))
@@ -79,19 +79,19 @@ def _is_python(text: str) -> bool:
     return major == "3" and minor.isascii() and minor.isdecimal()
 
 
-def _read(file: str, asked: listings.Asked) -> tuple[listings.Sheet, ...]:
-    return listings.read(host.read_file(Path(file)).decode("utf-8", "replace"), file, asked)
+def _read(file: str, asked: dependency_files.Asked) -> tuple[dependency_files.Sheet, ...]:
+    return dependency_files.read(host.read_file(Path(file)).decode("utf-8", "replace"), file, asked)
 
 
 def _judged(
-    sheet: listings.Sheet,
+    sheet: dependency_files.Sheet,
     python: str,
     question: Question,
     declared: Sequence[Machine],
     known: Matrix,
     target: Target | None,
 ) -> Report:
-    read = listings.inventory(sheet)
+    read = dependency_files.inventory(sheet)
     if python and read.known("python.version") is None:
         read = read.with_facts([Fact("python.version", Known(python), "--python-version")])
     read, remarks = app.completed(read, question, known)
@@ -108,7 +108,7 @@ def _line(finding: Finding, report: Report) -> str:
     return inline(f"{where}: {word}: {finding.rule.title} [{finding.rule.id}]")
 
 
-def _not_read(sheet: listings.Sheet) -> list[Finding]:
+def _not_read(sheet: dependency_files.Sheet) -> list[Finding]:
     """What a file leads to that is not looked at, and might bring anything."""
     if not sheet.remarks:
         return []
@@ -122,7 +122,7 @@ def _not_read(sheet: listings.Sheet) -> list[Finding]:
     ]
 
 
-def _remarks(sheet: listings.Sheet) -> Iterator[str]:
+def _remarks(sheet: dependency_files.Sheet) -> Iterator[str]:
     open_lines = [line for line in sheet.lines if not line.version]
     for line in open_lines:
         yield f"{line.place}: {line.name} is not judged: {line.why}"

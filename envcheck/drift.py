@@ -17,8 +17,8 @@ from envcheck.core.model import (
     Unknown,
     Verdict,
 )
+from envcheck.dependency_files import Sheet
 from envcheck.gate import written
-from envcheck.listings import Sheet
 from envcheck.rules.derive import derive, requirements
 
 GROUP = "lock"

@@ -253,13 +253,15 @@ def _python_of(machine: Host, root: str) -> str:
 
 
 def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
-    from envcheck import drift, listings
+    from envcheck import dependency_files, drift
     from envcheck.core import versions  # most gates have no lock
 
     text = host.read_file(Path(file)).decode("utf-8", "replace")
     python = ".".join(str(read.known("python.version") or "").split(".")[:2])
     arch = str(read.known("host.arch") or "x86_64")
-    sheets = listings.read(text, file, listings.Asked(text_beside, known.tables, python, arch))
+    sheets = dependency_files.read(
+        text, file, dependency_files.Asked(text_beside, known.tables, python, arch)
+    )
     if "# envcheck: digest=" in text:  # it says of itself what it was when it was written
         from envcheck.lock import model as lock
 

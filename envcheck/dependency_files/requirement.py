@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.core.model import normalised
-from envcheck.listings import Asked, Line, environment
+from envcheck.dependency_files import Asked, Line, environment
 
 _OPTIONS = re.compile(r"\s--?[A-Za-z]")
 _FULL_RELEASE = 3  # parts of a version that conda's fuzzy `=` cannot mean another by

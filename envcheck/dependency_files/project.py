@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envcheck.core import toml_locations
 from envcheck.core.model import InputError
-from envcheck.listings import Asked, Listing, Sheet, toml
-from envcheck.listings.requirements import Reader
+from envcheck.dependency_files import Asked, Listing, Sheet, toml
+from envcheck.dependency_files.requirements import Reader
 
 
 def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:

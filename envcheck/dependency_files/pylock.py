@@ -6,7 +6,7 @@ import re
 
 from envcheck.core.model import InputError, normalised
 from envcheck.core.toml_locations import parsed
-from envcheck.listings import Asked, Line, Listing, Sheet, environment, toml
+from envcheck.dependency_files import Asked, Line, Listing, Sheet, environment, toml
 
 
 def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envcheck.core.model import Absent, Fact, InputError, Known, Reading, Unknown
-from envcheck.listings import Asked, Line, Listing, Sheet, requirement
+from envcheck.dependency_files import Asked, Line, Listing, Sheet, requirement
 
 _DEEPEST = 20
 _INCLUDE = re.compile(

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from envcheck.core.model import Fact, InputError, Known, Unknown, normalised
-from envcheck.listings import Asked, Line, Listing, Sheet, requirement
-from envcheck.listings.requirements import Reader
+from envcheck.dependency_files import Asked, Line, Listing, Sheet, requirement
+from envcheck.dependency_files.requirements import Reader
 
 _NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _SPEC = re.compile(r"(?:[\w.-]+(?:/[\w-]+)?::)?(?P<name>[A-Za-z0-9_.-]+?)\s*(?P<bound>[=<>!~ ].*)?")

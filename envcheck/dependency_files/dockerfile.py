@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envcheck.core.model import Fact, InputError, Known, normalised
-from envcheck.listings import Asked, Line, Listing, Sheet
-from envcheck.listings.requirements import Reader
+from envcheck.dependency_files import Asked, Line, Listing, Sheet
+from envcheck.dependency_files.requirements import Reader
 
 
 class Word(NamedTuple):
