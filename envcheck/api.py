@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal
 
-from envcheck import app, gate, host, reports
+from envcheck import app, gate, reports
 from envcheck.core.model import Finding, Remark, Severity
 from envcheck.core.model import Report as Judged
 from envcheck.core.sanitize import presented
+from envcheck.host import machine as host
 
 Path = str | os.PathLike[str]
 

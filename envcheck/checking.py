@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import app, dependency_files, gate, gating, host, probes
+from envcheck import app, dependency_files, gate, gating, probes
 from envcheck.app import Question
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.model import (
@@ -24,6 +24,7 @@ from envcheck.core.model import (
 )
 from envcheck.core.sanitize import inline
 from envcheck.gate import Decision, Machine, Settings
+from envcheck.host import machine as host
 from envcheck.reports import place_of
 
 

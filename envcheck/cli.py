@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envcheck import host
 from envcheck.core.model import EnvcheckError, ExamineError, InputError, Report, Severity
 from envcheck.core.sanitize import clean, inline, presented, quoted, redact
+from envcheck.host import machine as host
 
 if TYPE_CHECKING:
     from envcheck.app import Question
@@ -697,7 +697,8 @@ def run_command(
 
     The exit code is the command's own, or its signal. 126 it may not be run, 127 it does not exist.
     """
-    from envcheck import explaining, explanation, passing
+    from envcheck import explaining, explanation
+    from envcheck.host import pty_passthrough
 
     question = _question(python, False, facts, target, train, driver, gpu, timeout, overlay)
     try:
@@ -710,7 +711,7 @@ def run_command(
     elif ended.explanation is not None:
         _remark(f"\n{explanation.render(ended.explanation)}".rstrip())
     if ended.code < 0:
-        passing.die_by(-ended.code)
+        pty_passthrough.die_by(-ended.code)
         return 128 - ended.code
     return ended.code
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import dialects, host, merging, readers
+from envcheck import dialects, merging, readers
 from envcheck.core.model import UNREADABLE, Fact, InputError, Known, Place, Remark, Severity, Unknown
 from envcheck.dialects import Dialect
+from envcheck.host import machine as host
 from envcheck.settings import Document, Reference
 from envcheck.understanding import Understood, understood
 

@@ -6,11 +6,12 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
-from envcheck import app, host, matrix, probes
+from envcheck import app, matrix, probes
 from envcheck import lint as linting
 from envcheck.core.model import InputError, Matrix
 from envcheck.engines import index
-from envcheck.host import Host
+from envcheck.host import machine as host
+from envcheck.host.machine import Host
 
 ONLINE_DEADLINE_S = 120.0
 """For all pages of the index together."""

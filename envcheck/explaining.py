@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import __version__, app, explain, explanation, host, logs, passing, printed, probes, signatures
+from envcheck import __version__, app, explain, explanation, logs, printed, probes, signatures
 from envcheck.core.model import (
     NOT_GIVEN,
     EnvcheckError,
@@ -20,7 +20,9 @@ from envcheck.core.model import (
     Unknown,
     Vocabulary,
 )
-from envcheck.host import Host
+from envcheck.host import machine as host
+from envcheck.host import pty_passthrough
+from envcheck.host.machine import Host
 from envcheck.rules import derive
 
 _HEAD = 2 << 20
@@ -51,7 +53,7 @@ def explained(question: app.Question, name: str, machine: Host) -> explanation.E
 def told(
     question: app.Question,
     name: str,
-    chunks: Iterable[bytes | passing.Gap],
+    chunks: Iterable[bytes | pty_passthrough.Gap],
     machine: Host,
     wrote: Wrote | None = None,
 ) -> explanation.Explanation:
@@ -110,9 +112,9 @@ def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
         OSError: the command does not exist or may not be run.
     """
     _refuse_wrong_use(question, machine)
-    kept = passing.Kept()
-    ended = passing.run(command, machine.environ, kept)
-    if ended.code == 0 or ended.asked or -ended.code in passing.NO_FAILURE:
+    kept = pty_passthrough.Kept()
+    ended = pty_passthrough.run(command, machine.environ, kept)
+    if ended.code == 0 or ended.asked or -ended.code in pty_passthrough.NO_FAILURE:
         return Ran(ended.code)
     beside = _beside(command[0], machine) if question.python is None and question.facts is None else None
     if beside is not None:
@@ -166,13 +168,13 @@ def _beside(program: str, machine: Host) -> str | None:
 # --- reading ------------------------------------------------------------------------------------------
 
 
-def _read(chunks: Iterable[bytes | passing.Gap], name: str, look: logs.Look) -> _Read:
+def _read(chunks: Iterable[bytes | pty_passthrough.Gap], name: str, look: logs.Look) -> _Read:
     scanner = logs.Scanner(look)
     head = bytearray()
     notes: list[str] = []
     try:
         for chunk in _unpacked(chunks, notes.append):
-            if isinstance(chunk, passing.Gap):
+            if isinstance(chunk, pty_passthrough.Gap):
                 scanner.skip(*chunk)
                 continue
             if not head:
@@ -194,15 +196,15 @@ _GZIP = b"\x1f\x8b"
 
 
 def _unpacked(
-    chunks: Iterable[bytes | passing.Gap], note: Callable[[str], None]
-) -> Iterator[bytes | passing.Gap]:
+    chunks: Iterable[bytes | pty_passthrough.Gap], note: Callable[[str], None]
+) -> Iterator[bytes | pty_passthrough.Gap]:
     """The chunks, or what they hold if they are a gzip file, as far as that can be read."""
     import zlib
 
     unpack = None
     chunks = iter(chunks)
     for number, chunk in enumerate(chunks):
-        if isinstance(chunk, passing.Gap) or (number == 0 and not chunk.startswith(_GZIP)):
+        if isinstance(chunk, pty_passthrough.Gap) or (number == 0 and not chunk.startswith(_GZIP)):
             yield chunk
             yield from chunks
             return

@@ -16,7 +16,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import __version__, app, fleet, host, nodes, probes, ranks
+from envcheck import __version__, app, fleet, nodes, probes, ranks
 from envcheck.core.model import (
     UNREADABLE,
     EnvcheckError,
@@ -31,7 +31,8 @@ from envcheck.core.model import (
 )
 from envcheck.core.sanitize import presented
 from envcheck.fleet import LARGEST_RECORD, Record
-from envcheck.host import Host, Running
+from envcheck.host import machine as host
+from envcheck.host.machine import Host, Running
 from envcheck.probes.layout import find_interpreter
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import __version__, app, gate, host, manifest, probes
+from envcheck import __version__, app, gate, manifest, probes
 from envcheck.app import Question
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.model import (
@@ -31,7 +31,8 @@ from envcheck.core.model import (
 )
 from envcheck.core.sanitize import inline
 from envcheck.gate import Decision, Machine, Policy, Settings
-from envcheck.host import Host
+from envcheck.host import machine as host
+from envcheck.host.machine import Host
 from envcheck.pages import nearest
 from envcheck.rules import derive, judge
 

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import app, host, proof, proving
+from envcheck import app, proof, proving
 from envcheck.core import versions
 from envcheck.core.i18n import counted
 from envcheck.core.model import ExamineError, Fact, InputError, Inventory, Known, Matrix, Target
 from envcheck.engines import INSTALL_HINT
 from envcheck.engines.index import engine_environment, one_line, redact, user_index
-from envcheck.host import Host
+from envcheck.host import machine as host
+from envcheck.host.machine import Host
 from envcheck.pages import nearest
 
 INSTALL_S = 1200.0

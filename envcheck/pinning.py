@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envcheck import __version__, app, host, matrix, probes
+from envcheck import __version__, app, matrix, probes
 from envcheck.core import versions
 from envcheck.core.model import (
     ExamineError,
@@ -29,7 +29,8 @@ from envcheck.core.model import (
     Wish,
     normalised,
 )
-from envcheck.host import Host
+from envcheck.host import machine as host
+from envcheck.host.machine import Host
 from envcheck.lock import model as lock
 from envcheck.rules import derive, judge
 

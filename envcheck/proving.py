@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from envcheck import __version__, app, host, probes, proof, signatures
+from envcheck import __version__, app, probes, proof, signatures
 from envcheck.core.model import (
     ExamineError,
     Fact,
@@ -29,7 +29,8 @@ from envcheck.core.model import (
     Verdict,
     Vocabulary,
 )
-from envcheck.host import Host, Running
+from envcheck.host import machine as host
+from envcheck.host.machine import Host, Running
 from envcheck.pages import nearest
 from envcheck.probes.layout import find_interpreter
 from envcheck.reports import fix_text

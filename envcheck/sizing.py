@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import app, fit, fitting, geometry, host, probes
+from envcheck import app, fit, fitting, geometry, probes
 from envcheck.core.model import (
     UNREADABLE,
     ExamineError,
@@ -25,7 +25,8 @@ from envcheck.core.model import (
     Verdict,
 )
 from envcheck.core.sanitize import inline
-from envcheck.host import Host
+from envcheck.host import machine as host
+from envcheck.host.machine import Host
 from envcheck.rules import derive, judge
 
 MIB = 1024 * 1024

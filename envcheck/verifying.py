@@ -15,10 +15,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from envcheck import gate, host
+from envcheck import gate
 from envcheck.core.i18n import counted
 from envcheck.core.model import Because, Fact, Finding, InputError, Known, Severity, Unknown, Verdict
-from envcheck.host import Host
+from envcheck.host import machine as host
+from envcheck.host.machine import Host
 from envcheck.probes import Request
 from envcheck.probes.distributions import Record, read_site
 from envcheck.probes.python_env import located

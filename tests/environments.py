@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from envcheck.core.model import Inventory
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.probes import Request, survey
 from envcheck.probes.python_env import PROBE
 

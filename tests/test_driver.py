@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from envcheck.core.model import Absent, Inventory, Kind, Known, Unknown
 from envcheck.core.nvidia import chosen
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE, YIELDS, smi_rows
 from envcheck.probes.visible import visibility
@@ -142,7 +142,7 @@ def test_the_probe_is_found_and_the_child_is_no_probe() -> None:
 
 def test_nothing_loads_pynvml_or_ctypes_in_our_own_process() -> None:
     program = (
-        "import sys; from envcheck.host import Host; from envcheck.probes import Request, driver\n"
+        "import sys; from envcheck.host.machine import Host; from envcheck.probes import Request, driver\n"
         "driver.PROBE.begin(Host(), Request())()\n"
         "assert not {'pynvml', 'ctypes'} & set(sys.modules)"
     )

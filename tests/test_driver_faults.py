@@ -17,7 +17,7 @@ import pytest
 
 from envcheck.core.model import Absent, Inventory, Known, Reading, Unknown, of_device
 from envcheck.core.nvidia import GONE, code_in_words
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.probes import Request, health, nvml
 from envcheck.probes.driver import PROBE, YIELDS
 from tests.fake_nvml import Box

@@ -33,7 +33,7 @@ from envcheck.engines.index import (
     user_index,
 )
 from envcheck.engines.offers import Offer, offers
-from envcheck.host import Host, own_python
+from envcheck.host.machine import Host, own_python
 from envcheck.lock.model import Artifact, Lock, Pin, build_needs, render_requirements
 from tests.local_index import LocalIndex, sdist, serving, wheel
 

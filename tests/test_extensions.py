@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from envcheck import app
 from envcheck.core import elf
 from envcheck.core.model import Absent, Fact, Inventory, Known, Unknown
-from envcheck.host import Host, ranges
+from envcheck.host.machine import Host, ranges
 from envcheck.probes import Request, _extensions, survey
 from envcheck.probes.python_env import PROBE
 from envcheck.rules import derive

@@ -19,10 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, fleet, gathering, host, nodes, ranks, rollcall
+from envcheck import app, fleet, gathering, nodes, ranks, rollcall
 from envcheck.core import facts_file
 from envcheck.core.model import InputError, Inventory, Matrix, Severity, Verdict
 from envcheck.core.sanitize import Private, presented
+from envcheck.host import machine as host
 from tests import hostile
 from tests.fleets import FAULTS, cluster, node, vary
 from tests.running import CHECKOUT, envcheck, invocation, surroundings

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 
 from envcheck.core.model import ExamineError, InputError
-from envcheck.host import Host, find_program
+from envcheck.host.machine import Host, find_program
 from envcheck.lock import formats
 from envcheck.lock.model import Lock
 from tests.local_index import LocalIndex, serving

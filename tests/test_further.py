@@ -15,7 +15,7 @@ import pytest
 
 from envcheck.core.model import ExamineError, InputError
 from envcheck.engines.index import further_indexes
-from envcheck.host import Host, find_program
+from envcheck.host.machine import Host, find_program
 from envcheck.lock import model as lock
 from envcheck.lock.model import Artifact, Lock, Pin, parse_requirements
 from tests.local_index import LocalIndex, serving, wheel

@@ -23,7 +23,7 @@ from envcheck.core.model import (
     Verdict,
 )
 from envcheck.core.nvidia import LIBRARY
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE
 from envcheck.reports import format_named

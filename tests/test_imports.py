@@ -15,7 +15,7 @@ import pytest
 
 from envcheck import app
 from envcheck.core.model import Absent, Known, Unknown
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from tests.environments import install, listed, packages, put, read, site_of
 
 BOTH = pytest.mark.parametrize("static", [True, False], ids=["static", "asked"])

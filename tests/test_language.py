@@ -20,7 +20,7 @@ from envcheck import app
 from envcheck.core import i18n
 from envcheck.core.model import Basis, Fix, Severity, Source, Verdict
 from envcheck.core.training_facts import KEYS as TRAINING
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.reports import format_named, text
 from tests.running import envcheck
 from tests.test_command_line import BROKEN, HOSTILE, RULE, one_line

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import app, host, lint, probes
+from envcheck import app, lint, probes
+from envcheck.host import machine as host
 from envcheck.lint import Problem
 from tests.running import envcheck
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from envcheck.core.model import Absent, Inventory, Known, Reading, Unknown, Vocabulary
 from envcheck.core.nvidia import chosen
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.probes import Request, survey
 from envcheck.probes.machine import PROBE
 from envcheck.probes.network import nccls_choice

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, host, measuring, proof, proving
+from envcheck import app, measuring, proof, proving
+from envcheck.host import machine as host
 from tests.local_index import LocalIndex, serving, wheel
 from tests.running import Outcome, envcheck
 

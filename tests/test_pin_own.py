@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.host import Host, find_program
+from envcheck.host.machine import Host, find_program
 from envcheck.lock import model as lock
 from envcheck.lock.model import parse_requirements
 from tests.local_index import LocalIndex, serving, wheel

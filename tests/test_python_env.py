@@ -25,7 +25,7 @@ from envcheck.core.model import (
     Unknown,
     Vocabulary,
 )
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.inside import query
 from envcheck.probes.python_env import PROBE
 from tests.environments import install, listed, packages, put, read, record_line, site_of

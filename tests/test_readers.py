@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from envcheck import host, matrix, readers
+from envcheck import matrix, readers
 from envcheck.configurations import Configured, configured
 from envcheck.core.model import InputError, Place, Severity, Value
+from envcheck.host import machine as host
 from envcheck.readers import json_text
 from envcheck.settings import Document, Said, Section
 

@@ -36,7 +36,7 @@ from envcheck.core.model import (
     Verdict,
 )
 from envcheck.core.sanitize import Private
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.reports import html as page
 from tests.hostile import SECRETS, TEXTS
 from tests.running import envcheck

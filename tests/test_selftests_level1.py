@@ -20,7 +20,7 @@ import pytest
 from envcheck import proof, proving
 from envcheck.app import Question
 from envcheck.core.model import Fact, Inventory, Known
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from tests.stack import pip
 
 pytestmark = pytest.mark.stack

@@ -211,7 +211,8 @@ def test_sabotage_is_caught(stack: str, tmp_path: Path, mutant: str, caught: dic
 
 def test_what_no_version_can_do_is_not_run_unasked(stack: str) -> None:
     """Level 2 for nobody in particular does not fail a machine for what none can mend."""
-    from envcheck import app, host, proving
+    from envcheck import app, proving
+    from envcheck.host import machine as host
 
     machine = host.Host()
     prepared = proving.prepare(app.Question(python=stack), machine)

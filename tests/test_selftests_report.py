@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from envcheck import host, proof, proving
+from envcheck import proof, proving
+from envcheck.host import machine as host
 
 EXTENSIONS = proof.Claim("extension_results", "Extensions compute", 1, {}, ("torch",), 90, (1, 1), (), "")
 MEMORY = proof.Claim("free_memory", "Memory can be had", 1, {}, ("torch",), 60, (1, 1), (), "")

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, host, matrix
+from envcheck import app, matrix
 from envcheck.core import versions
 from envcheck.core.model import Matrix, Severity, Verdict
+from envcheck.host import machine as host
 from envcheck.rules import derive
 from tests.worlds import inventory, vocabulary
 

@@ -24,7 +24,7 @@ import pytest
 from envcheck import app, gate, probes
 from envcheck.app import Question
 from envcheck.core.model import Absent, Fact, Known, Matrix, Report, Verdict
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from tests.fake_nvml import LiveTree, library
 from tests.running import envcheck
 from tests.worlds import vocabulary

@@ -21,7 +21,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 def compiled() -> dict[str, Any]:
     """What the build adds to the package, by its name in `envcheck/shipped`."""
-    from envcheck import app, host, matrix, probes
+    from envcheck import app, matrix, probes
+    from envcheck.host import machine as host
 
     tree = app.source_tree()
     known = matrix.build(tree, app.vocabulary(probes.every_probe()))

@@ -24,7 +24,7 @@ from typing import Any
 from envcheck import app, probes
 from envcheck.core.model import Inventory, Value
 from envcheck.core.versions import base_release
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.measuring import cell_toml
 
 ROOT = Path(__file__).resolve().parent.parent

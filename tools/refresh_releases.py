@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from envcheck.core.model import ExamineError
 from envcheck.engines.index import Listed, Reader
 from envcheck.engines.remote import RemoteFile
-from envcheck.host import Host
+from envcheck.host.machine import Host
 
 TABLE = Path(__file__).resolve().parent.parent / "compat/tables/releases.toml"
 MIB = 1 << 20

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from envcheck import app, pinning
 from envcheck.core.model import Fact, Inventory, Known, NoSolutionError, Wish
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.lock import model as lock
 from envcheck.measuring import toml_value
 

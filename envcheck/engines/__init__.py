@@ -17,7 +17,7 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from envcheck.core.model import ExamineError, InputError, NoSolutionError
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import usable_files, usable_tags
 

@@ -23,7 +23,7 @@ from envcheck.core.model import ExamineError, NoSolutionError
 from envcheck.engines import Given, Wanted
 from envcheck.engines.index import Index, Listed, Reader, further_indexes, one_line
 from envcheck.engines.remote import RemoteFile
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import release_of, usable_tags
 

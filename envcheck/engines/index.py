@@ -32,7 +32,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envcheck.core.model import ExamineError, InputError
 from envcheck.core.sanitize import clean
-from envcheck.host import Host, own_python
+from envcheck.host.machine import Host, own_python
 
 PAGE_LIMIT = 64 * 1024 * 1024
 """Bytes of one index page: the largest projects have pages of a few MiB."""

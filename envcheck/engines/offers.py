@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from envcheck.engines import Wanted
 from envcheck.engines.index import NoProjectError, Reader
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact
 from envcheck.lock.wheels import release_of, usable_files, usable_tags
 

@@ -28,7 +28,7 @@ from envcheck.engines.index import (
     release_files,
     user_index,
 )
-from envcheck.host import Host, own_python, scratch
+from envcheck.host.machine import Host, own_python, scratch
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import release_of, usable_tags
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from envcheck.core.model import ExamineError, NoSolutionError
 from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
 from envcheck.engines.index import engine_environment, one_line, redact, user_index
-from envcheck.host import Host, find_program, own_python, scratch
+from envcheck.host.machine import Host, find_program, own_python, scratch
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import usable_tags
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcheck.core.model import EnvcheckError, Inventory, Key, family
-from envcheck.host import Host
+from envcheck.host.machine import Host
 
 
 class Request(NamedTuple):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from envcheck.core import elf
 from envcheck.core.model import Fact, Known, Unknown
-from envcheck.host import Host, ranges
+from envcheck.host.machine import Host, ranges
 from envcheck.probes.distributions import Record
 
 MOST_MODULES = 64

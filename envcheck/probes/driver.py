@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from envcheck.core import nvidia
 from envcheck.core.model import Absent, Fact, Facts, Inventory, Key, Kind, Known, Reading, Unknown, of_device
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, Request, health, nvml
 from envcheck.probes.nvml import Heard
 from envcheck.probes.visible import ranks, told_uuids, visibility

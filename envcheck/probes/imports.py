@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.probes.distributions import Record
 
 _SOURCE = (".py", ".pyc")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envcheck.core.model import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, Request
 
 YIELDS = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from envcheck.core.model import ExamineError, InputError
-from envcheck.host import Host
+from envcheck.host.machine import Host
 
 INTERPRETERS = ("python", "python3")
 PACKAGE_FOLDERS = ("site-packages", "dist-packages")

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from envcheck.core.model import Absent, Fact, InputError, Inventory, Key, Kind, Known, Reading, Unknown
-from envcheck.host import Host, read_file
+from envcheck.host.machine import Host, read_file
 from envcheck.probes import Collect, Probe, Request
 
 YIELDS = {

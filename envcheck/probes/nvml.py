@@ -20,7 +20,7 @@ from envcheck.core.nvidia import (
     OTHER_FOLDERS,
     code_in_words,
 )
-from envcheck.host import Host, Ran, Running, own_python
+from envcheck.host.machine import Host, Ran, Running, own_python
 
 LOADER_FOLDERS = (
     "/usr/lib64",

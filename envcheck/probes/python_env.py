@@ -29,7 +29,7 @@ from envcheck.core.model import (
     Reading,
     Unknown,
 )
-from envcheck.host import Host, Ran, here, own_python
+from envcheck.host.machine import Host, Ran, here, own_python
 from envcheck.probes import Collect, Probe, Request, builds
 from envcheck.probes.distributions import (
     Record,

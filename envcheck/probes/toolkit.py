@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from envcheck.core.model import Absent, Fact, InputError, Inventory, Key, Kind, Known, Unknown
-from envcheck.host import Host, read_start
+from envcheck.host.machine import Host, read_start
 from envcheck.probes import Collect, Probe, Request
 from envcheck.probes.nvml import LOADER_FOLDERS, VERSION
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from envcheck.core.model import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.core.nvidia import chosen, index_of
-from envcheck.host import Host
+from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, Request
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"

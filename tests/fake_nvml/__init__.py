@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.host import Host
+from envcheck.host.machine import Host
 
 HERE = Path(__file__).parent
 

@@ -618,7 +618,7 @@ def mark() -> str:
     return os.urandom(8).hex()
 
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def folder_texts(folder: Path, suffix: str, stem: str = "", but: str = "") -> dict[str, str]:
