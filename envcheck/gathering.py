@@ -398,7 +398,7 @@ def _board(question: app.Question, wanted: Wanted, machine: Host, started: ranks
             "seconds": wanted.wait_s,
         }
         host.write_file(folder / "order.json", json.dumps(order))
-        script = host.package_folder("inside") / "c10d.py"
+        script = host.package_folder("target_scripts") / "c10d.py"
         running = machine.start([interpreter, "-X", "utf8", str(script), str(folder)])
         where = f"{started.address}:{started.port}, by the torch of {path} ({named_by})"
         try:

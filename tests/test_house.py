@@ -57,7 +57,7 @@ def test_every_module_can_be_imported_alone(module: str) -> None:
 
 
 def test_scripts_run_by_the_target_need_no_third_party_and_no_envcheck() -> None:
-    for path in [*(ROOT / "envcheck/inside").glob("*.py")]:
+    for path in [*(ROOT / "envcheck/target_scripts").glob("*.py")]:
         imported = set(re.findall(r"^\s*(?:import|from)\s+([A-Za-z_]\w*)", path.read_text(), re.MULTILINE))
         assert imported <= set(sys.stdlib_module_names), path
 

@@ -26,8 +26,8 @@ from envcheck.core.model import (
     Vocabulary,
 )
 from envcheck.host.machine import Host
-from envcheck.inside import query
 from envcheck.probes.python_env import PROBE
+from envcheck.target_scripts import query
 from tests.environments import install, listed, packages, put, read, record_line, site_of
 
 QUERY = Path(query.__file__)

@@ -1,6 +1,6 @@
 """Facts of a Python environment: its interpreter and every distribution installed in it.
 
-An interpreter is asked where it looks (`inside/query.py`), under a deadline; metadata is then read
+An interpreter is asked where it looks (`target_scripts/query.py`), under a deadline; metadata is then read
 here, by us. With `static`, and always for a tree of files, nothing is run. Asking starts the
 interpreter, which runs the environment's own start-up code (`.pth` imports, `sitecustomize`): what
 somebody else may have planted there is not run only with `static`.
@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import envcheck.inside
+import envcheck.target_scripts
 from envcheck.core.model import (
     Absent,
     ExamineError,
@@ -136,7 +136,7 @@ def _finder(host: Host, request: Request, python: str) -> Callable[[], Environme
     marker = os.urandom(16).hex()
     interpreter = find_interpreter(host, python)
     _refuse_no_program(host, interpreter)
-    script = str(Path(envcheck.inside.__path__[0]) / "query.py")
+    script = str(Path(envcheck.target_scripts.__path__[0]) / "query.py")
     kept = {name: value for name, value in host.environ.items() if name in _KEPT_VARIABLES}
     try:
         running = host.start([interpreter, "-I", "-X", "utf8", script, marker], kept)
@@ -188,7 +188,7 @@ def _is_own(host: Host, path: str) -> bool:
 
 
 def _own_environment(host: Host) -> Environment:
-    from envcheck.inside import query
+    from envcheck.target_scripts import query
 
     environment = _environment({**query.describe()}, "envcheck's own interpreter")
     return _with_python_path(host, environment)
