@@ -622,7 +622,8 @@ def selftest(
     Exit codes: 0 all that ran passed, 1 a test failed, 2 wrong use, 3 nothing could be tested,
     or a test is at fault.
     """
-    from envcheck import proof, proving
+    from envcheck import proving
+    from envcheck.selftest import outcome
 
     question = _question(python, target=target, timeout=timeout, overlay=overlay)
     wanted = proving.Wanted(
@@ -633,7 +634,7 @@ def selftest(
     )
     proved = proving.selftest(question, wanted, host.Host())
     if proved.rank == 0:
-        _emit(json.dumps(proof.tree(proved), indent=2) + "\n" if as_json else proof.render(proved))
+        _emit(json.dumps(outcome.tree(proved), indent=2) + "\n" if as_json else outcome.render(proved))
     return proved.code
 
 

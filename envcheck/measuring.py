@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import app, proof, proving
+from envcheck import app, proving
 from envcheck.core import versions
 from envcheck.core.i18n import counted
 from envcheck.core.model import ExamineError, Fact, InputError, Inventory, Known, Matrix, Target
@@ -25,6 +25,7 @@ from envcheck.engines.index import engine_environment, one_line, redact, user_in
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.pages import nearest
+from envcheck.selftest import outcome
 
 INSTALL_S = 1200.0
 """For one combination: torch and its CUDA packages are 3 GB to load, and DeepSpeed is built from source."""
@@ -262,7 +263,7 @@ def _measured(
     cells = [{**head, "python": python, "device": gpu, **cell} for cell in _cells(outcomes, target)]
     for cell in cells:
         tell(f"{each}: {_told(cell)}")
-    undecided = [one for one in outcomes if one.result == proof.UNKNOWN]
+    undecided = [one for one in outcomes if one.result == outcome.UNKNOWN]
     for one in undecided:
         tell(f"{each}: {one.claim.name} {one.variant.name} not decided, a fault of the test: {one.why}")
     return cells, bool(undecided)
@@ -289,13 +290,13 @@ def _digest(wanted: proving.Wanted) -> str:
     return f"sha256:{hashlib.sha256(''.join(texts).encode()).hexdigest()[:16]}"
 
 
-def _cells(outcomes: Sequence[proof.Outcome], target: Target) -> Iterator[dict[str, Any]]:
+def _cells(outcomes: Sequence[outcome.Outcome], target: Target) -> Iterator[dict[str, Any]]:
     """A cell for each training configuration that was run: it fails if one of its tests does.
 
     A variant that says all the target says stands for a configuration; one that leaves something open
     (checkpointing, say) counts towards each of them. Where none stands for one, only imports were tried.
     """
-    decided = [each for each in outcomes if each.result in (proof.PASS, proof.FAIL)]
+    decided = [each for each in outcomes if each.result in (outcome.PASS, outcome.FAIL)]
     whole = [each for each in decided if _says_all(each.variant, target)]
     trains: list[dict[str, Any]] = []
     for each in whole:
@@ -303,7 +304,7 @@ def _cells(outcomes: Sequence[proof.Outcome], target: Target) -> Iterator[dict[s
             trains.append(train)
     for train in trains or ([{}] if decided else []):
         group = [each for each in decided if each not in whole or _beyond(each.variant, target) == train]
-        failed = [each for each in group if each.result == proof.FAIL]
+        failed = [each for each in group if each.result == outcome.FAIL]
         yield {
             "outcome": "fails" if failed else "ok" if trains else "imports",
             **({"rule": rule} if (rule := next((each.rule for each in failed if each.rule), "")) else {}),
@@ -315,7 +316,7 @@ def _cells(outcomes: Sequence[proof.Outcome], target: Target) -> Iterator[dict[s
         }
 
 
-def _named(each: proof.Outcome) -> str:
+def _named(each: outcome.Outcome) -> str:
     return f"{each.claim.name}/{each.variant.name}"
 
 
@@ -334,12 +335,12 @@ _OPEN = frozenset({"train.precision", "train.gradient_clipping"})
 """What a variant need not say to stand for a target: the failures known do not depend on it."""
 
 
-def _says_all(variant: proof.Variant, target: Target) -> bool:
+def _says_all(variant: outcome.Variant, target: Target) -> bool:
     stated = {f"train.{key}" for key in variant.train}
     return bool(variant.train) and stated >= set(target.train) - _OPEN
 
 
-def _beyond(variant: proof.Variant, target: Target) -> dict[str, Any]:
+def _beyond(variant: outcome.Variant, target: Target) -> dict[str, Any]:
     """The training facts of a variant that its target does not say."""
     return {
         key: value

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from envcheck import __version__, app, probes, proof, signatures
+from envcheck import __version__, app, probes, signatures
 from envcheck.core.model import (
     ExamineError,
     Fact,
@@ -35,6 +35,7 @@ from envcheck.pages import nearest
 from envcheck.probes.layout import find_interpreter
 from envcheck.reports import fix_text
 from envcheck.rules import clauses, derive, judge
+from envcheck.selftest import outcome as selftest_outcome
 
 IMPORTS_S = 180.0
 """What loading torch, DeepSpeed and transformers may take on a cold network disk, beside the tests."""
@@ -43,7 +44,7 @@ GRACE_S = 60.0
 """What a variant may take beyond its deadline: ending its processes, hearing from other machines."""
 
 LATE_CODE, CUT_OFF_CODE = 124, 125
-"""Exit codes of the stage, see `selftests/_stage.py`."""
+"""Exit codes of the stage, see `selftest/scripts/_worker.py`."""
 
 LINGER_S = 2.0
 """A launcher ends all ranks when one ends with an error: rank 0 prints first."""
@@ -75,7 +76,7 @@ class Prepared(NamedTuple):
     target: Target | None
 
 
-def selftest(question: app.Question, wanted: Wanted, machine: Host) -> proof.Proof:
+def selftest(question: app.Question, wanted: Wanted, machine: Host) -> selftest_outcome.Proof:
     """Run the self-tests that are wanted.
 
     Raises:
@@ -88,7 +89,9 @@ def selftest(question: app.Question, wanted: Wanted, machine: Host) -> proof.Pro
     outcomes = run(prepared, wanted, device, machine)
     started = _started(machine)
     shown = _device_shown(device, prepared.inventory)
-    proved = proof.Proof(__version__, prepared.subject, shown, outcomes, rank=started.rank if started else 0)
+    proved = selftest_outcome.Proof(
+        __version__, prepared.subject, shown, outcomes, rank=started.rank if started else 0
+    )
     if proved.rank and proved.code:
         time.sleep(LINGER_S)
     return proved
@@ -116,11 +119,13 @@ def prepare(question: app.Question, machine: Host) -> Prepared:
     return Prepared(subject, interpreter, read, known, words, target)
 
 
-def claims() -> tuple[proof.Claim, ...]:
+def claims() -> tuple[selftest_outcome.Claim, ...]:
     """Every self-test of the folder, by level."""
-    texts = host.folder_texts(host.package_folder("selftests"), ".py")
-    stage = texts.pop("_stage.py")
-    read = [proof.read_claim(name.removesuffix(".py"), text, stage) for name, text in texts.items()]
+    texts = host.folder_texts(host.package_folder("selftest/scripts"), ".py")
+    stage = texts.pop("_worker.py")
+    read = [
+        selftest_outcome.read_claim(name.removesuffix(".py"), text, stage) for name, text in texts.items()
+    ]
     # What is imported stays: a test that imports less comes first, and sees a process without the rest.
     return tuple(sorted(read, key=lambda claim: (claim.level, len(claim.imports), claim.name)))
 
@@ -153,8 +158,8 @@ def _device_shown(device: str, inventory: Inventory) -> str:
 
 
 class _Chosen(NamedTuple):
-    claim: proof.Claim
-    variant: proof.Variant
+    claim: selftest_outcome.Claim
+    variant: selftest_outcome.Variant
     ranks: int
     skipped: str
     rule: str = ""  # that forbids it whatever the versions are
@@ -199,7 +204,7 @@ def refuse_unknown(wanted: Wanted) -> None:
             raise InputError("--only", f"no self-test is called {name!r}{nearest(name, names)}")
 
 
-def _timed(claim: proof.Claim, wanted: Wanted, machine: Host) -> proof.Claim:
+def _timed(claim: selftest_outcome.Claim, wanted: Wanted, machine: Host) -> selftest_outcome.Claim:
     """The claim with its deadline: ENVCHECK_SELFTEST_SECONDS gives every variant another, if it is set."""
     seconds = claim.seconds
     if machine.environ.get("ENVCHECK_SELFTEST_SECONDS"):
@@ -207,12 +212,14 @@ def _timed(claim: proof.Claim, wanted: Wanted, machine: Host) -> proof.Claim:
     return claim._replace(seconds=seconds * wanted.patience)
 
 
-def _asked(claim: proof.Claim, variant: proof.Variant, wanted: Wanted, target: Target | None) -> bool:
+def _asked(
+    claim: selftest_outcome.Claim, variant: selftest_outcome.Variant, wanted: Wanted, target: Target | None
+) -> bool:
     if variant.name in wanted.only:
         return True  # named itself: also what the target is not about
     if wanted.only and claim.name not in wanted.only:
         return False
-    if target is not None and proof.contradicts(variant, _settled(target), target.free):
+    if target is not None and selftest_outcome.contradicts(variant, _settled(target), target.free):
         return False
     return bool(wanted.only) or claim.level <= wanted.level
 
@@ -227,7 +234,9 @@ def _settled(target: Target) -> Mapping[str, Any]:
     return train
 
 
-def _missing(claim: proof.Claim, variant: proof.Variant, prepared: Prepared, device: str) -> str:
+def _missing(
+    claim: selftest_outcome.Claim, variant: selftest_outcome.Variant, prepared: Prepared, device: str
+) -> str:
     """What the environment lacks for this variant; empty if nothing."""
     needs = {**claim.needs, **variant.needs}
     gone = [
@@ -243,7 +252,7 @@ def _missing(claim: proof.Claim, variant: proof.Variant, prepared: Prepared, dev
     for key, bound in needs.items():
         declared = prepared.words.get(key)
         if declared is None:
-            raise InputError(f"selftests/{claim.name}.py", f"needs {key}, which is no fact")
+            raise InputError(f"selftest/scripts/{claim.name}.py", f"needs {key}, which is no fact")
         clause = clauses.clause(key, declared, bound)
         if (
             clauses.ask(
@@ -337,20 +346,24 @@ def _number(given: Mapping[str, str], name: str) -> int:
 # --- running ----------------------------------------------------------------------------------------
 
 
-def run(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> tuple[proof.Outcome, ...]:
+def run(
+    prepared: Prepared, wanted: Wanted, device: str, machine: Host
+) -> tuple[selftest_outcome.Outcome, ...]:
     """Run what is asked for and fold it into outcomes, in the order of the claims."""
     chosen = _choose(prepared, wanted, device, machine)
-    ended: dict[tuple[str, str], proof.Outcome] = {}
+    ended: dict[tuple[str, str], selftest_outcome.Outcome] = {}
     with host.signals_raise(), host.scratch() as folder:
         batches = _batches(chosen, device, _started(machine))
         with _Children(machine, prepared, wanted, device, folder) as children:
             for batch, ranks in children.of(batches):
                 for each in batch.chosen:
-                    outcome = proof.fold(each.claim, each.variant, ranks)
+                    outcome = selftest_outcome.fold(each.claim, each.variant, ranks)
                     ended[each.claim.name, each.variant.name] = _known(outcome, prepared)
     return tuple(
         ended.get((each.claim.name, each.variant.name))
-        or proof.Outcome(each.claim, each.variant, proof.SKIP, each.skipped, ranks=each.ranks, rule=each.rule)
+        or selftest_outcome.Outcome(
+            each.claim, each.variant, selftest_outcome.SKIP, each.skipped, ranks=each.ranks, rule=each.rule
+        )
         for each in chosen
     )
 
@@ -382,7 +395,7 @@ def _batches(chosen: Sequence[_Chosen], device: str, started: _Started | None) -
     return [_Batch(number, tuple(each), each[0].ranks) for number, each in enumerate(groups) if each]
 
 
-def _forks(claim: proof.Claim, device: str) -> bool:
+def _forks(claim: selftest_outcome.Claim, device: str) -> bool:
     """Whether a fork can use what was imported: a CUDA context it cannot, and importing torch makes none."""
     return device == "cpu" or claim.imports == ("torch",)
 
@@ -427,7 +440,7 @@ class _Children:
         for each in self._running:
             each[1].end()
 
-    def of(self, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, list[proof.Ended]]]:
+    def of(self, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, list[selftest_outcome.Ended]]]:
         """Each batch with what its ranks left behind, as they end; on CUDA some run side by side."""
         waiting = list(batches)[::-1]
         while waiting or self._running:
@@ -454,7 +467,7 @@ class _Children:
         folder = self._folder / str(batch.number)
         folder.mkdir()
         order = self._order(batch, folder)
-        stage = host.package_folder("selftests") / "_stage.py"
+        stage = host.package_folder("selftest/scripts") / "_worker.py"
         running = self._machine.start(
             [self._prepared.interpreter, "-X", "utf8", str(stage), json.dumps(order)],
             self._environ(order, folder),
@@ -465,7 +478,7 @@ class _Children:
         tests = sum(each.claim.seconds + GRACE_S for each in batch.chosen)
         self._running.append((batch, running, _Patience(waits + tests)))
 
-    def _left_behind(self, batch: _Batch, ran: host.Ran) -> list[proof.Ended]:
+    def _left_behind(self, batch: _Batch, ran: host.Ran) -> list[selftest_outcome.Ended]:
         said = ran.err.strip()
         if ran.code == CUT_OFF_CODE and self._started:
             rank, world, _, address, port = self._started
@@ -475,7 +488,7 @@ class _Children:
         folder, read = self._folder / str(batch.number), Host().read_text
         names = [f"{each.claim.name}.{each.variant.name}" for each in batch.chosen]
         return [
-            proof.Ended(
+            selftest_outcome.Ended(
                 code,
                 said,
                 read(folder / f"rank-{rank}.jsonl", JOURNAL_LIMIT) or "",
@@ -485,7 +498,7 @@ class _Children:
         ]
 
     def _order(self, batch: _Batch, folder: Path) -> dict[str, Any]:
-        tests = host.package_folder("selftests")
+        tests = host.package_folder("selftest/scripts")
         by_claim: dict[str, dict[str, Any]] = {}
         for each in batch.chosen:
             claim = by_claim.setdefault(
@@ -524,7 +537,7 @@ class _Children:
             "gpus": _gpus(self._prepared.inventory),
         }
 
-    def _imports(self, claim: proof.Claim) -> list[str]:
+    def _imports(self, claim: selftest_outcome.Claim) -> list[str]:
         """What is loaded once for all variants: on a CPU, what of it is installed."""
         here = self._prepared.inventory.known
         installed = [each for each in claim.imports if here(f"pkg.{each.partition('.')[0]}") is not None]
@@ -567,12 +580,12 @@ _CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"
 # --- what is known of a failure ---------------------------------------------------------------------
 
 
-def _known(outcome: proof.Outcome, prepared: Prepared) -> proof.Outcome:
+def _known(outcome: selftest_outcome.Outcome, prepared: Prepared) -> selftest_outcome.Outcome:
     """The outcome with the rule that explains it: one that forbids this, and whose cases hold these words.
 
     A rule that forbids the combination but fails in other words is named as no more than that.
     """
-    if outcome.result != proof.FAIL:
+    if outcome.result != selftest_outcome.FAIL:
         return outcome
     judgement, read, settled = _forbidden(outcome.variant, prepared)
     said = f"{outcome.why}\n{outcome.trace}"
@@ -599,7 +612,9 @@ def _speaks(rule_id: str, said: str) -> bool:
     return signatures.speaks(_signatures().get(rule_id, ()), said)
 
 
-def _forbidden(variant: proof.Variant, prepared: Prepared) -> tuple[Judgement, Inventory, Inventory]:
+def _forbidden(
+    variant: selftest_outcome.Variant, prepared: Prepared
+) -> tuple[Judgement, Inventory, Inventory]:
     """Error rules that forbid a variant's way of training here; the facts they were asked of, and derived."""
     train = [
         Fact(f"train.{key}", Known(value), f"self-test {variant.name}")

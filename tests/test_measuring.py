@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, measuring, proof, proving
+from envcheck import app, measuring, proving
 from envcheck.host import machine as host
+from envcheck.selftest import outcome as selftest_outcome
 from tests.local_index import LocalIndex, serving, wheel
 from tests.running import Outcome, envcheck
 
@@ -156,18 +157,20 @@ LORA: dict[str, Any] = {
 }
 
 
-def outcome(result: str, why: str = "", **train: Any) -> proof.Outcome:
+def outcome(result: str, why: str = "", **train: Any) -> selftest_outcome.Outcome:
     claim = next(each for each in proving.claims() if each.name == "recompute_consistency")
-    return proof.Outcome(claim, proof.Variant("v", {}, train, ("cpu",)), result, why, seconds=1.0)
+    return selftest_outcome.Outcome(
+        claim, selftest_outcome.Variant("v", {}, train, ("cpu",)), result, why, seconds=1.0
+    )
 
 
 def test_a_configuration_fails_if_one_of_its_tests_does() -> None:
     cells = list(
         measuring._cells(
             [
-                outcome(proof.PASS, **LORA, use_reentrant=True),
-                outcome(proof.FAIL, "shape", **LORA, use_reentrant=False),
-                outcome(proof.PASS, **LORA, use_reentrant=False),
+                outcome(selftest_outcome.PASS, **LORA, use_reentrant=True),
+                outcome(selftest_outcome.FAIL, "shape", **LORA, use_reentrant=False),
+                outcome(selftest_outcome.PASS, **LORA, use_reentrant=False),
             ],
             TARGET,
         )
@@ -179,8 +182,10 @@ def test_a_configuration_fails_if_one_of_its_tests_does() -> None:
 
 
 def test_a_test_that_leaves_checkpointing_open_counts_towards_every_configuration() -> None:
-    open_ = outcome(proof.FAIL, "strays", parallel="deepspeed", zero_stage=3, adapter="lora")
-    cells = list(measuring._cells([outcome(proof.PASS, **LORA, use_reentrant=True), open_], TARGET))
+    open_ = outcome(selftest_outcome.FAIL, "strays", parallel="deepspeed", zero_stage=3, adapter="lora")
+    cells = list(
+        measuring._cells([outcome(selftest_outcome.PASS, **LORA, use_reentrant=True), open_], TARGET)
+    )
     assert [(each["outcome"], each["signature"]) for each in cells] == [("fails", "strays")]
 
 
@@ -197,9 +202,16 @@ def test_another_way_to_train_is_another_measurement() -> None:
 
 
 def test_without_a_whole_configuration_nothing_is_said_to_have_trained() -> None:
-    cells = list(measuring._cells([outcome(proof.PASS, zero_stage=3, adapter="lora")], TARGET))
+    cells = list(measuring._cells([outcome(selftest_outcome.PASS, zero_stage=3, adapter="lora")], TARGET))
     assert [each["outcome"] for each in cells] == ["imports"]
 
 
 def test_what_was_not_decided_is_no_cell() -> None:
-    assert list(measuring._cells([outcome(proof.UNKNOWN, **LORA), outcome(proof.SKIP, **LORA)], TARGET)) == []
+    assert (
+        list(
+            measuring._cells(
+                [outcome(selftest_outcome.UNKNOWN, **LORA), outcome(selftest_outcome.SKIP, **LORA)], TARGET
+            )
+        )
+        == []
+    )

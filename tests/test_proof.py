@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from envcheck import proof
-from envcheck.proof import Claim, Ended, Outcome, Variant
+from envcheck.selftest import outcome
+from envcheck.selftest.outcome import Claim, Ended, Outcome, Variant
 from tests.running import envcheck
 
 VARIANT = Variant("v", {}, {}, ("cpu",))
@@ -18,12 +18,12 @@ CLAIM = Claim("t", "It holds", 3, {}, ("torch",), 60.0, (2, 64), (VARIANT,), "sh
 WAITS = """Timeout (0:00:58)!
 Thread 0x00007f10 (most recent call first):
   File "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 2800 in all_reduce
-  File "/x/selftests/t.py", line 9 in run
+  File "/x/selftest/scripts/t.py", line 9 in run
 """
 COMPUTES = """Timeout (0:00:58)!
 Thread 0x00007f10 (most recent call first):
   File "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 134 in forward
-  File "/x/selftests/t.py", line 8 in run
+  File "/x/selftest/scripts/t.py", line 8 in run
 """
 BACKWARD = """Timeout (0:00:58)!
 Thread 0x00007f20 (most recent call first):
@@ -31,7 +31,7 @@ Thread 0x00007f20 (most recent call first):
 {busy}
 Thread 0x00007f10 (most recent call first):
   File "/env/lib/python3.11/site-packages/torch/autograd/graph.py", line 824 in _engine_run_backward
-  File "/x/selftests/t.py", line 8 in run
+  File "/x/selftest/scripts/t.py", line 8 in run
 """
 HOOK = """
 Thread 0x00007f30 (most recent call first):
@@ -49,7 +49,7 @@ def rank(*events: dict[str, Any], stack: str = "", code: int | None = 0, said: s
 
 
 def fold(*ranks: Ended) -> Outcome:
-    return proof.fold(CLAIM, VARIANT, ranks)
+    return outcome.fold(CLAIM, VARIANT, ranks)
 
 
 def ended(time: float, result: str = "pass", why: str = "", **details: Any) -> tuple[dict[str, Any], ...]:
@@ -207,13 +207,13 @@ def test_facts_are_a_facts_file_and_a_failure_is_their_source() -> None:
         Outcome(CLAIM._replace(name="f"), VARIANT, "pass"),
         Outcome(CLAIM._replace(name="f"), other, "unknown", "our own fault"),
     ]
-    found = proof.facts(outcomes)
+    found = outcome.facts(outcomes)
     assert found["selftest"] == {"t": "fail", "u": "pass"}
     assert found["sources"]["selftest.t"] == "self-test w: rank 1 hangs"
 
 
 def test_a_failed_self_test_is_an_error_finding_of_doctor(tmp_path: Path) -> None:
-    found = proof.facts(
+    found = outcome.facts(
         [Outcome(CLAIM, VARIANT, "fail", "rank 1 hangs"), Outcome(CLAIM._replace(name="u"), VARIANT, "pass")]
     )
     file = tmp_path / "facts.json"
@@ -226,7 +226,7 @@ def test_a_failed_self_test_is_an_error_finding_of_doctor(tmp_path: Path) -> Non
 
 
 def test_self_tests_that_passed_are_no_finding(tmp_path: Path) -> None:
-    found = proof.facts([Outcome(CLAIM, VARIANT, "pass")])
+    found = outcome.facts([Outcome(CLAIM, VARIANT, "pass")])
     file = tmp_path / "facts.json"
     file.write_text(json.dumps({**found, "pkg": {"torch": "2.13.0"}}), "utf-8")
     ran = envcheck("doctor", "--facts", str(file))

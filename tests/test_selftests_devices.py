@@ -117,7 +117,8 @@ def test_there_was_something_to_see(fine: Ran) -> None:
     ],
 )
 def test_a_target_selects_what_applies_to_it(target: str, there: str, absent: str) -> None:
-    from envcheck import app, probes, proof, proving
+    from envcheck import app, probes, proving
+    from envcheck.selftest import outcome
 
     known = app.load_matrix(app.vocabulary(probes.every_probe()), ())
     found = app.find_target(target, known)
@@ -126,7 +127,7 @@ def test_a_target_selects_what_applies_to_it(target: str, there: str, absent: st
         variant.name
         for claim in proving.claims()
         for variant in claim.variants
-        if not proof.contradicts(variant, proving._settled(found), found.free)
+        if not outcome.contradicts(variant, proving._settled(found), found.free)
     }
     assert there in chosen
     assert absent not in chosen

@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from envcheck import proof, proving
+from envcheck import proving
 from envcheck.app import Question
 from envcheck.core.model import Fact, Inventory, Known
 from envcheck.host.machine import Host
+from envcheck.selftest import outcome as selftest_outcome
 from tests.stack import pip
 
 pytestmark = pytest.mark.stack
@@ -122,7 +123,7 @@ def selftest(python: str, environ: Mapping[str, str], *only: str) -> tuple[int, 
 
 def on_cuda(
     python: str, environ: Mapping[str, str], *only: str, gpus: int = 1, **wanted: Any
-) -> dict[str, proof.Outcome]:
+) -> dict[str, selftest_outcome.Outcome]:
     """The outcomes by variant on a machine that is said to have GPUs."""
     machine = Host(environ=environ)
     prepared = proving.prepare(Question(python=python), machine)
@@ -285,7 +286,7 @@ def test_an_import_that_hangs_is_ended_at_its_deadline(stack: str, bitsandbytes:
     # The stage's own import is not hurried: only what hangs is to come late.
     wanted = proving.Wanted(only=("bitsandbytes",), patience=0.3)
     (outcome,) = proving.run(prepared, wanted, "cpu", machine)
-    assert (outcome.result, outcome.call) == (proof.FAIL, "import bitsandbytes")
+    assert (outcome.result, outcome.call) == (selftest_outcome.FAIL, "import bitsandbytes")
     assert outcome.why == "no end within 27 s"
     assert "bitsandbytes_hangs.py" in outcome.place
 
@@ -355,8 +356,8 @@ def test_the_way_on_cuda_finds_sabotage(cuda_env: Env, tmp_path: Path) -> None:
     assert "piece 0 of 2: holds 0 … 1, not 0" in outcomes["free_memory"].why
     assert outcomes["fp32"].why.startswith("RuntimeError: CUDA error: no kernel image is available")
     assert outcomes["fp32"].call == "matmul, fp32 on cuda:0"
-    assert outcomes["fp32"].result == proof.FAIL  # torch's error, raised in the test's own line
-    assert outcomes["flash-attn"].result == proof.FAIL
+    assert outcomes["fp32"].result == selftest_outcome.FAIL  # torch's error, raised in the test's own line
+    assert outcomes["flash-attn"].result == selftest_outcome.FAIL
 
 
 def test_memory_that_cannot_be_had_and_an_attention_that_looks_ahead(cuda_env: Env, tmp_path: Path) -> None:

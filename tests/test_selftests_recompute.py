@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 HOOK = """
 import sys
 
-if any(each.endswith("_stage.py") for each in getattr(sys, "orig_argv", sys.argv)):
+if any(each.endswith("_worker.py") for each in getattr(sys, "orig_argv", sys.argv)):
     import importlib.util
 
     import mutant

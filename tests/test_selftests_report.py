@@ -7,28 +7,35 @@ from typing import Any
 
 import pytest
 
-from envcheck import proof, proving
+from envcheck import proving
 from envcheck.host import machine as host
+from envcheck.selftest import outcome as selftest_outcome
 
-EXTENSIONS = proof.Claim("extension_results", "Extensions compute", 1, {}, ("torch",), 90, (1, 1), (), "")
-MEMORY = proof.Claim("free_memory", "Memory can be had", 1, {}, ("torch",), 60, (1, 1), (), "")
+EXTENSIONS = selftest_outcome.Claim(
+    "extension_results", "Extensions compute", 1, {}, ("torch",), 90, (1, 1), (), ""
+)
+MEMORY = selftest_outcome.Claim("free_memory", "Memory can be had", 1, {}, ("torch",), 60, (1, 1), (), "")
 
 
-def outcome(claim: proof.Claim, name: str, result: str, why: str = "", **more: Any) -> proof.Outcome:
-    return proof.Outcome(claim, proof.Variant(name, {}, {}, ("cpu",)), result, why, seconds=0.5, **more)
+def outcome(
+    claim: selftest_outcome.Claim, name: str, result: str, why: str = "", **more: Any
+) -> selftest_outcome.Outcome:
+    return selftest_outcome.Outcome(
+        claim, selftest_outcome.Variant(name, {}, {}, ("cpu",)), result, why, seconds=0.5, **more
+    )
 
 
-def shown(*outcomes: proof.Outcome) -> list[str]:
-    return proof.render(proof.Proof("1", "here", "cpu", outcomes)).splitlines()[5:]
+def shown(*outcomes: selftest_outcome.Outcome) -> list[str]:
+    return selftest_outcome.render(selftest_outcome.Proof("1", "here", "cpu", outcomes)).splitlines()[5:]
 
 
 def test_what_is_skipped_for_one_reason_is_one_line() -> None:
     lines = shown(
-        outcome(EXTENSIONS, "flash-attn", proof.SKIP, "not installed"),
-        outcome(EXTENSIONS, "bitsandbytes", proof.PASS),
-        outcome(EXTENSIONS, "xformers", proof.SKIP, "not installed"),
-        outcome(EXTENSIONS, "triton", proof.SKIP, "loads; its kernels need a GPU"),
-        outcome(MEMORY, "free_memory", proof.SKIP, "needs a GPU"),
+        outcome(EXTENSIONS, "flash-attn", selftest_outcome.SKIP, "not installed"),
+        outcome(EXTENSIONS, "bitsandbytes", selftest_outcome.PASS),
+        outcome(EXTENSIONS, "xformers", selftest_outcome.SKIP, "not installed"),
+        outcome(EXTENSIONS, "triton", selftest_outcome.SKIP, "loads; its kernels need a GPU"),
+        outcome(MEMORY, "free_memory", selftest_outcome.SKIP, "needs a GPU"),
     )
     assert lines == [
         "extension_results: Extensions compute",
@@ -49,9 +56,9 @@ def test_one_failure_of_many_tests_is_told_once() -> None:
         "place": "torch/__init__.py:1 in f",
     }
     lines = shown(
-        outcome(EXTENSIONS, "triton", proof.FAIL, **same),
-        outcome(EXTENSIONS, "apex", proof.FAIL, **same),
-        outcome(MEMORY, "free_memory", proof.FAIL, **{**same, "call": "import mpi"}),
+        outcome(EXTENSIONS, "triton", selftest_outcome.FAIL, **same),
+        outcome(EXTENSIONS, "apex", selftest_outcome.FAIL, **same),
+        outcome(MEMORY, "free_memory", selftest_outcome.FAIL, **{**same, "call": "import mpi"}),
     )
     assert lines[1:6] == [
         "  [✗] triton  0.5 s",
@@ -70,8 +77,8 @@ def test_one_failure_of_many_tests_is_told_once() -> None:
 
 def test_failures_of_different_rules_are_each_told() -> None:
     lines = shown(
-        outcome(EXTENSIONS, "triton", proof.FAIL, "broken", rule="one", ways_out=("up",)),
-        outcome(EXTENSIONS, "apex", proof.FAIL, "broken", rule="other", ways_out=("down",)),
+        outcome(EXTENSIONS, "triton", selftest_outcome.FAIL, "broken", rule="one", ways_out=("up",)),
+        outcome(EXTENSIONS, "apex", selftest_outcome.FAIL, "broken", rule="other", ways_out=("down",)),
     )
     assert [each for each in lines if "known:" in each] == [
         "      known: one (envcheck rule one)",
@@ -90,7 +97,7 @@ def test_failures_of_different_rules_are_each_told() -> None:
     ],
 )
 def test_a_release_is_read_off_what_torch_calls_itself(version: str, numbers: tuple[int, ...]) -> None:
-    path = host.package_folder("selftests") / "driver_agreement.py"
+    path = host.package_folder("selftest/scripts") / "driver_agreement.py"
     spec = importlib.util.spec_from_file_location("driver_agreement", path)
     assert spec is not None
     assert spec.loader is not None
@@ -108,8 +115,10 @@ def test_level_1_is_forked_off_one_import_of_torch() -> None:
 
 def test_ways_out_of_one_rule_stand_under_its_first_failure() -> None:
     lines = shown(
-        outcome(EXTENSIONS, "triton", proof.FAIL, "2 tensors", rule="one", ways_out=("up", "down")),
-        outcome(EXTENSIONS, "apex", proof.FAIL, "6 tensors", rule="one", ways_out=("up", "down")),
+        outcome(
+            EXTENSIONS, "triton", selftest_outcome.FAIL, "2 tensors", rule="one", ways_out=("up", "down")
+        ),
+        outcome(EXTENSIONS, "apex", selftest_outcome.FAIL, "6 tensors", rule="one", ways_out=("up", "down")),
     )
     assert lines.count("      known: one (envcheck rule one)") == 2
     assert [each for each in lines if "way out" in each] == ["      way out: up", "      way out: down"]
@@ -118,13 +127,28 @@ def test_ways_out_of_one_rule_stand_under_its_first_failure() -> None:
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        ((("a", proof.PASS), ("b", proof.PASS), ("c", proof.SKIP)), "all 2 that ran passed"),
-        ((("a", proof.PASS), ("b", proof.FAIL), ("c", proof.SKIP)), "1 of 2 failed: b"),
-        ((("a", proof.FAIL), ("b", proof.UNKNOWN)), "1 of 2 failed: a; 1 of 2 not decided: b"),
-        ((("a", proof.SKIP),), "nothing could be tested here: every test was skipped"),
-        (tuple((name, proof.FAIL) for name in "abcdefg"), "7 of 7 failed: a, b, c, d, e and 2 more"),
+        (
+            (("a", selftest_outcome.PASS), ("b", selftest_outcome.PASS), ("c", selftest_outcome.SKIP)),
+            "all 2 that ran passed",
+        ),
+        (
+            (("a", selftest_outcome.PASS), ("b", selftest_outcome.FAIL), ("c", selftest_outcome.SKIP)),
+            "1 of 2 failed: b",
+        ),
+        (
+            (("a", selftest_outcome.FAIL), ("b", selftest_outcome.UNKNOWN)),
+            "1 of 2 failed: a; 1 of 2 not decided: b",
+        ),
+        ((("a", selftest_outcome.SKIP),), "nothing could be tested here: every test was skipped"),
+        (
+            tuple((name, selftest_outcome.FAIL) for name in "abcdefg"),
+            "7 of 7 failed: a, b, c, d, e and 2 more",
+        ),
     ],
 )
 def test_what_it_comes_to_stands_first(ends: tuple[tuple[str, str], ...], said: str) -> None:
     outcomes = tuple(outcome(EXTENSIONS, name, result) for name, result in ends)
-    assert f"result  {said}" in proof.render(proof.Proof("1", "here", "cpu", outcomes)).splitlines()[:4]
+    assert (
+        f"result  {said}"
+        in selftest_outcome.render(selftest_outcome.Proof("1", "here", "cpu", outcomes)).splitlines()[:4]
+    )

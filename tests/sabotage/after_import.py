@@ -45,5 +45,5 @@ class _Then(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def after_import(name: str, change: Callable[[Any], object]) -> None:
     """Call `change` with the module of this name right after its import."""
-    if any(each.endswith("_stage.py") for each in sys.orig_argv):
+    if any(each.endswith("_worker.py") for each in sys.orig_argv):
         sys.meta_path.insert(0, _Then(name, change))

@@ -1,6 +1,6 @@
 """What every self-test stands on: run by the target interpreter, imports nothing of envcheck.
 
-    python _stage.py '{"claims": [{"test": "…/recompute_consistency.py", "variants": ["zero3-lora"], …}], …}'
+    python _worker.py '{"claims": [{"test": "…/recompute_consistency.py", "variants": ["zero3-lora"], …}], …}'
 
 A test is a file beside this one with a `run(stage, variant)`. What happens is written to a journal, one
 JSON object a line, as it happens: a process that hangs or is killed has still said how far it came.

@@ -1,6 +1,6 @@
 """Training that resumes from a checkpoint goes on as if it had never stopped.
 
-A tiny random Qwen2 (see `_stage.py`), one sequence of 16 tokens a step. Two steps, save, two more; then a
+A tiny random Qwen2 (see `_worker.py`), one sequence of 16 tokens a step. Two steps, save, two more; then a
 model and an optimizer made from another seed load what was saved and take the same two steps. Losses, and
 parameters before and after these steps, must be equal: tolerance 0, because both runs do the same operations
 in the same order on the same device from the same bits. (Attention runs in torch's plain form: the fused ones

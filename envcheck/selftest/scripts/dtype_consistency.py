@@ -1,6 +1,6 @@
 """Autocast and FSDP mixed precision give a tensor one dtype in the forward, its recompute and the AdamW step.
 
-A tiny random Llama (see `_stage.py`), one sequence of 16 tokens, LoRA on q_proj and v_proj, autocast to bf16
+A tiny random Llama (see `_worker.py`), one sequence of 16 tokens, LoRA on q_proj and v_proj, autocast to bf16
 around the forward as accelerate does, gradient checkpointing, two AdamW steps; then the same weights and the
 same batch without checkpointing.
 

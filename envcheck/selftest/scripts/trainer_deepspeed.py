@@ -1,6 +1,6 @@
 """The transformers Trainer trains a LoRA under DeepSpeed when it is given a DeepSpeed configuration.
 
-A tiny random Qwen2 (see `_stage.py`), two steps of one sequence of 16 tokens through `Trainer.train`, with
+A tiny random Qwen2 (see `_worker.py`), two steps of one sequence of 16 tokens through `Trainer.train`, with
 the Trainer's own optimizer and schedule. The engine must be DeepSpeed's, of the stage asked for, and have
 taken two steps that moved the adapter and nothing else: a Trainer that finds no use for the configuration
 trains under DistributedDataParallel without a word. bfloat16 on a GPU that has it, else float32: on a CPU the

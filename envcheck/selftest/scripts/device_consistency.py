@@ -1,6 +1,6 @@
 """Parameters, gradients, optimizer states and buffers stay on the devices the configuration names.
 
-A tiny random Qwen2 (see `_stage.py`), one sequence of 16 tokens, two steps and a saved checkpoint. Looked at
+A tiny random Qwen2 (see `_worker.py`), one sequence of 16 tokens, two steps and a saved checkpoint. Looked at
 after forward, backward, clip, step and checkpoint save. With ZeRO, the parameters that count are the shards
 (`ds_tensor`), the float32 master partitions and their gradients; the host is right for what
 `offload_optimizer` and `offload_param` name, the rank's own device for all else. torch keeps AdamW's step

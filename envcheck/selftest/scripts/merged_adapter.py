@@ -1,6 +1,6 @@
 """A merged adapter computes what the applied one computed.
 
-A tiny random Qwen2 (see `_stage.py`) with a random adapter that moves the logits, evaluation mode, one
+A tiny random Qwen2 (see `_worker.py`) with a random adapter that moves the logits, evaluation mode, one
 sequence of 16 tokens; the logits before and after `merge_and_unload`. Tolerance, of the largest logit:
 float32 1e-5, for W x + B (A x) and (W + B A) x round differently some dozen times at 6e-8 each; bfloat16
 3e-2, for every merged weight is rounded once more at 2^-9 = 0.2 %, and so is every activation after it. The

@@ -1,6 +1,6 @@
 """Gradient checkpointing recomputes what was computed, and gives the gradients of a run without it.
 
-A tiny random Qwen2 or Llama (see `_stage.py`), one sequence of 16 tokens, LoRA on q_proj and v_proj, two
+A tiny random Qwen2 or Llama (see `_worker.py`), one sequence of 16 tokens, LoRA on q_proj and v_proj, two
 AdamW steps; then the same weights and the same batch without checkpointing.
 
 Holds if, in both steps, each decoder layer ran twice; what entered and left each of its modules was the same

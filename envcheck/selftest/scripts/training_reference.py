@@ -1,6 +1,6 @@
 """Training gives the losses of a reference that anyone can check, and they fall.
 
-A tiny random Qwen2 (see `_stage.py`), six steps on one sequence of 16 tokens, rate 0.01 for an adapter and
+A tiny random Qwen2 (see `_worker.py`), six steps on one sequence of 16 tokens, rate 0.01 for an adapter and
 0.001 for a whole model, gradients clipped at a norm of 1. The reference is one process on the CPU without
 DeepSpeed, whose clipping and AdamW are written out below; in bfloat16 it keeps masters of what trains in a
 wider type, as ZeRO does. All ranks train on the same batch, so their mean gradient is the reference's
