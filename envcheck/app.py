@@ -254,7 +254,7 @@ def read_facts(where: str, words: Vocabulary) -> Inventory:
 
 def _parse(text: str, where: str) -> Any:
     if text.lstrip().startswith(("{", "//", "/*")):
-        from envcheck.readers import json_text  # few starts read a file of the user's
+        from envcheck.training_config.readers import json_text  # few starts read a file of the user's
 
         return json_text.loads(text, where)
     from envcheck.core import toml_locations

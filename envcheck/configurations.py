@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import dialects, merging, readers
 from envcheck.core.model import UNREADABLE, Fact, InputError, Known, Place, Remark, Severity, Unknown
-from envcheck.dialects import Dialect
 from envcheck.host import machine as host
-from envcheck.settings import Document, Reference
-from envcheck.understanding import Understood, understood
+from envcheck.training_config import dialects, merge, readers
+from envcheck.training_config.dialects import Dialect
+from envcheck.training_config.document import Document, Reference
+from envcheck.training_config.interpret import Understood, understood
 
 _LARGEST = 1 << 20  # bytes of a configuration; the largest seen in the wild is a tenth
 _LONGEST = 200  # characters of a file's name that a message quotes
@@ -48,7 +48,7 @@ def configured(
     if not reading.parts:
         unreadable = next(remark for remark in reading.remarks if remark.code == UNREADABLE)
         raise InputError(unreadable.places[0], unreadable.text)
-    facts, remarks = merging.merged(reading.parts)
+    facts, remarks = merge.merged(reading.parts)
     found = [*reading.remarks, *(remark for part in reading.parts for remark in part.remarks), *remarks]
     ordered = sorted(readers.quoted(found, reading.texts), key=lambda remark: -remark.severity.rank)
     return Configured((*reading.unread, *facts), tuple(ordered))

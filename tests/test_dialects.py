@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, dialects
+from envcheck import app
 from envcheck.core import versions
 from envcheck.core.training_facts import KEYS
+from envcheck.training_config import dialects
 
 FOLDER = Path(__file__).parent.parent / "compat/dialects"
 TREES: dict[str, dict[str, Any]] = {

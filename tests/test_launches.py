@@ -18,7 +18,7 @@ from envcheck import matrix
 from envcheck.configurations import Configured, configured
 from envcheck.core.model import InputError, Unknown
 from envcheck.host import machine as host
-from envcheck.readers import launch, script, shell
+from envcheck.training_config.readers import launch, script, shell
 
 SHARED = matrix.gather(host.source_texts("compat", ".toml"))["tables"]["argument"]
 SHAPES = [

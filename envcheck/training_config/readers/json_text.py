@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from envcheck.core.model import InputError, Place
-from envcheck.readers import Lines, Reader
-from envcheck.settings import Document, Said, Section, Setting
+from envcheck.training_config.document import Document, Said, Section, Setting
+from envcheck.training_config.readers import Lines, Reader
 
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r\n\ufeff]+)

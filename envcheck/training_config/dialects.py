@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core.model import Value
-from envcheck.settings import Document, Said, Scalar, Section
-from envcheck.values import FALSE, TRUE, as_number, either, same, shown, spelled
+from envcheck.training_config.document import Document, Said, Scalar, Section
+from envcheck.training_config.values import FALSE, TRUE, as_number, either, same, shown, spelled
 
 _NOTHING: Mapping[str, Any] = {}
 

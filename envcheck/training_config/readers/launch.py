@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from envcheck.readers import Reader
-from envcheck.settings import Document
+from envcheck.training_config.document import Document
+from envcheck.training_config.readers import Reader
 
 _STARTS = re.compile(
     r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
@@ -35,7 +35,7 @@ def read(text: str, file: str) -> tuple[Document, ...]:
     Raises:
         InputError: the text is no shell script, or nothing in it starts a training.
     """
-    from envcheck.readers import launch_lines
+    from envcheck.training_config.readers import launch_lines
 
     return launch_lines.read(text, file)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envcheck.core.model import Unknown
-from envcheck.settings import Said, Scalar, Section
+from envcheck.training_config.document import Said, Scalar, Section
 
 TRUE = frozenset({"", "true", "1", "yes", "on", "t", "y"})
 FALSE = frozenset({"false", "0", "no", "off", "f", "n"})

@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
 from envcheck.core.model import Tri
-from envcheck.readers import shell
-from envcheck.readers.shell import (
+from envcheck.training_config.readers import shell
+from envcheck.training_config.readers.shell import (
     Case,
     Expansion,
     Function,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from envcheck.core.model import InputError, Place, Remark
-from envcheck.settings import Document
+from envcheck.training_config.document import Document
 
 
 class Reader(NamedTuple):

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envcheck.core.model import InputError, Place, Remark, Severity, Unknown
-from envcheck.readers import Lines, json_text
-from envcheck.readers import arguments as plain
-from envcheck.readers.script import Argument, Command, Followed, TooLongError, base, follow
-from envcheck.readers.shell import NotAScriptError
-from envcheck.settings import Document, Setting
+from envcheck.training_config.document import Document, Setting
+from envcheck.training_config.readers import Lines, json_text
+from envcheck.training_config.readers import arguments as plain
+from envcheck.training_config.readers.script import Argument, Command, Followed, TooLongError, base, follow
+from envcheck.training_config.readers.shell import NotAScriptError
 
 LAUNCHER = "launcher"
 """The dialect of what a launcher is told: `processes`."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from envcheck.core.model import Fact, Place, Remark, Severity, Unknown
-from envcheck.settings import Said, Setting
-from envcheck.understanding import Understood
-from envcheck.values import TRUE, as_number, shown, spelled
+from envcheck.training_config.document import Said, Setting
+from envcheck.training_config.interpret import Understood
+from envcheck.training_config.values import TRUE, as_number, shown, spelled
 
 _LAST_WORD = "deepspeed"
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from envcheck.core import versions
 from envcheck.core.model import Absent, Fact, Known, Place, Reading, Remark, Severity, Tri, Unknown
 from envcheck.core.training_facts import KEYS
-from envcheck.dialects import CONVERTED, Dialect, Row, misfit, program_names, recognised
-from envcheck.settings import Document, Reference, Said, Section, Setting
-from envcheck.values import FALSE, SILENT, TRUE, as_number, either, same, spelled
+from envcheck.training_config.dialects import CONVERTED, Dialect, Row, misfit, program_names, recognised
+from envcheck.training_config.document import Document, Reference, Said, Section, Setting
+from envcheck.training_config.values import FALSE, SILENT, TRUE, as_number, either, same, spelled
 
 
 class Understood(NamedTuple):

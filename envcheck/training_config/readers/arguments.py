@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from envcheck.core.model import InputError, Place, Unknown
-from envcheck.readers import Lines, Reader, json_text
-from envcheck.settings import Document, Setting
+from envcheck.training_config.document import Document, Setting
+from envcheck.training_config.readers import Lines, Reader, json_text
 
 _PIECE = re.compile(
     r"""(?P<blank>[ \t\r\n;&|]+|\\\r?\n)

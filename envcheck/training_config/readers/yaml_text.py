@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from envcheck.core.model import InputError, Place, Unknown
-from envcheck.readers import Reader
-from envcheck.settings import Document, Said, Scalar, Section, Setting
+from envcheck.training_config.document import Document, Said, Scalar, Section, Setting
+from envcheck.training_config.readers import Reader
 
 _FIRST = re.compile(r"""(?:---(?:\s|$)|%YAML|["']?[\w./-]+["']?\s*:(?:\s|$))""")
 _DEEPEST = 64
