@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envcheck import __version__, matrix, probes
+from envcheck import __version__, probes
 from envcheck.core import facts_file, i18n, nvidia, versions
 from envcheck.core import training_facts as core_training_facts
 from envcheck.core.model import (
@@ -37,7 +37,8 @@ from envcheck.core.model import (
 )
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
-from envcheck.pages import nearest
+from envcheck.knowledge import load as matrix
+from envcheck.knowledge.rule_pages import nearest
 from envcheck.rules import derive, judge
 from envcheck.rules.clauses import shown
 

@@ -554,10 +554,11 @@ def target(
 
     Exit codes: 0 printed, 2 wrong use or no such recipe.
     """
-    from envcheck import app, pages
+    from envcheck import app
+    from envcheck.knowledge import rule_pages
 
     spoken = app.spoken(lang, host.Host())
-    _emit(pages.target_page(name, app.knowledge(overlay or ()), spoken))
+    _emit(rule_pages.target_page(name, app.knowledge(overlay or ()), spoken))
     return 0
 
 
@@ -571,10 +572,11 @@ def rule(
 
     Exit codes: 0 printed, 2 wrong use or no such rule.
     """
-    from envcheck import app, pages
+    from envcheck import app
+    from envcheck.knowledge import rule_pages
 
     spoken = app.spoken(lang, host.Host())
-    _emit(pages.rule_page(None if list_all else rule_id, app.knowledge(overlay or ()), spoken))
+    _emit(rule_pages.rule_page(None if list_all else rule_id, app.knowledge(overlay or ()), spoken))
     return 0
 
 

@@ -6,12 +6,13 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
-from envcheck import app, matrix, probes
-from envcheck import lint as linting
+from envcheck import app, probes
 from envcheck.core.model import InputError, Matrix
 from envcheck.engines import index
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
+from envcheck.knowledge import lint as linting
+from envcheck.knowledge import load as matrix
 
 ONLINE_DEADLINE_S = 120.0
 """For all pages of the index together."""
@@ -23,7 +24,7 @@ def show(wanted: str | None, overlays: Sequence[str]) -> str:
     Raises:
         InputError: nothing is known of it; names the nearest.
     """
-    from envcheck.showing import matrix_page
+    from envcheck.knowledge.package_pages import matrix_page
 
     return matrix_page(wanted, _with_releases(overlays))
 
@@ -34,7 +35,7 @@ def html(folder: str, overlays: Sequence[str]) -> str:
     Raises:
         InputError: it cannot be written there.
     """
-    from envcheck import site
+    from envcheck.knowledge import site
 
     page = site.render(site.assemble(_with_releases(overlays)), host.package_text("site.html"))
     target = Path(folder, "index.html")

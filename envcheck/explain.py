@@ -22,10 +22,10 @@ from envcheck.core.model import (
     Unknown,
     Verdict,
 )
+from envcheck.knowledge.log_signatures import Signature, found
 from envcheck.logs import Event, Frame, Log, Raised
 from envcheck.rules import clauses
 from envcheck.rules.judge import bind
-from envcheck.signatures import Signature, found
 
 _SIGTERM, _SIGABRT = -15, -6
 _SURVIVED = 200

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import __version__, app, explain, explanation, logs, printed, probes, signatures
+from envcheck import __version__, app, explain, explanation, logs, printed, probes
 from envcheck.core.model import (
     NOT_GIVEN,
     EnvcheckError,
@@ -23,6 +23,7 @@ from envcheck.core.model import (
 from envcheck.host import machine as host
 from envcheck.host import pty_passthrough
 from envcheck.host.machine import Host
+from envcheck.knowledge import log_signatures
 from envcheck.rules import derive
 
 _HEAD = 2 << 20
@@ -69,7 +70,7 @@ def told(
     read = _read(chunks, name, logs.look(tree["tables"]))
     if wrote is not None:
         read = read._replace(log=_with_end(read.log, wrote.code))
-    diagnosis = explain.diagnose(read.log, signatures.compiled(tree["case"]))
+    diagnosis = explain.diagnose(read.log, log_signatures.compiled(tree["case"]))
     from_log = _from_log(read, wrote.command if wrote else "", tree["tables"], words, known)
     subject, inventory, notes, remarks = _environment(question, from_log, machine, found, known, words)
     if wrote is not None and not wrote.named:

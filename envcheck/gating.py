@@ -33,7 +33,7 @@ from envcheck.core.sanitize import inline
 from envcheck.gate import Decision, Machine, Policy, Settings
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
-from envcheck.pages import nearest
+from envcheck.knowledge.rule_pages import nearest
 from envcheck.rules import derive, judge
 
 INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python3")

@@ -24,7 +24,7 @@ from envcheck.engines import INSTALL_HINT
 from envcheck.engines.index import engine_environment, one_line, redact, user_index
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
-from envcheck.pages import nearest
+from envcheck.knowledge.rule_pages import nearest
 from envcheck.selftest import outcome
 
 INSTALL_S = 1200.0

@@ -20,7 +20,6 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from envcheck import matrix
 from envcheck.core import versions
 from envcheck.core.model import (
     Absent,
@@ -42,6 +41,7 @@ from envcheck.core.model import (
     Verdict,
     family,
 )
+from envcheck.knowledge import load as matrix
 from envcheck.rules import derive, judge
 from envcheck.rules.clauses import refs
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envcheck import __version__, app, matrix, probes
+from envcheck import __version__, app, probes
 from envcheck.core import versions
 from envcheck.core.model import (
     ExamineError,
@@ -31,6 +31,7 @@ from envcheck.core.model import (
 )
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
+from envcheck.knowledge import load as matrix
 from envcheck.lock import model as lock
 from envcheck.rules import derive, judge
 

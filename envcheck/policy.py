@@ -15,7 +15,7 @@ from envcheck.core import toml_locations, versions
 from envcheck.core.model import EnvcheckError, Severity
 from envcheck.core.sanitize import inline
 from envcheck.gate import UNDECIDED, Machine, Settings, Waiver
-from envcheck.pages import nearest
+from envcheck.knowledge.rule_pages import nearest
 
 FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"envcheck.toml": (), "pyproject.toml": ("tool", "envcheck")}

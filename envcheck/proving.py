@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from envcheck import __version__, app, probes, signatures
+from envcheck import __version__, app, probes
 from envcheck.core.model import (
     ExamineError,
     Fact,
@@ -31,7 +31,8 @@ from envcheck.core.model import (
 )
 from envcheck.host import machine as host
 from envcheck.host.machine import Host, Running
-from envcheck.pages import nearest
+from envcheck.knowledge import log_signatures
+from envcheck.knowledge.rule_pages import nearest
 from envcheck.probes.layout import find_interpreter
 from envcheck.reports import fix_text
 from envcheck.rules import clauses, derive, judge
@@ -600,16 +601,16 @@ def _known(outcome: selftest_outcome.Outcome, prepared: Prepared) -> selftest_ou
 
 
 @cache
-def _signatures() -> Mapping[str, Sequence[signatures.Signature]]:
+def _signatures() -> Mapping[str, Sequence[log_signatures.Signature]]:
     """What the cases of each rule say in a traceback."""
-    found: dict[str, list[signatures.Signature]] = {}
-    for each in signatures.compiled(app.source_tree()["case"]):
+    found: dict[str, list[log_signatures.Signature]] = {}
+    for each in log_signatures.compiled(app.source_tree()["case"]):
         found.setdefault(each.rule, []).append(each)
     return found
 
 
 def _speaks(rule_id: str, said: str) -> bool:
-    return signatures.speaks(_signatures().get(rule_id, ()), said)
+    return log_signatures.speaks(_signatures().get(rule_id, ()), said)
 
 
 def _forbidden(

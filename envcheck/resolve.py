@@ -13,7 +13,6 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from envcheck import matrix
 from envcheck.core import versions
 from envcheck.core.model import (
     ABSENT,
@@ -41,6 +40,7 @@ from envcheck.core.model import (
     Wish,
     family,
 )
+from envcheck.knowledge import load as matrix
 from envcheck.rules import clauses, derive, judge
 
 NODES = 20_000

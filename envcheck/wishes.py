@@ -210,7 +210,7 @@ def for_model(model_type: str, rows: Iterable[Mapping[str, Any]]) -> Asked | Non
     Raises:
         InputError: no such type is known; names the nearest.
     """
-    from envcheck.pages import nearest
+    from envcheck.knowledge.rule_pages import nearest
 
     by_type = {str(row["model_type"]): row for row in rows}
     row = by_type.get(model_type)

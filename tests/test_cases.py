@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, matrix
+from envcheck import app
 from envcheck.core import facts_file
 from envcheck.core.model import Fact, Inventory, Judgement, Known, Matrix, Rule, Severity, Verdict
 from envcheck.host import machine as host
+from envcheck.knowledge import load as matrix
 from envcheck.rules import derive, judge
 from tests.worlds import vocabulary
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 
-from envcheck import matrix
 from envcheck.core import nvidia
 from envcheck.core.model import Absent, Known, Matrix, Reading, Unknown
 from envcheck.host import machine as host
+from envcheck.knowledge import load as matrix
 from envcheck.rules import derive
 from tests.worlds import inventory, vocabulary
 

@@ -19,14 +19,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, explain, logs, signatures
+from envcheck import app, explain, logs
 from envcheck.core import sanitize
+from envcheck.knowledge import log_signatures
 from tests.running import Outcome, envcheck, invocation, surroundings
 
 REAL = Path(__file__).parent / "logs/real"
 TREE = app.source_tree()
 LOOK = logs.look(TREE["tables"])
-SIGNATURES = signatures.compiled(TREE["case"])
+SIGNATURES = log_signatures.compiled(TREE["case"])
 RULE = "deepspeed-elastic-socket-import-torch24"
 
 FACTS = 'complete = ["pkg"]\n[pkg]\ntorch = "{torch}"\ndeepspeed = "{deepspeed}"\n'

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import matrix
 from envcheck.configurations import Configured, configured
 from envcheck.core.model import InputError, Unknown
 from envcheck.host import machine as host
+from envcheck.knowledge import load as matrix
 from envcheck.training_config.readers import launch, script, shell
 
 SHARED = matrix.gather(host.source_texts("compat", ".toml"))["tables"]["argument"]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import app, lint, probes
+from envcheck import app, probes
 from envcheck.host import machine as host
-from envcheck.lint import Problem
+from envcheck.knowledge import lint
+from envcheck.knowledge.lint import Problem
 from tests.running import envcheck
 
 TODAY = dt.date(2026, 11, 21)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from envcheck import matrix
 from envcheck.core.model import InputError, Matrix, Verdict
+from envcheck.knowledge import load as matrix
 from envcheck.rules import derive, judge
 from tests.running import Outcome, envcheck
 from tests.worlds import inventory, rule, vocabulary
@@ -209,7 +209,7 @@ def test_a_pyproject_without_settings_changes_nothing(folder: Path) -> None:
     [
         (
             "[tool.envcheck]\nmatrix = 3\n",
-            "pyproject.toml:2:1: tool.envcheck.matrix: expected a list of files",
+            "pyproject.toml:2:1: tool.envcheck.knowledge.load: expected a list of files",
         ),
         ('[tool.envcheck]\nmatrix = ["none.toml"]\n', "none.toml: no such file"),
         ("[tool.envcheck\nmatrix = []\n", "pyproject.toml:1:15: not TOML"),

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from envcheck import matrix
 from envcheck.configurations import Configured, configured
 from envcheck.core.model import InputError, Place, Severity, Value
 from envcheck.host import machine as host
+from envcheck.knowledge import load as matrix
 from envcheck.training_config import readers
 from envcheck.training_config.document import Document, Said, Section
 from envcheck.training_config.readers import json_text

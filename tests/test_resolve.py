@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import matrix, resolve
+from envcheck import resolve
 from envcheck.core.model import Fact, Known, NoSolutionError, Value, Wish
+from envcheck.knowledge import load as matrix
 from envcheck.resolve import Problem, Release
 from envcheck.rules import derive, judge
 from tests.package_worlds import forbids, problem

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from envcheck import app, matrix
+from envcheck import app
+from envcheck.knowledge import load as matrix
 
 ROOT = Path(__file__).parent.parent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envcheck.core.model import InputError
-from envcheck.showing import matrix_page
+from envcheck.knowledge.package_pages import matrix_page
 from tests.running import envcheck
 from tests.worlds import known, rule
 

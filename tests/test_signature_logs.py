@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import app, explain, logs, signatures
+from envcheck import app, explain, logs
 from envcheck.explain import Diagnosis
+from envcheck.knowledge import log_signatures
 
 FOLDER = Path(__file__).parent / "logs"
 TREE = app.source_tree()
-SIGNATURES = {each.case: each for each in signatures.compiled(TREE["case"])}
+SIGNATURES = {each.case: each for each in log_signatures.compiled(TREE["case"])}
 ALSO = tomllib.loads((FOLDER / "also.toml").read_text())
 VARIANTS = tomllib.loads((FOLDER / "variants.toml").read_text())
 

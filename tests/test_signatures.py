@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck import app, signatures
+from envcheck import app
+from envcheck.knowledge import log_signatures
 
 TREE = app.source_tree()
 WORDS = [row["word"] for row in TREE["tables"]["trigger"]]
-ALL = signatures.compiled(TREE["case"])
+ALL = log_signatures.compiled(TREE["case"])
 
 
 @pytest.mark.parametrize(
@@ -36,25 +37,25 @@ ALL = signatures.compiled(TREE["case"])
     ],
 )
 def test_what_every_text_that_a_pattern_matches_must_hold(pattern: str, needed: bool) -> None:
-    assert signatures.needs(pattern, WORDS) is needed
+    assert log_signatures.needs(pattern, WORDS) is needed
 
 
 def test_every_signature_can_be_found_by_a_trigger() -> None:
     for each in TREE["case"]:
         texts = each.get("signature", [])
-        assert not texts or any(signatures.needs(text, WORDS) for text in texts), each["id"]
+        assert not texts or any(log_signatures.needs(text, WORDS) for text in texts), each["id"]
 
 
 def test_a_signature_speaks_only_if_all_of_its_texts_are_there() -> None:
-    (one,) = signatures.compiled([{"id": "x", "signature": ["first error", "second"]}])
-    assert signatures.speaks([one], "second\nfirst error")
-    assert not signatures.speaks([one], "first error")
-    assert signatures.found(one, "a second") == {1: 2}
+    (one,) = log_signatures.compiled([{"id": "x", "signature": ["first error", "second"]}])
+    assert log_signatures.speaks([one], "second\nfirst error")
+    assert not log_signatures.speaks([one], "first error")
+    assert log_signatures.found(one, "a second") == {1: 2}
     assert 0 < one.score([0]) < one.score([0, 1]) < 1
 
 
 def test_the_more_specific_text_scores_higher() -> None:
-    short, long = signatures.compiled(
+    short, long = log_signatures.compiled(
         [
             {"id": "short", "signature": ["Error: Cannot"]},
             {"id": "long", "signature": [r"Error: Cannot re-initialize CUDA in forked subprocess \d+"]},

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, curating, site
+from envcheck import app, curating
 from envcheck.core.model import Fact, Inventory, Known, Matrix, Verdict
 from envcheck.host import machine as host
+from envcheck.knowledge import site
 from envcheck.rules import derive, judge
 from tests.running import envcheck
 from tests.worlds import known, rule

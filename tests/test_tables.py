@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, matrix
+from envcheck import app
 from envcheck.core import versions
 from envcheck.core.model import Matrix, Severity, Verdict
 from envcheck.host import machine as host
+from envcheck.knowledge import load as matrix
 from envcheck.rules import derive
 from tests.worlds import inventory, vocabulary
 

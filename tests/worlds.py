@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tomllib
 
-from envcheck import app, matrix, probes
+from envcheck import app, probes
 from envcheck.core import facts_file
 from envcheck.core.model import Inventory, Matrix, Vocabulary
+from envcheck.knowledge import load as matrix
 from envcheck.rules import derive
 
 

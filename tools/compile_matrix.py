@@ -21,8 +21,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 def compiled() -> dict[str, Any]:
     """What the build adds to the package, by its name in `envcheck/shipped`."""
-    from envcheck import app, matrix, probes
+    from envcheck import app, probes
     from envcheck.host import machine as host
+    from envcheck.knowledge import load as matrix
 
     tree = app.source_tree()
     known = matrix.build(tree, app.vocabulary(probes.every_probe()))

@@ -43,7 +43,7 @@ def formats() -> tuple[str, ...]:
 def format_named(name: str) -> Render:
     """The `render` of a format. Raises InputError if there is none of that name; names the nearest."""
     if name not in formats():
-        from envcheck.pages import nearest
+        from envcheck.knowledge.rule_pages import nearest
 
         known = sorted(set(formats()) - {"terminal"})
         raise InputError(f"--format {name}", f"no such format{nearest(name, known)}")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck import matrix
 from envcheck.core.model import Finding, Remark, Report, Rule, Verdict
 from envcheck.core.sanitize import inline
+from envcheck.knowledge import load as matrix
 from envcheck.reports import fails
 from envcheck.reports.text import count_text, details, heading, line, remark_details, waiting_text
 from envcheck.rules import derive

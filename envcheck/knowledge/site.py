@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from envcheck import matrix
 from envcheck.core import versions
 from envcheck.core.model import (
     Clause,
@@ -33,6 +32,7 @@ from envcheck.core.model import (
     Verdict,
     family,
 )
+from envcheck.knowledge import load as matrix
 from envcheck.rules import clause_algebra, derive, judge
 from envcheck.rules.clauses import refs
 

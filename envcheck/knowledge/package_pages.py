@@ -9,7 +9,7 @@ from typing import Any
 from envcheck.core import versions
 from envcheck.core.i18n import counted
 from envcheck.core.model import OUTCOMES, Cell, Clause, InputError, Known, Matrix, Rule, Tri, When
-from envcheck.pages import nearest
+from envcheck.knowledge.rule_pages import nearest
 from envcheck.rules import clause_algebra
 
 _MARKS = {Tri.YES: "yes", Tri.MAYBE: "may", Tri.NO: "no"}

@@ -15,7 +15,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from envcheck import matrix, signatures
 from envcheck.core import facts_file, versions
 from envcheck.core.i18n import counted
 from envcheck.core.model import (
@@ -41,6 +40,8 @@ from envcheck.core.model import (
     of_device,
 )
 from envcheck.core.toml_locations import Places, Row, places
+from envcheck.knowledge import load as matrix
+from envcheck.knowledge import log_signatures
 from envcheck.rules import clause_algebra, derive, judge
 
 STALE_DAYS = 180
@@ -405,8 +406,8 @@ def _signatures(book: _Book) -> Iterator[Problem]:
     words = [str(row.get("word", "")) for row in book.tree["tables"].get("trigger", [])]
     for row, place in book.case_rows:
         name, texts = str(row.get("id", "")), row.get("signature", [])
-        if row.get("kind", "version") not in signatures.KINDS:
-            message = f"kind: expected one of {', '.join(signatures.KINDS)}, found {row['kind']!r}"
+        if row.get("kind", "version") not in log_signatures.KINDS:
+            message = f"kind: expected one of {', '.join(log_signatures.KINDS)}, found {row['kind']!r}"
             yield Problem("case", place.file, place.at("kind"), name, message)
         if not isinstance(texts, list) or not all(isinstance(each, str) and each for each in texts):
             message = f"signature: expected a list of patterns, found {texts!r}"
@@ -421,7 +422,7 @@ def _signatures(book: _Book) -> Iterator[Problem]:
                 message = f"signature {each!r} is found in any text" if empty else ""
             if message:
                 yield Problem("signature", place.file, place.at("signature"), name, message)
-        if texts and not any(signatures.needs(each, words) for each in texts):
+        if texts and not any(log_signatures.needs(each, words) for each in texts):
             message = (
                 f"no text of the signature needs one of the words logs are searched for: {', '.join(words)}"
             )
