@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import __version__, app, explain, explanation, logs, printed, probes
+from envcheck import __version__, app, explanation, probes
 from envcheck.core.model import (
     NOT_GIVEN,
     EnvcheckError,
@@ -24,6 +24,9 @@ from envcheck.host import machine as host
 from envcheck.host import pty_passthrough
 from envcheck.host.machine import Host
 from envcheck.knowledge import log_signatures
+from envcheck.logs import diagnosis as log_diagnosis
+from envcheck.logs import environment
+from envcheck.logs import scanner as log_scanner
 from envcheck.rules import derive
 
 _HEAD = 2 << 20
@@ -35,7 +38,7 @@ STDIN = "-"
 class _Read(NamedTuple):
     """A log as it was read: its events, its beginning, and what of it could not be read."""
 
-    log: logs.Log
+    log: log_scanner.Log
     head: str
     notes: tuple[str, ...]
 
@@ -67,17 +70,19 @@ def told(
     found = probes.every_probe()
     words = app.vocabulary(found)
     known = app.load_matrix(words, question.overlays)
-    read = _read(chunks, name, logs.look(tree["tables"]))
+    read = _read(chunks, name, log_scanner.look(tree["tables"]))
     if wrote is not None:
         read = read._replace(log=_with_end(read.log, wrote.code))
-    diagnosis = explain.diagnose(read.log, log_signatures.compiled(tree["case"]))
+    diagnosis = log_diagnosis.diagnose(read.log, log_signatures.compiled(tree["case"]))
     from_log = _from_log(read, wrote.command if wrote else "", tree["tables"], words, known)
     subject, inventory, notes, remarks = _environment(question, from_log, machine, found, known, words)
     if wrote is not None and not wrote.named:
         subject = subject.replace("(named by --python)", "(beside the command)")
     report = _judged(question, subject, inventory, known)._replace(remarks=remarks)
     fits = {
-        each.signature.case: explain.fit(known.rule(each.signature.rule), report.inventory, report.judgement)
+        each.signature.case: log_diagnosis.fit(
+            known.rule(each.signature.rule), report.inventory, report.judgement
+        )
         for each in (*diagnosis.matches, *diagnosis.partial)
     }
     facts = (*from_log.facts.values(), *(fact for device in from_log.devices for fact in device.values()))
@@ -146,14 +151,14 @@ def _refuse_wrong_use(question: app.Question, machine: Host) -> None:
         python_env.interpreter(machine, probes.Request(Path(question.python)))
 
 
-def _with_end(log: logs.Log, code: int) -> logs.Log:
+def _with_end(log: log_scanner.Log, code: int) -> log_scanner.Log:
     """The log with the end of the process that wrote it; torchrun's word on its ranks counts before that."""
     text = f"exit code {code}"
     if code < 0:
         text = f"killed by signal {-code}\ntraceback : Signal {-code} ({host.signal_name(-code)})"
     numbers = tuple(log.lines + 1 for _ in text.split("\n"))
     root = code < 0 and not any(each.root for each in log.events)
-    end = logs.Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
+    end = log_scanner.Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
     return log._replace(events=(*log.events, end))
 
 
@@ -169,8 +174,8 @@ def _beside(program: str, machine: Host) -> str | None:
 # --- reading ------------------------------------------------------------------------------------------
 
 
-def _read(chunks: Iterable[bytes | pty_passthrough.Gap], name: str, look: logs.Look) -> _Read:
-    scanner = logs.Scanner(look)
+def _read(chunks: Iterable[bytes | pty_passthrough.Gap], name: str, look: log_scanner.Look) -> _Read:
+    scanner = log_scanner.Scanner(look)
     head = bytearray()
     notes: list[str] = []
     try:
@@ -190,7 +195,7 @@ def _read(chunks: Iterable[bytes | pty_passthrough.Gap], name: str, look: logs.L
     log = scanner.finish()
     if log.crowded:
         notes.append("more kinds of errors than are kept: only the first and the last of them count")
-    return _Read(log, logs.plain(bytes(head)), tuple(notes))
+    return _Read(log, log_scanner.plain(bytes(head)), tuple(notes))
 
 
 _GZIP = b"\x1f\x8b"
@@ -241,15 +246,15 @@ def _refuse_binary(chunk: bytes, name: str) -> None:
 
 
 def _from_log(
-    read: _Read, command: str, tables: printed.Tables, words: Vocabulary, known: Matrix
+    read: _Read, command: str, tables: environment.Tables, words: Vocabulary, known: Matrix
 ) -> Inventory:
     """What the log prints of where it ran, at its beginning and in what went wrong; what its command says."""
-    said = list(printed.facts(read.head, 1, tables, words))
+    said = list(environment.facts(read.head, 1, tables, words))
     for event in read.log.events:
         if event.exceptions:
-            said += printed.facts(event.text, event.first, tables, words)
-    inventory = printed.inventory(said)
-    commands = {text: f"log line {line}" for text, line in printed.commands(read.head, 1, tables)}
+            said += environment.facts(event.text, event.first, tables, words)
+    inventory = environment.inventory(said)
+    commands = {text: f"log line {line}" for text, line in environment.commands(read.head, 1, tables)}
     commands = {command: "the command line"} if command else commands
     if len(commands) != 1:
         return inventory

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from envcheck.core.model import Fact, Fix, Report, Rule
 from envcheck.core.sanitize import inline, secretless
-from envcheck.explain import Cause, Diagnosis, Fit, Match, own_code
 from envcheck.knowledge.log_signatures import KINDS
-from envcheck.logs import Frame, Log
+from envcheck.logs.diagnosis import Cause, Diagnosis, Fit, Match, own_code
+from envcheck.logs.scanner import Frame, Log
 from envcheck.reports import fix_commands, fix_text, moved_with, remark_line
 from envcheck.reports.json import remark_tree
 

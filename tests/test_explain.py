@@ -19,33 +19,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, explain, logs
+from envcheck import app
 from envcheck.core import sanitize
 from envcheck.knowledge import log_signatures
+from envcheck.logs import diagnosis as log_diagnosis
+from envcheck.logs import scanner as log_scanner
 from tests.running import Outcome, envcheck, invocation, surroundings
 
 REAL = Path(__file__).parent / "logs/real"
 TREE = app.source_tree()
-LOOK = logs.look(TREE["tables"])
+LOOK = log_scanner.look(TREE["tables"])
 SIGNATURES = log_signatures.compiled(TREE["case"])
 RULE = "deepspeed-elastic-socket-import-torch24"
 
 FACTS = 'complete = ["pkg"]\n[pkg]\ntorch = "{torch}"\ndeepspeed = "{deepspeed}"\n'
 
 
-def read(text: str | bytes, size: int = 1 << 20) -> logs.Log:
+def read(text: str | bytes, size: int = 1 << 20) -> log_scanner.Log:
     data = text.encode() if isinstance(text, str) else text
-    scanner = logs.Scanner(LOOK)
+    scanner = log_scanner.Scanner(LOOK)
     for begin in range(0, len(data), size):
         scanner.feed(data[begin : begin + size])
     return scanner.finish()
 
 
-def diagnosed(text: str | bytes) -> explain.Diagnosis:
-    return explain.diagnose(read(text), SIGNATURES)
+def diagnosed(text: str | bytes) -> log_diagnosis.Diagnosis:
+    return log_diagnosis.diagnose(read(text), SIGNATURES)
 
 
-def cause_of(text: str | bytes) -> explain.Cause:
+def cause_of(text: str | bytes) -> log_diagnosis.Cause:
     cause = diagnosed(text).cause
     assert cause is not None
     return cause
@@ -196,7 +198,7 @@ def test_ranks_without_a_prefix_that_fail_alike_are_one_cause(data: st.DataObjec
 def test_what_launchers_put_before_a_line_is_taken_off(prefix: str) -> None:
     cause = cause_of("".join(f"{prefix}{line}\n" for line in CAUSE))
     assert cause.event.exceptions == (
-        logs.Raised("KeyError", "'labels'", logs.Frame("/home/ana/finetune.py", 7, "main")),
+        log_scanner.Raised("KeyError", "'labels'", log_scanner.Frame("/home/ana/finetune.py", 7, "main")),
     )
 
 
@@ -247,7 +249,7 @@ def test_only_consequences_are_no_cause() -> None:
 
 def test_a_log_without_a_failure() -> None:
     diagnosis = diagnosed("".join(f"{{'loss': {n}.5, 'epoch': 0.1}}\n" for n in range(100)))
-    assert diagnosis == explain.Diagnosis(None)
+    assert diagnosis == log_diagnosis.Diagnosis(None)
 
 
 # --- signatures ---------------------------------------------------------------------------------------

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import app, explain, logs
-from envcheck.explain import Diagnosis
+from envcheck import app
 from envcheck.knowledge import log_signatures
+from envcheck.logs import diagnosis as log_diagnosis
+from envcheck.logs import scanner as log_scanner
+from envcheck.logs.diagnosis import Diagnosis
 
 FOLDER = Path(__file__).parent / "logs"
 TREE = app.source_tree()
@@ -47,9 +49,9 @@ def diagnosis(path: Path) -> Diagnosis:
 
 
 def diagnosed(log: bytes) -> Diagnosis:
-    scanner = logs.Scanner(logs.look(TREE["tables"]))
+    scanner = log_scanner.Scanner(log_scanner.look(TREE["tables"]))
     scanner.feed(log)
-    return explain.diagnose(scanner.finish(), SIGNATURES.values())
+    return log_diagnosis.diagnose(scanner.finish(), SIGNATURES.values())
 
 
 def causes(path: Path) -> set[str]:

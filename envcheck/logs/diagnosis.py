@@ -23,7 +23,7 @@ from envcheck.core.model import (
     Verdict,
 )
 from envcheck.knowledge.log_signatures import Signature, found
-from envcheck.logs import Event, Frame, Log, Raised
+from envcheck.logs.scanner import Event, Frame, Log, Raised
 from envcheck.rules import clauses
 from envcheck.rules.judge import bind
 
