@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck import app, clash, pinning, resolve
+from envcheck import app, pinning
 from envcheck.core.model import Fact, Inventory, Known, Wish
+from envcheck.resolution import conflicts, resolver
 
 PYTHONS = ("3.9", "3.11", "3.12", "3.14")
 
@@ -48,7 +49,7 @@ class Run(NamedTuple):
     found: str
 
 
-def problems() -> Iterator[tuple[str, resolve.Problem]]:
+def problems() -> Iterator[tuple[str, resolver.Problem]]:
     """Every target, machine, Python and wish, with what they are called."""
     known = app.knowledge()
     first = next(iter(known.targets.values()))
@@ -75,10 +76,10 @@ def measured() -> Iterator[Run]:
     """Each search once."""
     for what, asked in problems():
         began = time.process_time()
-        answer = resolve.solve(asked)
+        answer = resolver.solve(asked)
         searched = time.process_time()
         if answer.versions is None and not asked.wishes:
-            clash.prove(asked, answer.reasons)
+            conflicts.prove(asked, answer.reasons)
         found = " ".join(f"{name}={version}" for name, version in (answer.versions or {}).items())
         took = searched - began
         yield Run(took, time.process_time() - searched, answer.nodes, what, found or "nothing fits")

@@ -451,12 +451,12 @@ def considered(
 
 def mended(read: Inventory, known: Matrix, target: Target | None, level: Severity) -> Plan:
     """The smallest change to an inventory as it was read; loads the table of releases."""
-    from envcheck import mend  # doctor without --fix needs neither
+    from envcheck.resolution import remediation  # doctor without --fix needs neither
 
     rows = known.tables.get("release") or source_tree()["tables"].get("release", [])
     python = read.known("python.version")
-    listed = mend.releases(known, rows, None if python is None else str(python))
-    return mend.plan(read, known, target, listed, level)
+    listed = remediation.releases(known, rows, None if python is None else str(python))
+    return remediation.plan(read, known, target, listed, level)
 
 
 def located(judgement: Judgement, question: Question) -> dict[str, Place]:

@@ -38,8 +38,8 @@ from envcheck.rules import derive, judge
 if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import engines
     from envcheck.engines.further import Shelf
-    from envcheck.resolve import Objection, Problem, Reason, Release
-    from envcheck.wishes import Asked
+    from envcheck.resolution.resolver import Objection, Problem, Reason, Release
+    from envcheck.resolution.user_requirements import Asked
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 """Families that say where a lock will run; what is installed there now does not matter to it."""
@@ -196,9 +196,9 @@ def _refuse_nonsense(order: Order, *, resolve: bool, offline: bool) -> None:
     if offline and chosen.WANTS_ADDRESSES:
         raise InputError("--offline", f"--format {order.written} holds addresses, which only an index knows")
     if order.until:
-        from envcheck import wishes
+        from envcheck.resolution import user_requirements
 
-        wishes.day(order.until)
+        user_requirements.day(order.until)
     if order.output:
         _refuse_output(order)
 
@@ -283,14 +283,17 @@ def _place(question: app.Question, machine: Host, python_version: str | None, or
 
 def _asked(order: Order, read: Inventory, subject: str, place: Place) -> tuple[Asked, ...]:
     """All requirements of the user's own. Raises InputError with file and line, or the option."""
-    from envcheck import wishes
+    from envcheck.resolution import user_requirements
 
     where = place.python, place.platform
-    found = [each for file in order.files for each in wishes.read(file, _text_of, *where)]
-    found += [each for text in order.besides if (each := wishes.read_one(text, "--with", *where))]
-    found += [wishes.kept(name, read.fact(f"pkg.{normalised(name)}").reading, subject) for name in order.keep]
+    found = [each for file in order.files for each in user_requirements.read(file, _text_of, *where)]
+    found += [each for text in order.besides if (each := user_requirements.read_one(text, "--with", *where))]
+    found += [
+        user_requirements.kept(name, read.fact(f"pkg.{normalised(name)}").reading, subject)
+        for name in order.keep
+    ]
     models = place.known.tables.get("model", [])
-    found += [each for name in order.models if (each := wishes.for_model(name, models))]
+    found += [each for name in order.models if (each := user_requirements.for_model(name, models))]
     return tuple(found)
 
 
@@ -377,9 +380,9 @@ def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
     if place.newest:
         reasons.append("--prefer newest asks for a search")
     if place.wishes:
-        from envcheck import wishes
+        from envcheck.resolution import user_requirements
 
-        reasons += wishes.unmet(place.wishes, place.extras, shipped.pins)
+        reasons += user_requirements.unmet(place.wishes, place.extras, shipped.pins)
     glibc = str(place.machine.known("host.glibc") or "")
     if glibc and shipped.glibc and versions.compare(glibc, "<", shipped.glibc) is Tri.YES:
         reasons.append(f"needs glibc {shipped.glibc}, here {glibc}")
@@ -506,12 +509,13 @@ def _searched(
     shelves: Sequence[Shelf] = (),
 ) -> lock.Lock | _Dead:
     """The rounds of `resolved_lock`; torch is taken from these shelves if there are any."""
-    from envcheck import engines, resolve
+    from envcheck import engines
+    from envcheck.resolution import resolver
 
-    told: list[resolve.Objection] = []  # what an engine was asked to mend with bounds of its own
+    told: list[resolver.Objection] = []  # what an engine was asked to mend with bounds of its own
     last, dead = "", None
     for _ in range(ROUNDS):
-        answer = resolve.solve(problem)
+        answer = resolver.solve(problem)
         if answer.versions is None:
             dead = dead or (problem, answer.reasons)
             if not any(each.wide for each in problem.objections):
@@ -521,7 +525,7 @@ def _searched(
             problem = problem._replace(objections=narrow)
             continue
         choice = dict(answer.versions)
-        wanted = _wanted(place, choice, resolve.built(problem, choice), told)
+        wanted = _wanted(place, choice, resolver.built(problem, choice), told)
         wanted = _with_torch(machine, wanted, shelves)
         try:
             pins = asking.complete(machine, wanted, remarks)
@@ -537,11 +541,11 @@ def _searched(
                 # No package of the search, so the engine has to choose another one of it.
                 place = place._replace(wishes=(*place.wishes, _without(error)))
                 continue
-            refused = told or [resolve.Objection("", tuple(choice.items()), words=last)]
+            refused = told or [resolver.Objection("", tuple(choice.items()), words=last)]
             problem, told = problem._replace(objections=(*problem.objections, *refused)), []
             continue
         closure = {each.name: each.version for each in pins}
-        found = resolve.objections(problem, closure, answer.changed, choice)
+        found = resolver.objections(problem, closure, answer.changed, choice)
         if not found:
             return _locked(place, pins, wanted.build, answer.changed)
         last = f"the completed lock was objected to: {found[0].words} ({found[0].rule})"
@@ -565,14 +569,14 @@ def _offered(
     Raises:
         NoSolutionError: nothing on the index is what the user asks for by name.
     """
-    from envcheck import wishes
     from envcheck.engines import offers
+    from envcheck.resolution import user_requirements
 
     outside = [each for each in place.wishes if each.wanted and each.package not in wanted.pins]
     found = offers.offers(machine, wanted, [each.package for each in outside])
     for each in outside:
         there = found[each.package]
-        if not any(wishes.admits(each, str(version)) for version in there.usable - there.yanked):
+        if not any(user_requirements.admits(each, str(version)) for version in there.usable - there.yanked):
             raise NoSolutionError(
                 f"{each.origin} asks for {each.package}{each.specifier}, and your index has none for Python "
                 f"{place.python} on {place.platform}: {offers.shown(there)}"
@@ -606,12 +610,12 @@ def _near_lock(place: Place, machine: Host, engine: str, found: list[str]) -> tu
     Raises:
         NoSolutionError: no change of versions alone makes the environment pass, or no lock is that near.
     """
-    from envcheck import current, mend
     from envcheck.reports import text
+    from envcheck.resolution import from_current, remediation
 
     rows = app.source_tree()["tables"].get("release", [])
-    listed = mend.releases(place.known, rows, str(place.read.known("python.version")))
-    near = current.near(place.read, place.machine, place.target, place.known, listed)
+    listed = remediation.releases(place.known, rows, str(place.read.known("python.version")))
+    near = from_current.near(place.read, place.machine, place.target, place.known, listed)
     told = text.plan_page(near.plan, place.known, place.target, near.read)
     stuck = [each.rule.id for each in near.plan.unmended]
     stuck += [rule.id for move in near.plan.moves if move.administrator for rule in move.rules]
@@ -630,9 +634,9 @@ def _near_lock(place: Place, machine: Host, engine: str, found: list[str]) -> tu
 
 def _no_lock(place: Place, dead: _Dead, other: Mapping[str, str], why: Sequence[str]) -> str:
     """What clashes and what would help, for people; `other` holds a torch that no lock has, and `why` not."""
-    from envcheck import clash
+    from envcheck.resolution import conflicts
 
-    found = clash.prove(dead.problem, dead.reasons)
+    found = conflicts.prove(dead.problem, dead.reasons)
     lines = [f"no versions for {place.target.name} fit {_where(place)}; these clash:"]
     lines += [f"  - {reason}" for reason in found.clash]
     lines += [f"  the last one tried: {dead.last}"] if dead.last else []
@@ -644,10 +648,10 @@ def _no_lock(place: Place, dead: _Dead, other: Mapping[str, str], why: Sequence[
 
 def _other_build(problem: Problem) -> Mapping[str, str]:
     """The versions with a torch for another CUDA that would fit where no plain one does; none if nothing."""
-    from envcheck import resolve
+    from envcheck.resolution import resolver
 
     try:
-        chosen = resolve.solve(resolve.with_variants(problem)).versions
+        chosen = resolver.solve(resolver.with_variants(problem)).versions
     except NoSolutionError:
         chosen = None  # the search gave up
     return chosen if chosen is not None and "torch" in chosen else {}
@@ -670,8 +674,8 @@ def _with_other_build(
 
     All other packages are the default index's, and the engine sees no other.
     """
-    from envcheck import resolve
     from envcheck.engines import further
+    from envcheck.resolution import resolver
 
     wanted = _wanted(place, {}, (), ())
     told: list[str] = []
@@ -681,7 +685,7 @@ def _with_other_build(
         offered = {each for shelf in shelves for each in shelf.pins}
         if not offered:
             return None
-        found = _searched(place, machine, resolve.with_variants(problem, offered), asking, told, shelves)
+        found = _searched(place, machine, resolver.with_variants(problem, offered), asking, told, shelves)
     except (NoSolutionError, ExamineError) as error:
         why.append(f"no lock with such a build: {error}")
         return None
@@ -769,14 +773,14 @@ def _wanted(
 
 def problem_of(place: Place) -> Problem:
     """What the search is asked: the place, and every release in the tables."""
-    from envcheck import resolve
+    from envcheck.resolution import resolver
 
     rows: list[Mapping[str, Any]] = [
         *({**row, "package": "torch"} for row in place.known.tables.get("torch", [])),
         *app.source_tree()["tables"].get("release", []),
     ]
     releases = tuple(
-        resolve.Release(
+        resolver.Release(
             package=row["package"],
             version=row["version"],
             requires=tuple(f"{name}{bound}" for name, bound in row.get("requires", {}).items()),
@@ -788,7 +792,7 @@ def problem_of(place: Place) -> Problem:
         )
         for row in rows
     )
-    return resolve.Problem(
+    return resolver.Problem(
         # The cells say what was measured, and are all that puts it before what is new.
         known=place.known._replace(cells=()) if place.newest else place.known,
         target=place.target,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from envcheck.core.model import Fact, Inventory, Known, Value, Wish
-from envcheck.resolve import Problem, Release
+from envcheck.resolution.resolver import Problem, Release
 from tests.worlds import known, rule
 
 World = Mapping[str, Sequence[str | Release]]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envcheck import clash, resolve
-from envcheck.clash import Proof
 from envcheck.core.model import Wish
-from envcheck.resolve import Problem, Release
+from envcheck.resolution import conflicts, resolver
+from envcheck.resolution.conflicts import Proof
+from envcheck.resolution.resolver import Problem, Release
 from tests.package_worlds import forbids, problem
 from tests.worlds import rule
 
 
 def proven(asked: Problem) -> Proof:
-    answer = resolve.solve(asked)
+    answer = resolver.solve(asked)
     assert answer.versions is None
-    return clash.prove(asked, answer.reasons)
+    return conflicts.prove(asked, answer.reasons)
 
 
 def holds(lines: Sequence[str], *words: str) -> bool:
@@ -139,5 +139,5 @@ def test_nothing_in_a_proof_can_be_dropped_and_every_way_out_helps() -> None:
     found = proven(asked)
     assert ("rule", "of-no-matter") not in found.reasons
     for reason in found.reasons:
-        assert resolve.solve(asked, {reason}).versions is not None, reason
+        assert resolver.solve(asked, {reason}).versions is not None, reason
     assert list(found.ways) == ["without the bound c>=2 (--with c>=2): a 2, b 1, c 1, d 1"]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, mend
+from envcheck import app
 from envcheck.core.model import (
     Fact,
     Finding,
@@ -26,6 +26,7 @@ from envcheck.core.model import (
     Value,
     Verdict,
 )
+from envcheck.resolution import remediation
 from envcheck.rules import derive, judge
 from tests import worlds
 from tests.test_cases import EVERY_CASE, facts_of, known
@@ -35,15 +36,17 @@ BROKEN_CASES = [case for case in EVERY_CASE if case["expect"] == "broken"]
 
 
 @lru_cache(maxsize=8)
-def listed(python: str | None) -> mend.Releases:
-    return mend.releases(known(), known().tables["release"], python)
+def listed(python: str | None) -> remediation.Releases:
+    return remediation.releases(known(), known().tables["release"], python)
 
 
 def planned(read: Inventory, level: Severity = Severity.ERROR, of: Matrix | None = None) -> Plan:
     python = read.known("python.version")
     if of is None:
-        return mend.plan(read, known(), None, listed(str(python) if python else None), level)
-    return mend.plan(read, of, None, mend.releases(of, of.tables.get("release", []), None), level)
+        return remediation.plan(read, known(), None, listed(str(python) if python else None), level)
+    return remediation.plan(
+        read, of, None, remediation.releases(of, of.tables.get("release", []), None), level
+    )
 
 
 def applied(read: Inventory, moves: tuple[Move, ...], of: Matrix) -> Inventory:
@@ -127,7 +130,7 @@ def test_every_advised_release_exists_for_that_python_or_is_said_not_to_be_check
             row = rows.get((move.key[4:], str(move.after)))
             if row is not None and not move.unchecked:
                 assert not row.get("yanked"), move
-                assert python is None or mend._for_python(row, str(python)), move
+                assert python is None or remediation._for_python(row, str(python)), move
             elif move.install and move.key not in (
                 "pkg.torch",
                 "pkg.torchvision",
@@ -142,7 +145,7 @@ def test_the_slowest_case_and_a_hopeless_tangle_are_planned_in_time() -> None:
     assert slowest[0] < 0.5, slowest
     seconds, plan = _timed(worlds.inventory(TANGLE))
     assert seconds < 3, plan.states  # half a second on a machine of our own
-    assert plan.states < 4 * mend.STATES
+    assert plan.states < 4 * remediation.STATES
     read = worlds.inventory(TANGLE)
     after = broken(judged(applied(read, plan.moves, known()), known()), Severity.ERROR)
     assert after.keys() <= {each.rule.id for each in plan.unmended}
@@ -195,7 +198,7 @@ attention = "flash_attention_2"
 
 
 def ordered(*steps: tuple[str, Value | None, Value, str]) -> list[tuple[int, bool]]:
-    return [mend.size(key, before, after, cost) for key, before, after, cost in steps]
+    return [remediation.size(key, before, after, cost) for key, before, after, cost in steps]
 
 
 def test_patch_minor_major_and_upwards_before_downwards() -> None:
@@ -210,12 +213,12 @@ def test_patch_minor_major_and_upwards_before_downwards() -> None:
     )
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == len(sizes)
-    assert mend.size("train.x", True, False) == mend.size("pkg.a", "1.2.3", "1.2.4")
-    assert mend.size("pkg.a", None, "0.1") == mend.size("pkg.a", "1.2.3", "2.0")
+    assert remediation.size("train.x", True, False) == remediation.size("pkg.a", "1.2.3", "1.2.4")
+    assert remediation.size("pkg.a", None, "0.1") == remediation.size("pkg.a", "1.2.3", "2.0")
 
 
 def test_an_administrator_comes_last_and_fewer_moves_come_before_smaller_ones() -> None:
-    cost = mend.Cost
+    cost = remediation.Cost
     assert cost(0, 9, 9, 9, 1, 9, 9) < cost(1, 0, 0, 0, 0, 0, 0)
     assert cost(0, 1, 4, 1, 1, 9, 9) < cost(0, 2, 2, 0, 0, 0, 0)
     assert cost(0, 1, 2, 0, 0, 9, 9) < cost(0, 1, 2, 0, 1, 0, 0)  # measured before unmeasured
@@ -349,7 +352,9 @@ def test_of_all_that_ways_out_lead_to_the_cheapest_is_taken(
 ) -> None:
     """Against every state there is a path to, looked at without bounds, order or end."""
     of = world(drawn, needs)
-    small = mend.World(tiny(of), of, None, mend.releases(of, of.tables["release"], None), Severity.ERROR)
+    small = remediation.World(
+        tiny(of), of, None, remediation.releases(of, of.tables["release"], None), Severity.ERROR
+    )
     wanted = frozenset(each.rule.id for each in small.broken)
     seen, todo, costs = set(), [small.state({}, wanted)], []
     while todo:
@@ -362,7 +367,7 @@ def test_of_all_that_ways_out_lead_to_the_cheapest_is_taken(
             costs.append(small.cost(state.changes))
             continue
         todo += small.successors(state, wanted, any_release=False)
-    found = mend.search(small, wanted, 100_000, more=100_000)
+    found = remediation.search(small, wanted, 100_000, more=100_000)
     assert found.fewest
     assert found.smallest
     if not costs:
@@ -384,20 +389,20 @@ def test_a_change_reaches_only_facts_that_are_known_to_follow_from_it() -> None:
         if "facts" not in case:
             continue
         read = facts_of(case)
-        small = mend.World(read, known(), None, listed("3.11.9"), Severity.ERROR)
+        small = remediation.World(read, known(), None, listed("3.11.9"), Severity.ERROR)
         for key, value in sorted(changes, key=str)[::4]:
             if isinstance(value, str) and "{" in value:
                 continue
             if key.startswith("train.") and not any(each.startswith("train.") for each in read.facts):
                 continue  # rules about training wait there, so none proposes anything
-            proposal = mend.Proposal(judge.trial(value), "", known().rules[0])
+            proposal = remediation.Proposal(judge.trial(value), "", known().rules[0])
             for touched in small._touched(small.settled({key: proposal})):
                 assert key in ancestors(small, touched), (case["id"], key, touched)
                 reached += touched != key
     assert reached > 100
 
 
-def ancestors(small: mend.World, key: str) -> set[str]:
+def ancestors(small: remediation.World, key: str) -> set[str]:
     found, todo = {key}, [key]
     while todo:
         more = set(small._bears_on(todo.pop())) - found

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import resolve
 from envcheck.core.model import Fact, Known, NoSolutionError, Value, Wish
 from envcheck.knowledge import load as matrix
-from envcheck.resolve import Problem, Release
+from envcheck.resolution import resolver
+from envcheck.resolution.resolver import Problem, Release
 from envcheck.rules import derive, judge
 from tests.package_worlds import forbids, problem
 from tests.worlds import rule
@@ -20,7 +20,7 @@ from tests.worlds import rule
 
 def found(*arguments: object, **more: object) -> dict[str, str] | None:
     """The versions the search chooses for such a problem, or None."""
-    answer = resolve.solve(problem(*arguments, **more))  # type: ignore[arg-type]
+    answer = resolver.solve(problem(*arguments, **more))  # type: ignore[arg-type]
     return dict(answer.versions) if answer.versions is not None else None
 
 
@@ -46,7 +46,7 @@ def test_a_dead_end_is_backed_out_of() -> None:
 
 def test_a_dead_end_returns_to_its_cause_and_not_to_the_package_before() -> None:
     world = {"a": ["2", "1"], "b": [str(n) for n in range(200)], "c": ["5", "4"]}
-    answer = resolve.solve(problem(world, forbids({"a": "==2", "c": ">=4"}, "a-rule")))
+    answer = resolver.solve(problem(world, forbids({"a": "==2", "c": ">=4"}, "a-rule")))
     assert answer.versions == {"a": "1", "b": "199", "c": "5"}
     assert answer.nodes < 20
 
@@ -54,7 +54,7 @@ def test_a_dead_end_returns_to_its_cause_and_not_to_the_package_before() -> None
 def test_a_way_out_that_names_a_release_is_jumped_to() -> None:
     world = {"a": [f"{n}.0" for n in range(300)], "b": ["9", "8"]}
     clash = forbids({"a": ">=3.0", "b": "present"}, "a-rule", '{ "pkg.a" = "==2.0" }')
-    answer = resolve.solve(problem(world, clash))
+    answer = resolver.solve(problem(world, clash))
     assert answer.versions == {"a": "2.0", "b": "9"}
     assert answer.nodes < 20
 
@@ -67,7 +67,7 @@ def test_rules_against_rules_leave_what_neither_forbids() -> None:
 
 def test_no_solution_keeps_what_stood_in_the_way() -> None:
     clash = forbids({"a": "present", "b": "==9"}, "nine") + forbids({"a": "present", "b": "==8"}, "eight")
-    answer = resolve.solve(problem({"a": ["1"], "b": ["9", "8"]}, clash))
+    answer = resolver.solve(problem({"a": ["1"], "b": ["9", "8"]}, clash))
     assert answer.versions is None
     assert {("rule", "nine"), ("rule", "eight")} <= answer.reasons
 
@@ -126,16 +126,16 @@ def test_nothing_beyond_what_is_known_is_taken() -> None:
 
 def test_nothing_published_after_the_day_asked_for_is_taken() -> None:
     asked = problem({"a": [Release("a", "2", date="2026-02-01"), Release("a", "1", date="2026-01-01")]})
-    assert resolve.solve(asked._replace(until="2026-01-31")).versions == {"a": "1"}
+    assert resolver.solve(asked._replace(until="2026-01-31")).versions == {"a": "1"}
 
 
 def test_a_wish_for_a_package_of_the_tables_adds_it() -> None:
     asked = problem({"a": ["1"]})
     asked = asked._replace(releases=(*asked.releases, Release("x", "5"), Release("x", "4", ("a<1",))))
-    assert resolve.solve(asked).versions == {"a": "1"}
+    assert resolver.solve(asked).versions == {"a": "1"}
     wished = asked._replace(wishes=(Wish("x", "", "--with x"),))
-    assert resolve.solve(wished).versions == {"a": "1", "x": "5"}
-    assert resolve.solve(asked._replace(wishes=(Wish("x", "<5", "--with x<5"),))).versions is None
+    assert resolver.solve(wished).versions == {"a": "1", "x": "5"}
+    assert resolver.solve(asked._replace(wishes=(Wish("x", "<5", "--with x<5"),))).versions is None
 
 
 # --- measured first ---------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_a_wish_for_a_package_of_the_tables_adds_it() -> None:
 def test_what_was_measured_good_comes_before_what_is_new() -> None:
     head = f'[[cell]]\n{CELL}pkg = {{ a = "1", b = "8", unrelated = "0" }}\n'
     world = {"a": ["3", "2", "1"], "b": ["9", "8"]}
-    answer = resolve.solve(problem(world, head=head))
+    answer = resolver.solve(problem(world, head=head))
     assert (answer.versions, answer.measured) == ({"a": "1", "b": "8"}, True)
     assert found(world, forbids({"a": "==1"}, "a-rule"), head=head) == {"a": "3", "b": "9"}
     assert found(world, head=head, wishes=[Wish("a", ">=2", "--with")]) == {"a": "3", "b": "9"}
@@ -166,8 +166,8 @@ REENTRANT = rule(
 
 def test_a_free_fact_is_changed_where_no_earlier_way_out_is_left() -> None:
     asked = {"train": "{ use_reentrant = false }", "free": ["use_reentrant"]}
-    assert resolve.solve(problem({"a": ["2", "1"]}, REENTRANT, **asked)).changed == {}  # type: ignore[arg-type]
-    answer = resolve.solve(problem({"a": ["2"]}, REENTRANT, **asked))  # type: ignore[arg-type]
+    assert resolver.solve(problem({"a": ["2", "1"]}, REENTRANT, **asked)).changed == {}  # type: ignore[arg-type]
+    answer = resolver.solve(problem({"a": ["2"]}, REENTRANT, **asked))  # type: ignore[arg-type]
     assert (answer.versions, answer.changed) == ({"a": "2"}, {"train.use_reentrant": True})
 
 
@@ -178,7 +178,7 @@ def test_a_free_fact_is_changed_where_the_earlier_way_out_is_shut_by_another_rul
         train="{ use_reentrant = false }",
         free=["use_reentrant"],
     )
-    answer = resolve.solve(asked)
+    answer = resolver.solve(asked)
     assert (answer.versions, answer.changed) == ({"a": "2"}, {"train.use_reentrant": True})
 
 
@@ -192,26 +192,26 @@ def test_a_fact_that_is_not_free_is_never_changed() -> None:
 def test_an_objection_to_a_whole_lock_names_the_rule_its_stack_and_the_engines_bound() -> None:
     clash = forbids({"a": "<2", "numpy": ">=2.0"}, "old-a-new-numpy", '{ "pkg.numpy" = "==1.26.4" }')
     asked = problem({"a": ["1.5", "1.4"]}, clash)
-    told = resolve.objections(asked, {"a": "1.5", "numpy": "2.1.0"}, {}, ["a"])
+    told = resolver.objections(asked, {"a": "1.5", "numpy": "2.1.0"}, {}, ["a"])
     assert [(each.rule, each.stack, each.bounds) for each in told] == [
         ("old-a-new-numpy", (("a", "1.5"),), ("numpy==1.26.4",))
     ]
-    assert resolve.objections(asked, {"a": "1.5", "numpy": "1.26.4"}, {}, ["a"]) == []
+    assert resolver.objections(asked, {"a": "1.5", "numpy": "1.26.4"}, {}, ["a"]) == []
     refused = asked._replace(objections=tuple(told))
-    assert resolve.solve(refused).versions is None, "1.4 would meet the same numpy"
+    assert resolver.solve(refused).versions is None, "1.4 would meet the same numpy"
     narrow = asked._replace(objections=tuple(each._replace(wide=False) for each in told))
-    assert resolve.solve(narrow).versions == {"a": "1.4"}
+    assert resolver.solve(narrow).versions == {"a": "1.4"}
 
 
 def test_a_package_that_a_lock_lacks_can_be_objected_to() -> None:
     clash = rule('{ "pkg.a" = ">=2", "pkg.helper" = "absent" }')
     asked = problem({"a": ["3", "2", "1"]}, clash)
-    told = resolve.objections(asked, {"a": "3"}, {}, ["a"])
-    assert resolve.solve(asked._replace(objections=tuple(told))).versions == {"a": "1"}
+    told = resolver.objections(asked, {"a": "3"}, {}, ["a"])
+    assert resolver.solve(asked._replace(objections=tuple(told))).versions == {"a": "1"}
 
 
 def test_a_search_that_would_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolve, "NODES", 500)
+    monkeypatch.setattr(resolver, "NODES", 500)
     names = [f"p{n}" for n in range(9)]
     odd = "".join(
         forbids({one: f"=={v}", other: f"=={v}"}, f"r-{one}-{other}-{v}")
@@ -220,7 +220,7 @@ def test_a_search_that_would_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch
         for v in range(8)
     )
     with pytest.raises(NoSolutionError, match="no answer after"):
-        resolve.solve(problem({name: [str(v) for v in range(8)] for name in names}, odd))
+        resolver.solve(problem({name: [str(v) for v in range(8)] for name in names}, odd))
 
 
 # --- against brute force ----------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def passes(asked: Problem, versions: Mapping[str, str], changed: Mapping[str, Va
 
 def chosen_by_brute_force(asked: Problem) -> bool:
     """Whether any whole choice of versions and free facts passes the judge."""
-    ways = resolve.free_values(asked, reluctant=False)
+    ways = resolver.free_values(asked, reluctant=False)
     names = asked.target.packages
     offered = [[each.version for each in asked.releases if each.package == name] for name in names]
     return any(
@@ -331,7 +331,7 @@ def chosen_by_brute_force(asked: Problem) -> bool:
 @given(worlds)
 def test_the_search_finds_what_brute_force_finds_and_the_judge_passes_it(world: Mapping[str, object]) -> None:
     asked = random_problem(world)
-    answer = resolve.solve(asked)
+    answer = resolver.solve(asked)
     assert (answer.versions is not None) == chosen_by_brute_force(asked)
     if answer.versions is not None:
         assert passes(asked, answer.versions, answer.changed)
@@ -360,5 +360,5 @@ def test_where_half_of_all_pairs_are_forbidden_dead_ends_are_left_rightly(forbid
         dict(zip(NAMES, versions, strict=True)) for versions in product(reversed(VERSIONS), repeat=len(NAMES))
     ]
     fine = [each for each in whole if not any(dict(pair).items() <= each.items() for pair in bad)]
-    answer = resolve.solve(asked)
+    answer = resolver.solve(asked)
     assert answer.versions == (fine[0] if fine else None), "the newest, package by package"

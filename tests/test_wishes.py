@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck import wishes
 from envcheck.core.model import Absent, InputError, Known, Unknown, Wish
 from envcheck.lock.model import Artifact, Pin
+from envcheck.resolution import user_requirements
 
 HERE = ("3.11", "linux-x86_64")
 
 
-def read(text: str, **others: str) -> tuple[wishes.Asked, ...]:
+def read(text: str, **others: str) -> tuple[user_requirements.Asked, ...]:
     files: Mapping[str, str] = {"my.in": text, **{f"{name}.in": other for name, other in others.items()}}
 
     def text_of(file: str, named_in: str) -> tuple[str, str]:
@@ -24,7 +24,7 @@ def read(text: str, **others: str) -> tuple[wishes.Asked, ...]:
             raise InputError(file, "no such file or directory")
         return file, files[file]
 
-    return wishes.read("my.in", text_of, *HERE)
+    return user_requirements.read("my.in", text_of, *HERE)
 
 
 def test_a_file_is_read_as_pip_reads_it() -> None:
@@ -95,7 +95,7 @@ def test_files_that_go_on_for_ever_are_cut() -> None:
         return f"{named_in}x{file}", "-r a"
 
     with pytest.raises(InputError, match="more than 20 deep"):
-        wishes.read("a", endless, *HERE)
+        user_requirements.read("a", endless, *HERE)
 
 
 @given(st.text(max_size=60))
@@ -122,22 +122,24 @@ def test_a_file_that_ends_in_a_backslash_was_cut_short() -> None:
 )
 def test_what_a_lock_does_not_fulfil_is_said(wish: Wish, version: str | None, unmet: str) -> None:
     pins = [Pin("torch", version, (Artifact("", "a" * 64),))] if version else []
-    assert wishes.unmet([wish], [], pins) == ([unmet] if unmet else [])
+    assert user_requirements.unmet([wish], [], pins) == ([unmet] if unmet else [])
 
 
 def test_no_lock_is_known_to_have_been_made_for_extras() -> None:
     pins = [Pin("trl", "1.0", (Artifact("", "a" * 64),))]
-    assert wishes.unmet([Wish("trl", "", "--with")], ["trl[vllm]"], pins) == ["was not made for trl[vllm]"]
+    assert user_requirements.unmet([Wish("trl", "", "--with")], ["trl[vllm]"], pins) == [
+        "was not made for trl[vllm]"
+    ]
 
 
 def test_keeping_asks_for_the_release_without_this_machine_s_label() -> None:
-    assert wishes.kept("Torch", Known("2.10.0+cu128"), "env").wish == Wish(
+    assert user_requirements.kept("Torch", Known("2.10.0+cu128"), "env").wish == Wish(
         "torch", "==2.10.0", "--keep Torch"
     )
     with pytest.raises(InputError, match="--keep torch: not found in the env"):
-        wishes.kept("torch", Absent(), "the env")
+        user_requirements.kept("torch", Absent(), "the env")
     with pytest.raises(InputError, match="metadata unreadable"):
-        wishes.kept("torch", Unknown("metadata unreadable"), "the env")
+        user_requirements.kept("torch", Unknown("metadata unreadable"), "the env")
 
 
 MODELS: list[dict[str, object]] = [
@@ -152,13 +154,13 @@ MODELS: list[dict[str, object]] = [
     ("model", "bounds"), [("qwen3", ">=4.51.0"), ("glm", ">=4.46.1"), ("bert", None), ("deta", "<5.0.0")]
 )
 def test_a_model_asks_for_the_transformers_that_know_it(model: str, bounds: str | None) -> None:
-    found = wishes.for_model(model, MODELS)
+    found = user_requirements.for_model(model, MODELS)
     assert (found.wish.specifier if found else None) == bounds
 
 
 def test_a_model_nobody_knows_is_answered_with_the_nearest() -> None:
     with pytest.raises(InputError, match=r"--model qwen33: no such model type; did you mean 'qwen3'\?"):
-        wishes.for_model("qwen33", MODELS)
+        user_requirements.for_model("qwen33", MODELS)
 
 
 @pytest.mark.parametrize(
@@ -166,4 +168,4 @@ def test_a_model_nobody_knows_is_answered_with_the_nearest() -> None:
 )
 def test_a_day_is_an_iso_date(text: str) -> None:
     with pytest.raises(InputError, match="--exclude-newer: expected a date"):
-        wishes.day(text)
+        user_requirements.day(text)

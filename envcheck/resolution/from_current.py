@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from envcheck import mend
 from envcheck.core import versions
 from envcheck.core.model import (
     Absent,
@@ -20,6 +19,7 @@ from envcheck.core.model import (
     Target,
     Wish,
 )
+from envcheck.resolution import remediation
 from envcheck.rules import derive
 
 ASKED_BY = "--from-current"
@@ -37,7 +37,9 @@ class Near(NamedTuple):
     closure: tuple[Wish, ...]
 
 
-def near(read: Inventory, machine: Inventory, target: Target, known: Matrix, listed: mend.Releases) -> Near:
+def near(
+    read: Inventory, machine: Inventory, target: Target, known: Matrix, listed: remediation.Releases
+) -> Near:
     """What to keep of the environment that was read, for a target on a machine.
 
     Only what the target's packages bring counts: a lock does not hold the rest. A release that no index has
@@ -50,7 +52,7 @@ def near(read: Inventory, machine: Inventory, target: Target, known: Matrix, lis
         installed[name], *_ = before.partition("+")  # a lock names no build
         fit = listed.fit.get(name, ())
         if name in listed.every and fit and installed[name] not in fit:
-            installed[name] = mend.nearest_first(fit, name, before)[0]
+            installed[name] = remediation.nearest_first(fit, name, before)[0]
             replaced.append(
                 Move(
                     f"pkg.{name}",
@@ -63,7 +65,7 @@ def near(read: Inventory, machine: Inventory, target: Target, known: Matrix, lis
                 )
             )
     lockable = _lockable(read, machine, target, installed)
-    plan = mend.plan(lockable, known, target, listed, Severity.ERROR, strict=True)
+    plan = remediation.plan(lockable, known, target, listed, Severity.ERROR, strict=True)
     moved = {move.key.removeprefix("pkg."): move for move in plan.moves if move.install}
     kept = {**installed, **{name: str(move.after) for name, move in moved.items() if move.after is not None}}
     first = (*target.packages, *(name for name in moved if name not in target.packages))

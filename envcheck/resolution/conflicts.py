@@ -10,7 +10,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from envcheck import resolve
 from envcheck.core import versions
 from envcheck.core.model import (
     Because,
@@ -24,7 +23,8 @@ from envcheck.core.model import (
     family,
     of_device,
 )
-from envcheck.resolve import Problem, Reason, Release
+from envcheck.resolution import resolver
+from envcheck.resolution.resolver import Problem, Reason, Release
 from envcheck.rules import clauses, derive, judge
 
 MOST_WAYS = 6
@@ -86,7 +86,7 @@ def _least(problem: Problem, reasons: frozenset[Reason]) -> frozenset[Reason]:
         if reason not in kept:
             continue
         try:
-            answer = resolve.solve(problem, _AllBut(kept - {reason}))
+            answer = resolver.solve(problem, _AllBut(kept - {reason}))
         except NoSolutionError:
             continue  # too long a search to say that the rest is enough
         if answer.versions is None:
@@ -107,7 +107,7 @@ class _Teller:
     def __post_init__(self) -> None:
         """Look at the clash alone: its packages, and only its reasons."""
         self.others = _AllBut(self.least)
-        self.packages = resolve.wanted_packages(self.problem, self.others)
+        self.packages = resolver.wanted_packages(self.problem, self.others)
 
     # --- what clashes -----------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class _Teller:
 
     def _refused(self, reason: Reason, name: str) -> list[Release]:
         """Releases of a package that this reason keeps out by itself."""
-        alone = resolve.candidates(self.problem, name, _AllBut([reason]))[0]
+        alone = resolver.candidates(self.problem, name, _AllBut([reason]))[0]
         return [each for each in self._all(name) if each not in alone]
 
     def _all(self, name: str) -> list[Release]:
@@ -194,7 +194,7 @@ class _Teller:
         return "; ".join(self._leaves(reason, name) for name in limited)
 
     def _metadata(self, name: str, required: str) -> str:
-        offered = resolve.candidates(self.problem, name, self.others)[0]
+        offered = resolver.candidates(self.problem, name, self.others)[0]
         asks: dict[str, list[str]] = {}
         for release in offered:
             for line in release.requires:
@@ -210,11 +210,11 @@ class _Teller:
     # --- rules ------------------------------------------------------------------------------------
 
     def _rule(self, rule_id: str) -> Rule:
-        return next(rule for rule in resolve.asked_rules(self.problem) if rule.id == rule_id)
+        return next(rule for rule in resolver.asked_rules(self.problem) if rule.id == rule_id)
 
     def _rule_in_words(self, rule_id: str) -> str:
         rule = self._rule(rule_id)
-        concerned = [name for name in self.packages if name in resolve.scope(rule, self.problem.known)]
+        concerned = [name for name in self.packages if name in resolver.scope(rule, self.problem.known)]
         told = f"{rule.title} ({rule.id})"
         said = list(self._facts_of(rule))
         because = f"{', '.join(said)}: " if said else ""
@@ -258,7 +258,7 @@ class _Teller:
 
     def _broken_together(self, rule: Rule, concerned: Sequence[str]) -> str:
         """The newest releases that break the rule together, of those nothing else refuses."""
-        offered = {name: resolve.candidates(self.problem, name, self.others)[0] for name in concerned}
+        offered = {name: resolver.candidates(self.problem, name, self.others)[0] for name in concerned}
         newest = {name: found[0].version for name, found in offered.items() if found}
         for name, found in offered.items():
             for release in found:
@@ -284,11 +284,11 @@ class _Teller:
         """Of the first choice found that breaks the rule."""
         found = self._finding(rule, {})
         for name in self.packages:
-            for release in resolve.candidates(self.problem, name, self.others)[0]:
+            for release in resolver.candidates(self.problem, name, self.others)[0]:
                 found = found or self._finding(rule, {name: release.version})
         if found is None:
             offered = [
-                (name, resolve.candidates(self.problem, name, self.others)[0]) for name in self.packages
+                (name, resolver.candidates(self.problem, name, self.others)[0]) for name in self.packages
             ]
             found = self._finding(rule, {name: each[0].version for name, each in offered if each})
         return found[0].because if found else ()
@@ -316,7 +316,7 @@ class _Teller:
 
     def _tried(self, label: str, changed: Problem) -> Iterator[str]:
         try:
-            answer = resolve.solve(changed)
+            answer = resolver.solve(changed)
         except NoSolutionError:
             return
         if answer.versions is not None:
