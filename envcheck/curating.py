@@ -37,7 +37,7 @@ def html(folder: str, overlays: Sequence[str]) -> str:
     """
     from envcheck.knowledge import site
 
-    page = site.render(site.assemble(_with_releases(overlays)), host.package_text("site.html"))
+    page = site.render(site.assemble(_with_releases(overlays)), host.package_text("knowledge/site.html"))
     target = Path(folder, "index.html")
     host.write_file(target, page)
     return f"{target}: {len(page.encode()) / 1024:.0f} KiB, opens without a network\n"

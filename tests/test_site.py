@@ -319,7 +319,7 @@ class Page:
 
 
 def page_of(of: Matrix) -> str:
-    return site.render(site.assemble(of), host.package_text("site.html"))
+    return site.render(site.assemble(of), host.package_text("knowledge/site.html"))
 
 
 @pytest.mark.browser

@@ -1,7 +1,7 @@
 """Self-tests as values: what a test claims, how its journal reads, and the report. Pure.
 
-A test is a script in `selftest/scripts/`. Its constants are read here without running it; what it wrote while it
-ran is folded into one outcome a variant, whichever rank it was that failed, died or hung.
+A test is a script in `selftest/scripts/`. Its constants are read here without running it; what it wrote while
+it ran is folded into one outcome a variant, whichever rank it was that failed, died or hung.
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ def _waiting(stack: str) -> _Waiting:
     if frame is None:
         return _Waiting.NO
     file = frame["file"]
-    if file.endswith(_COLLECTIVES) or (file.endswith("/_stage.py") and frame["name"] == "told"):
+    if file.endswith(_COLLECTIVES) or (file.endswith("/_worker.py") and frame["name"] == "told"):
         return _Waiting.SURELY
     return _Waiting.PERHAPS if any(part in file for part in _MAY_WAIT) else _Waiting.NO
 
