@@ -8,11 +8,11 @@ from pathlib import Path
 
 from envcheck import app, probes
 from envcheck.core.model import InputError, Matrix
-from envcheck.engines import index
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge import lint as linting
 from envcheck.knowledge import load as matrix
+from envcheck.resolver_backends import index
 
 ONLINE_DEADLINE_S = 120.0
 """For all pages of the index together."""

@@ -20,11 +20,11 @@ from envcheck import app, proving
 from envcheck.core import versions
 from envcheck.core.i18n import counted
 from envcheck.core.model import ExamineError, Fact, InputError, Inventory, Known, Matrix, Target
-from envcheck.engines import INSTALL_HINT
-from envcheck.engines.index import engine_environment, one_line, redact, user_index
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge.rule_pages import nearest
+from envcheck.resolver_backends import INSTALL_HINT
+from envcheck.resolver_backends.index import engine_environment, one_line, redact, user_index
 from envcheck.selftest import outcome
 
 INSTALL_S = 1200.0

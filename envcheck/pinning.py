@@ -36,10 +36,10 @@ from envcheck.lock import model as lock
 from envcheck.rules import derive, judge
 
 if TYPE_CHECKING:  # a shipped lock needs none of them
-    from envcheck import engines
-    from envcheck.engines.further import Shelf
+    from envcheck import resolver_backends as backends
     from envcheck.resolution.resolver import Objection, Problem, Reason, Release
     from envcheck.resolution.user_requirements import Asked
+    from envcheck.resolver_backends.extra_indexes import Shelf
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 """Families that say where a lock will run; what is installed there now does not matter to it."""
@@ -187,9 +187,9 @@ def _refuse_nonsense(order: Order, *, resolve: bool, offline: bool) -> None:
         other = "--resolve" if resolve else "--engine" if order.engine else "--prefer newest"
         raise InputError("--offline", f"{other} needs a package index: name one of the two")
     if order.engine:
-        from envcheck import engines
+        from envcheck import resolver_backends as backends
 
-        engines.choose_named(engines.every_engine(), order.engine)
+        backends.choose_named(backends.every_engine(), order.engine)
     chosen = formats.named(order.written)
     if order.own_index and not chosen.WANTS_ADDRESSES:
         raise InputError("--show-index", f"--format {order.written} holds no address; pylock does")
@@ -225,7 +225,7 @@ def _written(made: lock.Lock, machine: Host, order: Order) -> str:
     chosen = formats.named(order.written)
     if not chosen.WANTS_ADDRESSES:
         return chosen.render(made, formats.NONE)
-    from envcheck.engines import index
+    from envcheck.resolver_backends import index
 
     hashes = {each.name: [file.sha256 for file in each.artifacts] for each in made.pins if not each.url}
     return chosen.render(made, index.file_addresses(machine, hashes, ADDRESSES_S, own=order.own_index))
@@ -476,10 +476,10 @@ def resolved_lock(
         NoSolutionError: no versions fit, or every completed lock was objected to.
         ExamineError: no engine is installed, or it failed.
     """
-    from envcheck import engines  # a shipped lock needs none
+    from envcheck import resolver_backends as backends  # a shipped lock needs none
 
     remarks = [] if remarks is None else remarks
-    asking = engines.asking(machine, engines.every_engine(), engine)
+    asking = backends.asking(machine, backends.every_engine(), engine)
     found = _searched(place, machine, problem_of(place), asking, remarks)
     if isinstance(found, lock.Lock):
         return found
@@ -504,12 +504,12 @@ def _searched(
     place: Place,
     machine: Host,
     problem: Problem,
-    asking: engines.Asking,
+    asking: backends.Asking,
     remarks: list[str],
     shelves: Sequence[Shelf] = (),
 ) -> lock.Lock | _Dead:
     """The rounds of `resolved_lock`; torch is taken from these shelves if there are any."""
-    from envcheck import engines
+    from envcheck import resolver_backends as backends
     from envcheck.resolution import resolver
 
     told: list[resolver.Objection] = []  # what an engine was asked to mend with bounds of its own
@@ -537,7 +537,7 @@ def _searched(
                 problem, last = problem._replace(releases=offered), "; ".join(lacking)
                 remarks += lacking
                 continue
-            if isinstance(error, engines.YankedError):
+            if isinstance(error, backends.YankedError):
                 # No package of the search, so the engine has to choose another one of it.
                 place = place._replace(wishes=(*place.wishes, _without(error)))
                 continue
@@ -560,7 +560,7 @@ def _searched(
 
 
 def _offered(
-    problem: Problem, place: Place, wanted: engines.Wanted, machine: Host
+    problem: Problem, place: Place, wanted: backends.Wanted, machine: Host
 ) -> tuple[tuple[Release, ...], list[str]]:
     """The releases of the tables less those of pinned packages that the index lacks or withdrew.
 
@@ -569,17 +569,17 @@ def _offered(
     Raises:
         NoSolutionError: nothing on the index is what the user asks for by name.
     """
-    from envcheck.engines import offers
     from envcheck.resolution import user_requirements
+    from envcheck.resolver_backends import availability
 
     outside = [each for each in place.wishes if each.wanted and each.package not in wanted.pins]
-    found = offers.offers(machine, wanted, [each.package for each in outside])
+    found = availability.offers(machine, wanted, [each.package for each in outside])
     for each in outside:
         there = found[each.package]
         if not any(user_requirements.admits(each, str(version)) for version in there.usable - there.yanked):
             raise NoSolutionError(
                 f"{each.origin} asks for {each.package}{each.specifier}, and your index has none for Python "
-                f"{place.python} on {place.platform}: {offers.shown(there)}"
+                f"{place.python} on {place.platform}: {availability.shown(there)}"
             )
     kept: list[Release] = []
     for release in problem.releases:
@@ -594,13 +594,13 @@ def _offered(
             continue
         version = versions.parse(version_wanted)
         if version not in found[name].usable:
-            lacking.append(f"your index has no usable {name} {version}: {offers.shown(found[name])}")
+            lacking.append(f"your index has no usable {name} {version}: {availability.shown(found[name])}")
         elif version in found[name].yanked:
             lacking.append(f"your index has withdrawn {name} {version}")
     return tuple(kept), lacking
 
 
-def _without(yanked: engines.YankedError) -> Wish:
+def _without(yanked: backends.YankedError) -> Wish:
     return Wish(yanked.name, f"!={yanked.version}", str(yanked), wanted=False)
 
 
@@ -666,7 +666,7 @@ def _with_other_build(
     machine: Host,
     problem: Problem,
     version: str,
-    asking: engines.Asking,
+    asking: backends.Asking,
     remarks: list[str],
     why: list[str],
 ) -> lock.Lock | None:
@@ -674,14 +674,14 @@ def _with_other_build(
 
     All other packages are the default index's, and the engine sees no other.
     """
-    from envcheck.engines import further
     from envcheck.resolution import resolver
+    from envcheck.resolver_backends import extra_indexes
 
     wanted = _wanted(place, {}, (), ())
     told: list[str] = []
     try:
-        shelves = further.shelves(machine, "torch", wanted)
-        why += filter(None, (further.why_not(shelf, version, wanted) for shelf in shelves))
+        shelves = extra_indexes.shelves(machine, "torch", wanted)
+        why += filter(None, (extra_indexes.why_not(shelf, version, wanted) for shelf in shelves))
         offered = {each for shelf in shelves for each in shelf.pins}
         if not offered:
             return None
@@ -696,21 +696,21 @@ def _with_other_build(
     return None
 
 
-def _with_torch(machine: Host, wanted: engines.Wanted, shelves: Sequence[Shelf]) -> engines.Wanted:
+def _with_torch(machine: Host, wanted: backends.Wanted, shelves: Sequence[Shelf]) -> backends.Wanted:
     """The same with the torch that one of the shelves has."""
     if not shelves:
         return wanted
-    from envcheck.engines import further
+    from envcheck.resolver_backends import extra_indexes
 
     version = wanted.pins["torch"]
     shelf = next(each for each in shelves if version in each.pins)
-    return replace(wanted, given=(further.given(machine, shelf, "torch", version),))
+    return replace(wanted, given=(extra_indexes.given(machine, shelf, "torch", version),))
 
 
 def _with_companions(
     machine: Host,
-    wanted: engines.Wanted,
-    asking: engines.Asking,
+    wanted: backends.Wanted,
+    asking: backends.Asking,
     remarks: list[str],
     shelves: Sequence[Shelf],
     place: Place,
@@ -719,14 +719,16 @@ def _with_companions(
     """The same with all that is compiled for torch's CUDA from where torch was taken."""
     if not shelves:
         return pins
-    from envcheck.engines import further
+    from envcheck.resolver_backends import extra_indexes
 
     shelf = next(each for each in shelves if wanted.pins["torch"] in each.pins)
     release, _, tag = wanted.pins["torch"].partition("+")
     row = next(each for each in place.known.tables["torch"] if each["version"] == release)
     while stray := [each for each in pins if each.name in COMPILED_FOR_TORCH and not each.url]:
         built = [
-            further.companion(machine, shelf, each.name, f"{row.get(each.name, each.version)}+{tag}", wanted)
+            extra_indexes.companion(
+                machine, shelf, each.name, f"{row.get(each.name, each.version)}+{tag}", wanted
+            )
             for each in stray
         ]
         wanted = replace(wanted, given=(*wanted.given, *built))
@@ -746,12 +748,12 @@ def _by_hand(chosen: Mapping[str, str], why: Sequence[str]) -> str:
 
 def _wanted(
     place: Place, choice: Mapping[str, str], build: tuple[str, ...], told: Sequence[Objection]
-) -> engines.Wanted:
+) -> backends.Wanted:
     """What an engine is asked for: the choice, wishes the tables know nothing of, bounds on the rest."""
-    from envcheck import engines
+    from envcheck import resolver_backends as backends
 
     outside = [wish for wish in place.wishes if wish.package not in choice]
-    return engines.Wanted(
+    return backends.Wanted(
         pins=choice,
         also=(
             *lock.build_needs(build),

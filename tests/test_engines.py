@@ -14,7 +14,9 @@ import pytest
 from packaging.version import Version
 
 from envcheck.core.model import EnvcheckError, ExamineError, InputError, NoSolutionError
-from envcheck.engines import (
+from envcheck.host.machine import Host, own_python
+from envcheck.lock.model import Artifact, Lock, Pin, build_needs, render_requirements
+from envcheck.resolver_backends import (
     BOTH,
     Engine,
     Wanted,
@@ -24,7 +26,8 @@ from envcheck.engines import (
     differences,
     every_engine,
 )
-from envcheck.engines.index import (
+from envcheck.resolver_backends.availability import Offer, offers
+from envcheck.resolver_backends.index import (
     Index,
     engine_environment,
     file_addresses,
@@ -32,9 +35,6 @@ from envcheck.engines.index import (
     release_files,
     user_index,
 )
-from envcheck.engines.offers import Offer, offers
-from envcheck.host.machine import Host, own_python
-from envcheck.lock.model import Artifact, Lock, Pin, build_needs, render_requirements
 from tests.local_index import LocalIndex, sdist, serving, wheel
 
 ENGINES = {engine.name: engine for engine in every_engine()}

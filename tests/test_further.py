@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from envcheck.core.model import ExamineError, InputError
-from envcheck.engines.index import further_indexes
 from envcheck.host.machine import Host, find_program
 from envcheck.lock import model as lock
 from envcheck.lock.model import Artifact, Lock, Pin, parse_requirements
+from envcheck.resolver_backends.index import further_indexes
 from tests.local_index import LocalIndex, serving, wheel
 from tests.running import Outcome, installed, invocation
 from tests.stack_index import stack

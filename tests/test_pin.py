@@ -116,7 +116,7 @@ def test_a_shipped_lock_is_served_without_loading_the_search_or_an_engine() -> N
         not {
             "envcheck.resolution.resolver",
             "envcheck.resolution.conflicts",
-            "envcheck.engines",
+            "envcheck.resolver_backends",
             "envcheck.lock.wheels",
         }
         & loaded

@@ -35,9 +35,9 @@ from packaging.version import Version
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envcheck.core.model import ExamineError
-from envcheck.engines.index import Listed, Reader
-from envcheck.engines.remote import RemoteFile
 from envcheck.host.machine import Host
+from envcheck.resolver_backends.index import Listed, Reader
+from envcheck.resolver_backends.lazy_wheel import RemoteFile
 
 TABLE = Path(__file__).resolve().parent.parent / "compat/tables/releases.toml"
 MIB = 1 << 20

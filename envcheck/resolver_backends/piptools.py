@@ -18,8 +18,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envcheck.core.model import ExamineError, NoSolutionError
-from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
-from envcheck.engines.index import (
+from envcheck.host.machine import Host, own_python, scratch
+from envcheck.lock.model import Artifact, Pin
+from envcheck.lock.wheels import release_of, usable_tags
+from envcheck.resolver_backends import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
+from envcheck.resolver_backends.index import (
     Index,
     NoProjectError,
     engine_environment,
@@ -28,9 +31,6 @@ from envcheck.engines.index import (
     release_files,
     user_index,
 )
-from envcheck.host.machine import Host, own_python, scratch
-from envcheck.lock.model import Artifact, Pin
-from envcheck.lock.wheels import release_of, usable_tags
 
 
 def available(_host: Host) -> bool:

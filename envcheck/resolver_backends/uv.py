@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envcheck.core.model import ExamineError, NoSolutionError
-from envcheck.engines import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
-from envcheck.engines.index import engine_environment, one_line, redact, user_index
 from envcheck.host.machine import Host, find_program, own_python, scratch
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import usable_tags
+from envcheck.resolver_backends import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
+from envcheck.resolver_backends.index import engine_environment, one_line, redact, user_index
 
 # The glibc versions uv has a platform for (0.13), ascending; between them the next lower one is asked.
 _GLIBC_MINORS = (17, 28, *range(31, 41))

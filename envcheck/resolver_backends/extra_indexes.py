@@ -20,12 +20,12 @@ from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from envcheck.core.model import ExamineError, NoSolutionError
-from envcheck.engines import Given, Wanted
-from envcheck.engines.index import Index, Listed, Reader, further_indexes, one_line
-from envcheck.engines.remote import RemoteFile
 from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import release_of, usable_tags
+from envcheck.resolver_backends import Given, Wanted
+from envcheck.resolver_backends.index import Index, Listed, Reader, further_indexes, one_line
+from envcheck.resolver_backends.lazy_wheel import RemoteFile
 
 PAGE_S = 20.0
 """Seconds for an index to answer with one page, or with the metadata of one wheel."""

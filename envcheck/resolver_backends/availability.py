@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from envcheck.engines import Wanted
-from envcheck.engines.index import NoProjectError, Reader
 from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact
 from envcheck.lock.wheels import release_of, usable_files, usable_tags
+from envcheck.resolver_backends import Wanted
+from envcheck.resolver_backends.index import NoProjectError, Reader
 
 PAGES_S = 60.0
 """Seconds for the pages of a handful of packages."""

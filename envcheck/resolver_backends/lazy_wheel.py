@@ -10,7 +10,7 @@ import os
 import re
 
 from envcheck.core.model import ExamineError
-from envcheck.engines.index import Reader
+from envcheck.resolver_backends.index import Reader
 
 BLOCK = 64 * 1024
 """Bytes of the first request from the end: most wheels have their whole directory in them."""
