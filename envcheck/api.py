@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal
 
-from envcheck import app, gate, reports
+from envcheck import app, reports
 from envcheck.core.model import Finding, Remark, Severity
 from envcheck.core.model import Report as Judged
 from envcheck.core.sanitize import presented
 from envcheck.host import machine as host
+from envcheck.policy import decision
 
 Path = str | os.PathLike[str]
 
@@ -35,8 +36,8 @@ class Report:
     @property
     def exit_code(self) -> int:
         """What the command would exit with: 0, 1 findings, 2 an unreadable file, 3 nothing to judge."""
-        policy = gate.Policy(self._judged.fail_on)
-        return gate.decide(self._judged, policy).code
+        policy = decision.Policy(self._judged.fail_on)
+        return decision.decide(self._judged, policy).code
 
     @property
     def findings(self) -> tuple[Finding, ...]:

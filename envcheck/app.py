@@ -43,7 +43,7 @@ from envcheck.rules import derive, judge
 from envcheck.rules.clauses import shown
 
 if TYPE_CHECKING:
-    from envcheck.gate import Settings
+    from envcheck.policy.decision import Settings
 
 
 class Question(NamedTuple):
@@ -133,9 +133,9 @@ def settings_here() -> "Settings | None":
         if host.named(Path(name)):  # what is no file, or leads nowhere, is told and not passed over
             text = host.read_file(Path(name)).decode("utf-8", "replace")
             if word in text:  # nearly no pyproject.toml, and a parser is worth some milliseconds
-                from envcheck import policy
+                from envcheck.policy import settings
 
-                if (found := policy.read(name, text)) is not None:
+                if (found := settings.read(name, text)) is not None:
                     return found
     return None
 
@@ -408,9 +408,9 @@ def expecting(report: Report, question: Question) -> Report:
         return report
     if question.gpus or question.driver:
         raise InputError("--expect-gpus", "counts the GPUs of this machine; leave out --driver and --gpu")
-    from envcheck import gate  # few starts expect any
+    from envcheck.policy import decision  # few starts expect any
 
-    finding = gate.missing_gpus(report.inventory, question.expect_gpus)
+    finding = decision.missing_gpus(report.inventory, question.expect_gpus)
     return (
         report if finding is None else report._replace(judgement=with_findings(report.judgement, [finding]))
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import app, dependency_files, gate, gating, probes
+from envcheck import app, dependency_files, gating, probes
 from envcheck.app import Question
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.model import (
@@ -23,8 +23,9 @@ from envcheck.core.model import (
     Verdict,
 )
 from envcheck.core.sanitize import inline
-from envcheck.gate import Decision, Machine, Settings
 from envcheck.host import machine as host
+from envcheck.policy import decision
+from envcheck.policy.decision import Decision, Machine, Settings
 from envcheck.reports import place_of
 
 
@@ -66,13 +67,13 @@ def check(
     sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
     parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
     said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.remarks))
-    report = gate.together(parts, "file")._replace(
+    report = decision.together(parts, "file")._replace(
         subject=", ".join(sheet.name for sheet in sheets), language=spoken.without(known.overlaid())
     )
-    report = gate.held(report, said_of_training, policy)
+    report = decision.held(report, said_of_training, policy)
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
     remarks = tuple(dict.fromkeys(remark for sheet in sheets for remark in _remarks(sheet)))
-    return Checked(report, gate.decide(report, policy), lines, remarks)
+    return Checked(report, decision.decide(report, policy), lines, remarks)
 
 
 def _is_python(text: str) -> bool:
@@ -119,7 +120,9 @@ def _not_read(sheet: dependency_files.Sheet) -> list[Finding]:
     title = f"{len(because)} {lines} to what is not read"
     undecided = Verdict.UNDECIDED
     return [
-        gate.written("listing:not-read", Severity.WARNING, title, because, group="listing", verdict=undecided)
+        decision.written(
+            "listing:not-read", Severity.WARNING, title, because, group="listing", verdict=undecided
+        )
     ]
 
 

@@ -23,7 +23,7 @@ from envcheck.host import machine as host
 if TYPE_CHECKING:
     from envcheck.app import Question
     from envcheck.core.i18n import Language
-    from envcheck.gate import Decision
+    from envcheck.policy.decision import Decision
 
 PythonOption = Annotated[
     str | None,
@@ -183,7 +183,8 @@ def doctor(
     Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong use or unreadable input,
     3 could not examine (no torch there, or a bug).
     """
-    from envcheck import app, gate
+    from envcheck import app
+    from envcheck.policy import decision
 
     form = _form(as_json, written, output)
     spoken = app.spoken(lang, host.Host())
@@ -196,7 +197,7 @@ def doctor(
         language=spoken.without(report.matrix.overlaid()), fail_on=Severity(fail_on.value)
     )
     _show(report, form, output)
-    return gate.decide(report, gate.Policy(Severity(fail_on.value))).code
+    return decision.decide(report, decision.Policy(Severity(fail_on.value))).code
 
 
 def gate(
@@ -350,14 +351,14 @@ def init(
     """
     from pathlib import Path
 
-    from envcheck import policy
+    from envcheck.policy import settings
 
     if file == "-":
-        _emit(policy.TEMPLATE)
+        _emit(settings.TEMPLATE)
         return 0
     if Path(file).exists():
         raise InputError(file, "is there already; name another file, or - to print it")
-    _save(policy.TEMPLATE, file)
+    _save(settings.TEMPLATE, file)
     return 0
 
 
@@ -396,14 +397,15 @@ def facts(
         inventory = presented(app.inventory_report(question, host.Host()), host.private())
         _emit(json.dumps(inventory, indent=2) + "\n")
         return 0
-    from envcheck import contrast, gate
+    from envcheck import contrast
+    from envcheck.policy import decision
 
     one, other = (presented(each, host.private()) for each in app.both(question, diff, host.Host()))
     found = contrast.contrast(one, other)
     text = json.dumps(contrast.tree(found, one, other), indent=2) + "\n"
     _emit(text if as_json else contrast.page(found, one, other))
     worse = other._replace(judgement=other.judgement._replace(findings=found.appear), nothing_to_judge="")
-    return gate.decide(worse, gate.Policy()).code
+    return decision.decide(worse, decision.Policy()).code
 
 
 # Named, not written out in the signature of pin: typer evaluates that four times, and a name costs nothing.

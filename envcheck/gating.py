@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import __version__, app, gate, manifest, probes
+from envcheck import __version__, app, probes
 from envcheck.app import Question
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.model import (
@@ -30,10 +30,12 @@ from envcheck.core.model import (
     family,
 )
 from envcheck.core.sanitize import inline
-from envcheck.gate import Decision, Machine, Policy, Settings
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge.rule_pages import nearest
+from envcheck.policy import decision as policy_decision
+from envcheck.policy import image_manifest
+from envcheck.policy.decision import Decision, Machine, Policy, Settings
 from envcheck.rules import derive, judge
 
 INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python3")
@@ -92,8 +94,8 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
         raise InputError("--expect-gpus", "counts the GPUs of this machine, and machines are declared")
     report = app.expecting(report, question)
     report = report._replace(judgement=app.with_findings(report.judgement, more))
-    report = gate.held(report._replace(language=spoken.without(known.overlaid())), remarks, policy)
-    decision = gate.decide(report, policy)
+    report = policy_decision.held(report._replace(language=spoken.without(known.overlaid())), remarks, policy)
+    decision = policy_decision.decide(report, policy)
     tree = manifest_tree(report, read, declared, decision, policy)
     return Passed(report, decision, tree)
 
@@ -117,7 +119,7 @@ def policy_of(wanted: Wanted, said: Settings, known: Matrix) -> Policy:
     ids = [rule.id for rule in known.rules]
     named = [("--only", wanted.only), ("--skip", wanted.skip), (f"{said.file}: skip", said.skip)]
     for where, words in [*named, (f"{said.file}: severity", tuple(said.severity))]:
-        for word in gate.unknown_rules(words, ids):
+        for word in policy_decision.unknown_rules(words, ids):
             raise InputError(where, f"no such rule {word!r}{nearest(word, ids)}")
     fail_on = Severity.WARNING if wanted.strict else said.threshold or Severity.ERROR
     undecided = "fail" if wanted.strict else said.undecided or "warn"
@@ -159,9 +161,9 @@ def machines(names: Sequence[str], question: Question, said: Settings, known: Ma
 
 def _machine(name: str, raw: Mapping[str, Any], known: Matrix) -> Machine:
     if known.origins:  # an overlay may have declared it
-        from envcheck import policy
+        from envcheck.policy import settings
 
-        return policy.machine(name, raw, "[machine]")
+        return settings.machine(name, raw, "[machine]")
     return Machine(name, raw["driver"], (raw["gpu"],))
 
 
@@ -179,7 +181,7 @@ def judged_for(
         parts.append((each.name, report._replace(judgement=app.with_findings(report.judgement, mismatch))))
     names = ", ".join(name for name, _ in parts)
     noun = "machine" if len(parts) == 1 else "machines"
-    return gate.together(parts, "machine")._replace(subject=f"{subject}, for the {noun} {names}")
+    return policy_decision.together(parts, "machine")._replace(subject=f"{subject}, for the {noun} {names}")
 
 
 def on_machine(read: Inventory, declared: Machine, known: Matrix) -> Inventory:
@@ -228,7 +230,7 @@ def _other_platform(read: Inventory, declared: Machine) -> list[Finding]:
         Because(Fact("machine.platform", Known(declared.platform), f"machine {declared.name}")),
     ]
     title = f"the environment is one for {arch.value}, the machine has another processor"
-    return [gate.written("machine:platform", Severity.ERROR, title, because, group="machine")]
+    return [policy_decision.written("machine:platform", Severity.ERROR, title, because, group="machine")]
 
 
 # --- an unpacked root -------------------------------------------------------------------------------
@@ -254,8 +256,9 @@ def _python_of(machine: Host, root: str) -> str:
 
 
 def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
-    from envcheck import dependency_files, drift
+    from envcheck import dependency_files
     from envcheck.core import versions  # most gates have no lock
+    from envcheck.policy import lock_drift
 
     text = host.read_file(Path(file)).decode("utf-8", "replace")
     python = ".".join(str(read.known("python.version") or "").split(".")[:2])
@@ -270,7 +273,7 @@ def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
         lock.parse_requirements(text, file, labels)
     if len(sheets) != 1 or not sheets[0].lines:
         raise InputError(file, "expected a lock: name==version lines, or a pylock.toml")
-    return list(drift.findings(sheets[0], read, known))
+    return list(lock_drift.findings(sheets[0], read, known))
 
 
 def text_beside(name: str, named_by: str) -> tuple[str, str]:
@@ -299,7 +302,7 @@ def _verified(question: Question, machine: Host, seconds: float) -> list[Finding
 def manifest_tree(
     report: Report, read: Inventory, declared: Sequence[Machine], decision: Decision, policy: Policy
 ) -> dict[str, Any]:
-    """What was judged, as `envcheck.manifest` describes it."""
+    """What was judged, as `envcheck.policy.image_manifest` describes it."""
     plain = derive.derive(on_machine(read, Machine(""), report.matrix), report.matrix)
     unknown: dict[str, str] = {}
 
@@ -317,7 +320,7 @@ def manifest_tree(
     }
     system, arch = (plain.known(key) for key in ("host.os", "host.arch"))
     return {
-        "schema_version": manifest.SCHEMA_VERSION,
+        "schema_version": image_manifest.SCHEMA_VERSION,
         "envcheck": __version__,
         "date": host.built_on(),
         "matrix": {
@@ -336,7 +339,7 @@ def manifest_tree(
         "python": plain.known("python.version"),
         "platform": f"{system}-{arch}" if system and arch else None,
         "packages": _packages(read),
-        "cuda": manifest.NO_CUDA if isinstance(cuda, Absent) else value("cuda.runtime"),
+        "cuda": image_manifest.NO_CUDA if isinstance(cuda, Absent) else value("cuda.runtime"),
         "minimum_driver": value("cuda.minimum_driver"),
         "cuda_compat": plain.known("cuda.compat"),
         "architectures": value("build.torch.architectures"),
@@ -375,7 +378,7 @@ def leave(
     from envcheck.probes.driver import in_container
 
     text = json.dumps(passed.tree, indent=2) + "\n"
-    if named := wanted.manifest or host.variable(manifest.VARIABLE):
+    if named := wanted.manifest or host.variable(image_manifest.VARIABLE):
         if named != NO_MANIFEST:
             host.replace_file(Path(named), text)
             remark(f"manifest written to {inline(named)}")
@@ -383,14 +386,14 @@ def leave(
     if question.facts is not None or wanted.root or not in_container(machine):
         return  # nothing is written on a machine that is no image, unless asked
     try:
-        host.write_file(Path(manifest.PATH), text)
-        remark(f"manifest written to {manifest.PATH}")
+        host.write_file(Path(image_manifest.PATH), text)
+        remark(f"manifest written to {image_manifest.PATH}")
     except InputError as error:
         remark(f"no manifest: {error} (--manifest names another place, or none)")
 
 
 def advice(tree: dict[str, Any]) -> list[str]:
     """What to put into the Dockerfile: labels for registries, and what NVIDIA's container toolkit reads."""
-    found = [f"LABEL {key}={json.dumps(value)}" for key, value in manifest.labels(tree).items()]
-    require = manifest.require_cuda(tree)
+    found = [f"LABEL {key}={json.dumps(value)}" for key, value in image_manifest.labels(tree).items()]
+    require = image_manifest.require_cuda(tree)
     return [*found, *([f'ENV NVIDIA_REQUIRE_CUDA="{require}"'] if require else [])]

@@ -13,8 +13,8 @@ import json
 import os
 import sys
 
-from envcheck import manifest
 from envcheck.core import nvidia
+from envcheck.policy import image_manifest
 
 LIMIT = 4 * 1024 * 1024
 """Bytes of a manifest that are read; that of an image with 500 packages has 30 thousand."""
@@ -86,7 +86,7 @@ def _same_order() -> bool:
 
 
 def _options(arguments: list[str]) -> tuple[str, float, bool]:
-    path, seconds, as_json = os.environ.get(manifest.VARIABLE) or manifest.PATH, SECONDS, False  # noqa: TID251
+    path, seconds, as_json = os.environ.get(image_manifest.VARIABLE) or image_manifest.PATH, SECONDS, False  # noqa: TID251
     left = list(arguments)
     while left:
         word = left.pop(0)
@@ -141,7 +141,7 @@ def read(path: str) -> dict[str, object]:
         tree = json.loads(b"".join(parts))
     except (ValueError, RecursionError) as error:
         raise Refused(2, f"{path}: not JSON: {getattr(error, 'msg', 'not readable as text')}") from None
-    if problem := manifest.problem(tree):
+    if problem := image_manifest.problem(tree):
         raise Refused(2, f"{path}: {problem}")
     return dict(tree)
 
@@ -187,7 +187,7 @@ def _kernel_module() -> str:
             version = file.read(100).strip()
     except OSError:
         return ""
-    return version if manifest.driver_order(version) else ""
+    return version if image_manifest.driver_order(version) else ""
 
 
 def _asked(seconds: float, seen: Seen) -> list[object]:
@@ -318,11 +318,11 @@ def judged(
     assert isinstance(gate, dict)  # noqa: S101 - `manifest.problem` looked
     if gate["verdict"] == "shut":
         return 1, [f"gate shut: it was shut when the image was built: {'; '.join(gate['reasons'])}"]
-    if tree["cuda"] == manifest.NO_CUDA:
+    if tree["cuda"] == image_manifest.NO_CUDA:
         return 0, ["gate open: the torch of this image was built without CUDA, and needs no driver"]
     shut = [*_driver(tree, seen)]
     unread = [f"{key}: {why}" for key, why in _unknown(tree).items()]
-    if not manifest.driver_order(seen.driver):
+    if not image_manifest.driver_order(seen.driver):
         unread.append("the driver's version could not be read")
     if not shut:
         bad, open_questions = _gpus(tree, seen, visible, same_order)
@@ -367,8 +367,8 @@ def _driver(tree: dict[str, object], seen: Seen) -> list[str]:
 
 def _above(tree: dict[str, object], seen: Seen) -> str:
     """The oldest driver the image runs on, if the one here is known to be older; else empty."""
-    least, here = tree["minimum_driver"], manifest.driver_order(seen.driver)
-    return least if isinstance(least, str) and here and here < manifest.driver_order(least) else ""
+    least, here = tree["minimum_driver"], image_manifest.driver_order(seen.driver)
+    return least if isinstance(least, str) and here and here < image_manifest.driver_order(least) else ""
 
 
 def _gpus(
@@ -423,8 +423,8 @@ def _other_machine(tree: dict[str, object], seen: Seen) -> list[str]:
     declared = (
         [str(row.get("driver")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     )
-    orders = [order for each in declared if (order := manifest.driver_order(each))]
-    here = manifest.driver_order(seen.driver)
+    orders = [order for each in declared if (order := image_manifest.driver_order(each))]
+    here = image_manifest.driver_order(seen.driver)
     if not here or not orders or here >= min(orders):
         return []
     return [f"note: driver {seen.driver} is older than any this image was judged for ({', '.join(declared)})"]

@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from envcheck import gate
 from envcheck.core.i18n import counted
 from envcheck.core.model import Because, Fact, Finding, InputError, Known, Severity, Unknown, Verdict
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
+from envcheck.policy import decision
 from envcheck.probes import Request
 from envcheck.probes.distributions import Record, read_site
 from envcheck.probes.python_env import located
@@ -131,7 +131,7 @@ def _changed(name: str, changed: list[str], record: str) -> Finding:
     fact = Fact(f"files.{name}", Known(", ".join(changed[:_SHOWN]) + more), record)
     are = "is not as it was" if len(changed) == 1 else "are not as they were"
     title = f"{counted(len(changed), 'file')} of {name} {are} installed"
-    return gate.written(f"files:changed:{name}", Severity.ERROR, title, [Because(fact)], group=GROUP)
+    return decision.written(f"files:changed:{name}", Severity.ERROR, title, [Because(fact)], group=GROUP)
 
 
 def _not_compared(names: list[str], why: str) -> Finding:
@@ -139,9 +139,9 @@ def _not_compared(names: list[str], why: str) -> Finding:
     if why in KEEP_THEIR_OWN:
         because = [Because(Fact("files", Known(shown), f"installed by {why}, which keeps a list of its own"))]
         title = f"the files of {counted(len(names), 'package')} of {why} were not compared"
-        return gate.written("files:not-ours", Severity.NOTE, title, because, group=GROUP)
+        return decision.written("files:not-ours", Severity.NOTE, title, because, group=GROUP)
     because = [Because(Fact("files", Unknown(f"{shown}: {why}")))]
     title = f"the files of {counted(len(names), 'package')} were not compared"
-    return gate.written(
+    return decision.written(
         "files:not-compared", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED
     )

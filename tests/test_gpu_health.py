@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import app, gate
+from envcheck import app
 from envcheck.core.model import (
     Absent,
     Fact,
@@ -24,6 +24,7 @@ from envcheck.core.model import (
 )
 from envcheck.core.nvidia import LIBRARY
 from envcheck.host.machine import Host
+from envcheck.policy import decision
 from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE
 from envcheck.reports import format_named
@@ -324,7 +325,7 @@ def test_of_declared_gpus_nothing_is_said_that_was_read_here(box: Box) -> None:
 
 def missing(inventory: Inventory, expected: int) -> tuple[str, list[tuple[str, int | None]]]:
     """The title and what it is because of; empty if enough can be used."""
-    finding = gate.missing_gpus(inventory, expected)
+    finding = decision.missing_gpus(inventory, expected)
     if finding is None:
         return "", []
     assert finding.severity is Severity.ERROR

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import manifest
+from envcheck.policy import image_manifest
 from tests.fake_nvml import HERE
 from tests.running import Outcome, envcheck, surroundings
 
@@ -297,7 +297,7 @@ def test_it_imports_the_standard_library_and_two_modules_of_plain_values(tmp_pat
         check=False,
         env=environ,
     )
-    ours = ["envcheck", "envcheck.manifest", "envcheck.core.nvidia", "envcheck.runtime"]
+    ours = ["envcheck", "envcheck.policy.image_manifest", "envcheck.core.nvidia", "envcheck.runtime"]
     assert ran.stderr.strip() == f"{ours} [] False"
 
 
@@ -305,9 +305,9 @@ def test_it_imports_the_standard_library_and_two_modules_of_plain_values(tmp_pat
     ("one", "other"), [("570.26", "570.124.06"), ("535.54.03", "535.104.05"), ("9.1", "10")]
 )
 def test_drivers_compare_part_by_part(one: str, other: str) -> None:
-    assert manifest.driver_order(one) < manifest.driver_order(other)
+    assert image_manifest.driver_order(one) < image_manifest.driver_order(other)
 
 
 @pytest.mark.parametrize("text", ["", "new", "550.", "550.54-15", "\u0665\u0665\u0660.1", "9" * 40])
 def test_what_is_no_driver_has_no_order(text: str) -> None:
-    assert manifest.driver_order(text) == ()
+    assert image_manifest.driver_order(text) == ()

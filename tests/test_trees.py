@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from envcheck import app, gate, probes
+from envcheck import app, probes
 from envcheck.app import Question
 from envcheck.core.model import Absent, Fact, Known, Matrix, Report, Verdict
 from envcheck.host.machine import Host
+from envcheck.policy import decision
 from tests.fake_nvml import LiveTree, library
 from tests.running import envcheck
 from tests.worlds import vocabulary
@@ -130,7 +131,7 @@ def judged(tree: Mapping[str, Any], root: Path, scratch: Path) -> tuple[Report, 
     found = probes.every_probe()
     subject, read, remarks = app.take_inventory(question, machine, found, known(), vocabulary())
     report = app.considered(subject, read, known(), None)._replace(remarks=remarks)
-    return report, gate.decide(report, gate.Policy()).code
+    return report, decision.decide(report, decision.Policy()).code
 
 
 def runs(tree: Mapping[str, Any]) -> bool:

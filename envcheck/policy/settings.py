@@ -14,8 +14,8 @@ from typing import Any
 from envcheck.core import toml_locations, versions
 from envcheck.core.model import EnvcheckError, Severity
 from envcheck.core.sanitize import inline
-from envcheck.gate import UNDECIDED, Machine, Settings, Waiver
 from envcheck.knowledge.rule_pages import nearest
+from envcheck.policy.decision import UNDECIDED, Machine, Settings, Waiver
 
 FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"envcheck.toml": (), "pyproject.toml": ("tool", "envcheck")}

@@ -18,7 +18,7 @@ from envcheck.core.model import (
     Verdict,
 )
 from envcheck.dependency_files import Sheet
-from envcheck.gate import written
+from envcheck.policy.decision import written
 from envcheck.rules.derive import derive, requirements
 
 GROUP = "lock"
