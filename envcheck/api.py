@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal
 
-from envcheck import app, reports
+from envcheck import app
 from envcheck.core.model import Finding, Remark, Severity
 from envcheck.core.model import Report as Judged
 from envcheck.core.sanitize import presented
 from envcheck.host import machine as host
 from envcheck.policy import decision
+from envcheck.reports import render
 
 Path = str | os.PathLike[str]
 
@@ -64,7 +65,7 @@ class Report:
         Raises:
             InputError: there is no such format.
         """
-        return reports.rendered(form, self._judged, self._private)
+        return render.rendered(form, self._judged, self._private)
 
     def __str__(self) -> str:
         """The text report."""
@@ -72,7 +73,7 @@ class Report:
 
     def __repr__(self) -> str:
         """What it is about and what came out, in a line."""
-        from envcheck.reports.text import count_text
+        from envcheck.reports.formats.text import count_text
 
         return f"<envcheck.Report of {self._shown.subject!r}: {count_text(self._shown)}>"
 

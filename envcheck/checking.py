@@ -26,7 +26,7 @@ from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 from envcheck.policy import decision
 from envcheck.policy.decision import Decision, Machine, Settings
-from envcheck.reports import place_of
+from envcheck.reports.render import place_of
 
 
 class Checked(NamedTuple):

@@ -397,13 +397,13 @@ def facts(
         inventory = presented(app.inventory_report(question, host.Host()), host.private())
         _emit(json.dumps(inventory, indent=2) + "\n")
         return 0
-    from envcheck import contrast
     from envcheck.policy import decision
+    from envcheck.reports import diff as report_diff
 
     one, other = (presented(each, host.private()) for each in app.both(question, diff, host.Host()))
-    found = contrast.contrast(one, other)
-    text = json.dumps(contrast.tree(found, one, other), indent=2) + "\n"
-    _emit(text if as_json else contrast.page(found, one, other))
+    found = report_diff.contrast(one, other)
+    text = json.dumps(report_diff.tree(found, one, other), indent=2) + "\n"
+    _emit(text if as_json else report_diff.page(found, one, other))
     worse = other._replace(judgement=other.judgement._replace(findings=found.appear), nothing_to_judge="")
     return decision.decide(worse, decision.Policy()).code
 
@@ -674,7 +674,8 @@ def explain(
     Exit codes: 0 no failure in the log, 1 a failure that is explained, 2 wrong use or unreadable input,
     3 a failure that nothing known explains.
     """
-    from envcheck import explaining, explanation
+    from envcheck import explaining
+    from envcheck.reports import explanation
 
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay)
     if log == explaining.STDIN and sys.stdin is not None and sys.stdin.isatty():
@@ -702,8 +703,9 @@ def run_command(
 
     The exit code is the command's own, or its signal. 126 it may not be run, 127 it does not exist.
     """
-    from envcheck import explaining, explanation
+    from envcheck import explaining
     from envcheck.host import pty_passthrough
+    from envcheck.reports import explanation
 
     question = _question(python, False, facts, target, train, driver, gpu, timeout, overlay)
     try:
@@ -1095,7 +1097,7 @@ def _form(as_json: bool, written: str, output: str) -> str:
     Raises:
         InputError: there is no such format, or the file cannot be written.
     """
-    from envcheck.reports import format_named, format_of
+    from envcheck.reports.render import format_named, format_of
 
     if as_json and written not in ("", "json"):
         raise InputError("--json", f"contradicts --format {written}")
@@ -1116,7 +1118,7 @@ def _show(report: Report, name: str, output: str) -> bool:
     """Print a report or save it; whether people read what was printed, so that a verdict may follow."""
     from pathlib import Path
 
-    from envcheck.reports import beside, rendered
+    from envcheck.reports.render import beside, rendered
 
     private = host.private()
     text = rendered(name, report, private)

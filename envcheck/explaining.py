@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import __version__, app, explanation, probes
+from envcheck import __version__, app, probes
 from envcheck.core.model import (
     NOT_GIVEN,
     EnvcheckError,
@@ -27,6 +27,7 @@ from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment
 from envcheck.logs import scanner as log_scanner
+from envcheck.reports import explanation
 from envcheck.rules import derive
 
 _HEAD = 2 << 20

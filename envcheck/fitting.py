@@ -11,8 +11,8 @@ from envcheck.core.i18n import counted, wrapped
 from envcheck.core.model import UNREADABLE, Remark
 from envcheck.core.sanitize import inline
 from envcheck.geometry import Model
-from envcheck.reports import remark_line
-from envcheck.reports.json import remark_tree
+from envcheck.reports.formats.json import remark_tree
+from envcheck.reports.render import remark_line
 
 
 class Room(NamedTuple):

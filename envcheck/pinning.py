@@ -610,7 +610,7 @@ def _near_lock(place: Place, machine: Host, engine: str, found: list[str]) -> tu
     Raises:
         NoSolutionError: no change of versions alone makes the environment pass, or no lock is that near.
     """
-    from envcheck.reports import text
+    from envcheck.reports.formats import text
     from envcheck.resolution import from_current, remediation
 
     rows = app.source_tree()["tables"].get("release", [])

@@ -10,7 +10,7 @@ from envcheck.core.i18n import wrapped
 from envcheck.core.model import Because, Severity, Verdict
 from envcheck.core.sanitize import inline
 from envcheck.fleet import Difference, Found, Report, Some, Variant
-from envcheck.reports import fix_text, shown
+from envcheck.reports.render import fix_text, shown
 
 SCHEMA_VERSION = 1
 

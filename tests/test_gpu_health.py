@@ -27,7 +27,7 @@ from envcheck.host.machine import Host
 from envcheck.policy import decision
 from envcheck.probes import Request, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE
-from envcheck.reports import format_named
+from envcheck.reports.render import format_named
 from tests.fake_nvml import Box
 from tests.running import envcheck
 

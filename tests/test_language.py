@@ -21,7 +21,8 @@ from envcheck.core import i18n
 from envcheck.core.model import Basis, Fix, Severity, Source, Verdict
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.host.machine import Host
-from envcheck.reports import format_named, text
+from envcheck.reports.formats import text
+from envcheck.reports.render import format_named
 from tests.running import envcheck
 from tests.test_command_line import BROKEN, HOSTILE, RULE, one_line
 

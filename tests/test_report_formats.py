@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, reports
+from envcheck import app
 from envcheck.core import sanitize
 from envcheck.core.model import (
     Absent,
@@ -37,12 +37,13 @@ from envcheck.core.model import (
 )
 from envcheck.core.sanitize import Private
 from envcheck.host.machine import Host
-from envcheck.reports import html as page
+from envcheck.reports import render
+from envcheck.reports.formats import html as page
 from tests.hostile import SECRETS, TEXTS
 from tests.running import envcheck
 
 ROOT = Path(__file__).parent.parent
-FORMATS = sorted(set(reports.formats()))
+FORMATS = sorted(set(render.formats()))
 BODIES = [name for name in FORMATS if name != "terminal"]
 
 FACTS = """
@@ -160,7 +161,7 @@ def test_the_rich_report_has_what_formats_show() -> None:
 
 
 def rendered(name: str, report: Report, private: Private = Private()) -> str:  # noqa: B008 - it is frozen
-    return reports.rendered(name, report, private)
+    return render.rendered(name, report, private)
 
 
 # --- schemas ----------------------------------------------------------------------------------------
@@ -676,7 +677,7 @@ def test_no_text_from_outside_acts_in_any_field(keys: bool, part: int) -> None:
     for text in TEXTS[part::8]:
         fit = sanitize.presented(poisoned(text, keys=keys), Private())
         for name in FORMATS:
-            out = reports.format_named(name)(fit)
+            out = render.format_named(name)(fit)
             assert not ACTING.search(SGR.sub("", out).replace("\n", "")), (name, text)
             CHECKS[name](out)
             if "\n" in text and text.strip() and name not in UNEVEN:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from envcheck import reports
 from envcheck.core.model import Fact, Known, Report
 from envcheck.core.sanitize import Private
+from envcheck.reports import render
 from tests.hostile import TEXTS
 from tests.test_report_formats import poisoned, rich
 from tests.test_site import Page, browser
@@ -34,7 +34,7 @@ CONTRAST = """() => {
 
 
 def page_of(report: Report) -> str:
-    return reports.rendered("html", report, Private())
+    return render.rendered("html", report, Private())
 
 
 def opened(browser: Any, folder: Path, text: str = "", **context: Any) -> Page:

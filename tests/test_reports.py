@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck import app, reports
+from envcheck import app
 from envcheck.core import sanitize
 from envcheck.core.model import Fix, InputError, Report
-from envcheck.reports.text import count_text
+from envcheck.reports import render
+from envcheck.reports.formats.text import count_text
 from envcheck.rules import derive
 from tests.worlds import inventory, known, rule
 
@@ -35,7 +36,7 @@ def report(name: str, subject: str = "here") -> Report:
 
 
 def shown(name: str, text: str) -> str:
-    return reports.format_named(name)(report(text))
+    return render.format_named(name)(report(text))
 
 
 # --- commands ---------------------------------------------------------------------------------------
@@ -55,7 +56,7 @@ def test_another_build_of_the_wanted_release_is_taken_away_first(
     # To pip 2.10.0+cpu is 2.10.0: `pip install torch==2.10.0` would leave it in place.
     fix = Fix((("pkg.torch", "==2.10.0"),), tried=(("pkg.torch", "2.10.0"),))
     read = inventory(f"[pkg]\ntorch = {json.dumps(here)}\n")
-    assert reports.fix_commands(fix, {"torch": ("torchvision",)}, read) == commands
+    assert render.fix_commands(fix, {"torch": ("torchvision",)}, read) == commands
 
 
 # --- cleaning ---------------------------------------------------------------------------------------
@@ -149,6 +150,6 @@ def test_one_rule_that_waits_is_told_in_the_singular() -> None:
 
 
 def test_formats_are_found_by_their_file() -> None:
-    assert {"json", "terminal", "text"} <= set(reports.formats())
+    assert {"json", "terminal", "text"} <= set(render.formats())
     with pytest.raises(InputError, match="no such format"):
-        reports.format_named("no-such-format")
+        render.format_named("no-such-format")

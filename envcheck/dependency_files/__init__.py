@@ -6,12 +6,11 @@ without a version) stays open; what was installed in an image before its Dockerf
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core.model import Fact, InputError, Inventory, Known, Unknown
+from envcheck.core.plugins import plugins
 
 
 class Line(NamedTuple):
@@ -60,11 +59,7 @@ class Listing(NamedTuple):
 
 def every_listing() -> tuple[Listing, ...]:
     """All kinds of this folder, by module name."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    modules = (importlib.import_module(f"{__name__}.{name}") for name in names)
-    return tuple(
-        found for module in modules if isinstance(found := getattr(module, "LISTING", None), Listing)
-    )
+    return plugins(__name__, __path__, "LISTING", Listing)
 
 
 def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:

@@ -9,13 +9,12 @@ reading with its reason. If it crashes all the same, `survey` turns its keys int
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from envcheck.core.model import EnvcheckError, Inventory, Key, family
+from envcheck.core.plugins import plugins
 from envcheck.host.machine import Host
 
 
@@ -50,15 +49,7 @@ class Probe(NamedTuple):
 
 def every_probe() -> tuple[Probe, ...]:
     """All probes of this folder, by module name."""
-    found = []
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    for name in names:
-        if name.startswith("_"):
-            continue
-        probe = getattr(importlib.import_module(f"{__name__}.{name}"), "PROBE", None)
-        if isinstance(probe, Probe):
-            found.append(probe)
-    return tuple(found)
+    return plugins(__name__, __path__, "PROBE", Probe)
 
 
 def survey(host: Host, request: Request, probes: Iterable[Probe]) -> Inventory:

@@ -7,8 +7,6 @@ runs under a deadline, and what it says when it fails is reduced to one line wit
 from __future__ import annotations
 
 import datetime as dt
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from envcheck.core.model import ExamineError, InputError, NoSolutionError
+from envcheck.core.plugins import plugins
 from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import usable_files, usable_tags
@@ -107,12 +106,7 @@ class Engine:
 
 def every_engine() -> tuple[Engine, ...]:
     """All engines of this folder, best first."""
-    found = []
-    for module in pkgutil.iter_modules(__path__):
-        engine = getattr(importlib.import_module(f"{__name__}.{module.name}"), "ENGINE", None)
-        if isinstance(engine, Engine):
-            found.append(engine)
-    return tuple(sorted(found, key=lambda engine: engine.rank))
+    return tuple(sorted(plugins(__name__, __path__, "ENGINE", Engine), key=lambda engine: engine.rank))
 
 
 def choose_named(engines: Iterable[Engine], name: str) -> tuple[Engine, ...]:

@@ -8,12 +8,12 @@ refuses.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol, cast
 
 from envcheck.core.model import InputError
+from envcheck.core.plugins import module_names
 from envcheck.lock.model import Lock
 
 NONE: Mapping[str, str] = MappingProxyType({})
@@ -37,7 +37,7 @@ class Format(Protocol):
 
 def names() -> tuple[str, ...]:
     """Names of all formats."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    return module_names(__path__)
 
 
 def named(name: str) -> Format:

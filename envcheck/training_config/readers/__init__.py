@@ -5,14 +5,13 @@ Readers read text, never run it, and know nothing of what a name means.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from envcheck.core.model import InputError, Place, Remark
+from envcheck.core.plugins import plugins
 from envcheck.training_config.document import Document
 
 
@@ -31,12 +30,7 @@ class Reader(NamedTuple):
 
 def every_reader() -> tuple[Reader, ...]:
     """All readers of this folder, in the order in which they are asked."""
-    found = []
-    for module in pkgutil.iter_modules(__path__):
-        reader = getattr(importlib.import_module(f"{__name__}.{module.name}"), "READER", None)
-        if isinstance(reader, Reader):
-            found.append(reader)
-    return tuple(sorted(found, key=lambda reader: reader.order))
+    return tuple(sorted(plugins(__name__, __path__, "READER", Reader), key=lambda reader: reader.order))
 
 
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from envcheck.core.model import Finding, Place, Remark, Report
 from envcheck.core.sanitize import inline
-from envcheck.reports import markdown, place_of
-from envcheck.reports.text import count_text, details, heading, line, remark_details
+from envcheck.reports.formats import markdown
+from envcheck.reports.formats.text import count_text, details, heading, line, remark_details
+from envcheck.reports.render import place_of
 
 BESIDE = {"GITHUB_STEP_SUMMARY": markdown.render}
 

@@ -11,8 +11,7 @@ from itertools import groupby
 
 from envcheck.core.model import Finding, Plan, Remark, Report
 from envcheck.core.sanitize import inline
-from envcheck.reports import fails
-from envcheck.reports.text import (
+from envcheck.reports.formats.text import (
     MARKS,
     Detail,
     categories,
@@ -26,6 +25,7 @@ from envcheck.reports.text import (
     remark_details,
     waits,
 )
+from envcheck.reports.render import fails
 
 SUFFIXES = (".md", ".markdown")
 

@@ -33,7 +33,7 @@ from envcheck.core.model import (
 )
 from envcheck.core.sanitize import inline
 from envcheck.core.training_facts import KEYS as TRAINING
-from envcheck.reports import (
+from envcheck.reports.render import (
     configuration_changes,
     fix_commands,
     fix_text,

@@ -11,9 +11,9 @@ from typing import Any
 
 from envcheck.core.model import Because, Finding, Place, Remark, Report, Rule, Verdict
 from envcheck.core.sanitize import inline
-from envcheck.reports import place_of
-from envcheck.reports.markdown import link, prose
-from envcheck.reports.text import details, heading, line, remark_details
+from envcheck.reports.formats.markdown import link, prose
+from envcheck.reports.formats.text import details, heading, line, remark_details
+from envcheck.reports.render import place_of
 
 SUFFIXES = (".sarif", ".sarif.json")
 

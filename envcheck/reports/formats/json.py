@@ -7,7 +7,7 @@ from typing import Any
 
 from envcheck.core import facts_file
 from envcheck.core.model import Because, Finding, Known, Place, Plan, Remark, Report, Severity, Verdict
-from envcheck.reports import (
+from envcheck.reports.render import (
     configuration_changes,
     fix_commands,
     fix_text,

@@ -11,7 +11,7 @@ from rich.text import Text
 from envcheck.core.i18n import width, wrapped
 from envcheck.core.model import Report
 from envcheck.core.sanitize import inline
-from envcheck.reports.text import Line, Span, lines
+from envcheck.reports.formats.text import Line, Span, lines
 
 _STYLES = {
     "ok": "green",

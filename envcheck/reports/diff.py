@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from envcheck.core.i18n import counted
 from envcheck.core.model import Absent, Fact, Finding, Inventory, Known, Report, Unknown, Verdict, family
 from envcheck.core.sanitize import inline
-from envcheck.reports import shown
+from envcheck.reports.render import shown
 
 _FAMILIES = {
     "host": "Machine",

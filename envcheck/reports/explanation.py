@@ -10,8 +10,8 @@ from envcheck.core.sanitize import inline, secretless
 from envcheck.knowledge.log_signatures import KINDS
 from envcheck.logs.diagnosis import Cause, Diagnosis, Fit, Match, own_code
 from envcheck.logs.scanner import Frame, Log
-from envcheck.reports import fix_commands, fix_text, moved_with, remark_line
-from envcheck.reports.json import remark_tree
+from envcheck.reports.formats.json import remark_tree
+from envcheck.reports.render import fix_commands, fix_text, moved_with, remark_line
 
 SCHEMA_VERSION = 1
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from envcheck.core.model import Finding, Remark, Report, Rule, Verdict
 from envcheck.core.sanitize import inline
 from envcheck.knowledge import load as matrix
-from envcheck.reports import fails
-from envcheck.reports.text import count_text, details, heading, line, remark_details, waiting_text
+from envcheck.reports.formats.text import count_text, details, heading, line, remark_details, waiting_text
+from envcheck.reports.render import fails
 from envcheck.rules import derive
 
 SUFFIXES = (".xml",)

@@ -28,8 +28,7 @@ from envcheck.core.model import (
     Verdict,
 )
 from envcheck.core.sanitize import inline
-from envcheck.reports import place_of, reading
-from envcheck.reports.text import (
+from envcheck.reports.formats.text import (
     MARKS,
     STACK,
     Detail,
@@ -47,6 +46,7 @@ from envcheck.reports.text import (
     remark_details,
     waits,
 )
+from envcheck.reports.render import place_of, reading
 
 SUFFIXES = (".html", ".htm")
 

@@ -1,0 +1,29 @@
+"""Find the plug-ins of a package: one module each, so that adding one touches one file."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from typing import TypeVar
+
+Plugin = TypeVar("Plugin")
+
+
+def module_names(path: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the modules in a package, sorted; `path` is the package's `__path__`.
+
+    A name with a leading underscore is a helper of the package and is left out.
+    """
+    names = (module.name for module in pkgutil.iter_modules(path))
+    return tuple(sorted(name for name in names if not name.startswith("_")))
+
+
+def plugins(package: str, path: Iterable[str], attribute: str, kind: type[Plugin]) -> tuple[Plugin, ...]:
+    """Import every module of a package and return what each defines under `attribute`, by module name.
+
+    A module without that attribute, or with one that is not a `kind`, is no plug-in and is skipped.
+    """
+    modules = (importlib.import_module(f"{package}.{name}") for name in module_names(path))
+    found = (getattr(module, attribute, None) for module in modules)
+    return tuple(plugin for plugin in found if isinstance(plugin, kind))
