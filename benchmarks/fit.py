@@ -506,18 +506,18 @@ class Row(NamedTuple):
 def compared(measured: dict[str, Any], device: str = "cpu") -> list[Row]:
     """What was measured, estimated anew; on a CPU what is offloaded lies in the same memory."""
     sys.path.insert(0, str(ROOT))
-    from envcheck import fit, geometry
+    from envcheck.memory import architecture, estimate
 
     tables = tomllib.loads((ROOT / "compat/tables/architectures.toml").read_text())
     kept = {name: row["kept"] for row in tables["activation"] for name in row["names"]}
     rows = []
     for name, found in measured.items():
         wanted = CONFIGURATIONS[name]
-        model = geometry.model(wanted["model"], tables, name)
+        model = architecture.model(wanted["model"], tables, name)
         if model is None or model.decoder is None:
             raise ValueError(name)
-        account = fit.estimate(
-            model, fit.Training(**_training(wanted, device), activation=kept[model.decoder.activation])
+        account = estimate.estimate(
+            model, estimate.Training(**_training(wanted, device), activation=kept[model.decoder.activation])
         )
         host = account.host_total if device == "cpu" else 0
         phases = account.phases

@@ -151,15 +151,15 @@ ROWS = (
 def main() -> None:
     """Print the table."""
     sys.path.insert(0, str(ROOT))
-    from envcheck import fit, geometry
+    from envcheck.memory import architecture, estimate
 
     print("| model | training | published | counted, with a CUDA context | counted / published |")
     print("| --- | --- | --: | --: | --: |")
     for row in ROWS:
-        account = fit.estimate(geometry.described(MODELS[row.model]), fit.Training(**row.how))
+        account = estimate.estimate(architecture.described(MODELS[row.model]), estimate.Training(**row.how))
         # Where nothing but the states is published, neither activations nor a context are in it.
         tensors = account.rest if row.source == DEEPSPEED else account.total
-        least, most = (0, 0) if row.source == DEEPSPEED else fit.CONTEXT
+        least, most = (0, 0) if row.source == DEEPSPEED else estimate.CONTEXT
         low, high = (tensors + least) / UNIT[row.source], (tensors + most) / UNIT[row.source]
         share = f"{low / row.size:.2f} to {high / row.size:.2f}"
         print(f"| {row.model} | {row.method} | {row.size:.1f} | {low:.1f} to {high:.1f} | {share} |")

@@ -891,13 +891,14 @@ def fit(
 
     Exit codes: 0 it fits (or is tight), 1 it does not, 2 wrong use or unreadable input, 3 cannot tell.
     """
-    from envcheck import fitting, sizing
+    from envcheck import sizing
+    from envcheck.memory import report
 
     question = _question(python, static, facts, target, train, None, gpu, timeout, overlay)
     drops = None if dropout is None else dropout > 0
     wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
     found = sizing.fitted(question, wanted, host.Host())
-    _emit(json.dumps(fitting.tree(found), indent=2) + "\n" if as_json else fitting.render(found))
+    _emit(json.dumps(report.tree(found), indent=2) + "\n" if as_json else report.render(found))
     return found.code
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import app, fit, fitting, geometry, probes
+from envcheck import app, probes
 from envcheck.core.model import (
     UNREADABLE,
     ExamineError,
@@ -27,6 +27,7 @@ from envcheck.core.model import (
 from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
+from envcheck.memory import architecture, estimate, report
 from envcheck.rules import derive, judge
 
 MIB = 1024 * 1024
@@ -45,7 +46,7 @@ class Wanted(NamedTuple):
     ram: int | None = None  # GiB of the host
 
 
-def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fitting:
+def fitted(question: app.Question, wanted: Wanted, machine: Host) -> report.Fitting:
     """The account of a training on a machine, and what would fit.
 
     Raises:
@@ -65,9 +66,9 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fit
     how = settings.training()
     how = how._replace(unread=(*dict.fromkeys((*files, *settings.unread)),))
     room = _room(inventory, how, elsewhere=bool(question.gpus), ram=wanted.ram)
-    count = fit.counter(model)
+    count = estimate.counter(model)
     account = count(how)
-    options = fitting.options(
+    options = report.options(
         how,
         count,
         room,
@@ -75,7 +76,7 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> fitting.Fit
         frozenset(name for name in ("bitsandbytes", "liger-kernel") if inventory.known(f"pkg.{name}")),
     )
     assumed = tuple(settings.assumed)
-    return fitting.Fitting(
+    return report.Fitting(
         subject, question.target or "", model, how, account, room, assumed, options, remarks
     )
 
@@ -113,14 +114,14 @@ _BITS = {
 }  # fmt: skip
 
 
-def read_model(named: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> geometry.Model:
+def read_model(named: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> architecture.Model:
     """The model of a config.json, of a folder that holds one, or of `params=7.6e9,…`.
 
     Raises:
         InputError: it is none of these, or what it says is absurd.
     """
     if named.startswith("params="):
-        return geometry.described(named)
+        return architecture.described(named)
     path = Path(named)
     folder = path if path.is_dir() else path.parent
     file = path / "config.json" if path.is_dir() else path
@@ -128,7 +129,7 @@ def read_model(named: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) ->
         raise InputError(named, "no config.json in this folder")
     config = _json(host.read_file(file), str(file))
     headers = dict(_headers(folder)) if path.is_dir() else {}
-    found = geometry.model(config, tables, str(file))
+    found = architecture.model(config, tables, str(file))
     stored = sum(tensor.stored for tensor in headers.values())
     if found is None:
         kind = config.get("model_type")
@@ -138,7 +139,7 @@ def read_model(named: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) ->
                 f"model_type {str(kind)[:40]!r} is not described, and no safetensors files lie beside it; "
                 "say its size: --model params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064",
             )
-        found = geometry.listed(str(kind), [(name, each.shape) for name, each in headers.items()])
+        found = architecture.listed(str(kind), [(name, each.shape) for name, each in headers.items()])
     notes = found.notes
     dtype = config.get("dtype", config.get("torch_dtype"))
     if not isinstance(dtype, str) and isinstance(config.get("text_config"), dict):
@@ -217,13 +218,13 @@ def _header(path: Path, length: int) -> Iterator[tuple[str, _Stored]]:
         shape = entry.get("shape") if isinstance(entry, dict) else None
         dtype = entry.get("dtype") if isinstance(entry, dict) else None
         whole = isinstance(shape, list) and all(
-            type(each) is int and 0 <= each <= geometry.LARGEST for each in shape
+            type(each) is int and 0 <= each <= architecture.LARGEST for each in shape
         )
         if not whole or dtype not in _BITS:
             raise InputError(where, f"not safetensors: {name[:60]!r} has no shape or dtype that is known")
         sizes = tuple(shape or ())
         numel = math.prod(sizes)
-        if numel > geometry.MOST_PARAMETERS:
+        if numel > architecture.MOST_PARAMETERS:
             raise InputError(where, f"{name[:60]!r} has {numel:.1e} elements, which is not believed")
         yield name, _Stored(sizes, numel * _BITS[str(dtype)] // 8)
 
@@ -231,7 +232,7 @@ def _header(path: Path, length: int) -> Iterator[tuple[str, _Stored]]:
 # --- the training -----------------------------------------------------------------------------------
 
 
-def _declared(read: Inventory, wanted: Wanted, model: geometry.Model) -> Inventory:
+def _declared(read: Inventory, wanted: Wanted, model: architecture.Model) -> Inventory:
     """The inventory with what `fit`'s own options say of training."""
     said: list[tuple[str, Value | None]] = [
         ("train.world_size", wanted.gpus),
@@ -239,7 +240,7 @@ def _declared(read: Inventory, wanted: Wanted, model: geometry.Model) -> Invento
         ("train.sequence_length", wanted.seq),
         ("train.lora_rank", wanted.rank),
         ("train.lora_dropout", wanted.dropout),
-        ("train.model_type", None if model.name == geometry.DESCRIBED else model.name),
+        ("train.model_type", None if model.name == architecture.DESCRIBED else model.name),
         ("train.quantization", model.quantised or None),
     ]
     return read.with_facts(
@@ -271,7 +272,7 @@ class _Settings:
 
     def __init__(
         self,
-        model: geometry.Model,
+        model: architecture.Model,
         wanted: Wanted,
         tables: Mapping[str, Sequence[Mapping[str, Any]]],
         inventory: Inventory,
@@ -280,7 +281,7 @@ class _Settings:
         self.assumed: list[str] = []
         self.unread: list[str] = []
 
-    def training(self) -> fit.Training:
+    def training(self) -> estimate.Training:
         """The training; `assumed` then says what was not given.
 
         Raises:
@@ -339,10 +340,10 @@ class _Settings:
             InputError: it is no count, or more than is believed.
         """
         value = int(self.given(key, default, why))
-        if value != default and not 1 <= value <= geometry.LARGEST:
+        if value != default and not 1 <= value <= architecture.LARGEST:
             source = self.inventory.fact(f"train.{key}").source
             raise InputError(
-                source, f"{key} {value:.10g}: expected a whole number from 1 to {geometry.LARGEST}"
+                source, f"{key} {value:.10g}: expected a whole number from 1 to {architecture.LARGEST}"
             )
         return value
 
@@ -350,33 +351,33 @@ class _Settings:
         """A fact that holds or does not."""
         return self.given(key, default) is True
 
-    def _spread(self) -> fit.Training:
+    def _spread(self) -> estimate.Training:
         """Ranks, engine, dtypes and buckets."""
         found = self.inventory.fact("train.zero_stage").reading
         if isinstance(found, Unknown) and found.asked:
             raise ExamineError(f"cannot tell: the ZeRO stage is not known ({inline(found.why)})")
         stage = int(self.given("zero_stage", 0))
-        parallel = str(self.given("parallel", fit.DEEPSPEED if stage else "none"))
+        parallel = str(self.given("parallel", estimate.DEEPSPEED if stage else "none"))
         visible = len(self.inventory.visible_devices()) or 1
         ranks = self._count("world_size", visible, f"ranks: {visible} (--gpus)")
         precision = str(self.given("precision", "bf16", "bf16"))
         stored = _DTYPES.get(str(self.given("base_dtype", "")), "") or self.counted.dtype
-        engine = parallel == fit.DEEPSPEED
+        engine = parallel == estimate.DEEPSPEED
         if not engine:
             why = "as config.json says" if stored else "for nothing says in what"
             self.assumed.append(f"weights loaded in {stored or precision}, {why}")
-        return fit.Training(
+        return estimate.Training(
             seq=0,
             ranks=ranks,
             precision=precision,
             stored="" if engine or stored == precision else stored,
-            parallel=fit.DDP if parallel == "none" and ranks > 1 else parallel,
+            parallel=estimate.DDP if parallel == "none" and ranks > 1 else parallel,
             stage=stage,
             offload_optimizer=self.given("offload_optimizer", "none") != "none",
             offload_param=self.given("offload_param", "none") != "none" or self.flag("fsdp_offload"),
             overlap=self.flag("zero_overlap_comm"),
             **(self._sizes(stage) if engine and stage else {}),
-            autocast=not engine and fit.WIDTH[precision] == fit.WIDTH["bf16"],
+            autocast=not engine and estimate.WIDTH[precision] == estimate.WIDTH["bf16"],
         )
 
     def _sizes(self, stage: int) -> dict[str, Any]:
@@ -394,10 +395,10 @@ class _Settings:
             if isinstance(fact.value, int):
                 if fact.value < 0:
                     raise InputError(fact.source, f"{key} {fact.value}: expected 0 or more elements")
-                found[name] = min(fact.value, geometry.MOST_PARAMETERS)
+                found[name] = min(fact.value, architecture.MOST_PARAMETERS)
                 continue
             auto = hidden and name in by_model and self.flag("zero_sized_by_model")
-            found[name] = by_model[name] if auto else int(fit.Training._field_defaults[name])
+            found[name] = by_model[name] if auto else int(estimate.Training._field_defaults[name])
             if stage >= least_stage:
                 whose = '"auto" as transformers fills it in' if auto else "DeepSpeed's own"
                 sources.setdefault(whose, []).append(f"{setting} {found[name]:,}")
@@ -429,30 +430,30 @@ class _Settings:
                 if tensor.kind == "linear" and tensor.where == "layer"
             }
         )
-        if self.counted.name == geometry.DESCRIBED and self.counted.decoder is None:
+        if self.counted.name == architecture.DESCRIBED and self.counted.decoder is None:
             self.assumed.append(
                 "adapters not counted: params= alone names no modules, say layers= and widths"
             )
             return (_NO_MODULE,)
         for name in self.wanted.targets:
-            if name not in modules and name != fit.ALL_LINEAR:
+            if name not in modules and name != estimate.ALL_LINEAR:
                 raise InputError(f"--lora-target {name[:40]}", f"the linear modules are {', '.join(modules)}")
         if self.wanted.targets:
             return self.wanted.targets
         if said := self.given("lora_targets", ""):
-            by_name = {name.lower(): name for name in (*modules, fit.ALL_LINEAR)}
+            by_name = {name.lower(): name for name in (*modules, estimate.ALL_LINEAR)}
             named = str(said).split(",")
             if all(name in by_name for name in named):
                 return tuple(by_name[name] for name in named)
             self.assumed.append(f"LoRA's targets {str(said)[:40]!r} are not all known modules: not used")
         if not self.counted.lora:
             self.assumed.append("LoRA on all linear modules (--lora-target): PEFT has no choice of its own")
-            return (fit.ALL_LINEAR,)
+            return (estimate.ALL_LINEAR,)
         own = ", ".join(self.counted.lora)
         self.assumed.append(f"LoRA on {own}, PEFT's own choice (--lora-target)")
         return ()
 
-    def _remark(self, how: fit.Training) -> None:
+    def _remark(self, how: estimate.Training) -> None:
         if how.saved:
             self.assumed.append("modules_to_save: the embedding and the head (which ones is not known)")
         if how.quantised in ("nf4", "fp4", "int8"):
@@ -465,7 +466,7 @@ class _Settings:
 # --- the machine ------------------------------------------------------------------------------------
 
 
-def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool, ram: int | None) -> fitting.Room:
+def _room(inventory: Inventory, how: estimate.Training, *, elsewhere: bool, ram: int | None) -> report.Room:
     """The least memory of a visible GPU, and of the host: `ram` GiB, else this one's if the GPUs are here."""
     sizes, visible = [], inventory.visible_devices()
     for number in visible:
@@ -478,11 +479,11 @@ def _room(inventory: Inventory, how: fit.Training, *, elsewhere: bool, ram: int 
     here_mib = free_mib if free_mib is not None or elsewhere else inventory.known("host.ram_limit_mib")
     here = inventory.known("gpus.count")
     ranks = min(how.ranks, here) if isinstance(here, int) and here > 1 else how.ranks
-    return fitting.Room(
+    return report.Room(
         gpu=least[0] if least else None,
         free=bool(least and least[1]),
         name=least[2] if least else "",
-        ram=ram * fit.GIB if ram is not None else here_mib * MIB if isinstance(here_mib, int) else None,
+        ram=ram * estimate.GIB if ram is not None else here_mib * MIB if isinstance(here_mib, int) else None,
         ranks=ranks,
         declared=elsewhere,
         ram_free=ram is None and free_mib is not None,
@@ -502,7 +503,7 @@ class _Judge:
             and any(clause.key.startswith("train.") for when in rule.when for clause in when)
         )
 
-    def breaks(self, how: fit.Training) -> tuple[str, ...]:
+    def breaks(self, how: estimate.Training) -> tuple[str, ...]:
         """The ids of such rules that are broken."""
         changes: list[tuple[str, Value]] = [
             ("train.precision", how.precision),

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envcheck import fit, fitting, geometry, sizing
+from envcheck import sizing
 from envcheck.core.model import InputError
+from envcheck.memory import architecture, estimate, report
 from tests.running import invocation, surroundings
 
 ROOT = Path(__file__).parent.parent
@@ -26,8 +27,8 @@ CONFIGS = {
 }
 
 
-def model(name: str, **changes: Any) -> geometry.Model:
-    found = geometry.model({**CONFIGS[name], **changes}, TABLES, name)
+def model(name: str, **changes: Any) -> architecture.Model:
+    found = architecture.model({**CONFIGS[name], **changes}, TABLES, name)
     assert found is not None
     return found
 
@@ -36,7 +37,7 @@ MODELS = [model(name) for name in ("llama-3-8b", "gpt2", "qwen3-30b-a3b", "deeps
 
 SIZES = st.sampled_from([1, 2, 7, 512, 4096, 32768])
 TRAININGS = st.builds(
-    fit.Training,
+    estimate.Training,
     seq=SIZES,
     batch=st.integers(1, 8),
     ranks=st.sampled_from([1, 2, 3, 8, 64]),
@@ -71,9 +72,9 @@ TRAININGS = st.builds(
 LAW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def more(before: fit.Estimate, after: fit.Estimate) -> bool:
+def more(before: estimate.Estimate, after: estimate.Estimate) -> bool:
     """Never less, but for the rounding of parts."""
-    return after.total >= before.total - len(fit.PARTS)
+    return after.total >= before.total - len(estimate.PARTS)
 
 
 # --- laws -------------------------------------------------------------------------------------------
@@ -81,45 +82,49 @@ def more(before: fit.Estimate, after: fit.Estimate) -> bool:
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS)
-def test_parts_are_the_peak_of_the_phases(which: geometry.Model, how: fit.Training) -> None:
-    account = fit.estimate(which, how)
-    assert abs(account.total - max(account.phases.values())) <= len(fit.PARTS)
+def test_parts_are_the_peak_of_the_phases(which: architecture.Model, how: estimate.Training) -> None:
+    account = estimate.estimate(which, how)
+    assert abs(account.total - max(account.phases.values())) <= len(estimate.PARTS)
     assert account.phases[account.phase] == max(account.phases.values())
     assert all(part.bytes > 0 for part in (*account.parts, *account.host))
-    assert account.total >= account.rest - len(fit.PARTS)
+    assert account.total >= account.rest - len(estimate.PARTS)
     assert account.frozen + account.trainable >= which.parameters
 
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS, st.integers(1, 5))
-def test_longer_or_more_is_never_less(which: geometry.Model, how: fit.Training, times: int) -> None:
-    before = fit.estimate(which, how)
-    assert more(before, fit.estimate(which, how._replace(seq=how.seq * times)))
-    assert more(before, fit.estimate(which, how._replace(batch=how.batch * times)))
-    assert more(before, fit.estimate(which, how._replace(rank=how.rank * times)))
+def test_longer_or_more_is_never_less(which: architecture.Model, how: estimate.Training, times: int) -> None:
+    before = estimate.estimate(which, how)
+    assert more(before, estimate.estimate(which, how._replace(seq=how.seq * times)))
+    assert more(before, estimate.estimate(which, how._replace(batch=how.batch * times)))
+    assert more(before, estimate.estimate(which, how._replace(rank=how.rank * times)))
 
 
 @LAW
 @given(TRAININGS, st.integers(1, 40))
-def test_more_layers_are_never_less(how: fit.Training, layers: int) -> None:
-    before = fit.estimate(model("llama-3-8b", num_hidden_layers=layers), how)
-    assert more(before, fit.estimate(model("llama-3-8b", num_hidden_layers=layers + 1), how))
+def test_more_layers_are_never_less(how: estimate.Training, layers: int) -> None:
+    before = estimate.estimate(model("llama-3-8b", num_hidden_layers=layers), how)
+    assert more(before, estimate.estimate(model("llama-3-8b", num_hidden_layers=layers + 1), how))
 
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS, st.integers(2, 4))
-def test_more_ranks_are_never_more_under_zero(which: geometry.Model, how: fit.Training, times: int) -> None:
+def test_more_ranks_are_never_more_under_zero(
+    which: architecture.Model, how: estimate.Training, times: int
+) -> None:
     how = how._replace(parallel="deepspeed", stage=max(how.stage, 1))
-    assert more(fit.estimate(which, how._replace(ranks=how.ranks * times)), fit.estimate(which, how))
+    assert more(
+        estimate.estimate(which, how._replace(ranks=how.ranks * times)), estimate.estimate(which, how)
+    )
 
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS)
-def test_offload_is_never_more_on_the_gpu(which: geometry.Model, how: fit.Training) -> None:
+def test_offload_is_never_more_on_the_gpu(which: architecture.Model, how: estimate.Training) -> None:
     how = how._replace(parallel="deepspeed", stage=3, offload_optimizer=False, offload_param=False)
-    here = fit.estimate(which, how)
-    there = fit.estimate(which, how._replace(offload_optimizer=True))
-    everything = fit.estimate(which, how._replace(offload_optimizer=True, offload_param=True))
+    here = estimate.estimate(which, how)
+    there = estimate.estimate(which, how._replace(offload_optimizer=True))
+    everything = estimate.estimate(which, how._replace(offload_optimizer=True, offload_param=True))
     assert more(there, here)
     assert more(everything, there)
     assert there.host_total >= here.host_total
@@ -127,10 +132,12 @@ def test_offload_is_never_more_on_the_gpu(which: geometry.Model, how: fit.Traini
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS)
-def test_checkpointing_never_keeps_more_activations(which: geometry.Model, how: fit.Training) -> None:
+def test_checkpointing_never_keeps_more_activations(
+    which: architecture.Model, how: estimate.Training
+) -> None:
     shape = which.decoder
     assert shape is not None
-    kept = fit._layer(which, shape, how)
+    kept = estimate._layer(which, shape, how)
     assert kept.input <= kept.kept
 
 
@@ -142,35 +149,35 @@ def test_checkpointing_never_keeps_more_activations(which: geometry.Model, how: 
     st.one_of(st.none(), st.integers(0, 10**13)),
 )
 def test_what_is_advised_fits(
-    which: geometry.Model, how: fit.Training, gpu: int | None, ram: int | None
+    which: architecture.Model, how: estimate.Training, gpu: int | None, ram: int | None
 ) -> None:
-    room = fitting.Room(gpu, free=True, name="GPU", ram=ram, ranks=how.ranks)
+    room = report.Room(gpu, free=True, name="GPU", ram=ram, ranks=how.ranks)
     both = frozenset({"bitsandbytes", "liger-kernel"})
-    found = fitting.options(how, lambda other: fit.estimate(which, other), room, lambda _: (), both)
+    found = report.options(how, lambda other: estimate.estimate(which, other), room, lambda _: (), both)
     if found.cheapest:
-        assert fitting.judged(found.cheapest.how, found.cheapest.account, room) == "fits"
-        assert fitting.judged(how, fit.estimate(which, how), room) != "fits"
-    none = fitting.options(how, lambda other: fit.estimate(which, other), room, lambda _: ("rule",), both)
+        assert report.judged(found.cheapest.how, found.cheapest.account, room) == "fits"
+        assert report.judged(how, estimate.estimate(which, how), room) != "fits"
+    none = report.options(how, lambda other: estimate.estimate(which, other), room, lambda _: ("rule",), both)
     assert none.cheapest is None
 
 
 def test_one_pool_of_memory_is_counted_once() -> None:
     """A chip that shares the host's memory: what the optimizer moves to the host stays in the same place."""
-    how = fit.Training(seq=1, parallel="deepspeed", stage=2, offload_optimizer=True)
-    account = fit.estimate(model("llama-3-8b"), how)
-    apart = fitting.Room(2 * account.total, free=True, name="GPU", ram=2 * account.host_total, ranks=1)
-    assert fitting.judged(how, account, apart) == "fits"
+    how = estimate.Training(seq=1, parallel="deepspeed", stage=2, offload_optimizer=True)
+    account = estimate.estimate(model("llama-3-8b"), how)
+    apart = report.Room(2 * account.total, free=True, name="GPU", ram=2 * account.host_total, ranks=1)
+    assert report.judged(how, account, apart) == "fits"
     shared = apart._replace(gpu=account.total + account.host_total // 2, ram=None, shared=True)
-    assert fitting.judged(how, account, shared) == "does not fit"
+    assert report.judged(how, account, shared) == "does not fit"
     assert (
-        fitting.judged(how, account, shared._replace(gpu=2 * (account.total + account.host_total))) == "fits"
+        report.judged(how, account, shared._replace(gpu=2 * (account.total + account.host_total))) == "fits"
     )
 
 
 def test_a_frozen_base_has_no_gradients_and_no_states() -> None:
     """DeepSpeed's estimator counts 16 bytes for each of them."""
-    how = fit.Training(seq=1, parallel="deepspeed", stage=2, adapter=True, reduce_bucket=1)
-    account = fit.estimate(model("llama-3-8b"), how)
+    how = estimate.Training(seq=1, parallel="deepspeed", stage=2, adapter=True, reduce_bucket=1)
+    account = estimate.estimate(model("llama-3-8b"), how)
     parts = {part.name: part.bytes for part in account.parts}
     assert account.trainable == 32 * 8 * (4096 + 4096 + 4096 + 1024)
     assert parts["frozen weights"] == 2 * 8030261248
@@ -182,19 +189,19 @@ def test_quantised_weights_are_counted_as_they_are_kept() -> None:
     which = model("llama-3-8b")
     linear = sum(each.numel * each.copies for each in which.tensors if each.kind == "linear")
     other = which.parameters - linear
-    account = fit.estimate(which, fit.Training(seq=0, adapter=True, quantised="nf4"))
+    account = estimate.estimate(which, estimate.Training(seq=0, adapter=True, quantised="nf4"))
     parts = {part.name: part.bytes for part in account.parts}
     assert parts["frozen weights"] == pytest.approx(linear * (1 / 2 + 1 / 64 + 4 / 64 / 256) + 4 * other)
 
 
 def test_a_verdict_keeps_to_its_error() -> None:
-    gib = fit.GIB
-    assert fit.verdict(10 * gib, 24 * gib, cuda=True) == "fits"
-    assert fit.verdict(10 * gib, 12 * gib, cuda=True) == "tight"
-    assert fit.verdict(10 * gib, 8 * gib, cuda=True) == "does not fit"
-    assert fit.verdict(10 * gib, None, cuda=True) == "cannot tell"
-    assert fit.verdict(10 * gib, 24 * gib, cuda=True, partial=True) == "cannot tell"
-    assert fit.verdict(10 * gib, 8 * gib, cuda=True, partial=True) == "does not fit"
+    gib = estimate.GIB
+    assert estimate.verdict(10 * gib, 24 * gib, cuda=True) == "fits"
+    assert estimate.verdict(10 * gib, 12 * gib, cuda=True) == "tight"
+    assert estimate.verdict(10 * gib, 8 * gib, cuda=True) == "does not fit"
+    assert estimate.verdict(10 * gib, None, cuda=True) == "cannot tell"
+    assert estimate.verdict(10 * gib, 24 * gib, cuda=True, partial=True) == "cannot tell"
+    assert estimate.verdict(10 * gib, 8 * gib, cuda=True, partial=True) == "does not fit"
 
 
 # --- measured ---------------------------------------------------------------------------------------
@@ -209,7 +216,7 @@ def test_the_estimate_holds_where_it_was_measured() -> None:
         sys.path.pop(0)
     rows = compared(json.loads((ROOT / "benchmarks/fit.json").read_text())["measured"])
     assert len(rows) >= 20
-    assert [row.name for row in rows if abs(row.error) > fit.ERROR] == []
+    assert [row.name for row in rows if abs(row.error) > estimate.ERROR] == []
 
 
 # --- reading a model --------------------------------------------------------------------------------
@@ -242,7 +249,7 @@ def test_headers_count_what_no_row_describes(tmp_path: Path) -> None:
     assert found.stored == 2 * found.parameters
     assert found.dtype == "bf16"
     assert [tensor.kind for tensor in found.tensors] == ["linear", "embedding"]
-    assert fit.estimate(found, fit.Training(seq=10)).unknown == ("activations", "logits and loss")
+    assert estimate.estimate(found, estimate.Training(seq=10)).unknown == ("activations", "logits and loss")
 
 
 @pytest.mark.parametrize(
@@ -281,9 +288,9 @@ def test_a_quantised_checkpoint_is_understood(tmp_path: Path, said: dict[str, An
 
 def test_described_by_numbers() -> None:
     text = "params=7.6e9,layers=28,hidden=3584,heads=28,kv_heads=4,mlp=18944,vocab=152064"
-    assert geometry.described(text).parameters == pytest.approx(7.6e9, rel=0.01)
-    assert geometry.described("params=7.6e9").parameters == 7_600_000_000
-    assert geometry.described("params=7.6e9").decoder is None
+    assert architecture.described(text).parameters == pytest.approx(7.6e9, rel=0.01)
+    assert architecture.described("params=7.6e9").parameters == 7_600_000_000
+    assert architecture.described("params=7.6e9").decoder is None
 
 
 @pytest.mark.parametrize(
@@ -304,7 +311,7 @@ def test_described_by_numbers() -> None:
 )
 def test_nonsense_numbers_are_one_line(text: str) -> None:
     with pytest.raises(InputError):
-        geometry.described(text)
+        architecture.described(text)
 
 
 @settings(max_examples=200, deadline=None)
@@ -324,13 +331,13 @@ def test_nonsense_numbers_are_one_line(text: str) -> None:
 def test_any_config_is_a_model_or_one_line(changes: dict[str, Any], name: str) -> None:
     config = {**CONFIGS[name], **changes}
     try:
-        found = geometry.model(config, TABLES, "config.json")
+        found = architecture.model(config, TABLES, "config.json")
     except InputError as error:
         found, said = None, str(error)
         assert len(said) < 300
     if found is not None:
-        assert 0 < found.parameters <= geometry.MOST_PARAMETERS
-        fit.estimate(found, fit.Training(seq=16))
+        assert 0 < found.parameters <= architecture.MOST_PARAMETERS
+        estimate.estimate(found, estimate.Training(seq=16))
 
 
 # --- the command ------------------------------------------------------------------------------------
@@ -522,9 +529,9 @@ ZERO3: dict[str, Any] = {
 
 @LAW
 @given(st.sampled_from(MODELS), st.lists(TRAININGS, min_size=2, max_size=6))
-def test_counting_many_is_counting_each(which: geometry.Model, many: list[fit.Training]) -> None:
-    count = fit.counter(which)
-    assert [count(how) for how in many] == [fit.estimate(which, how) for how in many]
+def test_counting_many_is_counting_each(which: architecture.Model, many: list[estimate.Training]) -> None:
+    count = estimate.counter(which)
+    assert [count(how) for how in many] == [estimate.estimate(which, how) for how in many]
 
 
 def test_zero_s_sizes_come_from_its_configuration(tmp_path: Path, machine: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from envcheck import geometry
 from envcheck.core.model import InputError
+from envcheck.memory import architecture
 
 ROOT = Path(__file__).parent.parent
 TABLES = tomllib.loads((ROOT / "compat/tables/architectures.toml").read_text())
@@ -18,7 +18,7 @@ MODELS = tomllib.loads((ROOT / "tests/models.toml").read_text())
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_count_is_exact(name: str) -> None:
-    found = geometry.model(MODELS[name]["config"], TABLES, name)
+    found = architecture.model(MODELS[name]["config"], TABLES, name)
     assert found is not None
     assert found.parameters == MODELS[name]["parameters"]
 
@@ -35,9 +35,9 @@ def test_every_row_is_compared() -> None:
 
 def test_what_no_row_describes_is_not_guessed() -> None:
     config = {**MODELS["llama-2-7b"]["config"], "model_type": "llama9"}
-    assert geometry.model(config, TABLES, "config.json") is None
+    assert architecture.model(config, TABLES, "config.json") is None
     stablelm = {**MODELS["stablelm-3b-4e1t"]["config"], "qk_layernorm": True}
-    assert geometry.model(stablelm, TABLES, "config.json") is None
+    assert architecture.model(stablelm, TABLES, "config.json") is None
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,6 @@ def test_what_no_row_describes_is_not_guessed() -> None:
 def test_what_is_no_model_is_one_line(change: dict[str, Any], said: str) -> None:
     config = {**MODELS["llama-2-7b"]["config"], **change}
     with pytest.raises(InputError) as raised:
-        geometry.model(config, TABLES, "config.json")
+        architecture.model(config, TABLES, "config.json")
     assert said in str(raised.value)
     assert len(str(raised.value)) < 200

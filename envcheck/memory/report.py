@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from envcheck import fit
 from envcheck.core.i18n import counted, wrapped
 from envcheck.core.model import UNREADABLE, Remark
 from envcheck.core.sanitize import inline
-from envcheck.geometry import Model
+from envcheck.memory import estimate
+from envcheck.memory.architecture import Model
 from envcheck.reports.formats.json import remark_tree
 from envcheck.reports.render import remark_line
 
@@ -38,8 +38,8 @@ class Room(NamedTuple):
 class Option(NamedTuple):
     """Another training, what it takes, whether it fits; what it changes, in words and as arguments."""
 
-    how: fit.Training
-    account: fit.Estimate
+    how: estimate.Training
+    account: estimate.Estimate
     verdict: str
     changes: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
@@ -60,8 +60,8 @@ class Fitting(NamedTuple):
     subject: str
     target: str
     model: Model
-    how: fit.Training
-    account: fit.Estimate
+    how: estimate.Training
+    account: estimate.Estimate
     room: Room
     assumed: tuple[str, ...]
     options: Options
@@ -80,7 +80,7 @@ class Fitting(NamedTuple):
         return {"fits": 0, "tight": 0, "does not fit": 1}.get(self.verdict, 3)
 
 
-def judged(how: fit.Training, account: fit.Estimate, room: Room) -> str:
+def judged(how: estimate.Training, account: estimate.Estimate, room: Room) -> str:
     """The worse of the verdicts on a rank's GPU and on the host that the ranks share.
 
     What was said and cannot be read may be more than is assumed for it, or less.
@@ -88,9 +88,9 @@ def judged(how: fit.Training, account: fit.Estimate, room: Room) -> str:
     if how.unread:
         return "cannot tell"
     words = ("fits", "tight", "cannot tell", "does not fit")
-    gpu = fit.verdict(account.total, room.gpu, cuda=how.cuda, partial=bool(account.unknown))
+    gpu = estimate.verdict(account.total, room.gpu, cuda=how.cuda, partial=bool(account.unknown))
     left = room.on_host(account.total)
-    host = fit.verdict(account.host_total * room.ranks, left, cuda=False) if account.host else "fits"
+    host = estimate.verdict(account.host_total * room.ranks, left, cuda=False) if account.host else "fits"
     return max(gpu, host, key=words.index)
 
 
@@ -132,10 +132,10 @@ _CHANGES = {
 
 
 def options(
-    how: fit.Training,
-    count: Callable[[fit.Training], fit.Estimate],
+    how: estimate.Training,
+    count: Callable[[estimate.Training], estimate.Estimate],
     room: Room,
-    breaks: Callable[[fit.Training], Sequence[str]],
+    breaks: Callable[[estimate.Training], Sequence[str]],
     installed: frozenset[str],
 ) -> Options:
     """The table and the cheapest change. `breaks` names the rules that a training breaks.
@@ -164,7 +164,7 @@ def options(
     return Options(table, None, refused, tuple(rules))
 
 
-def _worded(change: str, other: fit.Training) -> str:
+def _worded(change: str, other: estimate.Training) -> str:
     detail = {
         "16-bit precision": f" ({other.precision})",
         "a smaller micro-batch": f" of {other.batch}",
@@ -173,14 +173,16 @@ def _worded(change: str, other: fit.Training) -> str:
     return change + detail.get(change, "")
 
 
-def _cost(how: fit.Training, other: fit.Training, changes: tuple[str, ...]) -> int:
+def _cost(how: estimate.Training, other: estimate.Training, changes: tuple[str, ...]) -> int:
     cost = sum(_CHANGES[name].cost for name in changes)
     if other.stage > how.stage:
         cost += _CHANGES["ZeRO"].cost * (other.stage - how.stage - 1)
     return cost + (how.batch // other.batch).bit_length() - 1
 
 
-def _others(how: fit.Training, installed: frozenset[str]) -> Iterator[tuple[fit.Training, tuple[str, ...]]]:
+def _others(
+    how: estimate.Training, installed: frozenset[str]
+) -> Iterator[tuple[estimate.Training, tuple[str, ...]]]:
     """Every other training that changes only what costs something, and the names of its changes."""
     batches = [how.batch]
     while batches[-1] > 1:
@@ -215,15 +217,15 @@ def _others(how: fit.Training, installed: frozenset[str]) -> Iterator[tuple[fit.
                 yield other, made
 
 
-def _quantised(how: fit.Training, engine: fit.Training, installed: frozenset[str]) -> str:
+def _quantised(how: estimate.Training, engine: estimate.Training, installed: frozenset[str]) -> str:
     """NF4 where LoRA trains beside it, bitsandbytes is there and no weights are sharded."""
-    whole = engine.parallel in ("none", fit.DDP) or engine.stage in range(3)
+    whole = engine.parallel in ("none", estimate.DDP) or engine.stage in range(3)
     able = (
         "bitsandbytes" in installed
         and how.adapter
         and how.quantised == "none"
         and whole
-        and engine.parallel not in fit.FSDP
+        and engine.parallel not in estimate.FSDP
     )
     return "nf4" if able else how.quantised
 
@@ -231,15 +233,15 @@ def _quantised(how: fit.Training, engine: fit.Training, installed: frozenset[str
 _SHARDED = 3  # the ZeRO stage that shards weights
 
 
-def _stages(how: fit.Training) -> int:
+def _stages(how: estimate.Training) -> int:
     """The highest ZeRO stage that is looked at: weights that bitsandbytes quantises are not sharded."""
     return _SHARDED if how.quantised == "none" else _SHARDED - 1
 
 
-def _engines(how: fit.Training) -> Iterator[tuple[fit.Training, tuple[str, ...]]]:
+def _engines(how: estimate.Training) -> Iterator[tuple[estimate.Training, tuple[str, ...]]]:
     """The same, and DeepSpeed's further stages and offloads; FSDP's offload."""
     yield how, ()
-    if how.parallel in fit.FSDP:
+    if how.parallel in estimate.FSDP:
         if not how.offload_param:
             yield how._replace(offload_param=True), ("FSDP's offload",)
         return
@@ -249,7 +251,7 @@ def _engines(how: fit.Training) -> Iterator[tuple[fit.Training, tuple[str, ...]]
                 if param and stage < _SHARDED:
                     continue
                 other = how._replace(
-                    parallel=fit.DEEPSPEED,
+                    parallel=estimate.DEEPSPEED,
                     stage=stage,
                     offload_optimizer=optimizer,
                     offload_param=param,
@@ -265,22 +267,26 @@ def _engines(how: fit.Training) -> Iterator[tuple[fit.Training, tuple[str, ...]]
 
 
 def _table(
-    how: fit.Training, count: Callable[[fit.Training], fit.Estimate], room: Room
+    how: estimate.Training, count: Callable[[estimate.Training], estimate.Estimate], room: Room
 ) -> tuple[tuple[Option, ...], ...]:
     """Rows of stage and offload; columns of precision and checkpointing."""
-    if how.parallel in fit.FSDP:
+    if how.parallel in estimate.FSDP:
         engines = [how._replace(offload_param=offload) for offload in (False, True)]
     else:
         zero = how._replace(
-            parallel=fit.DEEPSPEED, stored="", autocast=False, offload_optimizer=False, offload_param=False
+            parallel=estimate.DEEPSPEED,
+            stored="",
+            autocast=False,
+            offload_optimizer=False,
+            offload_param=False,
         )
-        engines = [how] if how.parallel != fit.DEEPSPEED else [zero._replace(stage=0)]
+        engines = [how] if how.parallel != estimate.DEEPSPEED else [zero._replace(stage=0)]
         for stage in range(1, _stages(how) + 1):
             engines.append(zero._replace(stage=stage))
             engines.append(zero._replace(stage=stage, offload_optimizer=True))
         if _stages(how) == _SHARDED:
             engines.append(zero._replace(stage=_SHARDED, offload_optimizer=True, offload_param=True))
-    low = how.precision if fit.WIDTH[how.precision] < 4 else "bf16"  # noqa: PLR2004
+    low = how.precision if estimate.WIDTH[how.precision] < 4 else "bf16"  # noqa: PLR2004
     rows = []
     for engine in engines:
         columns = [
@@ -292,7 +298,9 @@ def _table(
     return tuple(rows)
 
 
-def _option(how: fit.Training, count: Callable[[fit.Training], fit.Estimate], room: Room) -> Option:
+def _option(
+    how: estimate.Training, count: Callable[[estimate.Training], estimate.Estimate], room: Room
+) -> Option:
     account = count(how)
     return Option(how, account, judged(how, account, room))
 
@@ -304,16 +312,16 @@ _MARKS = {"fits": "", "tight": "~", "does not fit": "x", "cannot tell": "?"}
 
 def gib(size: float) -> str:
     """Bytes as GiB of 2^30, two decimals below ten."""
-    amount = size / fit.GIB
+    amount = size / estimate.GIB
     return f"{amount:.2f}" if amount < 10 else f"{amount:.1f}"  # noqa: PLR2004
 
 
-def name_of(how: fit.Training) -> str:
+def name_of(how: estimate.Training) -> str:
     """What spreads the model, as people say it."""
-    if how.parallel == fit.DEEPSPEED:
+    if how.parallel == estimate.DEEPSPEED:
         words = f"ZeRO-{how.stage}" if how.stage else "DeepSpeed without ZeRO"
     else:
-        words = {"none": "one process", fit.DDP: "DDP", "fsdp1": "FSDP", "fsdp2": "FSDP2"}[how.parallel]
+        words = {"none": "one process", estimate.DDP: "DDP", "fsdp1": "FSDP", "fsdp2": "FSDP2"}[how.parallel]
     if how.offload_param and how.offload_optimizer:
         return f"{words}, all offloaded"
     if how.offload_param:
@@ -338,17 +346,17 @@ def _lines(found: Fitting) -> Iterator[str]:
     yield from _under("GPU", [_gpu(room)])
     yield from _under("Host", _host(found))
     yield ""
-    yield f"GiB (2^30 bytes) on each GPU {fit.PHASES[account.phase]}, where it is most"
-    for name, what in fit.PARTS.items():
+    yield f"GiB (2^30 bytes) on each GPU {estimate.PHASES[account.phase]}, where it is most"
+    for name, what in estimate.PARTS.items():
         size = next((part.bytes for part in account.parts if part.name == name), 0)
         if size or name in account.unknown:
             yield f"  {name:<22}{'?' if name in account.unknown else gib(size):>8}  {what}"
     whole = "tensors, at the least" if account.unknown else "tensors in all"
-    yield f"  {whole:<22}{gib(account.total):>8}  a measured peak may lie {fit.ERROR:.0%} off"
-    least, most = fit.CONTEXT
+    yield f"  {whole:<22}{gib(account.total):>8}  a measured peak may lie {estimate.ERROR:.0%} off"
+    least, most = estimate.CONTEXT
     if found.how.cuda:
         yield f"  {'CUDA context':<21}{f'{gib(least)}-{gib(most)}':>9}  fragmentation comes on top"
-    if missing := fit.unmeasured(found.model, found.how):
+    if missing := estimate.unmeasured(found.model, found.how):
         yield from wrapped(f"  not measured, only derived: {', '.join(missing)}", _COLUMNS)
     if account.host:
         yield ""
@@ -412,14 +420,14 @@ def _host(found: Fitting) -> Iterator[str]:
 
 
 def _loading(found: Fitting) -> int:
-    width = fit.WIDTH[found.model.dtype or found.how.precision]
+    width = estimate.WIDTH[found.model.dtype or found.how.precision]
     return found.model.stored or found.model.parameters * width
 
 
 def _why(found: Fitting) -> str:
     account, room = found.account, found.room
-    least, most = fit.CONTEXT if found.how.cuda else (0, 0)
-    low, high = account.total * (1 - fit.ERROR) + least, account.total * (1 + fit.ERROR) + most
+    least, most = estimate.CONTEXT if found.how.cuda else (0, 0)
+    low, high = account.total * (1 - estimate.ERROR) + least, account.total * (1 + estimate.ERROR) + most
     if found.verdict == "cannot tell":
         missing = [*account.unknown, *(["the GPU's memory"] if room.gpu is None else [])]
         missing += ["the host's memory"] if account.host and room.ram is None else []
@@ -487,8 +495,8 @@ def tree(found: Fitting) -> dict[str, Any]:
         "subject": found.subject,
         "target": found.target or None,
         "verdict": found.verdict,
-        "error": fit.ERROR,
-        "unmeasured": list(fit.unmeasured(found.model, found.how)),
+        "error": estimate.ERROR,
+        "unmeasured": list(estimate.unmeasured(found.model, found.how)),
         "model": {
             "type": found.model.name,
             "parameters": found.model.parameters,
@@ -501,7 +509,7 @@ def tree(found: Fitting) -> dict[str, Any]:
             "total": account.total,
             "phase": account.phase,
             "phases": dict(account.phases),
-            "context": list(fit.CONTEXT),
+            "context": list(estimate.CONTEXT),
             "unknown": list(account.unknown),
             "room": room.gpu,
         },
@@ -539,7 +547,7 @@ def tree(found: Fitting) -> dict[str, Any]:
     }
 
 
-def _training(how: fit.Training) -> dict[str, Any]:
+def _training(how: estimate.Training) -> dict[str, Any]:
     return {
         "parallel": how.parallel,
         "zero_stage": how.stage,

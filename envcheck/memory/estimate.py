@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from envcheck.geometry import Decoder, Model, Tensor
+from envcheck.memory.architecture import Decoder, Model, Tensor
 
 GIB = 1024**3
 
