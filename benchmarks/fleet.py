@@ -67,7 +67,7 @@ def run(*command: str) -> Took:
 
 def _right(tree: dict[str, Any], planted: Path) -> str:
     """Whether the report names all that was planted, with its nodes, and nothing else."""
-    from envcheck.nodes import unfold
+    from envcheck.fleet.hostlist import unfold
 
     said = json.loads(planted.read_text())
     odd = {each["key"]: sorted(unfold(each["odd"])) for each in tree["differences"]}

@@ -952,7 +952,8 @@ def fleet(
     """
     from pathlib import Path
 
-    from envcheck import gathering, rollcall
+    from envcheck import gathering
+    from envcheck.fleet import report as fleet_report
 
     if output:
         host.replaceable(Path(output))
@@ -967,7 +968,9 @@ def fleet(
         # Naming nodes is what this is for; everything else that is private stays so.
         report = presented(gathered.report, host.private()._replace(machines=()))
         as_tree = as_json or output.endswith(".json")
-        text = json.dumps(rollcall.tree(report), indent=2) + "\n" if as_tree else rollcall.render(report)
+        text = (
+            json.dumps(fleet_report.tree(report), indent=2) + "\n" if as_tree else fleet_report.render(report)
+        )
         if output:
             _save(text, output)
         else:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import __version__, app, fleet, nodes, probes, ranks
+from envcheck import __version__, app, probes
 from envcheck.core.model import (
     UNREADABLE,
     EnvcheckError,
@@ -30,7 +30,8 @@ from envcheck.core.model import (
     Vocabulary,
 )
 from envcheck.core.sanitize import presented
-from envcheck.fleet import LARGEST_RECORD, Record
+from envcheck.fleet import compare, hostlist, launchers
+from envcheck.fleet.compare import LARGEST_RECORD, Record
 from envcheck.host import machine as host
 from envcheck.host.machine import Host, Running
 from envcheck.probes.layout import find_interpreter
@@ -55,24 +56,24 @@ class _Court(NamedTuple):
     question: app.Question
     known: Matrix
     words: Vocabulary
-    rows: tuple[fleet.Alike, ...]
+    rows: tuple[compare.Alike, ...]
     target: Target | None
     remarks: tuple[Remark, ...]
 
-    def opened(self) -> fleet.Fleet:
+    def opened(self) -> compare.Fleet:
         """A fleet without a node."""
-        return fleet.Fleet(self.words, self.known, self.rows, self._complete, self._examine)
+        return compare.Fleet(self.words, self.known, self.rows, self._complete, self._examine)
 
     def _complete(self, inventory: Inventory) -> Inventory:
         return app.completed(inventory, self.question, self.known)[0]
 
-    def _examine(self, where: str, inventory: Inventory) -> fleet.Judged:
+    def _examine(self, where: str, inventory: Inventory) -> compare.Judged:
         report = app.considered(where, inventory, self.known, self.target)
-        return fleet.Judged(report.judgement, report.nothing_to_judge)
+        return compare.Judged(report.judgement, report.nothing_to_judge)
 
-    def closed(self, taken: fleet.Fleet, setting: fleet.Setting) -> fleet.Report:
+    def closed(self, taken: compare.Fleet, setting: compare.Setting) -> compare.Report:
         """The report."""
-        return fleet.reported(taken, self.rows, self.known, __version__, setting)
+        return compare.reported(taken, self.rows, self.known, __version__, setting)
 
 
 def _court(question: app.Question, wanted: Wanted) -> _Court:
@@ -84,7 +85,7 @@ def _court(question: app.Question, wanted: Wanted) -> _Court:
     for remark in remarks:
         if remark.code == UNREADABLE:
             raise InputError(remark.places[0], remark.text)
-    return _Court(question, known, words, fleet.alike(_rows(), wanted.may_differ), target, remarks)
+    return _Court(question, known, words, compare.alike(_rows(), wanted.may_differ), target, remarks)
 
 
 def _rows() -> list[dict[str, Any]]:
@@ -111,7 +112,7 @@ def _expected(said: str) -> tuple[str, ...] | int | None:
     if said.isascii() and said.isdecimal() and len(said) <= 9:  # noqa: PLR2004 - more is no number of nodes
         return int(said)
     try:
-        return tuple(dict.fromkeys(nodes.unfold(said)))
+        return tuple(dict.fromkeys(hostlist.unfold(said)))
     except ValueError as error:
         raise InputError(f"--expect {said}", f"no number and no list of nodes: {error}") from None
 
@@ -119,7 +120,7 @@ def _expected(said: str) -> tuple[str, ...] | int | None:
 # --- files ------------------------------------------------------------------------------------------
 
 
-def of_files(question: app.Question, wanted: Wanted) -> fleet.Report:
+def of_files(question: app.Question, wanted: Wanted) -> compare.Report:
     """The report on a file, a folder or standard input (`-`).
 
     Raises:
@@ -134,10 +135,10 @@ def of_files(question: app.Question, wanted: Wanted) -> fleet.Report:
             taken.take(each)
         else:
             taken.refused.append(each)
-    return court.closed(taken, fleet.Setting(expected, remarks=court.remarks, fail_on=wanted.fail_on))
+    return court.closed(taken, compare.Setting(expected, remarks=court.remarks, fail_on=wanted.fail_on))
 
 
-def read(source: str) -> Iterator[Record | fleet.Refused]:
+def read(source: str) -> Iterator[Record | compare.Refused]:
     """The records of a file, of every JSON and TOML file of a folder, or of standard input (`-`).
 
     Raises:
@@ -156,14 +157,14 @@ def read(source: str) -> Iterator[Record | fleet.Refused]:
         yield from _split(host.chunks(source), source, source)
 
 
-def _of_file(path: Path) -> Iterator[Record | fleet.Refused]:
+def _of_file(path: Path) -> Iterator[Record | compare.Refused]:
     try:
         if path.suffix == ".jsonl":
             yield from _split(host.chunks(str(path)), str(path), path.stem)
             return
         text = host.read_file(path, LARGEST_RECORD)
     except InputError as error:
-        yield fleet.Refused(error.where, error.problem, path.stem)
+        yield compare.Refused(error.where, error.problem, path.stem)
         return
     if path.suffix == ".toml":
         yield Record(str(path), text.decode("utf-8", "replace"), path.stem)
@@ -171,13 +172,13 @@ def _of_file(path: Path) -> Iterator[Record | fleet.Refused]:
         yield from _split(iter([text]), str(path), path.stem)
 
 
-def _split(chunks: Iterable[bytes], file: str, name: str) -> Iterator[Record | fleet.Refused]:
+def _split(chunks: Iterable[bytes], file: str, name: str) -> Iterator[Record | compare.Refused]:
     """One record a line; or what `envcheck facts` prints, from a line `{` to a line `}`."""
     first = True
     for number, text in _records(_lines(chunks)):
         where = f"{file}:{number}"
         if text is None:
-            yield fleet.Refused(where, f"longer than {LARGEST_RECORD} bytes")
+            yield compare.Refused(where, f"longer than {LARGEST_RECORD} bytes")
         else:
             yield Record(where, text.decode("utf-8", "replace"), name if first and name != file else where)
         first = False
@@ -230,7 +231,7 @@ def own_facts(question: app.Question, machine: Host, name: str) -> dict[str, Any
     tree = app.inventory_report(question, machine)
     private = host.private()._replace(machines=())  # naming nodes is what this is for
     named: dict[str, Any] = presented(
-        {**tree, "host": {fleet.NAME.partition(".")[2]: name, **tree.get("host", {})}}, private
+        {**tree, "host": {compare.NAME.partition(".")[2]: name, **tree.get("host", {})}}, private
     )
     return named
 
@@ -238,7 +239,7 @@ def own_facts(question: app.Question, machine: Host, name: str) -> dict[str, Any
 class Gathered(NamedTuple):
     """What a process says: the report, which rank 0 shows for all, and the exit code, which all share."""
 
-    report: fleet.Report | None
+    report: compare.Report | None
     code: int
 
 
@@ -260,7 +261,7 @@ def gathered(question: app.Question, wanted: Wanted, machine: Host) -> Gathered:
     if wanted.ray:
         report = of_ray(question, wanted)
         return Gathered(report, report.code)
-    started = ranks.started(machine.environ)
+    started = launchers.started(machine.environ)
     if started is None:
         raise InputError(
             "fleet", "name a file, a folder or -, or start it with torchrun, srun, mpirun or --ray"
@@ -366,7 +367,9 @@ def _last_line(text: str) -> str:
 
 
 @contextmanager
-def _board(question: app.Question, wanted: Wanted, machine: Host, started: ranks.Started) -> Iterator[_Board]:
+def _board(
+    question: app.Question, wanted: Wanted, machine: Host, started: launchers.Started
+) -> Iterator[_Board]:
     """Where the ranks meet.
 
     Raises:
@@ -426,7 +429,7 @@ class _Words(NamedTuple):
     trouble: str = ""
 
 
-def _of_ranks(question: app.Question, wanted: Wanted, machine: Host, started: ranks.Started) -> Gathered:
+def _of_ranks(question: app.Question, wanted: Wanted, machine: Host, started: launchers.Started) -> Gathered:
     expected = _expected(wanted.expect)
     court = _court(question, wanted)  # of every rank: what is wrong with an option all of them say
     with _alone() if started.world == 1 else _board(question, wanted, machine, started) as board:
@@ -442,7 +445,7 @@ def _alone() -> Iterator[_Board]:
         yield _Board(folder, folder)
 
 
-def _own(question: app.Question, machine: Host, started: ranks.Started) -> _Words:
+def _own(question: app.Question, machine: Host, started: launchers.Started) -> _Words:
     """The words of this rank: one rank a node reads the facts."""
     node = started.node or host.node_name()
     facts = trouble = ""
@@ -459,7 +462,7 @@ def _call(
     own: _Words,
     wanted: Wanted,
     court: _Court,
-    started: ranks.Started,
+    started: launchers.Started,
     expected: tuple[str, ...] | int | None,
 ) -> Gathered:
     """Rank 0: call the others, wait for them, judge, and tell them."""
@@ -480,10 +483,10 @@ def _call(
         if words.facts:
             taken.take(Record(f"rank {words.rank}", words.facts, name), name)
         elif words.trouble:
-            missing.append(fleet.Missing(name, words.trouble))
+            missing.append(compare.Missing(name, words.trouble))
     if expected is None and started.nodes:
         expected = len(started.nodes)
-    setting = fleet.Setting(
+    setting = compare.Setting(
         expected, tuple(missing), stale=stale, remarks=court.remarks, fail_on=wanted.fail_on
     )
     report = court.closed(taken, setting)
@@ -547,7 +550,7 @@ def _heard(board: _Board, call: str, wanted: Iterable[int]) -> dict[int, _Words]
         except (ValueError, TypeError, RecursionError):
             continue
         whole = all(isinstance(each, str) for each in (words.mark, words.node, words.facts, words.trouble))
-        whole = whole and 0 < len(words.node) <= fleet.LONGEST_NAME
+        whole = whole and 0 < len(words.node) <= compare.LONGEST_NAME
         if words.call == call and whole and name == f"rank-{words.rank}":
             found[words.rank] = words
     return found
@@ -562,7 +565,7 @@ def _by_node(heard: Mapping[int, _Words]) -> dict[str, _Words]:
     }
 
 
-def _absent(heard: Mapping[int, _Words], wanted: Wanted, started: ranks.Started) -> list[fleet.Missing]:
+def _absent(heard: Mapping[int, _Words], wanted: Wanted, started: launchers.Started) -> list[compare.Missing]:
     """The nodes, or where nobody knows these the ranks, that were not heard of."""
     silent = [rank for rank in range(started.world) if rank not in heard]
     if not silent:
@@ -571,16 +574,16 @@ def _absent(heard: Mapping[int, _Words], wanted: Wanted, started: ranks.Started)
     here = {_short(words.node) for words in heard.values()}
     gone = [node for node in started.nodes if _short(node) not in here]
     if gone:
-        of = nodes.fold(f"rank{rank}" for rank in silent)
-        return [fleet.Missing(node, f"{why} ({of})") for node in gone]
-    return [fleet.Missing(f"rank{rank}", why) for rank in silent]
+        of = hostlist.fold(f"rank{rank}" for rank in silent)
+        return [compare.Missing(node, f"{why} ({of})") for node in gone]
+    return [compare.Missing(f"rank{rank}", why) for rank in silent]
 
 
 def _short(node: str) -> str:
     return node.partition(".")[0]
 
 
-def _stale(wanted: Wanted, started: ranks.Started) -> tuple[str, ...]:
+def _stale(wanted: Wanted, started: launchers.Started) -> tuple[str, ...]:
     """What lies in the shared folder of other jobs, which does not count."""
     if not wanted.via:
         return ()
@@ -598,7 +601,7 @@ def _stale(wanted: Wanted, started: ranks.Started) -> tuple[str, ...]:
 # --- Ray --------------------------------------------------------------------------------------------
 
 
-def of_ray(question: app.Question, wanted: Wanted) -> fleet.Report:
+def of_ray(question: app.Question, wanted: Wanted) -> compare.Report:
     """The report on the nodes of a Ray cluster, each asked by a task of its own.
 
     Raises:
@@ -610,7 +613,7 @@ def of_ray(question: app.Question, wanted: Wanted) -> fleet.Report:
     # Ray prints what it notices of its nodes, and standard output is the report's.
     with redirect_stdout(io.StringIO()):
         taken, missing, left_out = _asked(question, wanted, court)
-    setting = fleet.Setting(
+    setting = compare.Setting(
         expected, missing, left_out=left_out, remarks=court.remarks, fail_on=wanted.fail_on
     )
     return court.closed(taken, setting)
@@ -618,7 +621,7 @@ def of_ray(question: app.Question, wanted: Wanted) -> fleet.Report:
 
 def _asked(
     question: app.Question, wanted: Wanted, court: _Court
-) -> tuple[fleet.Fleet, tuple[fleet.Missing, ...], tuple[str, ...]]:
+) -> tuple[compare.Fleet, tuple[compare.Missing, ...], tuple[str, ...]]:
     """The nodes of the cluster, those that gave no answer, and those that were not asked."""
     try:
         ray = importlib.import_module("ray")
@@ -631,7 +634,7 @@ def _asked(
         ray.init(address=wanted.ray, log_to_driver=False, logging_level="ERROR", configure_logging=False)
     except Exception as error:  # noqa: BLE001 - of Ray's many
         raise ExamineError(f"--ray {wanted.ray}: {_last_line(str(error)) or type(error).__name__}") from None
-    taken, missing = court.opened(), list[fleet.Missing]()
+    taken, missing = court.opened(), list[compare.Missing]()
     try:
         asked = {}
         here, left_out = _ray_nodes(ray)
@@ -647,9 +650,9 @@ def _asked(
                 try:
                     taken.take(Record(f"node {asked[ref]}", ray.get(ref), asked[ref]), asked[ref])
                 except Exception as error:  # noqa: BLE001 - the node's, or Ray's
-                    missing.append(fleet.Missing(asked[ref], _ray_trouble(error)))
+                    missing.append(compare.Missing(asked[ref], _ray_trouble(error)))
         for ref in left:
-            missing.append(fleet.Missing(asked[ref], f"did not answer within {wanted.wait_s:g} s"))
+            missing.append(compare.Missing(asked[ref], f"did not answer within {wanted.wait_s:g} s"))
             ray.cancel(ref, force=True)
     finally:
         ray.shutdown()

@@ -19,10 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import app, fleet, gathering, nodes, ranks, rollcall
+from envcheck import app, gathering
 from envcheck.core import facts_file
 from envcheck.core.model import InputError, Inventory, Matrix, Severity, Verdict
 from envcheck.core.sanitize import Private, presented
+from envcheck.fleet import compare, hostlist, launchers
+from envcheck.fleet import report as fleet_report
 from envcheck.host import machine as host
 from tests import hostile
 from tests.fleets import FAULTS, cluster, node, vary
@@ -39,20 +41,20 @@ def known() -> Matrix:
 
 def judged(
     records: Sequence[str], may_differ: Sequence[str] = (), **setting: Any
-) -> tuple[fleet.Report, list[str]]:
+) -> tuple[compare.Report, list[str]]:
     """The report on these lines, and the places of the records that were judged."""
     asked: list[str] = []
 
-    def examine(where: str, inventory: Inventory) -> fleet.Judged:
+    def examine(where: str, inventory: Inventory) -> compare.Judged:
         asked.append(where)
         report = app.considered(where, inventory, known(), None)
-        return fleet.Judged(report.judgement, report.nothing_to_judge)
+        return compare.Judged(report.judgement, report.nothing_to_judge)
 
-    rows = fleet.alike(ROWS, may_differ)
-    taken = fleet.Fleet(vocabulary(), known(), rows, lambda read: read, examine)
+    rows = compare.alike(ROWS, may_differ)
+    taken = compare.Fleet(vocabulary(), known(), rows, lambda read: read, examine)
     for number, text in enumerate(records, 1):
-        taken.take(fleet.Record(f"f:{number}", text, f"f:{number}"))
-    return fleet.reported(taken, rows, known(), "0", fleet.Setting(**setting)), asked
+        taken.take(compare.Record(f"f:{number}", text, f"f:{number}"))
+    return compare.reported(taken, rows, known(), "0", compare.Setting(**setting)), asked
 
 
 def lines(*changes: Mapping[str, Any]) -> list[str]:
@@ -69,9 +71,9 @@ def lines(*changes: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def differences(report: fleet.Report) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+def differences(report: compare.Report) -> dict[str, tuple[str, list[tuple[str, str]]]]:
     return {
-        each.key: (each.standing, [(value.value, nodes.fold(value.nodes)) for value in each.values])
+        each.key: (each.standing, [(value.value, hostlist.fold(value.nodes)) for value in each.values])
         for each in report.differences
     }
 
@@ -124,7 +126,9 @@ def test_the_order_of_records_changes_nothing(seed: int) -> None:
     sound = [text for number, text in enumerate(made.lines, 1) if number not in made.broken]
     shuffled = list(sound)
     random.Random(seed).shuffle(shuffled)  # noqa: S311
-    one, other = (rollcall.tree(judged(each)[0]._replace(twice=(), refused=())) for each in (sound, shuffled))
+    one, other = (
+        fleet_report.tree(judged(each)[0]._replace(twice=(), refused=())) for each in (sound, shuffled)
+    )
     assert _plain(one) == _plain(other)
 
 
@@ -147,7 +151,7 @@ def test_what_changes_from_node_to_node_and_from_moment_to_moment_makes_no_machi
 
 
 def test_a_fact_that_the_judge_is_said_not_to_see_never_changes_what_he_says() -> None:
-    view = fleet.view(known())
+    view = compare.view(known())
     tree = node("n")
     for number in range(8):
         tree["gpu"][number]["memory_free_mib"] = 5
@@ -186,7 +190,7 @@ def test_majorities_ties_and_neither(which: list[int], standing: str, said: list
     report, _ = judged(lines(*(TORCH[number] for number in which)))
     assert differences(report)["pkg.torch"] == (standing, said)
     assert report.code == 1
-    text = rollcall.render(report)
+    text = fleet_report.render(report)
     word = {
         "majority": "torch 2.13.0 on 2 nodes, 2.12.1 on n3",
         "tie": "torch, a tie: ",
@@ -215,7 +219,7 @@ def test_what_must_be_alike_and_is_not_known_leaves_it_open() -> None:
     (one,) = [each for each in report.differences if each.key == "pkg.nvidia-nccl-cu13"]
     assert [(some.value, some.nodes) for some in one.unread] == [("two METADATA files", ("n3",))]
     assert report.code == 3
-    assert "NCCL could not be read everywhere" in rollcall.render(report)
+    assert "NCCL could not be read everywhere" in fleet_report.render(report)
 
 
 def test_numbers_within_the_share_that_does_not_count_are_alike() -> None:
@@ -250,7 +254,7 @@ def test_what_may_differ_is_a_note(said: str, key: str, change: dict[str, Any]) 
 
 def test_what_nobody_compares_cannot_be_allowed_to_differ() -> None:
     with pytest.raises(InputError, match="nothing of that key"):
-        fleet.alike(ROWS, ["gpu.colour"])
+        compare.alike(ROWS, ["gpu.colour"])
 
 
 def test_packages_are_compared_by_one_digest_that_says_what_is_behind_it() -> None:
@@ -280,7 +284,7 @@ def test_every_row_says_what_it_is_about_and_what_it_follows() -> None:
 
 
 def test_every_fault_that_tests_plant_is_of_a_row() -> None:
-    rows = fleet.alike(ROWS)
+    rows = compare.alike(ROWS)
     assert all(any(row.covers(key) or row.key == key for row in rows) for key in FAULTS)
 
 
@@ -323,7 +327,7 @@ def test_the_verdict_and_its_code() -> None:
         ('{"gpu": [{"memory_free_mib": {"a": 1}}]}', "expected a value"),
         (json.dumps({"gpu": [{}] * 2000}), "more than 1024"),
         ("torch 2.13.0", "neither JSON nor TOML"),
-        ("x" * (fleet.LARGEST_RECORD + 1), "longer than"),
+        ("x" * (compare.LARGEST_RECORD + 1), "longer than"),
         ('{"host": "x"}', "no such fact"),
         ('{"gpu": {"name": "x"}}', "one a device"),
         ("[env]\nNCCL_ALGO = 2026-11-20", "expected texts"),
@@ -337,7 +341,7 @@ def test_a_bad_record_is_one_line_with_its_place_and_the_others_are_judged(text:
     assert one.where.startswith("f:2")
     assert why in one.problem
     assert report.code == 3
-    (shown,) = [line for line in rollcall.render(report).splitlines() if line.startswith("record")]
+    (shown,) = [line for line in fleet_report.render(report).splitlines() if line.startswith("record")]
     assert shown.startswith("record   f:2")
 
 
@@ -364,8 +368,8 @@ def test_no_record_whatever_it_holds_brings_it_down(changes: list[tuple[tuple[st
             inner[place[-1]] = value
     report, _ = judged([*lines({}), json.dumps(tree).replace("Infinity", "1")])
     assert len(report.nodes) + len(report.refused) + len(report.twice) == 2
-    rollcall.render(report)
-    json.dumps(rollcall.tree(report))
+    fleet_report.render(report)
+    json.dumps(fleet_report.tree(report))
 
 
 def test_variables_of_any_name_do_not_grow_without_end() -> None:
@@ -383,7 +387,7 @@ def test_the_later_of_two_records_counts_and_both_are_named() -> None:
     assert [(each.name, each.first, each.last, each.same) for each in report.twice] == [
         ("n1", "f:1", "f:3", False)
     ]
-    assert "n1: f:1 and f:3, which differ; the later counts" in rollcall.render(report)
+    assert "n1: f:1 and f:3, which differ; the later counts" in fleet_report.render(report)
 
 
 @pytest.mark.parametrize("text", hostile.TEXTS)
@@ -394,17 +398,17 @@ def test_a_hostile_name_or_value_cannot_act_where_it_is_shown(text: str) -> None
     tree["host"]["name"] = text[:200]
     report, _ = judged([texts[0], json.dumps(tree), *texts[2:]])
     shown = presented(report, Private())
-    page = rollcall.render(shown)
+    page = fleet_report.render(shown)
     assert page.replace("\n", "").isprintable()
     assert len(page.splitlines()) < 40
-    assert json.dumps(rollcall.tree(shown)).isascii()
+    assert json.dumps(fleet_report.tree(shown)).isascii()
 
 
 @pytest.mark.parametrize("secret", hostile.SECRETS[:14], ids=lambda each: each.text[:20])
 def test_no_secret_leaves_with_a_report(secret: hostile.Secret) -> None:
     report, _ = judged(lines({}, {}, {"env": {"NCCL_ALGO": secret.text}}))
     shown = presented(report, Private(("/scratch/alice",), "alice", ("node17",)))
-    for text in (rollcall.render(shown), json.dumps(rollcall.tree(shown))):
+    for text in (fleet_report.render(shown), json.dumps(fleet_report.tree(shown))):
         assert secret.private not in text
 
 
@@ -463,7 +467,7 @@ def test_what_has_no_name_is_called_by_its_file_and_line(tmp_path: Path) -> None
 
 def test_a_line_without_an_end_and_a_pipe_in_the_folder_do_not_hold_it_up(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
-        lines({})[0] + "\n" + "x" * (3 * fleet.LARGEST_RECORD) + "\n" + lines({}, {})[1]
+        lines({})[0] + "\n" + "x" * (3 * compare.LARGEST_RECORD) + "\n" + lines({}, {})[1]
     )
     os.mkfifo(tmp_path / "b.json")
     (tmp_path / "c.json").write_bytes(b"\xff\xfe{}")
@@ -545,19 +549,19 @@ SRUN = {
                 "TORCHELASTIC_RUN_ID": "a.b",
                 "TORCHELASTIC_RESTART_COUNT": "0",
             },
-            ranks.Started("torchrun", 1, 2, 1, "a-b-29500-0", "", (), "h", 29500),
+            launchers.Started("torchrun", 1, 2, 1, "a-b-29500-0", "", (), "h", 29500),
         ),
         (
             SRUN,
-            ranks.Started("srun", 3, 4, 1, "812345-2", "gpu002", ("gpu001", "gpu002"), "gpu001", 32345),
+            launchers.Started("srun", 3, 4, 1, "812345-2", "gpu002", ("gpu001", "gpu002"), "gpu001", 32345),
         ),
         (
             {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0"},
-            ranks.Started("srun", 0, 2, 0),
+            launchers.Started("srun", 0, 2, 0),
         ),
         (  # the job's nodes are not all of the step
             {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"},
-            ranks.Started("srun", 0, 1, None, "7", "", (), "n1", 20007),
+            launchers.Started("srun", 0, 1, None, "7", "", (), "n1", 20007),
         ),
         (
             {
@@ -566,15 +570,15 @@ SRUN = {
                 "OMPI_COMM_WORLD_LOCAL_RANK": "0",
                 "PMIX_NAMESPACE": "prte-n1-77@1",
             },
-            ranks.Started("mpirun", 1, 2, 0, "prte-n1-77-1"),
+            launchers.Started("mpirun", 1, 2, 0, "prte-n1-77-1"),
         ),
-        ({"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0"}, ranks.Started("mpirun", 0, 2, 0)),
-        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, ranks.Started("mpirun", 0, 2, None)),
-        ({**SRUN, "RANK": "0", "WORLD_SIZE": "1"}, ranks.Started("torchrun", 0, 1, None, "812345-2")),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0"}, launchers.Started("mpirun", 0, 2, 0)),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, launchers.Started("mpirun", 0, 2, None)),
+        ({**SRUN, "RANK": "0", "WORLD_SIZE": "1"}, launchers.Started("torchrun", 0, 1, None, "812345-2")),
     ],
 )
-def test_what_a_launcher_says(environ: dict[str, str], said: ranks.Started | None) -> None:
-    assert ranks.started(environ) == said
+def test_what_a_launcher_says(environ: dict[str, str], said: launchers.Started | None) -> None:
+    assert launchers.started(environ) == said
 
 
 @pytest.mark.parametrize(
@@ -590,7 +594,7 @@ def test_what_a_launcher_says(environ: dict[str, str], said: ranks.Started | Non
 )
 def test_a_launcher_that_says_nonsense_is_told_so(environ: dict[str, str]) -> None:
     with pytest.raises(InputError):
-        ranks.started(environ)
+        launchers.started(environ)
 
 
 # --- ranks: processes -----------------------------------------------------------------------------------

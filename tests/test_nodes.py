@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck import nodes
+from envcheck.fleet import hostlist
 
 NAMES = st.text(min_size=1, max_size=12) | st.from_regex(r"[a-c]{0,2}[0-9]{1,4}(\.x)?", fullmatch=True)
 
 
 @given(st.lists(NAMES, min_size=1, max_size=40))
 def test_what_is_folded_unfolds_to_the_same_names_each_once(names: list[str]) -> None:
-    assert sorted(nodes.unfold(nodes.fold(names))) == sorted(set(names))
+    assert sorted(hostlist.unfold(hostlist.fold(names))) == sorted(set(names))
 
 
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=60), st.sampled_from(["{}", "{:03d}", "{:05d}"]))
@@ -21,8 +21,8 @@ def test_the_order_of_names_does_not_matter_and_neighbours_become_a_range(
     numbers: list[int], form: str
 ) -> None:
     names = ["gpu" + form.format(number) for number in numbers]
-    folded = nodes.fold(names)
-    assert folded == nodes.fold(reversed(names))
+    folded = hostlist.fold(names)
+    assert folded == hostlist.fold(reversed(names))
     runs = sum(number - 1 not in numbers for number in set(numbers))
     assert folded.count(",") + 1 == runs  # as few ranges as there are gaps
 
@@ -47,7 +47,7 @@ def test_the_order_of_names_does_not_matter_and_neighbours_become_a_range(
     ],
 )
 def test_names_as_people_write_them(names: list[str], folded: str) -> None:
-    assert nodes.fold(names) == folded
+    assert hostlist.fold(names) == folded
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_names_as_people_write_them(names: list[str], folded: str) -> None:
     ],
 )
 def test_what_slurm_writes_is_read(text: str, names: list[str]) -> None:
-    assert nodes.unfold(text) == names
+    assert hostlist.unfold(text) == names
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_what_slurm_writes_is_read(text: str, names: list[str]) -> None:
 )
 def test_what_is_no_hostlist_or_a_bomb_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        nodes.unfold(text)
+        hostlist.unfold(text)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from envcheck import nodes
 from envcheck.core.i18n import wrapped
 from envcheck.core.model import Because, Severity, Verdict
 from envcheck.core.sanitize import inline
-from envcheck.fleet import Difference, Found, Report, Some, Variant
+from envcheck.fleet import hostlist
+from envcheck.fleet.compare import Difference, Found, Report, Some, Variant
 from envcheck.reports.render import fix_text, shown
 
 SCHEMA_VERSION = 1
@@ -22,7 +22,7 @@ _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "-"}
 
 def folded(names: Iterable[str], limit: int = _LONGEST) -> str:
     """The names as a hostlist, the first of them if that is long."""
-    text = nodes.fold(names)
+    text = hostlist.fold(names)
     if len(text) <= limit:
         return text
     short = text[:limit].rpartition(",")[0]
@@ -246,7 +246,7 @@ def tree(report: Report) -> dict[str, Any]:
 
 
 def _some(names: Sequence[str]) -> dict[str, Any]:
-    return {"count": len(names), "nodes": nodes.fold(names)}
+    return {"count": len(names), "nodes": hostlist.fold(names)}
 
 
 def _difference_tree(each: Difference) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def _difference_tree(each: Difference) -> dict[str, Any]:
         "standing": each.standing,
         "why": each.why,
         "source": each.source,
-        "odd": nodes.fold(each.odd) if len(each.values) > 1 else "",
+        "odd": hostlist.fold(each.odd) if len(each.values) > 1 else "",
         "values": [
             {"value": value.value, **_some(value.nodes), "parts": list(value.parts)} for value in each.values
         ],

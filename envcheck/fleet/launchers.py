@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from envcheck import nodes
 from envcheck.core.model import InputError
+from envcheck.fleet import hostlist
 
 
 class Started(NamedTuple):
@@ -121,7 +121,7 @@ def _listed(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
     if not text:
         return ()
     try:
-        return tuple(nodes.unfold(text))
+        return tuple(hostlist.unfold(text))
     except ValueError as error:
         raise InputError(name, f"no list of nodes: {error}") from None
 
