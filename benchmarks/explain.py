@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import app
+from envcheck.commands import examine
 
 ROOT = Path(__file__).parent.parent
 FAILURE = ROOT / "tests/logs/real/killed.log"
@@ -96,7 +96,7 @@ def _used(usage: resource.struct_rusage) -> Took:
 
 def main(megabytes: int) -> None:
     """Print a line a figure."""
-    words = [str(row["word"]) for row in app.source_tree()["tables"]["trigger"]]
+    words = [str(row["word"]) for row in examine.source_tree()["tables"]["trigger"]]
     with tempfile.TemporaryDirectory() as folder:
         log, facts = Path(folder) / "train.log", Path(folder) / "facts.toml"
         write_log(log, megabytes * 1_000_000)

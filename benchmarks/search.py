@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck import app, pinning
+from envcheck.commands import examine, pin
 from envcheck.core.model import Fact, Inventory, Known, Wish
 from envcheck.resolution import conflicts, resolver
 
@@ -51,18 +51,16 @@ class Run(NamedTuple):
 
 def problems() -> Iterator[tuple[str, resolver.Problem]]:
     """Every target, machine, Python and wish, with what they are called."""
-    known = app.knowledge()
+    known = examine.knowledge()
     first = next(iter(known.targets.values()))
-    asked = pinning.problem_of(
-        pinning.Place(Inventory(), "3.11", "linux-x86_64", pinning.GLIBC, first, known)
-    )
+    asked = pin.problem_of(pin.Place(Inventory(), "3.11", "linux-x86_64", pin.GLIBC, first, known))
     for target in known.targets.values():
         for python in PYTHONS:
             for driver, *gpus in ((*each,) if each else ("",) for each in MACHINES):
                 said = {"python.version": f"{python}.0", "host.os": "linux", "host.arch": "x86_64"}
                 said |= {"driver.version": driver} if driver else {}
                 facts = {key: Fact(key, Known(value), "benchmark") for key, value in said.items()}
-                names = [app.gpu_declared(gpu, known)[1] for gpu in gpus]
+                names = [examine.gpu_declared(gpu, known)[1] for gpu in gpus]
                 devices = tuple({"gpu.name": Fact("gpu.name", Known(name), "benchmark")} for name in names)
                 machine = Inventory(facts, devices)
                 here = asked._replace(target=target, python=python, machine=machine)

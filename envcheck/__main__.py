@@ -19,7 +19,7 @@ def main() -> None:
         if sys.argv[1:] in (["--version"], ["-V"]):
             run = _version
         elif sys.argv[1:2] == ["gate"] and "--runtime" in sys.argv and "--help" not in sys.argv:
-            from envcheck.runtime import run  # in front of every start of a container
+            from envcheck.commands.gate_runtime import run  # in front of every start of a container
         else:
             from envcheck.cli import run
         code = run(sys.argv[1:])

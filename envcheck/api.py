@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.core.model import Finding, Remark, Severity
 from envcheck.core.model import Report as Judged
 from envcheck.core.sanitize import presented
@@ -108,7 +108,7 @@ def doctor(
         envcheck.core.model.ExamineError: the environment could not be examined.
     """
     level = Severity(fail_on)
-    question = app.Question(
+    question = examine.Question(
         python=None if python is None else os.fspath(python),
         static=static,
         facts=None if facts is None else os.fspath(facts),
@@ -119,7 +119,7 @@ def doctor(
         deadline_s=timeout,
         overlays=_several(matrix),
     )
-    judged = app.examine(question, host.Host(), level if fix else None)
+    judged = examine.examine(question, host.Host(), level if fix else None)
     return Report(judged._replace(fail_on=level))
 
 

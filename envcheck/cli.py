@@ -21,7 +21,7 @@ from envcheck.core.sanitize import clean, inline, presented, quoted, redact
 from envcheck.host import machine as host
 
 if TYPE_CHECKING:
-    from envcheck.app import Question
+    from envcheck.commands.examine import Question
     from envcheck.core.i18n import Language
     from envcheck.policy.decision import Decision
 
@@ -183,12 +183,12 @@ def doctor(
     Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong use or unreadable input,
     3 could not examine (no torch there, or a bug).
     """
-    from envcheck import app
+    from envcheck.commands import examine
     from envcheck.policy import decision
 
     form = _form(as_json, written, output)
-    spoken = app.spoken(lang, host.Host())
-    report = app.examine(
+    spoken = examine.spoken(lang, host.Host())
+    report = examine.examine(
         _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus),
         host.Host(),
         Severity(fail_on.value) if fix else None,
@@ -258,16 +258,16 @@ def gate(
     Needs no GPU. Exit codes: 0 open, 1 shut by findings, 2 wrong use or unreadable input,
     3 could not examine (no torch there, or a bug).
     """
-    from envcheck import app, gating
+    from envcheck.commands import examine, gate
 
     if runtime:  # `__main__` takes it before it comes here
-        from envcheck import runtime as starts
+        from envcheck.commands import gate_runtime as starts
 
         return starts.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])
     form = _form(as_json, written, output)
-    spoken = app.spoken(lang, host.Host())
+    spoken = examine.spoken(lang, host.Host())
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus)
-    wanted = gating.Wanted(
+    wanted = gate.Wanted(
         tuple(machine or ()),
         lock,
         verify_timeout if verify_files else None,
@@ -279,11 +279,11 @@ def gate(
         tuple(only or ()),
         tuple(skip or ()),
     )
-    passed = gating.pass_(question, wanted, host.Host(), spoken)
+    passed = gate.pass_(question, wanted, host.Host(), spoken)
     talks = _show(passed.report, form, output)
     if talks and passed.decision.code == 0:
-        _emit("".join(f"{line}\n" for line in gating.advice(passed.tree)))
-    gating.leave(passed, question, wanted, host.Host(), _remark)
+        _emit("".join(f"{line}\n" for line in gate.advice(passed.tree)))
+    gate.leave(passed, question, wanted, host.Host(), _remark)
     return _decided(passed.decision, spoken, quiet=not talks)
 
 
@@ -318,12 +318,12 @@ def check(
 
     Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong use or unreadable input.
     """
-    from envcheck import app, checking, gating
+    from envcheck.commands import check, examine, gate
 
     form = _form(as_json, written, output)
-    spoken = app.spoken(lang, host.Host())
+    spoken = examine.spoken(lang, host.Host())
     question = _question(target=target, train=train, driver=driver, gpu=gpu, overlay=overlay)
-    wanted = gating.Wanted(
+    wanted = gate.Wanted(
         machines=tuple(machine or ()),
         fail_on=Severity(fail_on.value) if fail_on else None,
         undecided=undecided.value if undecided else "",
@@ -331,7 +331,7 @@ def check(
         only=tuple(only or ()),
         skip=tuple(skip or ()),
     )
-    checked = checking.check(files, question, wanted, spoken, python_version)
+    checked = check.check(files, question, wanted, spoken, python_version)
     for remark in checked.remarks:
         _remark(inline(remark))
     talks = _show(checked.report, form, output)
@@ -383,24 +383,24 @@ def facts(
     Exit codes: 0 printed, 1 with --diff if an error is found in B and not in A, 2 wrong use or unreadable
     input, 3 could not examine.
     """
-    from envcheck import app
+    from envcheck.commands import examine
 
     question = _question(python, static, train=train, timeout=timeout)
     if name:
         if diff is not None:
             raise InputError("--name", "contradicts --diff")
-        from envcheck import gathering
+        from envcheck.commands import fleet
 
-        _emit(json.dumps(gathering.own_facts(question, host.Host(), host.node_name())) + "\n")
+        _emit(json.dumps(fleet.own_facts(question, host.Host(), host.node_name())) + "\n")
         return 0
     if diff is None:
-        inventory = presented(app.inventory_report(question, host.Host()), host.private())
+        inventory = presented(examine.inventory_report(question, host.Host()), host.private())
         _emit(json.dumps(inventory, indent=2) + "\n")
         return 0
     from envcheck.policy import decision
     from envcheck.reports import diff as report_diff
 
-    one, other = (presented(each, host.private()) for each in app.both(question, diff, host.Host()))
+    one, other = (presented(each, host.private()) for each in examine.both(question, diff, host.Host()))
     found = report_diff.contrast(one, other)
     text = json.dumps(report_diff.tree(found, one, other), indent=2) + "\n"
     _emit(text if as_json else report_diff.page(found, one, other))
@@ -510,14 +510,14 @@ def pin(
 
     Exit codes: 0 a lock was printed, 2 wrong use, 3 an engine failed, 4 no versions fit.
     """
-    from envcheck import pinning
+    from envcheck.commands import pin
 
     question = _question(
         python, static, None, target, driver=driver, gpu=gpu, timeout=timeout, overlay=overlay
     )._replace(platform=platform, glibc=glibc)
     if constraints_only and written not in ("requirements", "constraints"):
         raise InputError("--constraints-only", f"contradicts --format {written}")
-    order = pinning.Order(
+    order = pin.Order(
         tuple(files or ()),
         tuple(besides or ()),
         tuple(keep or ()),
@@ -529,7 +529,7 @@ def pin(
         output,
         own_index,
     )
-    text, remarks = pinning.pin(
+    text, remarks = pin.pin(
         question,
         host.Host(),
         python_version,
@@ -556,11 +556,11 @@ def target(
 
     Exit codes: 0 printed, 2 wrong use or no such recipe.
     """
-    from envcheck import app
+    from envcheck.commands import examine
     from envcheck.knowledge import rule_pages
 
-    spoken = app.spoken(lang, host.Host())
-    _emit(rule_pages.target_page(name, app.knowledge(overlay or ()), spoken))
+    spoken = examine.spoken(lang, host.Host())
+    _emit(rule_pages.target_page(name, examine.knowledge(overlay or ()), spoken))
     return 0
 
 
@@ -574,11 +574,11 @@ def rule(
 
     Exit codes: 0 printed, 2 wrong use or no such rule.
     """
-    from envcheck import app
+    from envcheck.commands import examine
     from envcheck.knowledge import rule_pages
 
-    spoken = app.spoken(lang, host.Host())
-    _emit(rule_pages.rule_page(None if list_all else rule_id, app.knowledge(overlay or ()), spoken))
+    spoken = examine.spoken(lang, host.Host())
+    _emit(rule_pages.rule_page(None if list_all else rule_id, examine.knowledge(overlay or ()), spoken))
     return 0
 
 
@@ -626,17 +626,17 @@ def selftest(
     Exit codes: 0 all that ran passed, 1 a test failed, 2 wrong use, 3 nothing could be tested,
     or a test is at fault.
     """
-    from envcheck import proving
+    from envcheck.commands import selftest
     from envcheck.selftest import outcome
 
     question = _question(python, target=target, timeout=timeout, overlay=overlay)
-    wanted = proving.Wanted(
+    wanted = selftest.Wanted(
         level=level or (2 if target or only else 1),
         device=device.value if device else None,
         ranks=ranks,
         only=tuple(only or ()),
     )
-    proved = proving.selftest(question, wanted, host.Host())
+    proved = selftest.selftest(question, wanted, host.Host())
     if proved.rank == 0:
         _emit(json.dumps(outcome.tree(proved), indent=2) + "\n" if as_json else outcome.render(proved))
     return proved.code
@@ -674,13 +674,13 @@ def explain(
     Exit codes: 0 no failure in the log, 1 a failure that is explained, 2 wrong use or unreadable input,
     3 a failure that nothing known explains.
     """
-    from envcheck import explaining
+    from envcheck.commands import explain
     from envcheck.reports import explanation
 
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay)
-    if log == explaining.STDIN and sys.stdin is not None and sys.stdin.isatty():
+    if log == explain.STDIN and sys.stdin is not None and sys.stdin.isatty():
         _remark("reading standard input; Ctrl-D ends it")
-    told = explaining.explained(question, log, host.Host())
+    told = explain.explained(question, log, host.Host())
     json_wanted = as_json or written is LogFormat.JSON
     _emit(json.dumps(explanation.tree(told), indent=2) + "\n" if json_wanted else explanation.render(told))
     return told.code
@@ -703,13 +703,13 @@ def run_command(
 
     The exit code is the command's own, or its signal. 126 it may not be run, 127 it does not exist.
     """
-    from envcheck import explaining
+    from envcheck.commands import explain
     from envcheck.host import pty_passthrough
     from envcheck.reports import explanation
 
     question = _question(python, False, facts, target, train, driver, gpu, timeout, overlay)
     try:
-        ended = explaining.run(question, command, host.Host())
+        ended = explain.run(question, command, host.Host())
     except OSError as error:
         _remark(f"envcheck: {inline(command[0])}: {(error.strerror or 'cannot be run').lower()}")
         return 127 if isinstance(error, FileNotFoundError) else 126
@@ -798,30 +798,30 @@ def matrix(
     if action is MatrixAction.MEASURE:
         from pathlib import Path
 
-        from envcheck import measuring, proving
+        from envcheck.commands import measure, selftest
 
-        run = measuring.Run(
+        run = measure.Run(
             target or "",
             tuple(package or ()),
-            proving.Wanted(2, device.value if device else None, ranks, tuple(only or ()), measuring.PATIENCE),
+            selftest.Wanted(2, device.value if device else None, ranks, tuple(only or ()), measure.PATIENCE),
             Path(folder) if folder else None,
             Path(output) if output else None,
             python,
             tuple(overlay or ()),
             tuple(train_fact or ()),
         )
-        text, code = measuring.measure(run, host.Host(), _remark)
+        text, code = measure.measure(run, host.Host(), _remark)
         _emit(text)
         return code
-    from envcheck import curating
+    from envcheck.commands import matrix
 
     overlays = tuple(overlay or ())
     if action is MatrixAction.LINT:
-        text, code = curating.lint(subject, host.Host(), today, overlays, online=online)
+        text, code = matrix.lint(subject, host.Host(), today, overlays, online=online)
     elif action is MatrixAction.HTML:
-        text, code = curating.html(output or "site", overlays), 0
+        text, code = matrix.html(output or "site", overlays), 0
     else:
-        text, code = curating.show(subject, overlays), 0
+        text, code = matrix.show(subject, overlays), 0
     _emit(text)
     return code
 
@@ -891,13 +891,13 @@ def fit(
 
     Exit codes: 0 it fits (or is tight), 1 it does not, 2 wrong use or unreadable input, 3 cannot tell.
     """
-    from envcheck import sizing
+    from envcheck.commands import fit
     from envcheck.memory import report
 
     question = _question(python, static, facts, target, train, None, gpu, timeout, overlay)
     drops = None if dropout is None else dropout > 0
-    wanted = sizing.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
-    found = sizing.fitted(question, wanted, host.Host())
+    wanted = fit.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
+    found = fit.fitted(question, wanted, host.Host())
     _emit(json.dumps(report.tree(found), indent=2) + "\n" if as_json else report.render(found))
     return found.code
 
@@ -952,7 +952,7 @@ def fleet(
     """
     from pathlib import Path
 
-    from envcheck import gathering
+    from envcheck.commands import fleet
     from envcheck.fleet import report as fleet_report
 
     if output:
@@ -960,10 +960,10 @@ def fleet(
     if source == "-" and sys.stdin is not None and sys.stdin.isatty():
         _remark("reading standard input; Ctrl-D ends it")
     question = _question(python, static, None, target, train, None, None, timeout, overlay)
-    wanted = gathering.Wanted(
+    wanted = fleet.Wanted(
         source, via, ray, job, expect, wait, tuple(may_differ or ()), Severity(fail_on.value)
     )
-    gathered = gathering.gathered(question, wanted, host.Host())
+    gathered = fleet.gathered(question, wanted, host.Host())
     if gathered.report is not None:
         # Naming nodes is what this is for; everything else that is private stays so.
         report = presented(gathered.report, host.private()._replace(machines=()))
@@ -1013,7 +1013,7 @@ def _question(
     expect_gpus: int | None = None,
 ) -> Question:
     """The options that say what is asked about; typer gives None for a list that nobody gave."""
-    from envcheck.app import Question
+    from envcheck.commands.examine import Question
 
     trained, gpus, overlays = (tuple(each or ()) for each in (train, gpu, overlay))
     return Question(

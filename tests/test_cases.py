@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.core import facts_file
 from envcheck.core.model import Fact, Inventory, Judgement, Known, Matrix, Rule, Severity, Verdict
 from envcheck.host import machine as host
@@ -39,7 +39,7 @@ def facts_of(case: dict[str, Any]) -> Inventory:
 
 def judged(read: Inventory) -> Judgement:
     settled = derive.derive(read, known())
-    return app.judged(settled, known(), None)
+    return examine.judged(settled, known(), None)
 
 
 def broken(judgement: Judgement, severity: Severity | None = None) -> set[str]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, probes
+from envcheck import probes
+from envcheck.commands import examine
 from envcheck.core.model import Matrix
 
 ROOT = Path(__file__).parent.parent
@@ -23,7 +24,7 @@ UNSAID = ("out of scope", "missed")
 
 @pytest.fixture(scope="module")
 def known() -> Matrix:
-    return app.knowledge()
+    return examine.knowledge()
 
 
 def _entries(*verdicts: str) -> list[dict[str, Any]]:
@@ -58,7 +59,7 @@ def test_what_is_read_is_a_fact_that_a_probe_yields() -> None:
 
 
 def test_what_is_explained_has_a_signature() -> None:
-    cases = {case["id"] for case in app.source_tree()["case"] if "signature" in case}
+    cases = {case["id"] for case in examine.source_tree()["case"] if "signature" in case}
     assert _strangers("explained", cases) == []
 
 
@@ -72,7 +73,7 @@ def test_what_is_not_said_has_a_reason_and_names_nothing() -> None:
 
 
 def test_a_fact_that_a_sentence_names_exists() -> None:
-    vocabulary = app.vocabulary(probes.every_probe())
+    vocabulary = examine.vocabulary(probes.every_probe())
     for each in _entries(*TABLE["verdict"]):
         for key in re.findall(r"`([a-z]+\.[a-z_.*]+)`", each.get("why", "")):
             assert vocabulary.get(key), each

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.core import versions
 from envcheck.core.training_facts import KEYS
 from envcheck.training_config import dialects
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent.parent / "compat/dialects"
 TREES: dict[str, dict[str, Any]] = {
     path.stem: tomllib.loads(path.read_text()) for path in FOLDER.glob("*.toml")
 }
-SHARED = app.source_tree()["tables"]["argument"]
+SHARED = examine.source_tree()["tables"]["argument"]
 KNOWN = dialects.load(TREES, SHARED)
 KINDS = {"flag", "whole", "number", "positive", "word", "list", "section", "switch", "any"}
 

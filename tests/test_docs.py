@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from envcheck import app
 from envcheck.cli import COMMANDS, _command
+from envcheck.commands import examine
 from envcheck.core.model import Matrix
 from tests.running import envcheck
 
@@ -32,7 +32,7 @@ def _name(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def known() -> Matrix:
-    return app.knowledge()
+    return examine.knowledge()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.core import sanitize
 from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
@@ -27,7 +27,7 @@ from envcheck.logs import scanner as log_scanner
 from tests.running import Outcome, envcheck, invocation, surroundings
 
 REAL = Path(__file__).parent / "logs/real"
-TREE = app.source_tree()
+TREE = examine.source_tree()
 LOOK = log_scanner.look(TREE["tables"])
 SIGNATURES = log_signatures.compiled(TREE["case"])
 RULE = "deepspeed-elastic-socket-import-torch24"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.core import elf
 from envcheck.core.model import Absent, Fact, Inventory, Known, Unknown
 from envcheck.host.machine import Host, ranges
@@ -321,7 +321,7 @@ def test_torch_with_ptx_runs_on_a_newer_gpu() -> None:
     devices = tuple(
         {"gpu.compute_capability": Fact("gpu.compute_capability", Known(each))} for each in capabilities
     )
-    derived = derive.derive(Inventory(facts, devices), app.knowledge())
+    derived = derive.derive(Inventory(facts, devices), examine.knowledge())
     assert [derived.known("gpu.in_torch_build", number) for number in range(3)] == [True, False, True]
 
 
@@ -339,7 +339,7 @@ def test_packages_without_code_for_a_gpu() -> None:
         {"gpu.compute_capability": Fact("gpu.compute_capability", Known(each))}
         for each in ("7.0", "12.0", "8.9")
     )
-    derived = derive.derive(Inventory(facts, devices, frozenset({"pkg"})), app.knowledge())
+    derived = derive.derive(Inventory(facts, devices, frozenset({"pkg"})), examine.knowledge())
     found = [derived.fact("gpu.packages_without_code", number).reading for number in range(3)]
     assert found == [
         Known(("flash-attn (sm_80, sm_90)", "xformers (sm_75, compute_80)")),
@@ -355,7 +355,7 @@ def test_what_was_read_beside_one_torch_says_nothing_of_another() -> None:
         key: Fact(key, Known(("_ZN3c104cuda9SetDeviceEi",))),
     }
     read_ = Inventory(facts, complete=frozenset({"pkg"}))
-    known = app.knowledge()
+    known = examine.knowledge()
     moved = derive.changed(read_, [("pkg.torch", "2.8.0")], known).fact(key).reading
     assert isinstance(moved, Unknown)
     assert not moved.asked

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envcheck import sizing
+from envcheck.commands import fit
 from envcheck.core.model import InputError
 from envcheck.memory import architecture, estimate, report
 from tests.running import invocation, surroundings
@@ -244,7 +244,7 @@ def test_headers_count_what_no_row_describes(tmp_path: Path) -> None:
         "llm.embed_tokens.weight": {"dtype": "BF16", "shape": [100, 32], "data_offsets": [4096, 10496]},
     }
     safetensors(tmp_path / "model.safetensors", header)
-    found = sizing.read_model(str(tmp_path), TABLES)
+    found = fit.read_model(str(tmp_path), TABLES)
     assert found.parameters == 64 * 32 + 100 * 32
     assert found.stored == 2 * found.parameters
     assert found.dtype == "bf16"
@@ -268,7 +268,7 @@ def test_a_hostile_header_is_one_line(tmp_path: Path, length: int | None, header
     folder(tmp_path, CONFIGS["gpt2"])
     safetensors(tmp_path / "model.safetensors", header, length)
     with pytest.raises(InputError) as raised:
-        sizing.read_model(str(tmp_path), TABLES)
+        fit.read_model(str(tmp_path), TABLES)
     assert said in str(raised.value)
 
 
@@ -283,7 +283,7 @@ def test_a_hostile_header_is_one_line(tmp_path: Path, length: int | None, header
 )
 def test_a_quantised_checkpoint_is_understood(tmp_path: Path, said: dict[str, Any], kind: str) -> None:
     folder(tmp_path, {**CONFIGS["llama-3-8b"], "quantization_config": said})
-    assert sizing.read_model(str(tmp_path), TABLES).quantised == kind
+    assert fit.read_model(str(tmp_path), TABLES).quantised == kind
 
 
 def test_described_by_numbers() -> None:

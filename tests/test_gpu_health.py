@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.core.model import (
     Absent,
     Fact,
@@ -34,7 +34,7 @@ from tests.running import envcheck
 
 @lru_cache(maxsize=1)
 def known() -> Matrix:
-    return app.load_matrix(app.vocabulary(every_probe()))
+    return examine.load_matrix(examine.vocabulary(every_probe()))
 
 
 def probed(host: Host) -> Inventory:
@@ -44,7 +44,7 @@ def probed(host: Host) -> Inventory:
 def reported(inventory: Inventory) -> Report:
     """The report on a machine with a torch that its driver runs."""
     torch = [Fact("pkg.torch", Known("2.6.0+cu124")), Fact("python.version", Known("3.11.9"))]
-    return app.considered("the box", inventory.with_facts(torch), known(), None)
+    return examine.considered("the box", inventory.with_facts(torch), known(), None)
 
 
 def findings(inventory: Inventory) -> dict[str, Finding]:
@@ -315,8 +315,8 @@ def test_a_device_file_that_may_not_be_opened_is_named_with_its_mode(box: Box) -
 
 def test_of_declared_gpus_nothing_is_said_that_was_read_here(box: Box) -> None:
     inventory = probed(switches(box.with_gpus(8), 4).host("[gpu]\ncopies = 7\nmig = 0\n"))
-    for question in (app.Question(gpus=("H100",)), app.Question(gpus=("none",))):
-        declared = app.declare_machine(inventory, question, known())
+    for question in (examine.Question(gpus=("H100",)), examine.Question(gpus=("none",))):
+        declared = examine.declare_machine(inventory, question, known())
         assert {"gpus-missing-from-driver", "nvswitch-odd-gpus"} & set(findings(declared)) == set()
 
 

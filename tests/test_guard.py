@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, guard
+from envcheck import guard
+from envcheck.commands import examine
 
 ROOT = Path(__file__).parent.parent
 DEADLINE_S = 300
@@ -76,7 +77,7 @@ def test_the_guard_is_imported_with_the_standard_library_alone() -> None:
 
 @pytest.mark.parametrize("likely", guard.LIKELY, ids=lambda likely: likely.rule)
 def test_a_likely_rule_is_in_the_matrix_and_bounds_are_its_own(likely: guard.Likely) -> None:
-    rule = app.knowledge().rule(likely.rule)  # None for a withdrawn one
+    rule = examine.knowledge().rule(likely.rule)  # None for a withdrawn one
     assert rule is not None
     clauses = {(clause.key, clause.raw) for when in rule.when for clause in when}
     assert {(f"pkg.{name}", bounds) for name, bounds in likely.versions.items()} <= clauses

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.core.model import Absent, Known, Unknown
 from envcheck.host.machine import Host
 from tests.environments import install, listed, packages, put, read, site_of
@@ -237,7 +237,7 @@ def test_of_two_active_environments_the_one_whose_python_a_shell_starts_is_judge
     path: str, named_by: str
 ) -> None:
     environ = {"VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c", "PATH": path}
-    folder, why = app.which_environment(None, Host(environ=environ))
+    folder, why = examine.which_environment(None, Host(environ=environ))
     assert (str(folder), why) == (environ[named_by], f"named by {named_by}")
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck.configurations import Configured, configured
+from envcheck.commands.training_files import Configured, configured
 from envcheck.core.model import InputError, Unknown
 from envcheck.host import machine as host
 from envcheck.knowledge import load as matrix

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import app, probes
+from envcheck import probes
+from envcheck.commands import examine
 from envcheck.host import machine as host
 from envcheck.knowledge import lint
 from envcheck.knowledge.lint import Problem
@@ -84,7 +85,7 @@ def linted(
         "tables/releases.toml": tables,
         "matrix.toml": head,
     }
-    return lint.lint(texts, app.vocabulary(probes.every_probe()), TODAY, newer)
+    return lint.lint(texts, examine.vocabulary(probes.every_probe()), TODAY, newer)
 
 
 def line_of(text: str, part: str, nth: int = 0) -> int:
@@ -106,7 +107,7 @@ def errors(problems: list[Problem]) -> list[Problem]:
 
 def test_the_shipped_matrix_is_clean() -> None:
     texts = host.source_texts("compat", ".toml")
-    problems = lint.lint(texts, app.vocabulary(probes.every_probe()), TODAY)
+    problems = lint.lint(texts, examine.vocabulary(probes.every_probe()), TODAY)
     assert not errors(problems), lint.rendered(errors(problems))
 
 
@@ -122,7 +123,7 @@ def test_a_file_that_is_not_toml_is_named_with_its_line_and_the_others_are_still
         "rules/a.toml": "\n\n[[rule]\n",
         "rules/b.toml": rule('{ "pkg.peftt" = ">=1" }').replace("id =", "idd ="),
     }
-    found = lint.lint(texts, app.vocabulary(probes.every_probe()), TODAY)
+    found = lint.lint(texts, examine.vocabulary(probes.every_probe()), TODAY)
     assert ("toml", "rules/a.toml", 3) in {(each.kind, each.file, each.line) for each in found}
     assert any(each.file == "rules/b.toml" for each in found)
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck import app, pinning
+from envcheck.commands import examine
+from envcheck.commands import pin as pin_command
 from envcheck.core.model import EnvcheckError, ExamineError, Fact, InputError, Inventory, Known
 from envcheck.lock.model import (
     Artifact,
@@ -429,7 +430,7 @@ MANIFEST = tomllib.loads((Path(__file__).parent.parent / "lockfiles/manifest.tom
 
 
 def test_locks_are_shipped_for_every_target_python_and_family() -> None:
-    targets = app.knowledge().targets
+    targets = examine.knowledge().targets
     expected = {
         f"{target}-py3{python}-driver{floor}.txt"
         for target in targets
@@ -463,16 +464,16 @@ def test_four_locks_were_installed_and_trained_the_newest_and_one_with_torch_24_
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_lock_passes_today_s_matrix(path: Path) -> None:
     lock = parse_requirements(path.read_text(encoding="utf-8"), path.name)
-    known = app.knowledge()
+    known = examine.knowledge()
     facts = {
         "python.version": Fact("python.version", Known(f"{lock.python}.0")),
         **{key: Fact(key, Known(value)) for key, op, value in lock.needs if op == ">="},
     }
-    place = pinning.Place(
+    place = pin_command.Place(
         Inventory(facts), lock.python, lock.platform, lock.glibc, known.targets[lock.target], known
     )
     versions = {pin.name: pin.version for pin in lock.pins}
-    assert pinning.objections(place, pinning._pkg_facts(versions), complete=True) == []
+    assert pin_command.objections(place, pin_command._pkg_facts(versions), complete=True) == []
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -482,7 +483,7 @@ def test_shipped_lock_is_whole_and_clean(path: Path) -> None:
     lock = parse_requirements(text, path.name)
     assert render_requirements(lock) == text
     pins = {pin.name: pin for pin in lock.pins}
-    assert {*app.knowledge().targets[lock.target].packages, *build_needs(lock.build)} <= set(pins)
+    assert {*examine.knowledge().targets[lock.target].packages, *build_needs(lock.build)} <= set(pins)
     assert path.stem.startswith(f"{lock.target}-py{lock.python.replace('.', '')}-driver")
     assert ("driver.version", ">=") in {need[:2] for need in lock.needs}
     assert lock.date

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, measuring, proving
+from envcheck.commands import examine, selftest
+from envcheck.commands import measure as measure_command
 from envcheck.host import machine as host
 from envcheck.selftest import outcome as selftest_outcome
 from tests.local_index import LocalIndex, serving, wheel
@@ -140,15 +141,17 @@ def test_cells_are_read_back_as_they_were_written() -> None:
         "test": "sha256:0",
         "tests": ["a/b"],
     }
-    text = measuring.cell_toml(cell)
+    text = measure_command.cell_toml(cell)
     assert text.isascii()
     assert tomllib.loads(text)["cell"] == [cell]
-    assert tomllib.loads(measuring.cell_toml({"signature": "half \ud83d of it"}))["cell"][0]["signature"]
+    assert tomllib.loads(measure_command.cell_toml({"signature": "half \ud83d of it"}))["cell"][0][
+        "signature"
+    ]
 
 
 # --- what outcomes amount to ------------------------------------------------------------------------
 
-TARGET = app.knowledge().targets["zero3-lora"]
+TARGET = examine.knowledge().targets["zero3-lora"]
 LORA: dict[str, Any] = {
     "parallel": "deepspeed",
     "zero_stage": 3,
@@ -158,7 +161,7 @@ LORA: dict[str, Any] = {
 
 
 def outcome(result: str, why: str = "", **train: Any) -> selftest_outcome.Outcome:
-    claim = next(each for each in proving.claims() if each.name == "recompute_consistency")
+    claim = next(each for each in selftest.claims() if each.name == "recompute_consistency")
     return selftest_outcome.Outcome(
         claim, selftest_outcome.Variant("v", {}, train, ("cpu",)), result, why, seconds=1.0
     )
@@ -166,7 +169,7 @@ def outcome(result: str, why: str = "", **train: Any) -> selftest_outcome.Outcom
 
 def test_a_configuration_fails_if_one_of_its_tests_does() -> None:
     cells = list(
-        measuring._cells(
+        measure_command._cells(
             [
                 outcome(selftest_outcome.PASS, **LORA, use_reentrant=True),
                 outcome(selftest_outcome.FAIL, "shape", **LORA, use_reentrant=False),
@@ -184,32 +187,34 @@ def test_a_configuration_fails_if_one_of_its_tests_does() -> None:
 def test_a_test_that_leaves_checkpointing_open_counts_towards_every_configuration() -> None:
     open_ = outcome(selftest_outcome.FAIL, "strays", parallel="deepspeed", zero_stage=3, adapter="lora")
     cells = list(
-        measuring._cells([outcome(selftest_outcome.PASS, **LORA, use_reentrant=True), open_], TARGET)
+        measure_command._cells([outcome(selftest_outcome.PASS, **LORA, use_reentrant=True), open_], TARGET)
     )
     assert [(each["outcome"], each["signature"]) for each in cells] == [("fails", "strays")]
 
 
 def test_another_way_to_train_is_another_measurement() -> None:
-    combination = measuring.Combination({"torch": "2.13.0"})
-    run = measuring.Run("zero3-lora", (), proving.Wanted(2))
+    combination = measure_command.Combination({"torch": "2.13.0"})
+    run = measure_command.Run("zero3-lora", (), selftest.Wanted(2))
     row = {"target": "zero3-lora", "pkg": {"torch": "2.13.0"}, "test": "sha256:0", "outcome": "ok"}
-    assert measuring._same(row, combination, run, "sha256:0")
-    assert not measuring._same(row, combination, run, "sha256:1")
+    assert measure_command._same(row, combination, run, "sha256:0")
+    assert not measure_command._same(row, combination, run, "sha256:1")
     with_dora = run._replace(train=("dora=true",))
-    assert not measuring._same(row, combination, with_dora, "sha256:0")
-    assert measuring._same({**row, "train": {"dora": True}}, combination, with_dora, "sha256:0")
-    assert not measuring._same({**row, "train": {"dora": True}}, combination, run, "sha256:0")
+    assert not measure_command._same(row, combination, with_dora, "sha256:0")
+    assert measure_command._same({**row, "train": {"dora": True}}, combination, with_dora, "sha256:0")
+    assert not measure_command._same({**row, "train": {"dora": True}}, combination, run, "sha256:0")
 
 
 def test_without_a_whole_configuration_nothing_is_said_to_have_trained() -> None:
-    cells = list(measuring._cells([outcome(selftest_outcome.PASS, zero_stage=3, adapter="lora")], TARGET))
+    cells = list(
+        measure_command._cells([outcome(selftest_outcome.PASS, zero_stage=3, adapter="lora")], TARGET)
+    )
     assert [each["outcome"] for each in cells] == ["imports"]
 
 
 def test_what_was_not_decided_is_no_cell() -> None:
     assert (
         list(
-            measuring._cells(
+            measure_command._cells(
                 [outcome(selftest_outcome.UNKNOWN, **LORA), outcome(selftest_outcome.SKIP, **LORA)], TARGET
             )
         )

@@ -111,7 +111,7 @@ def test_a_shipped_lock_is_served_without_loading_the_search_or_an_engine() -> N
     loaded = {
         line.rpartition("|")[2].strip() for line in ran.err.splitlines() if line.startswith("import time")
     }
-    assert "envcheck.pinning" in loaded
+    assert "envcheck.commands.pin" in loaded
     assert (
         not {
             "envcheck.resolution.resolver",

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from envcheck.configurations import Configured, configured
+from envcheck.commands.training_files import Configured, configured
 from envcheck.core.model import InputError, Place, Severity, Value
 from envcheck.host import machine as host
 from envcheck.knowledge import load as matrix

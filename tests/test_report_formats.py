@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.core import sanitize
 from envcheck.core.model import (
     Absent,
@@ -112,12 +112,12 @@ def rich() -> Report:
         (where / "facts.toml").write_text(FACTS)
         (where / "ds.json").write_text(CONFIG)
         (where / "run.args").write_text(ARGUMENTS)
-        question = app.Question(
+        question = examine.Question(
             facts=str(where / "facts.toml"),
             train=(str(where / "run.args"), "--max_grad_norm 1.0 --bf16 true"),
             target="zero3-lora",
         )
-        report = app.examine(question, Host(), Severity.ERROR)
+        report = examine.examine(question, Host(), Severity.ERROR)
     return report._replace(
         matrix=report.matrix._replace(origins=(Origin("mine.toml", "--matrix", "1 rule"),)),
         nothing_to_judge="",
@@ -769,7 +769,7 @@ def test_what_a_report_needs_is_not_withheld() -> None:
 
 
 def test_no_word_of_ours_looks_like_a_secret() -> None:
-    known = app.knowledge()
+    known = examine.knowledge()
     texts = [(each.id, each.title, each.why, *(fix.cost for fix in each.fixes)) for each in known.rules]
     for text in (text for each in texts for text in each):
         assert sanitize.withheld(text, Private()) == text

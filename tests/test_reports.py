@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.core import sanitize
 from envcheck.core.model import Fix, InputError, Report
 from envcheck.reports import render
@@ -32,7 +32,7 @@ INSTALL = "python -m pip install 'torch==2.10.0' torchvision"
 def report(name: str, subject: str = "here") -> Report:
     read = inventory(f"[[gpu]]\nname = {json.dumps(name)}\n[pkg]\ntorch = '2.4.0'\n")
     settled = derive.derive(read, MATRIX)
-    return Report("0", subject, settled, app.judged(settled, MATRIX, None), MATRIX)
+    return Report("0", subject, settled, examine.judged(settled, MATRIX, None), MATRIX)
 
 
 def shown(name: str, text: str) -> str:
@@ -145,7 +145,7 @@ def test_one_rule_that_waits_is_told_in_the_singular() -> None:
     empty = derive.derive(inventory("[pkg]\ntorch = '2.4.0'\n"), MATRIX)
     for key, said in (("gpu.name", "1 needs a GPU"), ("train.zero_stage", "1 waits for training")):
         world = known(rule(f'{{ "{key}" = "present" }}'))
-        told = Report("0", "here", empty, app.judged(empty, world, None), world)
+        told = Report("0", "here", empty, examine.judged(empty, world, None), world)
         assert f" · {said} · " in count_text(told)
 
 

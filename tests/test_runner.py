@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.knowledge import load as matrix
 
 ROOT = Path(__file__).parent.parent
@@ -191,7 +191,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     shutil.copytree(ROOT / "envcheck", folder / "envcheck", ignore=ignored)
     shipped = folder / "envcheck/shipped"  # as in a wheel, which starts twice as fast
     shipped.mkdir()
-    (shipped / "judging.json").write_text(json.dumps(matrix.freeze(app.knowledge())), "utf-8")
+    (shipped / "judging.json").write_text(json.dumps(matrix.freeze(examine.knowledge())), "utf-8")
     tests = folder / "envcheck/selftest/scripts"
     for path in tests.glob("[!_]*.py"):
         path.unlink()

@@ -297,7 +297,12 @@ def test_it_imports_the_standard_library_and_two_modules_of_plain_values(tmp_pat
         check=False,
         env=environ,
     )
-    ours = ["envcheck", "envcheck.policy.image_manifest", "envcheck.core.nvidia", "envcheck.runtime"]
+    ours = [
+        "envcheck",
+        "envcheck.policy.image_manifest",
+        "envcheck.core.nvidia",
+        "envcheck.commands.gate_runtime",
+    ]
     assert ran.stderr.strip() == f"{ours} [] False"
 
 

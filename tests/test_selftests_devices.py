@@ -117,17 +117,18 @@ def test_there_was_something_to_see(fine: Ran) -> None:
     ],
 )
 def test_a_target_selects_what_applies_to_it(target: str, there: str, absent: str) -> None:
-    from envcheck import app, probes, proving
+    from envcheck import probes
+    from envcheck.commands import examine, selftest
     from envcheck.selftest import outcome
 
-    known = app.load_matrix(app.vocabulary(probes.every_probe()), ())
-    found = app.find_target(target, known)
+    known = examine.load_matrix(examine.vocabulary(probes.every_probe()), ())
+    found = examine.find_target(target, known)
     assert found is not None
     chosen = {
         variant.name
-        for claim in proving.claims()
+        for claim in selftest.claims()
         for variant in claim.variants
-        if not outcome.contradicts(variant, proving._settled(found), found.free)
+        if not outcome.contradicts(variant, selftest._settled(found), found.free)
     }
     assert there in chosen
     assert absent not in chosen

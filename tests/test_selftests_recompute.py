@@ -211,12 +211,12 @@ def test_sabotage_is_caught(stack: str, tmp_path: Path, mutant: str, caught: dic
 
 def test_what_no_version_can_do_is_not_run_unasked(stack: str) -> None:
     """Level 2 for nobody in particular does not fail a machine for what none can mend."""
-    from envcheck import app, proving
+    from envcheck.commands import examine, selftest
     from envcheck.host import machine as host
 
     machine = host.Host()
-    prepared = proving.prepare(app.Question(python=stack), machine)
-    chosen = proving._choose(prepared, proving.Wanted(level=2, device="cpu"), "cpu", machine)
+    prepared = selftest.prepare(examine.Question(python=stack), machine)
+    chosen = selftest._choose(prepared, selftest.Wanted(level=2, device="cpu"), "cpu", machine)
     limits = {each.variant.name: each.rule for each in chosen if each.rule}
     assert limits == KNOWN_LIMITS
     for each in chosen:
@@ -224,5 +224,5 @@ def test_what_no_version_can_do_is_not_run_unasked(stack: str) -> None:
             assert each.skipped == (
                 f"fails with every version (rule {each.rule}); --only {each.variant.name} runs it"
             )
-    asked = proving._choose(prepared, proving.Wanted(only=("fsdp1-dora-reentrant",)), "cpu", machine)
+    asked = selftest._choose(prepared, selftest.Wanted(only=("fsdp1-dora-reentrant",)), "cpu", machine)
     assert [each.skipped for each in asked] == [""]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import proving
+from envcheck.commands import selftest
 from envcheck.host import machine as host
 from envcheck.selftest import outcome as selftest_outcome
 
@@ -108,7 +108,7 @@ def test_a_release_is_read_off_what_torch_calls_itself(version: str, numbers: tu
 
 def test_level_1_is_forked_off_one_import_of_torch() -> None:
     """What is asked by default imports nothing for all but torch, so that it can be forked on CUDA too."""
-    ours = [claim for claim in proving.claims() if claim.level == 1]
+    ours = [claim for claim in selftest.claims() if claim.level == 1]
     assert {claim.name for claim in ours} >= {"driver_agreement", "kernel_results", "extension_results"}
     assert all(claim.imports == ("torch",) and claim.ranks == (1, 1) for claim in ours)
 

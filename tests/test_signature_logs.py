@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.diagnosis import Diagnosis
 
 FOLDER = Path(__file__).parent / "logs"
-TREE = app.source_tree()
+TREE = examine.source_tree()
 SIGNATURES = {each.case: each for each in log_signatures.compiled(TREE["case"])}
 ALSO = tomllib.loads((FOLDER / "also.toml").read_text())
 VARIANTS = tomllib.loads((FOLDER / "variants.toml").read_text())

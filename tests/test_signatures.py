@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.knowledge import log_signatures
 
-TREE = app.source_tree()
+TREE = examine.source_tree()
 WORDS = [row["word"] for row in TREE["tables"]["trigger"]]
 ALL = log_signatures.compiled(TREE["case"])
 

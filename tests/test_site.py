@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import app, curating
+from envcheck.commands import examine, matrix
 from envcheck.core.model import Fact, Inventory, Known, Matrix, Verdict
 from envcheck.host import machine as host
 from envcheck.knowledge import site
@@ -220,7 +220,7 @@ def test_every_answer_of_a_small_world_is_the_judges_own(world: Matrix) -> None:
 
 
 def test_answers_of_the_shipped_matrix_are_the_judges_own() -> None:
-    agree(curating._with_releases(()), 250, seed=2)
+    agree(matrix._with_releases(()), 250, seed=2)
 
 
 def test_what_only_waits_for_what_the_target_leaves_open_is_open(data: dict[str, Any], world: Matrix) -> None:
@@ -422,7 +422,9 @@ def test_on_a_phone_nothing_overflows_and_the_panel_leaves_the_cell_in_sight(
     browser: Any, tmp_path: Path
 ) -> None:
     size = {"width": 390, "height": 844}
-    page = Page(browser, page_of(app.knowledge()), tmp_path, viewport=size, is_mobile=True, has_touch=True)
+    page = Page(
+        browser, page_of(examine.knowledge()), tmp_path, viewport=size, is_mobile=True, has_touch=True
+    )
     assert page.page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [390, 390]
     page.page.locator("td.known").first.tap()
     assert page.page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [390, 390]
@@ -437,7 +439,7 @@ def test_on_a_phone_nothing_overflows_and_the_panel_leaves_the_cell_in_sight(
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_state_can_be_read_in_light_and_dark(browser: Any, tmp_path: Path, scheme: str) -> None:
-    page = Page(browser, page_of(app.knowledge()), tmp_path, color_scheme=scheme)
+    page = Page(browser, page_of(examine.knowledge()), tmp_path, color_scheme=scheme)
     ratios = page.page.evaluate(
         """() => {
           const light = (rgb) => { const [r, g, b] = rgb.map((c) => { c /= 255; return c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envcheck import app
+from envcheck.commands import examine
 from envcheck.core import versions
 from envcheck.core.model import Matrix, Severity, Verdict
 from envcheck.host import machine as host
@@ -27,7 +27,7 @@ def rows(table: str) -> list[dict[str, Any]]:
 
 def broken(facts: str) -> dict[str, Severity]:
     settled = derive.derive(inventory(facts), shipped())
-    findings = app.judged(settled, shipped(), None).findings
+    findings = examine.judged(settled, shipped(), None).findings
     return {each.rule.id: each.rule.severity for each in findings if each.verdict is Verdict.BROKEN}
 
 

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from envcheck import app, probes
-from envcheck.app import Question
+from envcheck import probes
+from envcheck.commands import examine
+from envcheck.commands.examine import Question
 from envcheck.core.model import Absent, Fact, Known, Matrix, Report, Verdict
 from envcheck.host.machine import Host
 from envcheck.policy import decision
@@ -39,7 +40,7 @@ OURS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var", "/usr/local/cuda", "/tm
 
 @lru_cache(maxsize=1)
 def known() -> Matrix:
-    return app.load_matrix(vocabulary())
+    return examine.load_matrix(vocabulary())
 
 
 # --- staging ----------------------------------------------------------------------------------------
@@ -129,8 +130,8 @@ def judged(tree: Mapping[str, Any], root: Path, scratch: Path) -> tuple[Report, 
         python="/opt/venv", static=True, train=tuple(train), driver=tree.get("declared"), deadline_s=20
     )
     found = probes.every_probe()
-    subject, read, remarks = app.take_inventory(question, machine, found, known(), vocabulary())
-    report = app.considered(subject, read, known(), None)._replace(remarks=remarks)
+    subject, read, remarks = examine.take_inventory(question, machine, found, known(), vocabulary())
+    report = examine.considered(subject, read, known(), None)._replace(remarks=remarks)
     return report, decision.decide(report, decision.Policy()).code
 
 

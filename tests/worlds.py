@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tomllib
 
-from envcheck import app, probes
+from envcheck import probes
+from envcheck.commands import examine
 from envcheck.core import facts_file
 from envcheck.core.model import Inventory, Matrix, Vocabulary
 from envcheck.knowledge import load as matrix
@@ -13,7 +14,7 @@ from envcheck.rules import derive
 
 def vocabulary() -> Vocabulary:
     """What the real probes, readers and derived facts declare."""
-    return app.vocabulary(probes.every_probe())
+    return examine.vocabulary(probes.every_probe())
 
 
 def known(rules: str, tables: str = "", head: str = "") -> Matrix:

@@ -21,12 +21,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 def compiled() -> dict[str, Any]:
     """What the build adds to the package, by its name in `envcheck/shipped`."""
-    from envcheck import app, probes
+    from envcheck import probes
+    from envcheck.commands import examine
     from envcheck.host import machine as host
     from envcheck.knowledge import load as matrix
 
-    tree = app.source_tree()
-    known = matrix.build(tree, app.vocabulary(probes.every_probe()))
+    tree = examine.source_tree()
+    known = matrix.build(tree, examine.vocabulary(probes.every_probe()))
     dialects = host.source_texts("compat/dialects", ".toml")
     contents = {
         "judging.json": matrix.freeze(known),

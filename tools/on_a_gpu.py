@@ -21,11 +21,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envcheck import app, probes
+from envcheck import probes
+from envcheck.commands import examine
+from envcheck.commands.measure import cell_toml
 from envcheck.core.model import Inventory, Value
 from envcheck.core.versions import base_release
 from envcheck.host.machine import Host
-from envcheck.measuring import cell_toml
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -181,9 +182,9 @@ def _deepspeeds(options: argparse.Namespace) -> bool:
 
 def _inventory(options: argparse.Namespace) -> Inventory:
     found = probes.every_probe()
-    words = app.vocabulary(found)
-    question = app.Question(python=options.python)
-    return app.take_inventory(question, Host(), found, app.load_matrix(words), words)[1]
+    words = examine.vocabulary(found)
+    question = examine.Question(python=options.python)
+    return examine.take_inventory(question, Host(), found, examine.load_matrix(words), words)[1]
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import app, pinning
+from envcheck.commands import examine, pin
+from envcheck.commands.measure import toml_value
 from envcheck.core.model import Fact, Inventory, Known, NoSolutionError, Wish
 from envcheck.host.machine import Host
 from envcheck.lock import model as lock
-from envcheck.measuring import toml_value
 
 FOLDER = Path(__file__).resolve().parent.parent / "lockfiles"
 PYTHONS = ("3.10", "3.11", "3.12")
@@ -99,7 +99,7 @@ def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[st
 
 def main(names: list[str]) -> None:
     """Make every lock, or those that are named, and the manifest of all."""
-    known = app.knowledge()
+    known = examine.knowledge()
     for name, target, python, driver, torch in wanted(known.targets):
         if names and name not in names:
             continue
@@ -107,13 +107,11 @@ def main(names: list[str]) -> None:
             "driver.version": Fact("driver.version", Known(driver), "declared"),
             "python.version": Fact("python.version", Known(f"{python}.0"), "declared"),
         }
-        place = pinning.Place(
-            Inventory(facts), python, "linux-x86_64", pinning.GLIBC, known.targets[target], known
-        )
+        place = pin.Place(Inventory(facts), python, "linux-x86_64", pin.GLIBC, known.targets[target], known)
         if torch:
             place = place._replace(wishes=(Wish("torch", torch, name, wanted=True),))
         try:
-            made = pinning.resolved_lock(place, Host(), further=False)
+            made = pin.resolved_lock(place, Host(), further=False)
         except NoSolutionError as error:
             (FOLDER / name).unlink(missing_ok=True)
             print(f"{name}: none\n{error}", flush=True)

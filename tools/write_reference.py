@@ -21,8 +21,9 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from envcheck import app, probes  # noqa: E402 - of this checkout
+from envcheck import probes  # noqa: E402 - of this checkout
 from envcheck.cli import COMMANDS, _command  # noqa: E402
+from envcheck.commands import examine  # noqa: E402 - of this checkout
 from envcheck.core import training_facts  # noqa: E402 - of this checkout
 from envcheck.core.model import Key, Matrix, Rule, Target, When, family  # noqa: E402
 
@@ -46,7 +47,7 @@ def page(name: str, *arguments: str) -> Iterator[str]:
 
 @cache
 def _known() -> Matrix:
-    return app.knowledge()
+    return examine.knowledge()
 
 
 # --- commands ---------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ def _training() -> Iterator[str]:
 
 
 def _facts() -> Iterator[str]:
-    keys = app.vocabulary(probes.every_probe()).keys
+    keys = examine.vocabulary(probes.every_probe()).keys
     for name in sorted({family(key) for key in keys} - {"train"}):
         yield f"\n## {name}\n"
         yield from _keys({key: meaning for key, meaning in keys.items() if family(key) == name})

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from envcheck import __version__, app, probes
+from envcheck import __version__, probes
+from envcheck.commands import examine
 from envcheck.core.model import (
     ExamineError,
     Fact,
@@ -77,7 +78,7 @@ class Prepared(NamedTuple):
     target: Target | None
 
 
-def selftest(question: app.Question, wanted: Wanted, machine: Host) -> selftest_outcome.Proof:
+def selftest(question: examine.Question, wanted: Wanted, machine: Host) -> selftest_outcome.Proof:
     """Run the self-tests that are wanted.
 
     Raises:
@@ -98,7 +99,7 @@ def selftest(question: app.Question, wanted: Wanted, machine: Host) -> selftest_
     return proved
 
 
-def prepare(question: app.Question, machine: Host) -> Prepared:
+def prepare(question: examine.Question, machine: Host) -> Prepared:
     """Find the environment and read its facts.
 
     Raises:
@@ -106,14 +107,14 @@ def prepare(question: app.Question, machine: Host) -> Prepared:
         ExamineError: it cannot be examined, or holds no torch.
     """
     found = probes.every_probe()
-    words = app.vocabulary(found)
-    known = app.load_matrix(words, question.overlays)
-    target = app.find_target(question.target, known)
+    words = examine.vocabulary(found)
+    known = examine.load_matrix(words, question.overlays)
+    target = examine.find_target(question.target, known)
     # The target's training facts select variants; those of the environment must stay free of them.
-    subject, read, _ = app.take_inventory(
+    subject, read, _ = examine.take_inventory(
         question._replace(target=None, train=()), machine, found, known, words
     )
-    path, _ = app.which_environment(question.python, machine)
+    path, _ = examine.which_environment(question.python, machine)
     interpreter = find_interpreter(machine, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
     if read.known("pkg.torch") is None:
         raise ExamineError(f"{subject}: no torch in this environment: nothing to test there")
@@ -595,7 +596,7 @@ def _known(outcome: selftest_outcome.Outcome, prepared: Prepared) -> selftest_ou
     if not found:
         return outcome
     judgement = judgement._replace(findings=tuple(found))
-    first = app.advised(judgement, read, settled, prepared.known, None).findings[0]
+    first = examine.advised(judgement, read, settled, prepared.known, None).findings[0]
     ways = tuple(fix_text(fix) for fix in first.fixes)
     return outcome._replace(rule=first.rule.id, sure=bool(meant), ways_out=ways)
 
@@ -604,7 +605,7 @@ def _known(outcome: selftest_outcome.Outcome, prepared: Prepared) -> selftest_ou
 def _signatures() -> Mapping[str, Sequence[log_signatures.Signature]]:
     """What the cases of each rule say in a traceback."""
     found: dict[str, list[log_signatures.Signature]] = {}
-    for each in log_signatures.compiled(app.source_tree()["case"]):
+    for each in log_signatures.compiled(examine.source_tree()["case"]):
         found.setdefault(each.rule, []).append(each)
     return found
 

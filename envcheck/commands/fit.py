@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import app, probes
+from envcheck import probes
+from envcheck.commands import examine
 from envcheck.core.model import (
     UNREADABLE,
     ExamineError,
@@ -46,7 +47,7 @@ class Wanted(NamedTuple):
     ram: int | None = None  # GiB of the host
 
 
-def fitted(question: app.Question, wanted: Wanted, machine: Host) -> report.Fitting:
+def fitted(question: examine.Question, wanted: Wanted, machine: Host) -> report.Fitting:
     """The account of a training on a machine, and what would fit.
 
     Raises:
@@ -55,9 +56,9 @@ def fitted(question: app.Question, wanted: Wanted, machine: Host) -> report.Fitt
     tables = _tables()
     model = read_model(wanted.model, tables)
     found = probes.every_probe()
-    words = app.vocabulary(found)
-    known = app.load_matrix(words, question.overlays, errors_only=True)
-    subject, read, remarks = app.take_inventory(question, machine, found, known, words)
+    words = examine.vocabulary(found)
+    known = examine.load_matrix(words, question.overlays, errors_only=True)
+    subject, read, remarks = examine.take_inventory(question, machine, found, known, words)
     read = _declared(read, wanted, model)
     inventory = derive.derive(read, known)
     judged = _Judge(read, known)

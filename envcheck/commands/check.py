@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import app, dependency_files, gating, probes
-from envcheck.app import Question
+from envcheck import dependency_files, probes
+from envcheck.commands import examine, gate
+from envcheck.commands.examine import Question
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.model import (
     Because,
@@ -41,7 +42,7 @@ class Checked(NamedTuple):
 def check(
     files: Sequence[str],
     question: Question,
-    wanted: gating.Wanted,
+    wanted: gate.Wanted,
     spoken: Language = ENGLISH,
     python: str = "",
 ) -> Checked:
@@ -53,17 +54,17 @@ def check(
         InputError: no kind of file has that name, or it has a mistake; with file, line and column.
         EnvcheckError: as `gating.pass_`.
     """
-    said = app.settings_here() or Settings()
+    said = examine.settings_here() or Settings()
     question = question._replace(
         target=question.target or said.target or None, train=question.train or said.train
     )
     if python and not _is_python(python):
         raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
-    known = app.load_matrix(app.vocabulary(probes.every_probe()), question.overlays)
-    target = app.find_target(question.target, known)
-    policy = gating.policy_of(wanted, said, known)
-    declared = gating.machines(wanted.machines, question, said, known)
-    asked = dependency_files.Asked(gating.text_beside, known.tables, python)
+    known = examine.load_matrix(examine.vocabulary(probes.every_probe()), question.overlays)
+    target = examine.find_target(question.target, known)
+    policy = gate.policy_of(wanted, said, known)
+    declared = gate.machines(wanted.machines, question, said, known)
+    asked = dependency_files.Asked(gate.text_beside, known.tables, python)
     sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
     parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
     said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.remarks))
@@ -96,9 +97,9 @@ def _judged(
     read = dependency_files.inventory(sheet)
     if python and read.known("python.version") is None:
         read = read.with_facts([Fact("python.version", Known(python), "--python-version")])
-    read, remarks = app.completed(read, question, known)
-    report = gating.judged_for(declared, sheet.name, read, known, target)
-    report = report._replace(judgement=app.with_findings(report.judgement, _not_read(sheet)))
+    read, remarks = examine.completed(read, question, known)
+    report = gate.judged_for(declared, sheet.name, read, known, target)
+    report = report._replace(judgement=examine.with_findings(report.judgement, _not_read(sheet)))
     # A file without torch may still bring two packages together that cannot be.
     return report._replace(nothing_to_judge="", remarks=remarks)
 

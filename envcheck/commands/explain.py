@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import __version__, app, probes
+from envcheck import __version__, probes
+from envcheck.commands import examine
 from envcheck.core.model import (
     NOT_GIVEN,
     EnvcheckError,
@@ -44,7 +45,7 @@ class _Read(NamedTuple):
     notes: tuple[str, ...]
 
 
-def explained(question: app.Question, name: str, machine: Host) -> explanation.Explanation:
+def explained(question: examine.Question, name: str, machine: Host) -> explanation.Explanation:
     """What the log of this name tells (`-` is standard input).
 
     Raises:
@@ -56,7 +57,7 @@ def explained(question: app.Question, name: str, machine: Host) -> explanation.E
 
 
 def told(
-    question: app.Question,
+    question: examine.Question,
     name: str,
     chunks: Iterable[bytes | pty_passthrough.Gap],
     machine: Host,
@@ -67,10 +68,10 @@ def told(
     Raises:
         InputError: they are no text, or an argument is wrong.
     """
-    tree = app.source_tree()
+    tree = examine.source_tree()
     found = probes.every_probe()
-    words = app.vocabulary(found)
-    known = app.load_matrix(words, question.overlays)
+    words = examine.vocabulary(found)
+    known = examine.load_matrix(words, question.overlays)
     read = _read(chunks, name, log_scanner.look(tree["tables"]))
     if wrote is not None:
         read = read._replace(log=_with_end(read.log, wrote.code))
@@ -111,7 +112,7 @@ class Ran(NamedTuple):
     trouble: str = ""
 
 
-def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
+def run(question: examine.Question, command: Sequence[str], machine: Host) -> Ran:
     """Run a command, passing everything through; explain what it printed if it failed by itself.
 
     Raises:
@@ -134,18 +135,18 @@ def run(question: app.Question, command: Sequence[str], machine: Host) -> Ran:
         return Ran(ended.code, trouble=str(error) or type(error).__name__)
 
 
-def _refuse_wrong_use(question: app.Question, machine: Host) -> None:
+def _refuse_wrong_use(question: examine.Question, machine: Host) -> None:
     """Read what is named before the command starts: hours later nobody is there to name it again.
 
     Raises:
         EnvcheckError: something named is not there, or wrong.
     """
-    if question == app.Question(deadline_s=question.deadline_s):
+    if question == examine.Question(deadline_s=question.deadline_s):
         return
-    words = app.vocabulary(probes.every_probe())
-    known = app.load_matrix(words, question.overlays)
-    inventory = Inventory() if question.facts is None else app.read_facts(question.facts, words)
-    app.completed(inventory, question, known)
+    words = examine.vocabulary(probes.every_probe())
+    known = examine.load_matrix(words, question.overlays)
+    inventory = Inventory() if question.facts is None else examine.read_facts(question.facts, words)
+    examine.completed(inventory, question, known)
     if question.python is not None:
         from envcheck.probes import python_env
 
@@ -271,14 +272,14 @@ def _arguments(command: str, source: str, known: Matrix) -> list[Fact]:
     try:
         if at < 0:
             return []
-        said, _ = app.completed(Inventory(), app.Question(train=(command[at + 1 :],)), known)
+        said, _ = examine.completed(Inventory(), examine.Question(train=(command[at + 1 :],)), known)
     except EnvcheckError:
         return []
     return [fact._replace(source=source) for fact in said.facts.values()]
 
 
 def _environment(
-    question: app.Question,
+    question: examine.Question,
     from_log: Inventory,
     machine: Host,
     found: tuple[probes.Probe, ...],
@@ -291,7 +292,7 @@ def _environment(
     take stands for it only where the log says nothing else. What the log says of training counts for what
     nobody gave.
     """
-    subject, local, remarks = app.take_inventory(question, machine, found, known, words)
+    subject, local, remarks = examine.take_inventory(question, machine, found, known, words)
     differ = [fact for fact in from_log.facts.values() if _another(fact, local)]
     trained = [
         fact
@@ -302,7 +303,7 @@ def _environment(
         return subject, local.with_facts(trained), [_differing(differ, local)] if differ else [], remarks
     if not differ and not _other_gpus(from_log, local) and local.known("pkg.torch") is not None:
         return subject, local.with_facts(trained), [], remarks
-    own, remarks = app.completed(from_log, question, known)
+    own, remarks = examine.completed(from_log, question, known)
     shown = ", ".join(_shown(fact) for fact in from_log.facts.values() if fact.value is not None)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
     if not shown:
@@ -336,9 +337,9 @@ def _shown(fact: Fact) -> str:
     return f"{fact.key.removeprefix('pkg.')} {fact.value} ({fact.source.removeprefix('log ')})"
 
 
-def _judged(question: app.Question, subject: str, read: Inventory, known: Matrix) -> Report:
+def _judged(question: examine.Question, subject: str, read: Inventory, known: Matrix) -> Report:
     """Doctor's judgement, the ways out tried."""
     settled = derive.derive(read, known)
-    target = app.find_target(question.target, known)
-    judgement = app.advised(app.judged(settled, known, target), read, settled, known, target)
+    target = examine.find_target(question.target, known)
+    judgement = examine.advised(examine.judged(settled, known, target), read, settled, known, target)
     return Report(__version__, subject, settled, judgement, known, target)

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envcheck import __version__, app, probes
+from envcheck import __version__, probes
+from envcheck.commands import examine
 from envcheck.core import versions
 from envcheck.core.model import (
     ExamineError,
@@ -124,7 +125,7 @@ PLAIN = Order()
 
 
 def pin(
-    question: app.Question,
+    question: examine.Question,
     machine: Host,
     python_version: str | None,
     *,
@@ -231,21 +232,21 @@ def _written(made: lock.Lock, machine: Host, order: Order) -> str:
     return chosen.render(made, index.file_addresses(machine, hashes, ADDRESSES_S, own=order.own_index))
 
 
-def _place(question: app.Question, machine: Host, python_version: str | None, order: Order) -> Place:
+def _place(question: examine.Question, machine: Host, python_version: str | None, order: Order) -> Place:
     if question.platform is not None or question.glibc is not None:
         from envcheck.lock import wheels  # to look at what was typed: not needed where nothing was
 
         wheels.platform_tags(question.platform or "linux-x86_64", question.glibc or GLIBC)
     found = probes.every_probe()
-    words = app.vocabulary(found)
-    known = app.load_matrix(words, question.overlays, errors_only=True)
-    target = app.find_target(question.target, known)
+    words = examine.vocabulary(found)
+    known = examine.load_matrix(words, question.overlays, errors_only=True)
+    target = examine.find_target(question.target, known)
     if python_version is not None and not order.keep:
         # What is installed does not matter to a lock; only its Python does, and that was given.
         found = tuple(probe for probe in found if probe.name != "python_env")
     if target is None:
         raise InputError("--target", f"pin needs a target; known are {', '.join(known.targets)}")
-    subject, read, _ = app.take_inventory(question, machine, found, known, words)
+    subject, read, _ = examine.take_inventory(question, machine, found, known, words)
     python = python_version or ".".join(str(read.known("python.version")).split(".")[:2])
     major, _, minor = python.partition(".")
     if not (python.isascii() and major.isdecimal() and minor.isdecimal()):
@@ -613,7 +614,7 @@ def _near_lock(place: Place, machine: Host, engine: str, found: list[str]) -> tu
     from envcheck.reports.formats import text
     from envcheck.resolution import from_current, remediation
 
-    rows = app.source_tree()["tables"].get("release", [])
+    rows = examine.source_tree()["tables"].get("release", [])
     listed = remediation.releases(place.known, rows, str(place.read.known("python.version")))
     near = from_current.near(place.read, place.machine, place.target, place.known, listed)
     told = text.plan_page(near.plan, place.known, place.target, near.read)
@@ -779,7 +780,7 @@ def problem_of(place: Place) -> Problem:
 
     rows: list[Mapping[str, Any]] = [
         *({**row, "package": "torch"} for row in place.known.tables.get("torch", [])),
-        *app.source_tree()["tables"].get("release", []),
+        *examine.source_tree()["tables"].get("release", []),
     ]
     releases = tuple(
         resolver.Release(

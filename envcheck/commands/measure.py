@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import app, proving
+from envcheck.commands import examine, selftest
 from envcheck.core import versions
 from envcheck.core.i18n import counted
 from envcheck.core.model import ExamineError, Fact, InputError, Inventory, Known, Matrix, Target
@@ -59,7 +59,7 @@ class Run(NamedTuple):
 
     target: str
     given: tuple[str, ...]
-    wanted: proving.Wanted
+    wanted: selftest.Wanted
     folder: Path | None = None
     output: Path | None = None
     python: str | None = None
@@ -76,9 +76,9 @@ def measure(run: Run, machine: Host, tell: Callable[[str], None]) -> tuple[str, 
         InputError: an option or the output file is wrong.
         ExamineError: there is no uv, or no room on the disk.
     """
-    known = app.knowledge(run.overlays)
-    target = app.find_target(run.target or None, known)
-    proving.refuse_unknown(run.wanted)
+    known = examine.knowledge(run.overlays)
+    target = examine.find_target(run.target or None, known)
+    selftest.refuse_unknown(run.wanted)
     if target is None:
         raise InputError("--target", f"measure needs a target; known are {', '.join(known.targets)}")
     combinations = [_filled(each, target, known) for each in _grid(run.given)]
@@ -122,7 +122,7 @@ def _filled(given: Mapping[str, str], target: Target, known: Matrix) -> Combinat
         InputError: no cell of the target names one of them.
     """
     facts = {f"pkg.{name}": Fact(f"pkg.{name}", Known(version)) for name, version in given.items()}
-    near = app.nearest_cell(Inventory(facts, complete=frozenset({"pkg"})), known, target)
+    near = examine.nearest_cell(Inventory(facts, complete=frozenset({"pkg"})), known, target)
     from_cell = near.cell.pkg if near is not None else {}
     pins = {}
     for name in target.packages:
@@ -253,11 +253,11 @@ def _measured(
         return [{**head, "outcome": "not-installable", "device": "none", "signature": str(error)}], False
     # What is measured is this environment and no other: the user's PYTHONPATH stays out.
     machine = Host(machine.root, {k: v for k, v in machine.environ.items() if k != "PYTHONPATH"})
-    prepared = proving.prepare(app.Question(python=str(place), overlays=run.overlays), machine)
+    prepared = selftest.prepare(examine.Question(python=str(place), overlays=run.overlays), machine)
     _refuse_others(each, prepared.inventory)
     prepared = prepared._replace(target=changed)
-    device = proving.chosen_device(run.wanted, prepared.inventory)
-    outcomes = proving.run(prepared, run.wanted, device, machine)
+    device = selftest.chosen_device(run.wanted, prepared.inventory)
+    outcomes = selftest.run(prepared, run.wanted, device, machine)
     python = str(prepared.inventory.known("python.version"))
     gpu = str(prepared.inventory.known("gpu.name", 0) or "cuda") if device == "cuda" else "cpu"
     cells = [{**head, "python": python, "device": gpu, **cell} for cell in _cells(outcomes, target)]
@@ -282,11 +282,11 @@ def _refuse_others(each: Combination, inventory: Inventory) -> None:
             raise ExamineError(f"{name} {version} was asked for and {here or 'none'} is installed")
 
 
-def _digest(wanted: proving.Wanted) -> str:
+def _digest(wanted: selftest.Wanted) -> str:
     """Of all tests that may be run: a cell tells by which text it was measured."""
     import hashlib
 
-    texts = [each.digest for each in proving.claims() if not wanted.only or each.name in wanted.only]
+    texts = [each.digest for each in selftest.claims() if not wanted.only or each.name in wanted.only]
     return f"sha256:{hashlib.sha256(''.join(texts).encode()).hexdigest()[:16]}"
 
 

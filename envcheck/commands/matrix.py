@@ -6,7 +6,8 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
-from envcheck import app, probes
+from envcheck import probes
+from envcheck.commands import examine
 from envcheck.core.model import InputError, Matrix
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
@@ -57,9 +58,9 @@ def lint(
         raise InputError(
             folder or "compat", "no TOML files; lint reads a checkout, or the folder it is given"
         )
-    words = app.vocabulary(probes.every_probe())
+    words = examine.vocabulary(probes.every_probe())
     if overlays:
-        matrix.build_overlaid(matrix.gather(texts), app.overlay_texts(overlays), words)
+        matrix.build_overlaid(matrix.gather(texts), examine.overlay_texts(overlays), words)
     newer = _newer(matrix.gather(texts)["matrix"].get("known_through", {}), machine) if online else {}
     problems = linting.lint(texts, words, _day(today), newer)
     text = linting.rendered(problems, (folder or "compat").rstrip("/"))
@@ -106,5 +107,5 @@ def _version_of(name: str, file: str) -> str:
 
 def _with_releases(overlays: Sequence[str]) -> Matrix:
     """The knowledge with the release rows and cases, which doctor's compiled form leaves out."""
-    words = app.vocabulary(probes.every_probe())
-    return matrix.build_overlaid(app.source_tree(), app.overlay_texts(overlays), words)
+    words = examine.vocabulary(probes.every_probe())
+    return matrix.build_overlaid(examine.source_tree(), examine.overlay_texts(overlays), words)

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import __version__, app, probes
-from envcheck.app import Question
+from envcheck import __version__, probes
+from envcheck.commands import examine
+from envcheck.commands.examine import Question
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.model import (
     Absent,
@@ -73,18 +74,18 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
     Raises:
         EnvcheckError: as `app.examine`; the settings, a lock or a machine is wrong.
     """
-    said = app.settings_here() or Settings()
+    said = examine.settings_here() or Settings()
     question = _settled(question, said)
     if wanted.root:
         machine = _unpacked(wanted.root)
         question = question._replace(python=question.python or _python_of(machine, wanted.root))
     found = probes.every_probe()
-    words = app.vocabulary(found)
-    known = app.load_matrix(words, question.overlays)
-    target = app.find_target(question.target, known)
+    words = examine.vocabulary(found)
+    known = examine.load_matrix(words, question.overlays)
+    target = examine.find_target(question.target, known)
     policy = policy_of(wanted, said, known)
     declared = machines(wanted.machines, question, said, known)
-    subject, read, remarks = app.take_inventory(question, machine, found, known, words)
+    subject, read, remarks = examine.take_inventory(question, machine, found, known, words)
     lock = wanted.lock or said.lock
     more = _drift(lock, read, known) if lock else []
     if wanted.verify_s is not None:
@@ -92,8 +93,8 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
     report = judged_for(declared, subject, read, known, target)
     if question.expect_gpus and declared:
         raise InputError("--expect-gpus", "counts the GPUs of this machine, and machines are declared")
-    report = app.expecting(report, question)
-    report = report._replace(judgement=app.with_findings(report.judgement, more))
+    report = examine.expecting(report, question)
+    report = report._replace(judgement=examine.with_findings(report.judgement, more))
     report = policy_decision.held(report._replace(language=spoken.without(known.overlaid())), remarks, policy)
     decision = policy_decision.decide(report, policy)
     tree = manifest_tree(report, read, declared, decision, policy)
@@ -172,13 +173,15 @@ def judged_for(
 ) -> Report:
     """One report on an environment for every machine, or for the one it was read on."""
     if not declared:
-        return app.considered(subject, read, known, target)
+        return examine.considered(subject, read, known, target)
     parts = []
     for each in declared:
         there = on_machine(read, each, known)
-        report = app.considered(subject, there, known, target)
+        report = examine.considered(subject, there, known, target)
         mismatch = _other_platform(read, each)
-        parts.append((each.name, report._replace(judgement=app.with_findings(report.judgement, mismatch))))
+        parts.append(
+            (each.name, report._replace(judgement=examine.with_findings(report.judgement, mismatch)))
+        )
     names = ", ".join(name for name, _ in parts)
     noun = "machine" if len(parts) == 1 else "machines"
     return policy_decision.together(parts, "machine")._replace(subject=f"{subject}, for the {noun} {names}")
@@ -196,7 +199,7 @@ def on_machine(read: Inventory, declared: Machine, known: Matrix) -> Inventory:
     )
     asked = Question(driver=declared.driver or None, gpus=declared.gpus)
     try:
-        there = app.declare_machine(there, asked, known)
+        there = examine.declare_machine(there, asked, known)
     except InputError as error:
         raise InputError(f"machine {declared.name}", error.problem) from None
     source = f"machine {declared.name}"
@@ -287,13 +290,13 @@ def text_beside(name: str, named_by: str) -> tuple[str, str]:
 
 
 def _verified(question: Question, machine: Host, seconds: float) -> list[Finding]:
-    from envcheck import verifying
+    from envcheck.commands import record_check
 
     if question.facts is not None:
         raise InputError("--verify-files", "a facts file has no files; leave out --facts")
-    path, named_by = app.which_environment(question.python, machine)
+    path, named_by = examine.which_environment(question.python, machine)
     request = probes.Request(path, named_by, question.static, question.deadline_s)
-    return verifying.verify(machine, request, seconds)
+    return record_check.verify(machine, request, seconds)
 
 
 # --- the manifest -----------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import __version__, app, probes
+from envcheck import __version__, probes
+from envcheck.commands import examine
 from envcheck.core.model import (
     UNREADABLE,
     EnvcheckError,
@@ -53,7 +54,7 @@ class Wanted(NamedTuple):
 class _Court(NamedTuple):
     """What judges one machine after the other."""
 
-    question: app.Question
+    question: examine.Question
     known: Matrix
     words: Vocabulary
     rows: tuple[compare.Alike, ...]
@@ -65,10 +66,10 @@ class _Court(NamedTuple):
         return compare.Fleet(self.words, self.known, self.rows, self._complete, self._examine)
 
     def _complete(self, inventory: Inventory) -> Inventory:
-        return app.completed(inventory, self.question, self.known)[0]
+        return examine.completed(inventory, self.question, self.known)[0]
 
     def _examine(self, where: str, inventory: Inventory) -> compare.Judged:
-        report = app.considered(where, inventory, self.known, self.target)
+        report = examine.considered(where, inventory, self.known, self.target)
         return compare.Judged(report.judgement, report.nothing_to_judge)
 
     def closed(self, taken: compare.Fleet, setting: compare.Setting) -> compare.Report:
@@ -76,12 +77,12 @@ class _Court(NamedTuple):
         return compare.reported(taken, self.rows, self.known, __version__, setting)
 
 
-def _court(question: app.Question, wanted: Wanted) -> _Court:
-    words = app.vocabulary(probes.every_probe())
-    known = app.load_matrix(words, question.overlays)
-    target = app.find_target(question.target, known)
+def _court(question: examine.Question, wanted: Wanted) -> _Court:
+    words = examine.vocabulary(probes.every_probe())
+    known = examine.load_matrix(words, question.overlays)
+    target = examine.find_target(question.target, known)
     # Read once for all nodes, so that a wrong file is said before anybody waits.
-    _, remarks = app.completed(Inventory(), question, known)
+    _, remarks = examine.completed(Inventory(), question, known)
     for remark in remarks:
         if remark.code == UNREADABLE:
             raise InputError(remark.places[0], remark.text)
@@ -120,7 +121,7 @@ def _expected(said: str) -> tuple[str, ...] | int | None:
 # --- files ------------------------------------------------------------------------------------------
 
 
-def of_files(question: app.Question, wanted: Wanted) -> compare.Report:
+def of_files(question: examine.Question, wanted: Wanted) -> compare.Report:
     """The report on a file, a folder or standard input (`-`).
 
     Raises:
@@ -222,13 +223,13 @@ def _records(lines: Iterable[bytes | None]) -> Iterator[tuple[int, bytes | None]
 # --- this node --------------------------------------------------------------------------------------
 
 
-def own_facts(question: app.Question, machine: Host, name: str) -> dict[str, Any]:
+def own_facts(question: examine.Question, machine: Host, name: str) -> dict[str, Any]:
     """The facts file of this node with its name, which nothing else of envcheck tells.
 
     Raises:
         EnvcheckError: as `app.inventory_report`.
     """
-    tree = app.inventory_report(question, machine)
+    tree = examine.inventory_report(question, machine)
     private = host.private()._replace(machines=())  # naming nodes is what this is for
     named: dict[str, Any] = presented(
         {**tree, "host": {compare.NAME.partition(".")[2]: name, **tree.get("host", {})}}, private
@@ -243,7 +244,7 @@ class Gathered(NamedTuple):
     code: int
 
 
-def gathered(question: app.Question, wanted: Wanted, machine: Host) -> Gathered:
+def gathered(question: examine.Question, wanted: Wanted, machine: Host) -> Gathered:
     """The report on files, on a Ray cluster, or on the ranks of which a launcher made this process one.
 
     Raises:
@@ -368,7 +369,7 @@ def _last_line(text: str) -> str:
 
 @contextmanager
 def _board(
-    question: app.Question, wanted: Wanted, machine: Host, started: launchers.Started
+    question: examine.Question, wanted: Wanted, machine: Host, started: launchers.Started
 ) -> Iterator[_Board]:
     """Where the ranks meet.
 
@@ -386,7 +387,7 @@ def _board(
             f"rank {started.rank} of {started.world}: name a folder that all ranks share (--via FOLDER), "
             "or say where rank 0 is reached (MASTER_ADDR, MASTER_PORT)",
         )
-    path, named_by = app.which_environment(question.python, machine)
+    path, named_by = examine.which_environment(question.python, machine)
     interpreter = find_interpreter(machine, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
     with host.scratch() as folder:
         for name in ("out", "in"):
@@ -429,7 +430,9 @@ class _Words(NamedTuple):
     trouble: str = ""
 
 
-def _of_ranks(question: app.Question, wanted: Wanted, machine: Host, started: launchers.Started) -> Gathered:
+def _of_ranks(
+    question: examine.Question, wanted: Wanted, machine: Host, started: launchers.Started
+) -> Gathered:
     expected = _expected(wanted.expect)
     court = _court(question, wanted)  # of every rank: what is wrong with an option all of them say
     with _alone() if started.world == 1 else _board(question, wanted, machine, started) as board:
@@ -445,7 +448,7 @@ def _alone() -> Iterator[_Board]:
         yield _Board(folder, folder)
 
 
-def _own(question: app.Question, machine: Host, started: launchers.Started) -> _Words:
+def _own(question: examine.Question, machine: Host, started: launchers.Started) -> _Words:
     """The words of this rank: one rank a node reads the facts."""
     node = started.node or host.node_name()
     facts = trouble = ""
@@ -601,7 +604,7 @@ def _stale(wanted: Wanted, started: launchers.Started) -> tuple[str, ...]:
 # --- Ray --------------------------------------------------------------------------------------------
 
 
-def of_ray(question: app.Question, wanted: Wanted) -> compare.Report:
+def of_ray(question: examine.Question, wanted: Wanted) -> compare.Report:
     """The report on the nodes of a Ray cluster, each asked by a task of its own.
 
     Raises:
@@ -620,7 +623,7 @@ def of_ray(question: app.Question, wanted: Wanted) -> compare.Report:
 
 
 def _asked(
-    question: app.Question, wanted: Wanted, court: _Court
+    question: examine.Question, wanted: Wanted, court: _Court
 ) -> tuple[compare.Fleet, tuple[compare.Missing, ...], tuple[str, ...]]:
     """The nodes of the cluster, those that gave no answer, and those that were not asked."""
     try:
@@ -659,7 +662,7 @@ def _asked(
     return taken, tuple(missing), left_out
 
 
-def facts_of_ray(question: app.Question, name: str) -> str:
+def facts_of_ray(question: examine.Question, name: str) -> str:
     """The facts of the node that a task runs on, as one text; the Python is the worker's own."""
     machine = Host()
     if machine.environ.get("CUDA_VISIBLE_DEVICES") == "":

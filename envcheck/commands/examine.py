@@ -277,9 +277,9 @@ def training_facts(
         facts = {key: Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()}
     if not question.train:
         return list(facts.values()), ()
-    from envcheck import configurations  # few starts name one
+    from envcheck.commands import training_files  # few starts name one
 
-    said = configurations.configured(question.train, known.tables.get("argument", []), installed)
+    said = training_files.configured(question.train, known.tables.get("argument", []), installed)
     facts.update({fact.key: fact for fact in said.facts})
     return list(facts.values()), said.remarks
 
