@@ -21,7 +21,7 @@ def main() -> None:
         elif sys.argv[1:2] == ["gate"] and "--runtime" in sys.argv and "--help" not in sys.argv:
             from envcheck.commands.gate_runtime import run  # in front of every start of a container
         else:
-            from envcheck.cli import run
+            from envcheck.cli.main import run
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # while importing; once it runs, `run` sees to it
         _written(sys.stderr, "envcheck: interrupted\n")

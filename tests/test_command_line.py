@@ -501,7 +501,7 @@ HEAVY = {
 def test_nothing_heavy_is_imported_by_a_piped_doctor(more: tuple[str, ...]) -> None:
     program = (
         "import sys\n"
-        "from envcheck.cli import run\n"
+        "from envcheck.cli.main import run\n"
         f"code = run(['doctor', '--python', sys.prefix, *{more!r}])\n"
         f"sys.stderr.write(' '.join(sorted(set(sys.modules) & {HEAVY!r})) + '|')\n"
     )

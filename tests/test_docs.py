@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.cli import COMMANDS, _command
+from envcheck.cli.main import COMMANDS, _command
 from envcheck.commands import examine
 from envcheck.core.model import Matrix
 from tests.running import envcheck

@@ -281,7 +281,7 @@ def test_english_reads_no_language_file(lang: str, opened: int, facts: Path) -> 
     program = (
         "import sys\nseen = []\n"
         "sys.addaudithook(lambda event, args: seen.append(str(args[0])) if event == 'open' else None)\n"
-        "from envcheck.cli import run\n"
+        "from envcheck.cli.main import run\n"
         f"run(['doctor', '--facts', {str(facts)!r}, '--lang', {lang!r}])\n"
         "sys.stderr.write(str(sum('/lang/' in each for each in seen)))\n"
     )

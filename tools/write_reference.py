@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from envcheck import probes  # noqa: E402 - of this checkout
-from envcheck.cli import COMMANDS, _command  # noqa: E402
+from envcheck.cli.main import COMMANDS, _command  # noqa: E402
 from envcheck.commands import examine  # noqa: E402 - of this checkout
 from envcheck.core import training_facts  # noqa: E402 - of this checkout
 from envcheck.core.model import Key, Matrix, Rule, Target, When, family  # noqa: E402
