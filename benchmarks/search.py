@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from envcheck.commands import examine, pin
-from envcheck.core.model import Fact, Inventory, Known, Wish
+from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.core.rules import Wish
 from envcheck.resolution import conflicts, resolver
 
 PYTHONS = ("3.9", "3.11", "3.12", "3.14")

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 from envcheck.commands import examine
-from envcheck.core.model import Finding, Remark, Severity
-from envcheck.core.model import Report as Judged
+from envcheck.core.findings import Finding, Remark
+from envcheck.core.findings import Report as Judged
+from envcheck.core.rules import Severity
 from envcheck.core.sanitize import presented
 from envcheck.host import machine as host
 from envcheck.policy import decision
@@ -104,8 +105,8 @@ def doctor(
     seconds for each probe. Without `python`: VIRTUAL_ENV, CONDA_PREFIX, ./.venv, else this interpreter.
 
     Raises:
-        envcheck.core.model.InputError: a file or an argument is wrong.
-        envcheck.core.model.ExamineError: the environment could not be examined.
+        envcheck.core.errors.InputError: a file or an argument is wrong.
+        envcheck.core.errors.ExamineError: the environment could not be examined.
     """
     level = Severity(fail_on)
     question = examine.Question(

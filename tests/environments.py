@@ -6,7 +6,7 @@ import base64
 import hashlib
 from pathlib import Path
 
-from envcheck.core.model import Inventory
+from envcheck.core.facts import Inventory
 from envcheck.host.machine import Host
 from envcheck.probes import Request, survey
 from envcheck.probes.python_env import PROBE

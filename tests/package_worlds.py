@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envcheck.core.model import Fact, Inventory, Known, Value, Wish
+from envcheck.core.facts import Fact, Inventory, Known, Value
+from envcheck.core.rules import Wish
 from envcheck.resolution.resolver import Problem, Release
 from tests.worlds import known, rule
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import envcheck
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 from tests.running import envcheck as command
 from tests.test_command_line import BROKEN, FINE, RULE
 

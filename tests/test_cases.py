@@ -12,7 +12,9 @@ import pytest
 
 from envcheck.commands import examine
 from envcheck.core import facts_file
-from envcheck.core.model import Fact, Inventory, Judgement, Known, Matrix, Rule, Severity, Verdict
+from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.core.findings import Judgement, Verdict
+from envcheck.core.rules import Matrix, Rule, Severity
 from envcheck.host import machine as host
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive, judge

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck import dependency_files
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 from tests.running import Outcome, envcheck
 
 DEEPSPEED = "DeepSpeed before 0.14.1 cannot be imported beside torch 2.4 or newer [deepspeed-elastic-log-import-torch24]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envcheck.core.model import Wish
+from envcheck.core.rules import Wish
 from envcheck.resolution import conflicts, resolver
 from envcheck.resolution.conflicts import Proof
 from envcheck.resolution.resolver import Problem, Release

@@ -14,7 +14,7 @@ import pytest
 
 from envcheck import probes
 from envcheck.commands import examine
-from envcheck.core.model import Matrix
+from envcheck.core.rules import Matrix
 
 ROOT = Path(__file__).parent.parent
 TABLE: dict[str, Any] = tomllib.loads((ROOT / "docs/coverage.toml").read_text())

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 
 from envcheck.core import nvidia
-from envcheck.core.model import Absent, Known, Matrix, Reading, Unknown
+from envcheck.core.facts import Absent, Known, Reading, Unknown
+from envcheck.core.rules import Matrix
 from envcheck.host import machine as host
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive

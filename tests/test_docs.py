@@ -17,7 +17,7 @@ import pytest
 
 from envcheck.cli.main import COMMANDS, _command
 from envcheck.commands import examine
-from envcheck.core.model import Matrix
+from envcheck.core.rules import Matrix
 from tests.running import envcheck
 
 ROOT = Path(__file__).parent.parent

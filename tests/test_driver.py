@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck.core.model import Absent, Inventory, Kind, Known, Unknown
+from envcheck.core.facts import Absent, Inventory, Kind, Known, Unknown
 from envcheck.core.nvidia import chosen
 from envcheck.host.machine import Host
 from envcheck.probes import Request, every_probe, health, nvml, survey

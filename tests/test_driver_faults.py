@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from envcheck.core.model import Absent, Inventory, Known, Reading, Unknown, of_device
+from envcheck.core.facts import Absent, Inventory, Known, Reading, Unknown, of_device
 from envcheck.core.nvidia import GONE, code_in_words
 from envcheck.host.machine import Host
 from envcheck.probes import Request, health, nvml

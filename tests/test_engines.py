@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from envcheck.core.model import EnvcheckError, ExamineError, InputError, NoSolutionError
+from envcheck.core.errors import EnvcheckError, ExamineError, InputError, NoSolutionError
 from envcheck.host.machine import Host, own_python
 from envcheck.lock.model import Artifact, Lock, Pin, build_needs, render_requirements
 from envcheck.resolver_backends import (

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from envcheck.commands import examine
 from envcheck.core import elf
-from envcheck.core.model import Absent, Fact, Inventory, Known, Unknown
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
 from envcheck.host.machine import Host, ranges
 from envcheck.probes import Request, _extensions, survey
 from envcheck.probes.python_env import PROBE

@@ -8,7 +8,8 @@ import tomllib
 import pytest
 
 from envcheck.core import facts_file
-from envcheck.core.model import Absent, Fact, InputError, Inventory, Known, Unknown
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
 from tests.worlds import vocabulary
 
 FULL = Inventory(

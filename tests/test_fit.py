@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envcheck.commands import fit
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 from envcheck.memory import architecture, estimate, report
 from tests.running import invocation, surroundings
 

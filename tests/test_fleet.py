@@ -22,7 +22,10 @@ from hypothesis import strategies as st
 from envcheck.commands import examine as examine_command
 from envcheck.commands import fleet
 from envcheck.core import facts_file
-from envcheck.core.model import InputError, Inventory, Matrix, Severity, Verdict
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Inventory
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Matrix, Severity
 from envcheck.core.sanitize import Private, presented
 from envcheck.fleet import compare, hostlist, launchers
 from envcheck.fleet import report as fleet_report

@@ -16,7 +16,7 @@ from packaging.pylock import Pylock, is_valid_pylock_path
 from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 
-from envcheck.core.model import ExamineError, InputError
+from envcheck.core.errors import ExamineError, InputError
 from envcheck.host.machine import Host, find_program
 from envcheck.lock import formats
 from envcheck.lock.model import Lock

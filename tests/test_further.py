@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.core.model import ExamineError, InputError
+from envcheck.core.errors import ExamineError, InputError
 from envcheck.host.machine import Host, find_program
 from envcheck.lock import model as lock
 from envcheck.lock.model import Artifact, Lock, Pin, parse_requirements

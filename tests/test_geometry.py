@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 from envcheck.memory import architecture
 
 ROOT = Path(__file__).parent.parent

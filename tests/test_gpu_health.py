@@ -10,19 +10,10 @@ from pathlib import Path
 import pytest
 
 from envcheck.commands import examine
-from envcheck.core.model import (
-    Absent,
-    Fact,
-    Finding,
-    Inventory,
-    Known,
-    Matrix,
-    Report,
-    Severity,
-    Unknown,
-    Verdict,
-)
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
+from envcheck.core.findings import Finding, Report, Verdict
 from envcheck.core.nvidia import LIBRARY
+from envcheck.core.rules import Matrix, Severity
 from envcheck.host.machine import Host
 from envcheck.policy import decision
 from envcheck.probes import Request, every_probe, health, nvml, survey

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from envcheck.commands import examine
-from envcheck.core.model import Absent, Known, Unknown
+from envcheck.core.facts import Absent, Known, Unknown
 from envcheck.host.machine import Host
 from tests.environments import install, listed, packages, put, read, site_of
 

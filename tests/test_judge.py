@@ -9,21 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envcheck.core.model import (
-    Absent,
-    Fact,
-    Finding,
-    Inventory,
-    Judgement,
-    Kind,
-    Known,
-    Reading,
-    Rule,
-    Severity,
-    Unknown,
-    Value,
-    Verdict,
-)
+from envcheck.core.facts import Absent, Fact, Inventory, Kind, Known, Reading, Unknown, Value
+from envcheck.core.findings import Finding, Judgement, Verdict
+from envcheck.core.rules import Rule, Severity
 from envcheck.rules import derive, judge
 from tests.worlds import inventory, known, rule
 

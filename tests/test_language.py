@@ -18,7 +18,8 @@ import pytest
 
 from envcheck.commands import examine
 from envcheck.core import i18n
-from envcheck.core.model import Basis, Fix, Severity, Source, Verdict
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Basis, Fix, Severity, Source
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.host.machine import Host
 from envcheck.reports.formats import text

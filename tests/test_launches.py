@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck.commands.training_files import Configured, configured
-from envcheck.core.model import InputError, Unknown
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Unknown
 from envcheck.host import machine as host
 from envcheck.knowledge import load as matrix
 from envcheck.training_config.readers import launch, script, shell

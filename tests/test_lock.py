@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from envcheck.commands import examine
 from envcheck.commands import pin as pin_command
-from envcheck.core.model import EnvcheckError, ExamineError, Fact, InputError, Inventory, Known
+from envcheck.core.errors import EnvcheckError, ExamineError, InputError
+from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.lock.model import (
     Artifact,
     Lock,

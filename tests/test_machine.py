@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envcheck.core.model import Absent, Inventory, Known, Reading, Unknown, Vocabulary
+from envcheck.core.facts import Absent, Inventory, Known, Reading, Unknown, Vocabulary
 from envcheck.core.nvidia import chosen
 from envcheck.host.machine import Host
 from envcheck.probes import Request, survey

@@ -13,19 +13,9 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from envcheck.commands import examine
-from envcheck.core.model import (
-    Fact,
-    Finding,
-    Inventory,
-    Judgement,
-    Known,
-    Matrix,
-    Move,
-    Plan,
-    Severity,
-    Value,
-    Verdict,
-)
+from envcheck.core.facts import Fact, Inventory, Known, Value
+from envcheck.core.findings import Finding, Judgement, Move, Plan, Verdict
+from envcheck.core.rules import Matrix, Severity
 from envcheck.resolution import remediation
 from envcheck.rules import derive, judge
 from tests import worlds

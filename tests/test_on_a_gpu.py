@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.core.model import Fact, Inventory, Known, Value
+from envcheck.core.facts import Fact, Inventory, Known, Value
 
 SPEC = importlib.util.spec_from_file_location("on_a_gpu", Path(__file__).parent.parent / "tools/on_a_gpu.py")
 assert SPEC is not None

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from envcheck.core.model import InputError, Matrix, Verdict
+from envcheck.core.errors import InputError
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Matrix
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive, judge
 from tests.running import Outcome, envcheck

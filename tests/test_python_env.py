@@ -16,15 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envcheck.core.model import (
-    Absent,
-    EnvcheckError,
-    ExamineError,
-    InputError,
-    Known,
-    Unknown,
-    Vocabulary,
-)
+from envcheck.core.errors import EnvcheckError, ExamineError, InputError
+from envcheck.core.facts import Absent, Known, Unknown, Vocabulary
 from envcheck.host.machine import Host
 from envcheck.probes.python_env import PROBE
 from envcheck.target_scripts import query

@@ -13,7 +13,9 @@ from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
 from envcheck.commands.training_files import Configured, configured
-from envcheck.core.model import InputError, Place, Severity, Value
+from envcheck.core.errors import InputError, Place
+from envcheck.core.facts import Value
+from envcheck.core.rules import Severity
 from envcheck.host import machine as host
 from envcheck.knowledge import load as matrix
 from envcheck.training_config import readers

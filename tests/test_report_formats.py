@@ -17,24 +17,10 @@ import pytest
 
 from envcheck.commands import examine
 from envcheck.core import sanitize
-from envcheck.core.model import (
-    Absent,
-    Clause,
-    Fact,
-    Inventory,
-    Known,
-    Matrix,
-    Move,
-    Origin,
-    Place,
-    Remark,
-    Report,
-    Severity,
-    Source,
-    Target,
-    Unknown,
-    Verdict,
-)
+from envcheck.core.errors import Place
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
+from envcheck.core.findings import Move, Remark, Report, Verdict
+from envcheck.core.rules import Clause, Matrix, Origin, Severity, Source, Target
 from envcheck.core.sanitize import Private
 from envcheck.host.machine import Host
 from envcheck.reports import render

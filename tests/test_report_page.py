@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from envcheck.core.model import Fact, Known, Report
+from envcheck.core.facts import Fact, Known
+from envcheck.core.findings import Report
 from envcheck.core.sanitize import Private
 from envcheck.reports import render
 from tests.hostile import TEXTS

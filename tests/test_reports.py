@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from envcheck.commands import examine
 from envcheck.core import sanitize
-from envcheck.core.model import Fix, InputError, Report
+from envcheck.core.errors import InputError
+from envcheck.core.findings import Report
+from envcheck.core.rules import Fix
 from envcheck.reports import render
 from envcheck.reports.formats.text import count_text
 from envcheck.rules import derive

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck.core.model import Fact, Known, NoSolutionError, Value, Wish
+from envcheck.core.errors import NoSolutionError
+from envcheck.core.facts import Fact, Known, Value
+from envcheck.core.rules import Wish
 from envcheck.knowledge import load as matrix
 from envcheck.resolution import resolver
 from envcheck.resolution.resolver import Problem, Release

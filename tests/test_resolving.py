@@ -14,7 +14,7 @@ import pytest
 
 from envcheck.commands import examine
 from envcheck.core import nvidia, versions
-from envcheck.core.model import Tri
+from envcheck.core.facts import Tri
 from envcheck.lock import model as lock
 from tests.local_index import LocalIndex, sdist, serving, wheel
 from tests.running import Outcome, envcheck

@@ -19,7 +19,7 @@ import pytest
 
 from envcheck.commands import selftest as selftest_command
 from envcheck.commands.examine import Question
-from envcheck.core.model import Fact, Inventory, Known
+from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.host.machine import Host
 from envcheck.selftest import outcome as selftest_outcome
 from tests.stack import pip

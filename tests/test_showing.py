@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 from envcheck.knowledge.package_pages import matrix_page
 from tests.running import envcheck
 from tests.worlds import known, rule

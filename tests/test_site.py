@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from envcheck.commands import examine, matrix
-from envcheck.core.model import Fact, Inventory, Known, Matrix, Verdict
+from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Matrix
 from envcheck.host import machine as host
 from envcheck.knowledge import site
 from envcheck.rules import derive, judge

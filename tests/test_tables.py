@@ -9,7 +9,8 @@ import pytest
 
 from envcheck.commands import examine
 from envcheck.core import versions
-from envcheck.core.model import Matrix, Severity, Verdict
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Matrix, Severity
 from envcheck.host import machine as host
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive

@@ -24,7 +24,9 @@ import pytest
 from envcheck import probes
 from envcheck.commands import examine
 from envcheck.commands.examine import Question
-from envcheck.core.model import Absent, Fact, Known, Matrix, Report, Verdict
+from envcheck.core.facts import Absent, Fact, Known
+from envcheck.core.findings import Report, Verdict
+from envcheck.core.rules import Matrix
 from envcheck.host.machine import Host
 from envcheck.policy import decision
 from tests.fake_nvml import LiveTree, library

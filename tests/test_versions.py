@@ -9,7 +9,7 @@ from packaging.specifiers import Specifier
 from packaging.version import Version
 
 from envcheck.core import versions
-from envcheck.core.model import Tri
+from envcheck.core.facts import Tri
 
 N, M, Y = Tri.NO, Tri.MAYBE, Tri.YES
 

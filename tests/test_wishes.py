@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck.core.model import Absent, InputError, Known, Unknown, Wish
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Absent, Known, Unknown
+from envcheck.core.rules import Wish
 from envcheck.lock.model import Artifact, Pin
 from envcheck.resolution import user_requirements
 

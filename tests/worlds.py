@@ -7,7 +7,8 @@ import tomllib
 from envcheck import probes
 from envcheck.commands import examine
 from envcheck.core import facts_file
-from envcheck.core.model import Inventory, Matrix, Vocabulary
+from envcheck.core.facts import Inventory, Vocabulary
+from envcheck.core.rules import Matrix
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive
 

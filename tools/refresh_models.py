@@ -26,7 +26,7 @@ from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from envcheck.core.model import ExamineError
+from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
 from envcheck.resolver_backends.index import Listed, Reader
 from envcheck.resolver_backends.lazy_wheel import RemoteFile

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 from envcheck.commands import examine, pin
 from envcheck.commands.measure import toml_value
-from envcheck.core.model import Fact, Inventory, Known, NoSolutionError, Wish
+from envcheck.core.errors import NoSolutionError
+from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.core.rules import Wish
 from envcheck.host.machine import Host
 from envcheck.lock import model as lock
 

@@ -25,7 +25,8 @@ from envcheck import probes  # noqa: E402 - of this checkout
 from envcheck.cli.main import COMMANDS, _command  # noqa: E402
 from envcheck.commands import examine  # noqa: E402 - of this checkout
 from envcheck.core import training_facts  # noqa: E402 - of this checkout
-from envcheck.core.model import Key, Matrix, Rule, Target, When, family  # noqa: E402
+from envcheck.core.facts import Key, family  # noqa: E402 - of this checkout
+from envcheck.core.rules import Matrix, Rule, Target, When  # noqa: E402
 
 
 def main() -> None:

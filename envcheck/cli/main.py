@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from envcheck.core.model import EnvcheckError, ExamineError, InputError, Report, Severity
+from envcheck.core.errors import EnvcheckError, ExamineError, InputError
+from envcheck.core.findings import Report
+from envcheck.core.rules import Severity
 from envcheck.core.sanitize import clean, inline, presented, quoted, redact
 from envcheck.host import machine as host
 

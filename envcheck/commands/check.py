@@ -9,20 +9,11 @@ from typing import NamedTuple
 from envcheck import dependency_files, probes
 from envcheck.commands import examine, gate
 from envcheck.commands.examine import Question
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Fact, Known, Unknown
+from envcheck.core.findings import Because, Finding, Report, Verdict
 from envcheck.core.i18n import ENGLISH, Language
-from envcheck.core.model import (
-    Because,
-    Fact,
-    Finding,
-    InputError,
-    Known,
-    Matrix,
-    Report,
-    Severity,
-    Target,
-    Unknown,
-    Verdict,
-)
+from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 from envcheck.policy import decision

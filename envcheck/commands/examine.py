@@ -9,32 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from envcheck import __version__, probes
 from envcheck.core import facts_file, i18n, nvidia, versions
 from envcheck.core import training_facts as core_training_facts
-from envcheck.core.model import (
+from envcheck.core.errors import ExamineError, InputError, Place
+from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Value, Vocabulary
+from envcheck.core.findings import (
     UNREADABLE,
-    Absent,
-    Cell,
-    ExamineError,
-    Fact,
     Finding,
-    InputError,
-    Inventory,
     Judgement,
-    Key,
-    Kind,
-    Known,
-    Matrix,
     Measured,
-    Place,
     Plan,
     Remark,
     Report,
-    Severity,
-    Target,
-    Value,
     Verdict,
-    Vocabulary,
     worst_first,
 )
+from envcheck.core.rules import Cell, Matrix, Severity, Target
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge import load as matrix

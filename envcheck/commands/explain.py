@@ -9,18 +9,10 @@ from typing import NamedTuple
 
 from envcheck import __version__, probes
 from envcheck.commands import examine
-from envcheck.core.model import (
-    NOT_GIVEN,
-    EnvcheckError,
-    Fact,
-    InputError,
-    Inventory,
-    Matrix,
-    Remark,
-    Report,
-    Unknown,
-    Vocabulary,
-)
+from envcheck.core.errors import EnvcheckError, InputError
+from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary
+from envcheck.core.findings import Remark, Report
+from envcheck.core.rules import Matrix
 from envcheck.host import machine as host
 from envcheck.host import pty_passthrough
 from envcheck.host.machine import Host

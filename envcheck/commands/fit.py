@@ -11,20 +11,10 @@ from typing import Any, NamedTuple
 
 from envcheck import probes
 from envcheck.commands import examine
-from envcheck.core.model import (
-    UNREADABLE,
-    ExamineError,
-    Fact,
-    InputError,
-    Inventory,
-    Known,
-    Matrix,
-    Rule,
-    Severity,
-    Unknown,
-    Value,
-    Verdict,
-)
+from envcheck.core.errors import ExamineError, InputError
+from envcheck.core.facts import Fact, Inventory, Known, Unknown, Value
+from envcheck.core.findings import UNREADABLE, Verdict
+from envcheck.core.rules import Matrix, Rule, Severity
 from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 from envcheck.host.machine import Host

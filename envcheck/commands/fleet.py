@@ -18,18 +18,10 @@ from typing import Any, NamedTuple
 
 from envcheck import __version__, probes
 from envcheck.commands import examine
-from envcheck.core.model import (
-    UNREADABLE,
-    EnvcheckError,
-    ExamineError,
-    InputError,
-    Inventory,
-    Matrix,
-    Remark,
-    Severity,
-    Target,
-    Vocabulary,
-)
+from envcheck.core.errors import EnvcheckError, ExamineError, InputError
+from envcheck.core.facts import Inventory, Vocabulary
+from envcheck.core.findings import UNREADABLE, Remark
+from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import presented
 from envcheck.fleet import compare, hostlist, launchers
 from envcheck.fleet.compare import LARGEST_RECORD, Record

@@ -14,22 +14,11 @@ from typing import Any, NamedTuple
 from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.commands.examine import Question
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family
+from envcheck.core.findings import Because, Finding, Report
 from envcheck.core.i18n import ENGLISH, Language
-from envcheck.core.model import (
-    Absent,
-    Because,
-    Fact,
-    Finding,
-    InputError,
-    Inventory,
-    Known,
-    Matrix,
-    Report,
-    Severity,
-    Target,
-    Unknown,
-    family,
-)
+from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 from envcheck.host.machine import Host

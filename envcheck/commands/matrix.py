@@ -8,7 +8,8 @@ from pathlib import Path
 
 from envcheck import probes
 from envcheck.commands import examine
-from envcheck.core.model import InputError, Matrix
+from envcheck.core.errors import InputError
+from envcheck.core.rules import Matrix
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge import lint as linting

@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 
 from envcheck.commands import examine, selftest
 from envcheck.core import versions
+from envcheck.core.errors import ExamineError, InputError
+from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.i18n import counted
-from envcheck.core.model import ExamineError, Fact, InputError, Inventory, Known, Matrix, Target
+from envcheck.core.rules import Matrix, Target
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge.rule_pages import nearest

@@ -14,22 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.core import versions
-from envcheck.core.model import (
-    ExamineError,
-    Fact,
-    InputError,
-    Inventory,
-    Known,
-    Matrix,
-    NoSolutionError,
-    Severity,
-    Target,
-    Tri,
-    Value,
-    Verdict,
-    Wish,
-    normalised,
-)
+from envcheck.core.errors import ExamineError, InputError, NoSolutionError
+from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, normalised
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Matrix, Severity, Target, Wish
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge import load as matrix

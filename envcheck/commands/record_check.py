@@ -15,8 +15,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Fact, Known, Unknown
+from envcheck.core.findings import Because, Finding, Verdict
 from envcheck.core.i18n import counted
-from envcheck.core.model import Because, Fact, Finding, InputError, Known, Severity, Unknown, Verdict
+from envcheck.core.rules import Severity
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.policy import decision

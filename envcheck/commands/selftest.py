@@ -15,21 +15,10 @@ from typing import Any, NamedTuple, Self
 
 from envcheck import __version__, probes
 from envcheck.commands import examine
-from envcheck.core.model import (
-    ExamineError,
-    Fact,
-    Finding,
-    InputError,
-    Inventory,
-    Judgement,
-    Known,
-    Matrix,
-    Severity,
-    Target,
-    Tri,
-    Verdict,
-    Vocabulary,
-)
+from envcheck.core.errors import ExamineError, InputError
+from envcheck.core.facts import Fact, Inventory, Known, Tri, Vocabulary
+from envcheck.core.findings import Finding, Judgement, Verdict
+from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.host import machine as host
 from envcheck.host.machine import Host, Running
 from envcheck.knowledge import log_signatures

@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck.core.model import UNREADABLE, Fact, InputError, Known, Place, Remark, Severity, Unknown
+from envcheck.core.errors import InputError, Place
+from envcheck.core.facts import Fact, Known, Unknown
+from envcheck.core.findings import UNREADABLE, Remark
+from envcheck.core.rules import Severity
 from envcheck.host import machine as host
 from envcheck.training_config import dialects, merge, readers
 from envcheck.training_config.dialects import Dialect

@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from envcheck.core.model import (
+from envcheck.core.errors import InputError
+from envcheck.core.facts import (
     Absent,
     Fact,
-    InputError,
     Inventory,
     Key,
     Kind,

@@ -10,19 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from envcheck.core.model import (
-    Fact,
-    Inventory,
-    Known,
-    Matrix,
-    Place,
-    Remark,
-    Report,
-    Rule,
-    Source,
-    Unknown,
-    Waiting,
-)
+from envcheck.core.errors import Place
+from envcheck.core.facts import Fact, Inventory, Known, Unknown
+from envcheck.core.findings import Remark, Report, Waiting
+from envcheck.core.rules import Matrix, Rule, Source
 
 # Format and bidirectional controls, which reorder or hide text without being C0 or C1; tag characters,
 # which spell invisible ASCII; and lone surrogates, which cannot be encoded.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.core.model import Key, Kind
+from envcheck.core.facts import Key, Kind
 
 _OFFLOAD = ("none", "cpu", "nvme")
 

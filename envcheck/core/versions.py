@@ -20,7 +20,8 @@ from functools import lru_cache
 
 from packaging.version import InvalidVersion, Version
 
-from envcheck.core.model import Comparison, Tri
+from envcheck.core.facts import Tri
+from envcheck.core.rules import Comparison
 
 OPERATORS = ("===", "==", "!=", ">=", "<=", "~=", ">", "<")
 """PEP 440's operators, longest spelling first. Rules use only `==` `!=` `>=` `<`."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.core.model import Fact, InputError, Inventory, Known, Unknown
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Fact, Inventory, Known, Unknown
 from envcheck.core.plugins import plugins
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from envcheck.core.model import Fact, InputError, Known, Unknown, normalised
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Fact, Known, Unknown, normalised
 from envcheck.dependency_files import Asked, Line, Listing, Sheet, requirement
 from envcheck.dependency_files.requirements import Reader
 

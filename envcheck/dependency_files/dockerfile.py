@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envcheck.core.model import Fact, InputError, Known, normalised
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Fact, Known, normalised
 from envcheck.dependency_files import Asked, Line, Listing, Sheet
 from envcheck.dependency_files.requirements import Reader
 

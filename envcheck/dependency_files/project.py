@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envcheck.core import toml_locations
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 from envcheck.dependency_files import Asked, Listing, Sheet, toml
 from envcheck.dependency_files.requirements import Reader
 

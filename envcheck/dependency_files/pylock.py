@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from envcheck.core.model import InputError, normalised
+from envcheck.core.errors import InputError
+from envcheck.core.facts import normalised
 from envcheck.core.toml_locations import parsed
 from envcheck.dependency_files import Asked, Line, Listing, Sheet, environment, toml
 

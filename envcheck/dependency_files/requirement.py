@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.core.model import normalised
+from envcheck.core.facts import normalised
 from envcheck.dependency_files import Asked, Line, environment
 
 _OPTIONS = re.compile(r"\s--?[A-Za-z]")

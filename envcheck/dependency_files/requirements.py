@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envcheck.core.model import Absent, Fact, InputError, Known, Reading, Unknown
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
 from envcheck.dependency_files import Asked, Line, Listing, Sheet, requirement
 
 _DEEPEST = 20

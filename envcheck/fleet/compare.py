@@ -17,29 +17,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from envcheck.core import facts_file
-from envcheck.core.model import (
+from envcheck.core.errors import InputError
+from envcheck.core.facts import (
     Absent,
-    Because,
-    Clause,
     Facts,
-    Finding,
-    InputError,
     Inventory,
-    Judgement,
     Kind,
     Known,
-    Matrix,
     Reading,
-    Ref,
-    Remark,
-    Severity,
     Unknown,
     Value,
-    Verdict,
     Vocabulary,
     family,
     of_device,
 )
+from envcheck.core.findings import Because, Finding, Judgement, Remark, Verdict
+from envcheck.core.rules import Clause, Matrix, Ref, Severity
 from envcheck.rules.clauses import refs
 
 LARGEST_RECORD = 4 * 1024 * 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 from envcheck.fleet import hostlist
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from envcheck.core.findings import Because, Verdict
 from envcheck.core.i18n import wrapped
-from envcheck.core.model import Because, Severity, Verdict
+from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
 from envcheck.fleet import hostlist
 from envcheck.fleet.compare import Difference, Found, Report, Some, Variant

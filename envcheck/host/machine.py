@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from envcheck.core.model import ExamineError, InputError
+from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.sanitize import Private
 
 if TYPE_CHECKING:

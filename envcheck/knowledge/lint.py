@@ -16,29 +16,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from envcheck.core import facts_file, versions
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Tri, Value, Vocabulary, of_device
+from envcheck.core.findings import Verdict
 from envcheck.core.i18n import counted
-from envcheck.core.model import (
-    Absent,
-    Clause,
-    Default,
-    Fact,
-    Fix,
-    InputError,
-    Inventory,
-    Key,
-    Kind,
-    Known,
-    NoFix,
-    Ref,
-    Rule,
-    Severity,
-    Tri,
-    Value,
-    Verdict,
-    Vocabulary,
-    When,
-    of_device,
-)
+from envcheck.core.rules import Clause, Default, Fix, NoFix, Ref, Rule, Severity, When
 from envcheck.core.toml_locations import Places, Row, places
 from envcheck.knowledge import load as matrix
 from envcheck.knowledge import log_signatures

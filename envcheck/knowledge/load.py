@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envcheck.core import versions
+from envcheck.core.errors import EnvcheckError, InputError
+from envcheck.core.facts import Fact, Key, Kind, Vocabulary
 from envcheck.core.i18n import counted
-from envcheck.core.model import (
+from envcheck.core.rules import (
     ABSENT,
     OUTCOMES,
     PRESENT,
@@ -21,12 +23,7 @@ from envcheck.core.model import (
     Clause,
     Comparison,
     Default,
-    EnvcheckError,
-    Fact,
     Fix,
-    InputError,
-    Key,
-    Kind,
     Matrix,
     NoFix,
     Origin,
@@ -36,7 +33,6 @@ from envcheck.core.model import (
     Severity,
     Source,
     Target,
-    Vocabulary,
     When,
 )
 from envcheck.rules import clauses

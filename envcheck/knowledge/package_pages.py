@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from envcheck.core import versions
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Known, Tri
 from envcheck.core.i18n import counted
-from envcheck.core.model import OUTCOMES, Cell, Clause, InputError, Known, Matrix, Rule, Tri, When
+from envcheck.core.rules import OUTCOMES, Cell, Clause, Matrix, Rule, When
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.rules import clause_algebra
 

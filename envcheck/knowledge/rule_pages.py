@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Fact, Inventory, Known, Tri
 from envcheck.core.i18n import ENGLISH, Language, padded
-from envcheck.core.model import Cell, Fact, InputError, Inventory, Known, Matrix, Rule, Target, Tri, When
+from envcheck.core.rules import Cell, Matrix, Rule, Target, When
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.rules.clauses import ask
 from envcheck.rules.derive import derive

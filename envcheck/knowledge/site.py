@@ -16,22 +16,9 @@ from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.model import (
-    Clause,
-    Fact,
-    Fix,
-    Inventory,
-    Known,
-    Matrix,
-    NoFix,
-    Ref,
-    Requirement,
-    Rule,
-    Tri,
-    Value,
-    Verdict,
-    family,
-)
+from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, family
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Clause, Fix, Matrix, NoFix, Ref, Requirement, Rule
 from envcheck.knowledge import load as matrix
 from envcheck.rules import clause_algebra, derive, judge
 from envcheck.rules.clauses import refs

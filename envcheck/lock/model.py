@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from envcheck.core.model import ExamineError, InputError, normalised
+from envcheck.core.errors import ExamineError, InputError
+from envcheck.core.facts import normalised
 
 FORMAT = "1"
 """The layout of the header; a reader refuses one it does not know."""

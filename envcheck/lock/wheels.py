@@ -14,7 +14,7 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 from envcheck.lock.model import Artifact
 
 _LEGACY = {(2, 5): "manylinux1", (2, 12): "manylinux2010", (2, 17): "manylinux2014"}

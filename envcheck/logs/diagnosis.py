@@ -11,17 +11,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from envcheck.core.model import (
-    Because,
-    Finding,
-    Fix,
-    Inventory,
-    Judgement,
-    Rule,
-    Tri,
-    Unknown,
-    Verdict,
-)
+from envcheck.core.facts import Inventory, Tri, Unknown
+from envcheck.core.findings import Because, Finding, Judgement, Verdict
+from envcheck.core.rules import Fix, Rule
 from envcheck.knowledge.log_signatures import Signature, found
 from envcheck.logs.scanner import Event, Frame, Log, Raised
 from envcheck.rules import clauses

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.model import Fact, Inventory, Kind, Known, Reading, Unknown, Value, Vocabulary, normalised
+from envcheck.core.facts import Fact, Inventory, Kind, Known, Reading, Unknown, Value, Vocabulary, normalised
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 
 Row = Mapping[str, Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
+from envcheck.core.findings import UNREADABLE, Remark
 from envcheck.core.i18n import counted, wrapped
-from envcheck.core.model import UNREADABLE, Remark
 from envcheck.core.sanitize import inline
 from envcheck.memory import estimate
 from envcheck.memory.architecture import Model

@@ -4,26 +4,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from envcheck.core.model import (
+from envcheck.core.facts import Fact, Inventory, Known, Unknown, Value
+from envcheck.core.findings import (
     UNREADABLE,
-    Basis,
     Because,
-    Fact,
     Finding,
-    Inventory,
     Judgement,
-    Known,
     Remark,
     Report,
-    Rule,
-    Severity,
-    Source,
-    Unknown,
-    Value,
     Verdict,
     Waiting,
     worst_first,
 )
+from envcheck.core.rules import Basis, Rule, Severity, Source
 
 UNDECIDED = ("pass", "warn", "fail")
 

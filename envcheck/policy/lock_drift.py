@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from envcheck.core import versions
-from envcheck.core.model import (
-    Absent,
-    Because,
-    Fact,
-    Finding,
-    Inventory,
-    Known,
-    Matrix,
-    Severity,
-    Unknown,
-    Verdict,
-)
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
+from envcheck.core.findings import Because, Finding, Verdict
+from envcheck.core.rules import Matrix, Severity
 from envcheck.dependency_files import Sheet
 from envcheck.policy.decision import written
 from envcheck.rules.derive import derive, requirements

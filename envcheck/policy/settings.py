@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from envcheck.core import toml_locations, versions
-from envcheck.core.model import EnvcheckError, Severity
+from envcheck.core.errors import EnvcheckError
+from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.policy.decision import UNDECIDED, Machine, Settings, Waiver

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck.core.model import EnvcheckError, Inventory, Key, family
+from envcheck.core.errors import EnvcheckError
+from envcheck.core.facts import Inventory, Key, family
 from envcheck.core.plugins import plugins
 from envcheck.host.machine import Host
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envcheck.core.model import Absent, Fact, Known
+from envcheck.core.facts import Absent, Fact, Known
 from envcheck.host.machine import Host
 from envcheck.probes.distributions import Record, shared_libraries
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from envcheck.core import elf
-from envcheck.core.model import Fact, Known, Unknown
+from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.host.machine import Host, ranges
 from envcheck.probes.distributions import Record
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from envcheck.core.model import Absent, Fact, Key, Kind, Known, Reading, Unknown
+from envcheck.core.facts import Absent, Fact, Key, Kind, Known, Reading, Unknown
 
 YIELDS = {
     "build.torch.cuda": Key(

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from envcheck.core.model import normalised
+from envcheck.core.facts import normalised
 from envcheck.probes.layout import PLAIN_PTH
 
 METADATA_LIMIT = 2 * 1024 * 1024

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envcheck.core import nvidia
-from envcheck.core.model import Absent, Fact, Facts, Inventory, Key, Kind, Known, Reading, Unknown, of_device
+from envcheck.core.facts import Absent, Fact, Facts, Inventory, Key, Kind, Known, Reading, Unknown, of_device
 from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, Request, health, nvml
 from envcheck.probes.nvml import Heard

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from envcheck.core.model import Absent, Fact, Key, Kind, Known, Reading, Unknown
+from envcheck.core.facts import Absent, Fact, Key, Kind, Known, Reading, Unknown
 from envcheck.core.nvidia import FUNCTION_NOT_FOUND, GONE, NOT_SUPPORTED, code_in_words
 from envcheck.probes.nvml import Heard, Problem, garbage
 

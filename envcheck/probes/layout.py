@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from envcheck.core.model import ExamineError, InputError
+from envcheck.core.errors import ExamineError, InputError
 from envcheck.host.machine import Host
 
 INTERPRETERS = ("python", "python3")

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from envcheck.core.model import Absent, Fact, InputError, Inventory, Key, Kind, Known, Reading, Unknown
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.host.machine import Host, read_file
 from envcheck.probes import Collect, Probe, Request
 

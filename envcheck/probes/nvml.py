@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from envcheck.core.model import Known, Reading, Unknown
+from envcheck.core.facts import Known, Reading, Unknown
 from envcheck.core.nvidia import (
     FUNCTION_NOT_FOUND,
     LIBRARY,

@@ -17,18 +17,8 @@ from time import monotonic
 from typing import Any
 
 import envcheck.target_scripts
-from envcheck.core.model import (
-    Absent,
-    ExamineError,
-    Fact,
-    InputError,
-    Inventory,
-    Key,
-    Kind,
-    Known,
-    Reading,
-    Unknown,
-)
+from envcheck.core.errors import ExamineError, InputError
+from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.host.machine import Host, Ran, here, own_python
 from envcheck.probes import Collect, Probe, Request, builds
 from envcheck.probes.distributions import (

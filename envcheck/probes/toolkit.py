@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envcheck.core.model import Absent, Fact, InputError, Inventory, Key, Kind, Known, Unknown
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Unknown
 from envcheck.host.machine import Host, read_start
 from envcheck.probes import Collect, Probe, Request
 from envcheck.probes.nvml import LOADER_FOLDERS, VERSION

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envcheck.core.model import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
+from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.core.nvidia import chosen, index_of
 from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, Request

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family
+from envcheck.core.findings import Finding, Report, Verdict
 from envcheck.core.i18n import counted
-from envcheck.core.model import Absent, Fact, Finding, Inventory, Known, Report, Unknown, Verdict, family
 from envcheck.core.sanitize import inline
 from envcheck.reports.render import shown
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.core.model import Fact, Fix, Report, Rule
+from envcheck.core.facts import Fact
+from envcheck.core.findings import Report
+from envcheck.core.rules import Fix, Rule
 from envcheck.core.sanitize import inline, secretless
 from envcheck.knowledge.log_signatures import KINDS
 from envcheck.logs.diagnosis import Cause, Diagnosis, Fit, Match, own_code

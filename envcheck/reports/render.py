@@ -13,23 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 from envcheck.core import versions
-from envcheck.core.model import (
-    Absent,
-    Fact,
-    Finding,
-    Fix,
-    InputError,
-    Inventory,
-    Move,
-    Place,
-    Plan,
-    Remark,
-    Report,
-    Tri,
-    Value,
-    Verdict,
-)
+from envcheck.core.errors import InputError, Place
+from envcheck.core.facts import Absent, Fact, Inventory, Tri, Value
+from envcheck.core.findings import Finding, Move, Plan, Remark, Report, Verdict
 from envcheck.core.plugins import module_names
+from envcheck.core.rules import Fix
 from envcheck.core.sanitize import Private, presented
 from envcheck.reports import formats as format_modules
 from envcheck.rules import derive

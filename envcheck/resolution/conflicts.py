@@ -11,18 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.model import (
-    Because,
-    Fact,
-    Finding,
-    Inventory,
-    Known,
-    NoSolutionError,
-    Rule,
-    Value,
-    family,
-    of_device,
-)
+from envcheck.core.errors import NoSolutionError
+from envcheck.core.facts import Fact, Inventory, Known, Value, family, of_device
+from envcheck.core.findings import Because, Finding
+from envcheck.core.rules import Rule
 from envcheck.resolution import resolver
 from envcheck.resolution.resolver import Problem, Reason, Release
 from envcheck.rules import clauses, derive, judge

@@ -7,18 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.model import (
-    Absent,
-    Fact,
-    Inventory,
-    Known,
-    Matrix,
-    Move,
-    Plan,
-    Severity,
-    Target,
-    Wish,
-)
+from envcheck.core.facts import Absent, Fact, Inventory, Known
+from envcheck.core.findings import Move, Plan
+from envcheck.core.rules import Matrix, Severity, Target, Wish
 from envcheck.resolution import remediation
 from envcheck.rules import derive
 

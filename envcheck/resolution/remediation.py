@@ -21,26 +21,9 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.model import (
-    Absent,
-    Comparison,
-    Fact,
-    Finding,
-    Inventory,
-    Known,
-    Matrix,
-    Move,
-    Plan,
-    Requirement,
-    Rule,
-    Severity,
-    Target,
-    Tri,
-    Unmended,
-    Value,
-    Verdict,
-    family,
-)
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Tri, Value, family
+from envcheck.core.findings import Finding, Move, Plan, Unmended, Verdict
+from envcheck.core.rules import Comparison, Matrix, Requirement, Rule, Severity, Target
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive, judge
 from envcheck.rules.clauses import refs

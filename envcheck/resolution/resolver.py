@@ -14,31 +14,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.model import (
+from envcheck.core.errors import NoSolutionError
+from envcheck.core.facts import Absent, Fact, Inventory, Kind, Known, Tri, Unknown, Value, family
+from envcheck.core.findings import Finding
+from envcheck.core.rules import (
     ABSENT,
-    Absent,
     Basis,
     Clause,
     Comparison,
-    Fact,
-    Finding,
     Fix,
-    Inventory,
-    Kind,
-    Known,
     Matrix,
-    NoSolutionError,
     Requirement,
     Rule,
     Severity,
     Source,
     Target,
-    Tri,
-    Unknown,
-    Value,
     When,
     Wish,
-    family,
 )
 from envcheck.knowledge import load as matrix
 from envcheck.rules import clauses, derive, judge

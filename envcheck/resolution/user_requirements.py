@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 from packaging.version import Version
 
-from envcheck.core.model import InputError, Known, Reading, Unknown, Wish, normalised
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Known, Reading, Unknown, normalised
+from envcheck.core.rules import Wish
 from envcheck.lock.model import Pin
 
 

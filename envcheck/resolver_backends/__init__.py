@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from envcheck.core.model import ExamineError, InputError, NoSolutionError
+from envcheck.core.errors import ExamineError, InputError, NoSolutionError
 from envcheck.core.plugins import plugins
 from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
-from envcheck.core.model import ExamineError, NoSolutionError
+from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import release_of, usable_tags

@@ -30,7 +30,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from envcheck.core.model import ExamineError, InputError
+from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.sanitize import clean
 from envcheck.host.machine import Host, own_python
 

@@ -9,7 +9,7 @@ import io
 import os
 import re
 
-from envcheck.core.model import ExamineError
+from envcheck.core.errors import ExamineError
 from envcheck.resolver_backends.index import Reader
 
 BLOCK = 64 * 1024

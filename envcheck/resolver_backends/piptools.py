@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from envcheck.core.model import ExamineError, NoSolutionError
+from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.host.machine import Host, own_python, scratch
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import release_of, usable_tags

@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envcheck.core.model import ExamineError, NoSolutionError
+from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.host.machine import Host, find_program, own_python, scratch
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import usable_tags

@@ -13,21 +13,8 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from envcheck.core import versions
-from envcheck.core.model import (
-    Absent,
-    Clause,
-    Fact,
-    Inventory,
-    Key,
-    Kind,
-    Known,
-    Reading,
-    Ref,
-    Tri,
-    Value,
-    When,
-    of_device,
-)
+from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Tri, Value, of_device
+from envcheck.core.rules import Clause, Ref, When
 from envcheck.rules.clauses import ask
 
 OTHER = "another-word"

@@ -12,21 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from envcheck.core import versions
-from envcheck.core.model import (
-    ABSENT,
-    PRESENT,
-    Absent,
-    Clause,
-    Comparison,
-    Inventory,
-    Key,
-    Kind,
-    Known,
-    Ref,
-    Tri,
-    Unknown,
-    Value,
-)
+from envcheck.core.facts import Absent, Inventory, Key, Kind, Known, Tri, Unknown, Value
+from envcheck.core.rules import ABSENT, PRESENT, Clause, Comparison, Ref
 
 RULE_OPERATORS = frozenset({"==", "!=", ">=", "<"})
 """What a bound in compat/ may use, so that every version falls on one side of it."""

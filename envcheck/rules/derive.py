@@ -13,22 +13,21 @@ from functools import lru_cache
 from typing import Any
 
 from envcheck.core import versions
-from envcheck.core.model import (
+from envcheck.core.facts import (
     Absent,
     Fact,
     Inventory,
     Key,
     Kind,
     Known,
-    Matrix,
     Reading,
-    Requirement,
     Tri,
     Unknown,
     Value,
     normalised,
 )
 from envcheck.core.nvidia import has_code, has_ptx, is_capability
+from envcheck.core.rules import Matrix, Requirement
 from envcheck.rules.clauses import ask
 
 KEYS = {

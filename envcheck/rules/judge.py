@@ -9,26 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.model import (
-    Absent,
-    Because,
-    Clause,
-    Finding,
-    Fix,
-    Inventory,
-    Judgement,
-    Kind,
-    Rule,
-    Severity,
-    Tri,
-    Unknown,
-    Value,
-    Verdict,
-    Waiting,
-    When,
-    family,
-    of_device,
-)
+from envcheck.core.facts import Absent, Inventory, Kind, Tri, Unknown, Value, family, of_device
+from envcheck.core.findings import Because, Finding, Judgement, Verdict, Waiting
+from envcheck.core.rules import Clause, Fix, Rule, Severity, When
 from envcheck.rules.clauses import ask, refs
 
 HARDWARE = frozenset({"driver", "gpu", "gpus", "cuda"})

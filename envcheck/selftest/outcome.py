@@ -15,7 +15,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 
 PASS, FAIL, SKIP, UNKNOWN = "pass", "fail", "skip", "unknown"
 """How a variant may end; unknown is a fault of the test or the harness, and says nothing of the stack."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.core.model import Value
+from envcheck.core.facts import Value
 from envcheck.training_config.document import Document, Said, Scalar, Section
 from envcheck.training_config.values import FALSE, TRUE, as_number, either, same, shown, spelled
 

@@ -5,7 +5,9 @@ A reader (`readers/`) turns a text into documents; a dialect (`dialects`) says w
 
 from typing import NamedTuple, TypeAlias
 
-from envcheck.core.model import Place, Remark, Unknown
+from envcheck.core.errors import Place
+from envcheck.core.facts import Unknown
+from envcheck.core.findings import Remark
 
 
 class Section(NamedTuple):

@@ -11,7 +11,10 @@ from operator import ge, gt, le, lt, ne
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.model import Absent, Fact, Known, Place, Reading, Remark, Severity, Tri, Unknown
+from envcheck.core.errors import Place
+from envcheck.core.facts import Absent, Fact, Known, Reading, Tri, Unknown
+from envcheck.core.findings import Remark
+from envcheck.core.rules import Severity
 from envcheck.core.training_facts import KEYS
 from envcheck.training_config.dialects import CONVERTED, Dialect, Row, misfit, program_names, recognised
 from envcheck.training_config.document import Document, Reference, Said, Section, Setting

@@ -10,7 +10,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envcheck.core.model import Fact, Place, Remark, Severity, Unknown
+from envcheck.core.errors import Place
+from envcheck.core.facts import Fact, Unknown
+from envcheck.core.findings import Remark
+from envcheck.core.rules import Severity
 from envcheck.training_config.document import Said, Setting
 from envcheck.training_config.interpret import Understood
 from envcheck.training_config.values import TRUE, as_number, shown, spelled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envcheck.core.model import Unknown
+from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Said, Scalar, Section
 
 TRUE = frozenset({"", "true", "1", "yes", "on", "t", "y"})

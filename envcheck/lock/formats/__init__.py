@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol, cast
 
-from envcheck.core.model import InputError
+from envcheck.core.errors import InputError
 from envcheck.core.plugins import module_names
 from envcheck.lock.model import Lock
 

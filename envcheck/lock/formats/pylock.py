@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envcheck.core.model import ExamineError
+from envcheck.core.errors import ExamineError
 from envcheck.lock.formats import marker
 from envcheck.lock.model import BUILDS, Artifact, Lock, Pin, comments, introduction, labels, refuse_leaks
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.core.model import Finding, Place, Remark, Report
+from envcheck.core.errors import Place
+from envcheck.core.findings import Finding, Remark, Report
 from envcheck.core.sanitize import inline
 from envcheck.reports.formats import markdown
 from envcheck.reports.formats.text import count_text, details, heading, line, remark_details

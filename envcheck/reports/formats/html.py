@@ -12,21 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
+from envcheck.core.findings import Because, Finding, Plan, Remark, Report, Verdict
 from envcheck.core.i18n import Language, width
-from envcheck.core.model import (
-    Absent,
-    Because,
-    Fact,
-    Finding,
-    Known,
-    Plan,
-    Reading,
-    Remark,
-    Report,
-    Severity,
-    Unknown,
-    Verdict,
-)
+from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
 from envcheck.reports.formats.text import (
     MARKS,

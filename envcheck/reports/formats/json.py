@@ -6,7 +6,10 @@ import json
 from typing import Any
 
 from envcheck.core import facts_file
-from envcheck.core.model import Because, Finding, Known, Place, Plan, Remark, Report, Severity, Verdict
+from envcheck.core.errors import Place
+from envcheck.core.facts import Known
+from envcheck.core.findings import Because, Finding, Plan, Remark, Report, Verdict
+from envcheck.core.rules import Severity
 from envcheck.reports.render import (
     configuration_changes,
     fix_commands,

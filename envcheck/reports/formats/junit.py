@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.core.model import Finding, Remark, Report, Rule, Verdict
+from envcheck.core.findings import Finding, Remark, Report, Verdict
+from envcheck.core.rules import Rule
 from envcheck.core.sanitize import inline
 from envcheck.knowledge import load as matrix
 from envcheck.reports.formats.text import count_text, details, heading, line, remark_details, waiting_text

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from itertools import groupby
 
-from envcheck.core.model import Finding, Plan, Remark, Report
+from envcheck.core.findings import Finding, Plan, Remark, Report
 from envcheck.core.sanitize import inline
 from envcheck.reports.formats.text import (
     MARKS,

@@ -9,7 +9,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from envcheck.core.model import Because, Finding, Place, Remark, Report, Rule, Verdict
+from envcheck.core.errors import Place
+from envcheck.core.findings import Because, Finding, Remark, Report, Verdict
+from envcheck.core.rules import Rule
 from envcheck.core.sanitize import inline
 from envcheck.reports.formats.markdown import link, prose
 from envcheck.reports.formats.text import details, heading, line, remark_details

@@ -8,8 +8,8 @@ from io import StringIO
 from rich.console import Console
 from rich.text import Text
 
+from envcheck.core.findings import Report
 from envcheck.core.i18n import width, wrapped
-from envcheck.core.model import Report
 from envcheck.core.sanitize import inline
 from envcheck.reports.formats.text import Line, Span, lines
 

@@ -7,30 +7,11 @@ is said through the report's language, `say` for what stands here, `told` for wh
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from envcheck.core.errors import Place
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
+from envcheck.core.findings import Because, Finding, Judgement, Move, Plan, Remark, Report, Verdict, Waiting
 from envcheck.core.i18n import Language, padded, width
-from envcheck.core.model import (
-    Absent,
-    Because,
-    Clause,
-    Fact,
-    Finding,
-    Fix,
-    Inventory,
-    Judgement,
-    Known,
-    Matrix,
-    Move,
-    Place,
-    Plan,
-    Remark,
-    Report,
-    Severity,
-    Target,
-    Unknown,
-    Verdict,
-    Waiting,
-    When,
-)
+from envcheck.core.rules import Clause, Fix, Matrix, Severity, Target, When
 from envcheck.core.sanitize import inline
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.reports.render import (

@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from envcheck.core.model import InputError, Place, Remark
+from envcheck.core.errors import InputError, Place
+from envcheck.core.findings import Remark
 from envcheck.core.plugins import plugins
 from envcheck.training_config.document import Document
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck.core.model import InputError, Place, Unknown
+from envcheck.core.errors import InputError, Place
+from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Setting
 from envcheck.training_config.readers import Lines, Reader, json_text
 

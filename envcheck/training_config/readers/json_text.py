@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from envcheck.core.model import InputError, Place
+from envcheck.core.errors import InputError, Place
 from envcheck.training_config.document import Document, Said, Section, Setting
 from envcheck.training_config.readers import Lines, Reader
 

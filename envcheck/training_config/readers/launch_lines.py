@@ -9,7 +9,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envcheck.core.model import InputError, Place, Remark, Severity, Unknown
+from envcheck.core.errors import InputError, Place
+from envcheck.core.facts import Unknown
+from envcheck.core.findings import Remark
+from envcheck.core.rules import Severity
 from envcheck.training_config.document import Document, Setting
 from envcheck.training_config.readers import Lines, json_text
 from envcheck.training_config.readers import arguments as plain

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
-from envcheck.core.model import Tri
+from envcheck.core.facts import Tri
 from envcheck.training_config.readers import shell
 from envcheck.training_config.readers.shell import (
     Case,
