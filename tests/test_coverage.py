@@ -49,7 +49,7 @@ def test_every_entry_is_written_once_with_one_of_the_verdicts() -> None:
 
 def test_what_is_detected_is_found_by_rules_and_self_tests_that_exist(known: Matrix) -> None:
     rules = {rule.id for rule in known.rules}
-    selftests = {f"selftest.{path.stem}" for path in (ROOT / "envcheck/selftest/scripts").glob("[a-z]*.py")}
+    selftests = {f"selftest.{path.stem}" for path in (ROOT / "envcheck/target_scripts/selftests").glob("[a-z]*.py")}
     assert _strangers("detected", rules | selftests) == []
 
 

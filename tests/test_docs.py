@@ -107,7 +107,7 @@ def _words(command: str) -> list[str]:
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in WRITTEN], ids=_name)
 def test_every_command_line_is_one_that_envcheck_takes(page: Path, known: Matrix) -> None:
     group: Any = _command([])
-    selftests = {path.stem for path in (ROOT / "envcheck/selftest/scripts").glob("[a-z]*.py")}
+    selftests = {path.stem for path in (ROOT / "envcheck/target_scripts/selftests").glob("[a-z]*.py")}
     names = {"--target": {*known.targets}, "--machine": {*known.machines, "ours"}}  # `ours`: of the settings
     for command in _commands(page.read_text()):
         name, *rest = [word for word in _words(command) if word != "…"]

@@ -18,12 +18,12 @@ CLAIM = Claim("t", "It holds", 3, {}, ("torch",), 60.0, (2, 64), (VARIANT,), "sh
 WAITS = """Timeout (0:00:58)!
 Thread 0x00007f10 (most recent call first):
   File "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 2800 in all_reduce
-  File "/x/selftest/scripts/t.py", line 9 in run
+  File "/x/target_scripts/selftests/t.py", line 9 in run
 """
 COMPUTES = """Timeout (0:00:58)!
 Thread 0x00007f10 (most recent call first):
   File "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 134 in forward
-  File "/x/selftest/scripts/t.py", line 8 in run
+  File "/x/target_scripts/selftests/t.py", line 8 in run
 """
 BACKWARD = """Timeout (0:00:58)!
 Thread 0x00007f20 (most recent call first):
@@ -31,7 +31,7 @@ Thread 0x00007f20 (most recent call first):
 {busy}
 Thread 0x00007f10 (most recent call first):
   File "/env/lib/python3.11/site-packages/torch/autograd/graph.py", line 824 in _engine_run_backward
-  File "/x/selftest/scripts/t.py", line 8 in run
+  File "/x/target_scripts/selftests/t.py", line 8 in run
 """
 HOOK = """
 Thread 0x00007f30 (most recent call first):

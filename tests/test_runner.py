@@ -1,6 +1,6 @@
 """The runner of self-tests against ranks that hang, die, lie or leave children: real processes, tiny tests.
 
-A copy of envcheck with other files in `selftest/scripts/`; the environment it tests claims a torch and has none, so
+A copy of envcheck with other files in `target_scripts/selftests/`; the environment it tests claims a torch and has none, so
 that a run takes a third of a second. What is run is envcheck's own runner and stage.
 """
 
@@ -192,7 +192,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     shipped = folder / "envcheck/shipped"  # as in a wheel, which starts twice as fast
     shipped.mkdir()
     (shipped / "judging.json").write_text(json.dumps(matrix.freeze(examine.knowledge())), "utf-8")
-    tests = folder / "envcheck/selftest/scripts"
+    tests = folder / "envcheck/target_scripts/selftests"
     for path in tests.glob("[!_]*.py"):
         path.unlink()
     for name, text in {"ranks": ILL, "fruitful": FRUITFUL}.items():

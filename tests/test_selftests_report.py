@@ -97,7 +97,7 @@ def test_failures_of_different_rules_are_each_told() -> None:
     ],
 )
 def test_a_release_is_read_off_what_torch_calls_itself(version: str, numbers: tuple[int, ...]) -> None:
-    path = host.package_folder("selftest/scripts") / "driver_agreement.py"
+    path = host.package_folder("target_scripts/selftests") / "driver_agreement.py"
     spec = importlib.util.spec_from_file_location("driver_agreement", path)
     assert spec is not None
     assert spec.loader is not None

@@ -35,7 +35,7 @@ GRACE_S = 60.0
 """What a variant may take beyond its deadline: ending its processes, hearing from other machines."""
 
 LATE_CODE, CUT_OFF_CODE = 124, 125
-"""Exit codes of the stage, see `selftest/scripts/_worker.py`."""
+"""Exit codes of the stage, see `target_scripts/selftests/_worker.py`."""
 
 LINGER_S = 2.0
 """A launcher ends all ranks when one ends with an error: rank 0 prints first."""
@@ -112,7 +112,7 @@ def prepare(question: examine.Question, machine: Host) -> Prepared:
 
 def claims() -> tuple[selftest_outcome.Claim, ...]:
     """Every self-test of the folder, by level."""
-    texts = host.folder_texts(host.package_folder("selftest/scripts"), ".py")
+    texts = host.folder_texts(host.package_folder("target_scripts/selftests"), ".py")
     stage = texts.pop("_worker.py")
     read = [
         selftest_outcome.read_claim(name.removesuffix(".py"), text, stage) for name, text in texts.items()
@@ -243,7 +243,7 @@ def _missing(
     for key, bound in needs.items():
         declared = prepared.words.get(key)
         if declared is None:
-            raise InputError(f"selftest/scripts/{claim.name}.py", f"needs {key}, which is no fact")
+            raise InputError(f"target_scripts/selftests/{claim.name}.py", f"needs {key}, which is no fact")
         clause = clauses.clause(key, declared, bound)
         if (
             clauses.ask(
@@ -458,7 +458,7 @@ class _Children:
         folder = self._folder / str(batch.number)
         folder.mkdir()
         order = self._order(batch, folder)
-        stage = host.package_folder("selftest/scripts") / "_worker.py"
+        stage = host.package_folder("target_scripts/selftests") / "_worker.py"
         running = self._machine.start(
             [self._prepared.interpreter, "-X", "utf8", str(stage), json.dumps(order)],
             self._environ(order, folder),
@@ -489,7 +489,7 @@ class _Children:
         ]
 
     def _order(self, batch: _Batch, folder: Path) -> dict[str, Any]:
-        tests = host.package_folder("selftest/scripts")
+        tests = host.package_folder("target_scripts/selftests")
         by_claim: dict[str, dict[str, Any]] = {}
         for each in batch.chosen:
             claim = by_claim.setdefault(

@@ -1,5 +1,4 @@
-"""What a self-test's journal says, and the scripts that train.
+"""What a self-test claims and what its journal says: declarations, outcomes and the report on them.
 
-May import core. It must not know how a process is started; `scripts` is run by the target's interpreter and
-imports nothing of envcheck.
+May import core. It must not start a process; the tests themselves are in target_scripts/selftests.
 """

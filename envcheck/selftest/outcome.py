@@ -1,6 +1,6 @@
 """Self-tests as values: what a test claims, how its journal reads, and the report. Pure.
 
-A test is a script in `selftest/scripts/`. Its constants are read here without running it; what it wrote while
+A test is a script in `target_scripts/selftests/`. Its constants are read here without running it; what it wrote while
 it ran is folded into one outcome a variant, whichever rank it was that failed, died or hung.
 """
 
@@ -99,7 +99,7 @@ def read_claim(name: str, text: str, stage: str) -> Claim:
     Raises:
         InputError: it lacks a docstring or LEVEL, or a constant is not a literal.
     """
-    where = f"selftest/scripts/{name}.py"
+    where = f"target_scripts/selftests/{name}.py"
     try:
         module = ast.parse(text)
         given = {
@@ -384,7 +384,7 @@ def _innermost(stack: str) -> str:
     frame = _at(stack)
     if frame is None:
         return ""
-    file = frame["file"].rpartition("site-packages/")[2].rpartition("/selftest/scripts/")[2]
+    file = frame["file"].rpartition("site-packages/")[2].rpartition("/target_scripts/selftests/")[2]
     return f"{file if file != frame['file'] else file.rpartition('/')[2]}:{frame['line']} in {frame['name']}"
 
 
