@@ -20,7 +20,7 @@ from typing import NamedTuple
 from envcheck.commands import examine
 
 ROOT = Path(__file__).parent.parent
-FAILURE = ROOT / "tests/logs/real/killed.log"
+FAILURE = ROOT / "tests/data/logs/real/killed.log"
 ENVCHECK = (sys.executable, "-m", "envcheck")
 _RUNS = 3
 

@@ -1,9 +1,9 @@
 """How long `fleet` takes for a cluster, and how much memory: `python benchmarks/fleet.py [NODES…]`.
 
 For each size (1000, 5000, 10000) a process of its own writes a cluster by a seed, with faults planted
-(`tests/fleets.py`), into a scratch folder; then the command reads it and what it says is compared with what
-was planted. Beside it: the same nodes, all alike, and one node's facts as often, under as many names. Seconds
-are of the clock and of the CPU, all processes together; F is `python -c pass`.
+(`tests/support/fleets.py`), into a scratch folder; then the command reads it and what it says is compared
+with what was planted. Beside it: the same nodes, all alike, and one node's facts as often, under as many
+names. Seconds are of the clock and of the CPU, all processes together; F is `python -c pass`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Took(NamedTuple):
 
 def write(kind: str, nodes: int, file: Path) -> None:
     """A cluster into a file; called in a process of its own, which takes its memory along when it ends."""
-    from tests.fleets import cluster, node
+    from tests.support.fleets import cluster, node
 
     if kind == "planted":
         made = cluster(nodes, SEED)

@@ -122,7 +122,7 @@ def _environment(folder: Path) -> Path:
 def _driver(folder: Path) -> tuple[str, str]:
     """The variables with which the tests' driver library answers for eight H100."""
     sys.path.insert(0, str(ROOT))
-    from tests.fake_nvml import HERE, library
+    from tests.support.fake_nvml import HERE, library
 
     return f"LD_LIBRARY_PATH={library(folder)}", f"FAKE_NVML={HERE / 'h100x8.ini'}"
 

@@ -5,9 +5,9 @@ import signal
 import pytest
 from hypothesis import settings
 
-from tests.fake_nvml import box, built
-from tests.image_builds import builder
-from tests.stack import deepspeed, stack
+from tests.support.fake_nvml import box, built
+from tests.support.image_builds import builder
+from tests.support.stack import deepspeed, stack
 
 __all__ = ["box", "builder", "built", "deepspeed", "stack"]
 

@@ -1,8 +1,8 @@
 """Facts and what is known of them: readings, keys, the vocabulary and the inventory.
 
 Everything here is a frozen value. Defining a named tuple costs a ninth of a frozen dataclass, and these
-classes are on the start-up path. For the same reason annotations are not postponed: a named tuple compiles each
-annotation that is a string.
+classes are on the start-up path. For the same reason annotations are not postponed: a named tuple
+compiles each annotation that is a string.
 """
 
 import enum

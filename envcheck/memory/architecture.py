@@ -1,7 +1,7 @@
 """A model's weights from its config.json, by the rows of compat/tables/architectures.toml; pure.
 
-Counts are exact: they are compared with what transformers builds (tests/test_geometry.py). What no row
-describes is refused or left to the headers of safetensors files, never guessed.
+Counts are exact: they are compared with what transformers builds (tests/unit/memory/test_architecture.py).
+What no row describes is refused or left to the headers of safetensors files, never guessed.
 """
 
 from __future__ import annotations

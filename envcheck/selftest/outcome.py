@@ -1,7 +1,7 @@
 """Self-tests as values: what a test claims, how its journal reads, and the report. Pure.
 
-A test is a script in `target_scripts/selftests/`. Its constants are read here without running it; what it wrote while
-it ran is folded into one outcome a variant, whichever rank it was that failed, died or hung.
+A test is a script in `target_scripts/selftests/`. Its constants are read here without running it; what it
+wrote while it ran is folded into one outcome a variant, whichever rank it was that failed, died or hung.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def reached(order: dict[str, Any]) -> Any:
         timeout=dt.timedelta(seconds=order["seconds"]),
         wait_for_workers=False,
     )
-    name = f"envcheck.fleet.compare.{order['restarts']}"
+    name = f"envcheck.fleet.{order['restarts']}"
     # A job may ask twice: every rank counts its calls, and none reads what was said in an earlier one.
     call = store.add(f"{name}.calls.{order['rank']}", 1)
     return distributed.PrefixStore(f"{name}.{call}", store)

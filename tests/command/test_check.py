@@ -1,0 +1,428 @@
+"""`envcheck check`: files are judged before anything is installed, and the line that brings the trouble is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envcheck import dependency_files
+from envcheck.core.errors import InputError
+from tests.support.running import Outcome, envcheck
+
+DEEPSPEED = "DeepSpeed before 0.14.1 cannot be imported beside torch 2.4 or newer [deepspeed-elastic-log-import-torch24]"
+
+IMAGES = [
+    {"name": "pytorch/pytorch", "tag": "{pkg.torch}-cuda{build.torch.cuda}-cudnn*-*"},
+    {"name": "python", "tag": "{python.version}-*"},
+    {"name": "python", "tag": "{python.version}"},
+]
+
+
+def check(folder: Path, name: str, text: str, *more: str) -> Outcome:
+    (folder / name).write_text(text)
+    return envcheck("check", name, *more, cwd=folder)
+
+
+def trouble(outcome: Outcome) -> list[str]:
+    """The lines that compilers print."""
+    return [
+        line
+        for line in outcome.out.splitlines()
+        if line.endswith("]") and not line.startswith(("✗", "!", " "))
+    ]
+
+
+def sheet(folder: Path, name: str, text: str, python: str = "") -> dependency_files.Sheet:
+    def text_of(file: str, _: str) -> tuple[str, str]:
+        path = folder / file
+        if not path.is_file():
+            raise InputError(file, "no such file")
+        return file, path.read_text()
+
+    return dependency_files.read(text, name, dependency_files.Asked(text_of, {"image": IMAGES}, python))[-1]
+
+
+def pins(found: dependency_files.Sheet) -> dict[str, str]:
+    return {line.name: line.version for line in found.lines}
+
+
+def places(found: dependency_files.Sheet) -> dict[str, str]:
+    return {line.name: line.place for line in found.lines}
+
+
+def facts(found: dependency_files.Sheet) -> dict[str, object]:
+    return {fact.key: fact.value for fact in found.facts}
+
+
+# --- every kind of file, by its founding failure ----------------------------------------------------
+
+FILES = {
+    "requirements.txt": (
+        "torch==2.4.0  # from the article\n  deepspeed==0.14.0 \\\n    --hash=sha256:" + "0" * 64 + "\n",
+        "2:3",
+    ),
+    "pylock.toml": (
+        'lock-version = "1.0"\n[[packages]]\nname = "torch"\nversion = "2.4.0"\n[[packages]]\nname = "deepspeed"\nversion = "0.14.0"\n',
+        "6:1",
+    ),
+    "environment.yml": (
+        "dependencies:\n  - python=3.11\n  - pytorch::pytorch=2.4.0=py3.11_cuda12.1_cudnn9_0\n  - pip:\n    - deepspeed==0.14.0\n",
+        "5:7",
+    ),
+    "pyproject.toml": (
+        '[project]\nname = "x"\ndependencies = ["torch==2.4.0",\n   "deepspeed==0.14.0"]\n',
+        "4:5",
+    ),
+    "Dockerfile": (
+        "FROM pytorch/pytorch:2.4.0-cuda12.1-cudnn9-runtime\nRUN apt-get update && \\\n    pip install -q deepspeed==0.14.0\n",
+        "3:20",
+    ),
+    "train.Dockerfile": (
+        'ARG V=0.14.0\nFROM python:3.11\nARG V\nRUN pip install torch==2.4.0 "deepspeed==${V}"\n',
+        "4:30",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_line_that_brings_the_trouble_is_named(tmp_path: Path, name: str) -> None:
+    text, place = FILES[name]
+    ran = check(tmp_path, name, text)
+    assert trouble(ran) == [f"{name}:{place}: error: {DEEPSPEED}"]
+    assert (ran.code, ran.out.splitlines()[-1]) == (
+        1,
+        "gate shut: error deepspeed-elastic-log-import-torch24",
+    )
+    mended = check(tmp_path, name, text.replace("0.14.0", "0.15.4"))
+    assert (mended.code, trouble(mended)) == (0, [])
+
+
+def test_the_report_as_json_has_the_places(tmp_path: Path) -> None:
+    ran = check(tmp_path, "requirements.txt", FILES["requirements.txt"][0], "--json")
+    because = json.loads(ran.out)["findings"][0]["because"]
+    assert {each["key"]: each["source"] for each in because} == {
+        "pkg.torch": "requirements.txt:1:1",
+        "pkg.deepspeed": "requirements.txt:2:3",
+    }
+
+
+def test_a_machine_is_judged_for(tmp_path: Path) -> None:
+    ran = check(
+        tmp_path, "requirements.txt", "torch==2.6.0\n", "--machine", "rtx5090-r580", "--machine", "h100-r550"
+    )
+    assert ran.code == 1
+    assert trouble(ran) == [
+        "requirements.txt:1:1: error: This torch build has no machine code for the GPU [torch-build-lacks-gpu-code]"
+    ]
+    assert "note    machine rtx5090-r580" in ran.out
+
+
+def test_a_target_and_a_configuration_are_judged_for(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    words: tuple[str, ...] = (
+        "--train",
+        "ds.json",
+        "--train",
+        "--use_lora true --gradient_checkpointing true",
+    )
+    words += (
+        "--train",
+        "--gradient_checkpointing_kwargs '{\"use_reentrant\": false}'",
+    )
+    ran = check(tmp_path, "requirements.txt", "torch==2.6.0\ndeepspeed==0.16.4\n", *words)
+    assert ran.out.splitlines()[-1] == "gate shut: error zero3-frozen-nonreentrant-checkpoint"
+
+
+def test_several_files_are_each_judged_by_themselves(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("torch==2.4.0\n")
+    (tmp_path / "b.txt").write_text("deepspeed==0.14.0\n")
+    ran = envcheck("check", "a.txt", "b.txt", cwd=tmp_path)
+    assert (ran.code, trouble(ran)) == (0, [])
+    (tmp_path / "b.txt").write_text("deepspeed==0.14.0\ntorch==2.4.0\n")
+    ran = envcheck("check", "a.txt", "b.txt", cwd=tmp_path)
+    assert [line.partition(" ")[0] for line in trouble(ran)] == ["b.txt:1:1:"]
+
+
+def test_what_is_not_pinned_is_not_guessed(tmp_path: Path) -> None:
+    ran = check(tmp_path, "requirements.txt", "torch\ndeepspeed==0.14.0\ntorchvision>=0.18,<0.19\n")
+    assert (ran.code, trouble(ran)) == (0, [])
+    assert ran.err.splitlines() == [
+        "requirements.txt:1:1: torch is not judged: no version is pinned",
+        "requirements.txt:3:1: torchvision is not judged: no version is pinned",
+    ]
+
+
+def test_what_a_file_leads_to_and_is_not_read_is_undecided(tmp_path: Path) -> None:
+    text = "torch==2.4.0\n-r https://example.org/more.txt\n  ./own.whl\n"
+    ran = check(tmp_path, "requirements.txt", text)
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "gate open: undecided listing:not-read")
+    assert (
+        "    because listing is not known: a file at an address is not fetched (requirements.txt:2:1)"
+        in ran.out
+    )
+    assert "a path or an address, whose package is not told here (requirements.txt:3:3)" in ran.out
+    assert check(tmp_path, "requirements.txt", text, "--undecided", "fail").code == 1
+    assert check(tmp_path, "requirements.txt", text, "--undecided", "fail", "--skip", "listing:").code == 0
+
+
+def test_a_lock_lists_all_there_will_be(tmp_path: Path) -> None:
+    hashed = f"torch==2.6.0 --hash=sha256:{'0' * 64}\n"
+    words = ("--target", "zero3-lora", "--only", "target:")
+    assert check(tmp_path, "requirements.txt", "torch==2.6.0\n", *words).code == 0
+    assert "zero3-lora needs deepspeed" in check(tmp_path, "requirements.txt", hashed, *words).out
+
+
+# --- requirements -----------------------------------------------------------------------------------
+
+
+def test_requirements_include_others_and_constraints_pin(tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("peft==0.14.0\n-c limits.txt\n")
+    (tmp_path / "limits.txt").write_text("torch==2.6.0\nnumpy==1.26.4\n")
+    found = sheet(tmp_path, "requirements.txt", "torch\n-r more.txt\n# numpy is not wanted\n")
+    assert pins(found) == {"torch": "2.6.0", "peft": "0.14.0"}
+    assert places(found) == {"torch": "limits.txt:1:1", "peft": "more.txt:1:1"}
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("torch==2.6.0", "2.6.0"),
+        ("torch===2.6.0", "2.6.0"),
+        ("torch == 2.6.0 ; sys_platform == 'linux'", "2.6.0"),
+        ("Torch[opt-einsum]==2.6.0", "2.6.0"),
+        ("torch>=2.5,==2.6.0", "2.6.0"),
+        (
+            "torch @ https://example.org/whl/torch-2.6.0%2Bcu118-cp311-cp311-linux_x86_64.whl#sha256=00",
+            "2.6.0+cu118",
+        ),
+        ("torch @ git+https://example.org/torch", ""),
+        ("torch==2.6.*", ""),
+        ("torch~=2.6.0", ""),
+        ("torch", ""),
+    ],
+)
+def test_what_pins(tmp_path: Path, line: str, version: str) -> None:
+    assert pins(sheet(tmp_path, "requirements.txt", f"{line}\n")) == {"torch": version}
+
+
+def test_markers_leave_out_what_is_for_others_and_the_python_may_be_needed(tmp_path: Path) -> None:
+    text = "torch==2.6.0; sys_platform == 'win32'\npeft==0.14.0; python_version < '3.10'\n"
+    assert pins(sheet(tmp_path, "requirements.txt", text)) == {"peft": ""}
+    assert pins(sheet(tmp_path, "requirements.txt", text, "3.9")) == {"peft": "0.14.0"}
+    assert pins(sheet(tmp_path, "requirements.txt", text, "3.11")) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "cuda"),
+    [
+        ("", None),
+        ("--index-url https://download.pytorch.org/whl/cu118\n", "11.8"),
+        ("-i https://mirror.example/whl/cu126/\n", "12.6"),
+        ("--extra-index-url https://download.pytorch.org/whl/cu118\n", "?"),
+        ("--find-links wheels\n", "?"),
+    ],
+)
+def test_an_index_may_bring_another_build(tmp_path: Path, options: str, cuda: str | None) -> None:
+    found = sheet(tmp_path, "requirements.txt", f"{options}torch==2.6.0\n")
+    readings = {fact.key: fact for fact in found.facts}
+    if cuda is None:
+        assert readings == {}
+    else:
+        assert readings["build.torch.cuda"].value == (None if cuda == "?" else cuda)
+
+
+# --- conda ------------------------------------------------------------------------------------------
+
+
+def test_conda_pins_what_its_specs_pin(tmp_path: Path) -> None:
+    text = (
+        "name: x\nchannels: [pytorch]\ndependencies:\n- python=3.11.7\n- pytorch=2.4.0\n- pytorch-cuda=12.1\n- numpy=1.26\n"
+        "- conda-forge::scipy==1.14.1\n- libfoo >=2\n- pip\n- pip:\n  - peft==0.14.0 ; python_version >= '3.10'\n"
+    )
+    found = sheet(tmp_path, "environment.yml", text)
+    assert pins(found) == {
+        "torch": "2.4.0", "numpy": "", "scipy": "1.14.1", "libfoo": "", "pip": "", "peft": "0.14.0",
+    }  # fmt: skip
+    assert facts(found) == {"python.version": "3.11.7", "build.torch.cuda": "12.1"}
+    assert places(found)["peft"] == "environment.yml:12:5"
+
+
+# --- Dockerfiles ------------------------------------------------------------------------------------
+
+
+def test_installs_of_a_dockerfile_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "req").mkdir()
+    (tmp_path / "req/base.txt").write_text("accelerate==1.4.0\n-r more.txt\n")
+    (tmp_path / "more.txt").write_text("trl==0.12.0\n")
+    text = (
+        "# escape\nFROM python:3.11.9-slim AS base\nENV PEFT=0.14.0 X=1\nWORKDIR /app\nCOPY req/ deps/\n"
+        "RUN cd deps && python -m pip install --no-cache-dir -r base.txt\n"
+        'RUN ["pip3", "install", "numpy==1.26.4"]\n'
+        "RUN --mount=type=cache,target=/c uv pip install --system \\\n  # no comment ends it\n  peft==$PEFT \\\n"
+        "  'transformers>=4.49,<5' --index-url https://x.example/whl/cu118 torch==2.6.0; echo pip install nothing\n"
+        "FROM base\nRUN <<EOF\npip install deepspeed==0.16.4\npip uninstall -y numpy\nEOF\n"
+    )
+    found = sheet(tmp_path, "Dockerfile", text)
+    assert pins(found) == {
+        "accelerate": "1.4.0", "trl": "0.12.0", "numpy": "", "peft": "0.14.0", "transformers": "", "torch": "2.6.0",
+        "deepspeed": "0.16.4",
+    }  # fmt: skip
+    assert facts(found) == {"python.version": "3.11.9", "build.torch.cuda": "11.8"}
+    assert places(found)["peft"] == "Dockerfile:10:3"
+    assert places(found)["deepspeed"] == "Dockerfile:14:13"
+    assert found.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("image", "told"),
+    [
+        ("pytorch/pytorch:2.4.0-cuda12.1-cudnn9-devel", {"torch": "2.4.0"}),
+        ("docker.io/pytorch/pytorch:2.4.0-cuda12.1-cudnn9-devel@sha256:00", {"torch": "2.4.0"}),
+        ("pytorch/pytorch:latest", {}),
+        ("pytorch/pytorch", {}),
+        ("mine/pytorch:2.4.0-cuda12.1-cudnn9-devel", {}),
+        ("nvidia/cuda:12.4.1-devel-ubuntu22.04", {}),
+        ("$UNSET", {}),
+        ("${UNSET:-pytorch/pytorch:2.4.0-cuda12.1-cudnn9-devel}", {"torch": "2.4.0"}),
+    ],
+)
+def test_what_a_tag_tells(tmp_path: Path, image: str, told: dict[str, str]) -> None:
+    assert pins(sheet(tmp_path, "Dockerfile", f"FROM --platform=linux/amd64 {image}\n")) == told
+
+
+def test_a_torch_over_that_of_the_base_image_is_another_build(tmp_path: Path) -> None:
+    text = "FROM pytorch/pytorch:2.4.0-cuda12.1-cudnn9-devel\nRUN pip install {}\n"
+    assert facts(sheet(tmp_path, "Dockerfile", text.format("torch==2.6.0"))) == {}
+    kept = sheet(tmp_path, "Dockerfile", text.format("torch"))
+    assert (pins(kept), facts(kept)) == ({"torch": "2.4.0"}, {"build.torch.cuda": "12.1"})
+    assert pins(sheet(tmp_path, "Dockerfile", text.format("-U torch"))) == {"torch": ""}
+    assert pins(sheet(tmp_path, "Dockerfile", text.format("torch==$VERSION"))) == {"torch": ""}
+
+
+def test_a_file_that_is_not_copied_from_here_is_said_to_be_unread(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.4.0\n")
+    unread = sheet(tmp_path, "Dockerfile", "FROM x\nRUN pip install -r /other/requirements.txt\n")
+    assert unread.remarks == (
+        "Dockerfile:2:20: /other/requirements.txt is not among the files copied from here: not read",
+    )
+    for copy in (
+        "COPY . /other",
+        "COPY requirements.txt /other/",
+        "ADD requirements.txt /other/requirements.txt",
+    ):
+        found = sheet(tmp_path, "Dockerfile", f"FROM x\n{copy}\nRUN pip install -r /other/requirements.txt\n")
+        assert pins(found) == {"torch": "2.4.0"}, copy
+    bound = "RUN --mount=type=bind,source=requirements.txt,target=/tmp/r.txt pip install -r /tmp/r.txt\n"
+    assert pins(sheet(tmp_path, "Dockerfile", f"FROM x\n{bound}")) == {"torch": "2.4.0"}
+    stolen = "FROM x\nCOPY --from=y requirements.txt /other/\nRUN pip install -r /other/requirements.txt\n"
+    assert pins(sheet(tmp_path, "Dockerfile", stolen)) == {}
+
+
+def test_what_only_looks_like_an_instruction_or_a_requirement_is_none(tmp_path: Path) -> None:
+    text = (
+        "FROM x\nCOPY <<EOF /later.sh\nRUN pip install deepspeed==0.14.0\nEOF\n"
+        "RUN echo $((1<<EOF)); pip install torch==2.4.0 # pip install peft==0.14.0 && pip install trl==0.12.0\n"
+        "RUN pip install dist/*.whl {a,b}==1 $(cat x) peft==${V}; echo pip install numpy==1.26.4\n"
+        "RUN pip install -r https://me:secret@example.org/r.txt\n"
+    )
+    found = sheet(tmp_path, "Dockerfile", text)
+    assert {name: version for name, version in pins(found).items() if version} == {"torch": "2.4.0"}
+    assert found.remarks == ("Dockerfile:7:20: a file at an address is not fetched",)
+
+
+# --- mistakes ---------------------------------------------------------------------------------------
+
+
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
+BOMB += "dependencies: [*a39]\n"
+"""A list of 2 ** 40 names, if its aliases were written out."""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "requirements.txt",
+            "torch=2.4.0\n",
+            "requirements.txt:1:1: expected a requirement such as torch==2.6.0",
+        ),
+        (
+            "requirements.txt",
+            "torch==2.4.0 \\",
+            "requirements.txt:1:1: the file ends in the middle of an entry",
+        ),
+        ("requirements.txt", "  -r none.txt\n", "requirements.txt:1:3: none.txt: no such file or directory"),
+        (
+            "requirements.txt",
+            "-r requirements.txt\n",
+            "requirements.txt:1:1: requirements.txt names this file again",
+        ),
+        ("requirements.txt", "\0", "requirements.txt: not a text file in UTF-8"),
+        ("pylock.toml", "[[packages]]\n", "pylock.toml: expected lock-version and [[packages]]"),
+        ("pylock.toml", "x = ]", "pylock.toml:1:5: not TOML: invalid value"),
+        (
+            "pylock.toml",
+            'lock-version = "1.0"\n[[packages]]\nx = 1\n',
+            "pylock.toml:2:1: a package without a name",
+        ),
+        ("environment.yml", "dependencies: [\n", "environment.yml:2:1: not YAML"),
+        ("environment.yml", "name: x\n", "environment.yml: expected a list under dependencies:"),
+        ("environment.yml", "dependencies: {a: b}\n", "environment.yml:1:15: expected a list"),
+        (
+            "environment.yml",
+            "dependencies:\n- [a]\n",
+            "environment.yml:2:3: expected a package such as numpy=1.26.4",
+        ),
+        ("environment.yml", BOMB, "environment.yml:40:6: expected a package such as numpy=1.26.4"),
+        (
+            "environment.yml",
+            "dependencies:\n- pip:\n  - [a]\n",
+            "environment.yml:3:5: expected a requirement",
+        ),
+        ("pyproject.toml", "[tool.x]\n", "pyproject.toml: no [project] table"),
+        (
+            "pyproject.toml",
+            '[project]\ndependencies = ["a b"]\n',
+            "pyproject.toml:2:18: expected a requirement",
+        ),
+        ("Dockerfile", "RUN true\n", "Dockerfile: expected a FROM: not a Dockerfile"),
+        ("Dockerfile", "FROM\n", "Dockerfile:1:1: FROM names no image"),
+        ("Dockerfile", "FROM x\nRUN pip install torch=2\n", "Dockerfile:2:17: expected a requirement"),
+        ("setup.py", "", "setup.py: not recognised by its name as one of environment.yml, Dockerfile"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
+    ran = check(tmp_path, name, text)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"envcheck: {said}"), ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_a_login_in_a_file_is_not_repeated(tmp_path: Path) -> None:
+    secret = "tok3n-that-is-secret"  # noqa: S105 - made up
+    text = f"--index-url https://me:{secret}@example.org/simple\ntorch==2.4.0\nx @ git+https://{secret}@example.org/x\n"
+    ran = check(tmp_path, "requirements.txt", text)
+    assert secret not in ran.out + ran.err
+    assert secret not in check(tmp_path, "requirements.txt", f"a b https://{secret}@x\n").err
+
+
+NAMES = ("requirements.txt", "pylock.toml", "environment.yml", "pyproject.toml", "Dockerfile")
+
+
+@settings(max_examples=300)
+@given(name=st.sampled_from(NAMES), text=st.text(max_size=200))
+def test_no_text_is_a_traceback(name: str, text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    start = {
+        "Dockerfile": "FROM x\nRUN ",
+        "environment.yml": "dependencies:\n- ",
+        "pyproject.toml": "[project]\n",
+    }.get(name, "")
+    try:
+        found = sheet(tmp_path_factory.getbasetemp(), name, start + text)
+    except InputError:
+        return
+    assert all(line.place.startswith(name) for line in found.lines)

@@ -1,0 +1,517 @@
+"""The command as a user meets it: what it prints, its exit codes, and what it says of bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess  # noqa: TID251 - tests are users
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+from tests.support.running import Outcome, envcheck, surroundings
+
+BROKEN = """
+complete = ["pkg"]
+python = { version = "3.11.9" }
+pkg = { torch = "2.6.0+cu124", deepspeed = "0.16.4", transformers = "4.49.0", peft = "0.14.0", accelerate = "1.4.0" }
+train = { zero_stage = 3, adapter = "lora", gradient_checkpointing = true, use_reentrant = false }
+"""
+FINE = BROKEN.replace("0.16.4", "0.19.8")
+RULE = "zero3-frozen-nonreentrant-checkpoint"
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Path:
+    path = tmp_path / "facts.toml"
+    path.write_text(BROKEN)
+    return path
+
+
+@pytest.fixture
+def fine(tmp_path: Path) -> Path:
+    path = tmp_path / "fine.toml"
+    path.write_text(FINE)
+    return path
+
+
+# --- doctor -----------------------------------------------------------------------------------------
+
+
+def test_doctor_finds_the_failure_and_says_why_and_what_to_do(facts: Path) -> None:
+    code, out, err = envcheck("doctor", "--facts", str(facts))
+    assert (code, err) == (1, "")
+    assert f"[{RULE}]" in out
+    assert "because train.zero_stage = 3" in out
+    assert "pip install 'deepspeed==0.19.3'" in out
+    assert "https://github.com/deepspeedai/DeepSpeed/pull/8148" in out
+    assert out.splitlines()[-1].startswith("1 broken (1 error) · 0 undecided")
+
+
+def test_doctor_passes_what_is_fine_and_counts_what_it_held(fine: Path) -> None:
+    code, out, _ = envcheck("doctor", "--facts", str(fine))
+    assert code == 0
+    assert out.splitlines()[-1].startswith("0 broken · 0 undecided")
+    assert "rules held" in out.splitlines()[-1]
+
+
+def test_what_is_often_advised_and_does_not_help_is_said(facts: Path) -> None:
+    out = envcheck("doctor", "--facts", str(facts)).out
+    assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile of the optimizer step" in out
+    page = envcheck("rule", RULE).out
+    assert "\nno fix train.zero_sub_group_size 1000000  (it is the tile" in page
+    finding = json.loads(envcheck("doctor", "--facts", str(facts), "--json").out)["findings"][0]
+    assert {"train.zero_sub_group_size": 1000000} in [each["set"] for each in finding["no_fix"]]
+    assert all(each["why"] and each["source"].startswith("https://") for each in finding["no_fix"])
+
+
+def test_json_is_only_json_with_the_documented_keys(facts: Path) -> None:
+    code, out, err = envcheck("doctor", "--facts", str(facts), "--json")
+    assert (code, err) == (1, "")
+    report = json.loads(out)
+    assert report["schema_version"] == 1
+    assert report["matrix"]["digest"].startswith("sha256:")
+    (finding,) = [each for each in report["findings"] if each["severity"] == "error"]
+    assert (finding["rule"], finding["verdict"]) == (RULE, "broken")
+    assert {"key", "value", "source", "device"} <= finding["because"][0].keys()
+    assert {"text", "set", "cost", "commands"} <= finding["fix"][0].keys()
+    assert {"url", "kind", "checked"} <= finding["sources"][0].keys()
+    assert report["summary"]["rules_held"] > 50
+    assert report["summary"]["broken"]["error"] == 1
+
+
+def test_facts_in_json_are_judged_like_facts_in_toml(facts: Path, tmp_path: Path) -> None:
+    report = json.loads(envcheck("doctor", "--facts", str(facts), "--json").out)
+    again = tmp_path / "facts.json"
+    again.write_text(json.dumps(report["facts"]))
+    second = json.loads(envcheck("doctor", "--facts", str(again), "--json").out)
+    assert [each["rule"] for each in second["findings"]] == [each["rule"] for each in report["findings"]]
+
+
+def test_the_training_configuration_decides(fine: Path, tmp_path: Path) -> None:
+    fine.write_text(FINE.split("train =")[0].replace("0.19.8", "0.16.4"))
+    config = tmp_path / "ds.json"
+    config.write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}} // ZeRO-3')
+    arguments = "--use_lora true --gradient_checkpointing true --use-reentrant=false"
+    ask = ("doctor", "--facts", str(fine))
+    without = envcheck(*ask)
+    assert without.code == 0
+    assert f"{RULE}, if" in without.out
+    assert envcheck(*ask, "--train", str(config), "--train", arguments).code == 1
+    assert envcheck(*ask, "--train", str(config), "--train", arguments.replace("false", "true")).code == 0
+
+
+def test_the_deepspeed_file_that_arguments_name_is_read_too(fine: Path, tmp_path: Path) -> None:
+    fine.write_text(FINE.split("train =")[0].replace("0.19.8", "0.16.4"))
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    arguments = (
+        "torchrun train.py --deepspeed {} --use_lora true --gradient_checkpointing true --use_reentrant false"
+    )
+    script = tmp_path / "run.args"
+    script.write_text(arguments.format("ds.json"))
+    assert envcheck("doctor", "--facts", str(fine), "--train", str(script)).code == 1
+    script.write_text(arguments.format("elsewhere.json"))
+    missing = envcheck("doctor", "--facts", str(fine), "--train", str(script))
+    assert missing.code == 0
+    assert "elsewhere.json" in missing.out
+    assert "undecided" in missing.out
+
+
+def test_arguments_that_say_nothing_are_one_line(fine: Path) -> None:
+    one_line(envcheck("doctor", "--facts", str(fine), "--train", "--foo=bar"), 2, "says nothing of training")
+
+
+def test_what_is_wrong_with_a_configuration_is_shown_with_its_place(fine: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {\n\t"stage": 7, "offload_optimzer": {}}}')
+    ask = ("doctor", "--facts", str(fine), "--train", str(path), "--train", "zero_stage=9")
+    code, out, err = envcheck(*ask)
+    assert (code, err) == (1, "")
+    assert "✗ error: zero_optimization.stage: expected 0, 1, 2 or 3, found 7 [wrong-value]" in out
+    lines = out.splitlines()
+    (number,) = [n for n, line in enumerate(lines) if line.endswith("ds.json:2:11")]
+    assert lines[number + 1 : number + 3] == [
+        '          2 |  "stage": 7, "offload_optimzer": {}}}',
+        "            |           ^",
+    ]
+    assert "fix     did you mean offload_optimizer?" in out
+    assert "--train:1:12" in out
+    report = json.loads(envcheck(*ask, "--json").out)
+    assert {each["code"] for each in report["remarks"]} == {"wrong-value", "unknown-key"}
+    first = report["remarks"][0]["places"][0]
+    assert (first["line"], first["column"], first["length"]) == (2, 11, 1)
+    gate = envcheck("gate", *ask[1:])
+    assert gate.code == 1
+    assert "error wrong-value (" in gate.out.splitlines()[-1]
+
+
+def test_one_file_that_cannot_be_read_leaves_the_rest_judged(fine: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {"stage": 3}}')
+    missing = str(tmp_path / "missing.json")
+    code, out, err = envcheck("doctor", "--facts", str(fine), "--train", str(path), "--train", missing)
+    assert (code, err) == (2, "")
+    assert "ZeRO-3" in out
+    assert "error: no such file or directory [unreadable]" in out
+
+
+def test_a_target_brings_its_training_and_its_packages(fine: Path) -> None:
+    fine.write_text(FINE.split("train =")[0].replace(', peft = "0.14.0"', ""))
+    code, out, _ = envcheck("doctor", "--facts", str(fine), "--target", "zero3-lora")
+    assert code == 1
+    assert "zero3-lora needs peft, which is not installed" in out
+
+
+def test_a_target_does_not_overrule_the_training_of_a_facts_file(tmp_path: Path) -> None:
+    path = tmp_path / "facts.toml"
+    path.write_text(
+        BROKEN.replace('adapter = "lora"', 'adapter = "none", zero_stage = 2').replace("zero_stage = 3, ", "")
+    )
+    code, out, _ = envcheck("doctor", "--facts", str(path), "--target", "zero3-lora")
+    assert code == 0
+    assert RULE not in out
+    assert "[target:zero3-lora:train.zero_stage]" in out
+    _, out, _ = envcheck(
+        "doctor", "--facts", str(path), "--target", "zero3-lora", "--train", "--zero_stage 3"
+    )
+    assert "[target:zero3-lora:train.zero_stage]" not in out
+
+
+def test_measured_combinations_are_named(fine: Path) -> None:
+    measured = FINE.split("train =")[0]
+    for here, cell in (("2.6.0+cu124", "2.5.1+cu124"), ("4.49.0", "4.46.3"), ("1.4.0", "1.1.1")):
+        measured = measured.replace(here, cell)
+    fine.write_text(measured)
+    ask = ("doctor", "--facts", str(fine), "--target", "zero3-lora", "--train")
+    assert "Measured good 2026-11-2" in envcheck(*ask, "use_reentrant=false").out
+    other_way = envcheck(*ask, "gradient_checkpointing=false").out
+    assert "not this combination; nearest good" in other_way
+    fine.write_text(measured.replace("4.46.3", "4.46.2"))
+    assert "transformers 4.46.3 (here 4.46.2)" in envcheck(*ask, "use_reentrant=false").out
+
+
+def test_no_torch_is_nothing_to_judge_never_all_well(fine: Path) -> None:
+    fine.write_text('complete = ["pkg"]\npkg = { numpy = "2.0.0" }')
+    code, out, _ = envcheck("doctor", "--facts", str(fine))
+    assert code == 3
+    assert "no torch in this environment: nothing to judge" in out
+
+
+def test_a_declared_machine_is_judged(fine: Path) -> None:
+    fine.write_text('complete = ["pkg"]\npkg = { torch = "2.13.0" }')
+    old = envcheck("doctor", "--facts", str(fine), "--driver", "535.104.05", "--gpu", "A100 80GB")
+    assert old.code == 1
+    assert "driver-below-cuda-family-floor" in old.out
+    assert envcheck("doctor", "--facts", str(fine), "--driver", "580.65.06", "--gpu", "A100 80GB").code == 0
+
+
+# --- gate -------------------------------------------------------------------------------------------
+
+
+def test_the_gate_is_shut_by_an_error_and_open_without(facts: Path, fine: Path) -> None:
+    shut, opened = envcheck("gate", "--facts", str(facts)), envcheck("gate", "--facts", str(fine))
+    assert (shut.code, opened.code) == (1, 0)
+    assert shut.out.splitlines()[-1] == f"gate shut: error {RULE}"
+    assert opened.out.splitlines()[-1] == "gate open"
+
+
+def test_the_gates_threshold_and_its_word_on_the_undecided(fine: Path) -> None:
+    softer = FINE.replace('transformers = "4.49.0"', 'transformers = "4.49.0", torchaudio = "2.9.0"')
+    fine.write_text(softer + '\n[unknown]\n"pkg.numpy" = "METADATA is gone"\n')
+    assert envcheck("gate", "--facts", str(fine), "--undecided", "fail").code == 1
+    fine.write_text('complete = ["pkg"]\npkg = { numpy = "2.0.0" }')
+    nothing = envcheck("gate", "--facts", str(fine))
+    assert nothing.code == 3
+    assert nothing.out.splitlines()[-1].startswith("gate shut: no torch")
+
+
+# --- pages ------------------------------------------------------------------------------------------
+
+
+def test_pages_of_targets_and_rules() -> None:
+    assert "zero3-lora" in envcheck("target").out
+    page = envcheck("target", "zero3-lora").out
+    assert "train.zero_stage = 3   ZeRO-3" in page
+    assert "deepspeed (published as source only)" in page
+    rule = envcheck("rule", RULE).out
+    assert "pkg.deepspeed  <0.19.3" in rule
+    assert "sub_group_size" in rule
+    assert RULE in envcheck("rule", "--list").out
+
+
+def test_version_and_help() -> None:
+    assert envcheck("--version").out.startswith("envcheck ")
+    assert "doctor" in envcheck("--help").out
+    assert envcheck().code == 0
+    assert "--target" in envcheck("doctor", "--help").out
+
+
+# --- bad input --------------------------------------------------------------------------------------
+
+
+def one_line(outcome: Outcome, code: int, *words: str) -> None:
+    """One clear line on stderr, nothing on stdout, the documented exit code."""
+    assert outcome.code == code, outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith("envcheck: ")
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert "Traceback" not in outcome.err
+    for word in words:
+        assert word in outcome.err, outcome.err
+
+
+MALFORMED = {
+    "not-toml.toml": (b'[pkg\ntorch = "2"', "not TOML"),
+    "not-json.json": (b'{"pkg": {"torch": }}', "not-json.json:1:19: not JSON"),
+    "unknown-key.toml": (b'[pakg]\ntorch = "2.4.0"', "pakg.torch: no such fact; did you mean 'pkg.torch'?"),
+    "wrong-kind.toml": (
+        b'[train]\nzero_stage = "three"',
+        "train.zero_stage: expected a whole number, found 'three'",
+    ),
+    "deep.json": (b'{"pkg": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
+    "deep.toml": (b"pkg = " + b"[" * 100_000 + b"]" * 100_000, "not TOML"),
+    "binary.toml": (bytes(range(256)), "not TOML"),
+    "list.json": (b"{}\n[1, 2]", "not JSON"),
+    "huge.toml": (b"#" * (5 * 1024 * 1024), "larger than 4194304 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_facts_file_is_one_line(name: str, tmp_path: Path) -> None:
+    content, said = MALFORMED[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    one_line(envcheck("doctor", "--facts", str(path)), 2, name, said)
+
+
+@pytest.mark.parametrize("option", ["--facts", "--train"])
+def test_what_is_no_file_is_one_line_and_no_hang(option: str, tmp_path: Path, fine: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "unreadable").write_text("x")
+    places = {
+        str(tmp_path / "missing.toml"): "no such file",
+        str(tmp_path): "expected a file, found a directory",
+        str(tmp_path / "fifo"): "not a regular file",
+        "/dev/zero": "not a regular file",
+        "/dev/null": "not a regular file",
+    }
+    for place, said in places.items():
+        rest = () if option == "--facts" else ("--facts", str(fine))
+        begun = time.monotonic()
+        one_line(envcheck("doctor", option, place, *rest), 2, place, said)
+        assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"zero_optimization": {"stage": 3}', "1:35: not JSON"),
+        (b'{"train_batch_size": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper than"),
+        (b"\xff\xfe\x00", "UTF-16: save it as UTF-8"),
+        (b"a: &a [x, x]\nb: [*a" + b", *a" * 20_000 + b"]", "comes to more than"),
+        (b"a: " + b"[" * 100_000, "nested deeper than"),
+        (b"\x1f\x8b\x08" + bytes(range(1, 256)), "a binary file"),
+        (b"", "an empty file"),
+    ],
+)
+def test_a_malformed_training_configuration_is_one_line(
+    content: bytes, said: str, tmp_path: Path, fine: Path
+) -> None:
+    path = tmp_path / "ds.json"
+    path.write_bytes(content)
+    one_line(envcheck("doctor", "--facts", str(fine), "--train", str(path)), 2, "ds.json", said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("doctor", "--target", "zero3-lorra"), 2, "no such target; did you mean 'zero3-lora'?"),
+        (("rule", "zero3-frozen-nonreentrant"), 2, "did you mean 'zero3-frozen-nonreentrant-checkpoint'?"),
+        (("target", "nope"), 2, "no such target"),
+        (("doctor", "--nope"), 2, "--nope"),
+        (("nope",), 2, "nope"),
+        (("doctor", "--driver", "new"), 2, "expected a version such as 550.54.15, found 'new'"),
+        (("doctor", "--gpu", "Voodoo 2"), 2, "no GPU 'Voodoo 2' is known"),
+        (("doctor", "--gpu", "9."), 2, "no GPU '9.' is known"),
+        (("doctor", "--gpu", "sm_9"), 2, "no GPU 'sm_9' is known"),
+        (("doctor", "--timeout", "0"), 2, "0"),
+        (("matrix",), 2, "show, lint, html"),
+        (("pin",), 2, "--target"),
+        (("pin", "--target", "nope"), 2, "no such target"),
+        (
+            ("pin", "--target", "zero3-lora", "--python-version", "three"),
+            2,
+            "expected a version such as 3.11",
+        ),
+        (("gate", "--fail-on", "everything"), 2, "everything"),
+        (("doctor", "--python", "/no/such/python"), 2, "/no/such/python"),
+    ],
+)
+def test_a_wrong_word_is_one_line(arguments: tuple[str, ...], code: int, said: str) -> None:
+    one_line(envcheck(*arguments), code, said)
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    shell = f"{sys.executable} -m envcheck rule --list | head -1"
+    ran = subprocess.run(
+        ["/bin/sh", "-c", shell],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
+    assert ran.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("redirection", "said"), [(">&-", "standard output is closed"), ("> /dev/full", "no space left")]
+)
+def test_output_that_goes_nowhere_is_one_line(redirection: str, said: str, facts: Path) -> None:
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m envcheck doctor --facts {facts} {redirection}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
+    one_line(Outcome(ran.returncode, ran.stdout, ran.stderr), 3, said)
+
+
+def shell(words: str, cwd: Path) -> Outcome:
+    """What a shell says of a line in which `envcheck` stands for the command."""
+    line = words.replace("envcheck", f"{sys.executable} -P -m envcheck") + "\nexit $?"
+    ran = subprocess.run(
+        ["/bin/bash", "-c", line],
+        capture_output=True, text=True, timeout=60, check=False, cwd=cwd, env=surroundings(),
+    )  # fmt: skip
+    return Outcome(ran.returncode, ran.stdout, ran.stderr)
+
+
+@pytest.mark.parametrize("redirection", ["", "2>&-", "2>/dev/full", "<&- 2>&-"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("envcheck --version", 0),
+        ("envcheck doctor --facts facts.toml", 1),
+        ("envcheck doctor --facts nowhere.toml", 2),
+        ("envcheck nonsense", 2),
+        ("envcheck init here.toml", 0),
+        ("envcheck run -- ./nowhere", 127),
+        ("envcheck run -- sh -c 'kill -9 $$'", 137),
+        ("envcheck gate --runtime --manifest nowhere.json", 2),
+    ],
+)
+def test_nobody_to_tell_changes_no_exit_code(words: str, code: int, redirection: str, facts: Path) -> None:
+    ran = shell(f"{words} {redirection}", facts.parent)
+    assert ran.code == code
+    assert "Traceback" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("redirection", [">&-", "> /dev/full", ">&- 2>&-"])
+def test_a_version_that_cannot_be_told_is_no_traceback(redirection: str, tmp_path: Path) -> None:
+    ran = shell(f"envcheck --version {redirection}", tmp_path)
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err in ("", "envcheck: standard output cannot be written\n")
+
+
+@pytest.mark.parametrize(("name", "code"), [("facts", 1), ("fine", 0)])
+@pytest.mark.usefixtures("facts", "fine")
+def test_a_reader_that_goes_away_changes_no_verdict(name: str, code: int, tmp_path: Path) -> None:
+    # The reader has gone before anything is printed.
+    line = f"{{ sleep 0.5; envcheck gate --facts {name}.toml; }} | true; echo ${{PIPESTATUS[0]}}"
+    assert shell(line, tmp_path) == Outcome(0, f"{code}\n", "")
+
+
+# --- what leaves ------------------------------------------------------------------------------------
+
+HOSTILE = "\x1b[31mred\x1b]52;c;evil\x07\r\u202egnp\u200b"
+
+
+def test_hostile_text_reaches_neither_terminal_nor_log(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    name = f"NVIDIA {HOSTILE}"
+    path.write_text(
+        json.dumps({"gpu": [{"name": name}], "pkg": {"torch": f"2.4.0{HOSTILE}"}, "complete": ["pkg"]})
+    )
+    for more in ((), ("--json",)):
+        out = envcheck("doctor", "--facts", str(path), *more).out
+        assert not set(out) & set("\x1b\x07\r\u202e\u200b")
+    path.write_text(json.dumps({f"pkg{HOSTILE}": {"torch": "2"}}))
+    outcome = envcheck("doctor", "--facts", str(path))
+    assert not set(outcome.err) & set("\x1b\x07\r\u202e\u200b")
+    assert outcome.err.count("\n") == 1
+
+
+BREAKING = "a\nenvcheck: all is fine\x1b[2K"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("init", BREAKING), "written to a"),
+        (("doctor", "--facts", "facts.toml", "-o", BREAKING), "written to a"),
+        (("gate", "--facts", "facts.toml", "--manifest", BREAKING), "manifest written to a"),
+        (("run", "--", f"./{BREAKING}"), "no such file or directory"),
+        (("check", f"{BREAKING}.txt"), "numpy is not judged"),
+        (("fit", "--model", "params=7e9", "--train", f"{BREAKING}.sh"), "the ZeRO stage is not known"),
+    ],
+)
+def test_a_file_s_name_breaks_no_line(arguments: tuple[str, ...], said: str, facts: Path) -> None:
+    (facts.parent / f"{BREAKING}.txt").write_text("numpy\n")
+    (facts.parent / f"{BREAKING}.sh").write_text(
+        f"torchrun train.py --bf16 true --deepspeed {BREAKING!r}.json\n"
+    )
+    err = envcheck(*arguments, cwd=facts.parent).err
+    assert said in err
+    assert (len(err.splitlines()), "\x1b" in err) == (1, False)
+
+
+def test_a_report_names_no_home_folder(tmp_path: Path) -> None:
+    home = tmp_path / "alice"
+    home.mkdir()
+    (home / "facts.toml").write_text(BROKEN)
+    for more in ((), ("--json",)):
+        outcome = envcheck("doctor", "--facts", str(home / "facts.toml"), *more, environ={"HOME": str(home)})
+        assert "alice" not in outcome.out + outcome.err
+        assert "~/facts.toml" in outcome.out
+
+
+# --- start-up ---------------------------------------------------------------------------------------
+
+HEAVY = {
+    "torch",
+    "numpy",
+    "pydantic",
+    "rich",
+    "asyncio",
+    "urllib.request",
+    "ssl",
+    "yaml",
+    "piptools",
+    "pip",
+    "pynvml",
+}
+
+
+@pytest.mark.parametrize("more", [("--json",), ()])
+def test_nothing_heavy_is_imported_by_a_piped_doctor(more: tuple[str, ...]) -> None:
+    program = (
+        "import sys\n"
+        "from envcheck.cli.main import run\n"
+        f"code = run(['doctor', '--python', sys.prefix, *{more!r}])\n"
+        f"sys.stderr.write(' '.join(sorted(set(sys.modules) & {HEAVY!r})) + '|')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
+    assert ran.stderr == "|"

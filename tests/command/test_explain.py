@@ -1,0 +1,653 @@
+"""Explaining logs, through the real command: the first cause, what is known of it, whether it holds here.
+
+The logs in `logs/real` were written by real failures (torch 2.13, DeepSpeed 0.14.2 and 0.19.8, two ranks of
+torchrun), their paths made neutral.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess  # noqa: TID251 - tests are users
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envcheck.commands import examine
+from envcheck.core import sanitize
+from envcheck.knowledge import log_signatures
+from envcheck.logs import diagnosis as log_diagnosis
+from envcheck.logs import scanner as log_scanner
+from tests.support.paths import DATA
+from tests.support.running import Outcome, envcheck, invocation, surroundings
+
+REAL = DATA / "logs/real"
+TREE = examine.source_tree()
+LOOK = log_scanner.look(TREE["tables"])
+SIGNATURES = log_signatures.compiled(TREE["case"])
+RULE = "deepspeed-elastic-socket-import-torch24"
+
+FACTS = 'complete = ["pkg"]\n[pkg]\ntorch = "{torch}"\ndeepspeed = "{deepspeed}"\n'
+
+
+def read(text: str | bytes, size: int = 1 << 20) -> log_scanner.Log:
+    data = text.encode() if isinstance(text, str) else text
+    scanner = log_scanner.Scanner(LOOK)
+    for begin in range(0, len(data), size):
+        scanner.feed(data[begin : begin + size])
+    return scanner.finish()
+
+
+def diagnosed(text: str | bytes) -> log_diagnosis.Diagnosis:
+    return log_diagnosis.diagnose(read(text), SIGNATURES)
+
+
+def cause_of(text: str | bytes) -> log_diagnosis.Cause:
+    cause = diagnosed(text).cause
+    assert cause is not None
+    return cause
+
+
+def explained(log: str | Path, *more: str, cwd: Path | None = None) -> tuple[int, dict[str, Any]]:
+    code, out, err = envcheck("explain", str(log), "--json", *more, cwd=cwd)
+    assert err == ""
+    tree: dict[str, Any] = json.loads(out)
+    return code, tree
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> str:
+    path = tmp_path / "facts.toml"
+    path.write_text(FACTS.format(torch="2.4.0", deepspeed="0.14.2"))
+    return str(path)
+
+
+def one_line(ran: Outcome, code: int, said: str) -> None:
+    assert (ran.code, ran.out) == (code, "")
+    assert len(ran.err.splitlines()) == 1
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+# --- what real failures look like ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "what", "ranks"),
+    [
+        ("user-error", "code", "KeyError", ("1",)),
+        ("user-error-plain", "code", "KeyError", ("1",)),
+        ("killed", "killed", "", ("1",)),
+        ("segv", "crash", "", ("1",)),
+        ("worker", "code", "ValueError", ()),
+        ("chained", "code", "KeyError", ()),
+        ("group", "code", "ValueError", ()),
+        ("pool", "code", "ZeroDivisionError", ()),
+        ("memory", "memory", "RuntimeError", ()),
+        ("disk", "disk", "OSError", ()),
+        ("hub", "network", "huggingface_hub.errors.LocalEntryNotFoundError", ()),
+        ("weights", "version", "_pickle.UnpicklingError", ()),
+        ("progress", "code", "RuntimeError", ()),
+        ("ds0142", "version", "ImportError", ()),
+        ("ds0142-ranks", "version", "ImportError", ("0", "1")),
+    ],
+)
+def test_the_first_cause_of_a_real_failure(name: str, kind: str, what: str, ranks: tuple[str, ...]) -> None:
+    cause = cause_of((REAL / f"{name}.log").read_bytes())
+    assert (cause.kind, cause.event.ranks) == (kind, ranks)
+    assert (cause.event.exceptions[0].name if cause.event.exceptions else "") == what
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in REAL.glob("*.log")))
+@pytest.mark.parametrize("size", [1, 997])
+def test_a_log_reads_the_same_in_any_chunks(name: str, size: int) -> None:
+    data = (REAL / f"{name}.log").read_bytes()
+    # Where a run trains is known to a block of bytes only; the rest is the same to the line.
+    assert read(data, size)._replace(progress=()) == read(data)._replace(progress=())
+
+
+def test_what_follows_from_the_cause_is_told_as_that() -> None:
+    diagnosis = diagnosed((REAL / "user-error-plain.log").read_bytes())
+    said = [cause.event.exceptions[0].name for cause in diagnosis.consequences if cause.event.exceptions]
+    assert said == ["RuntimeError", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"]
+    assert [cause.event.code for cause in diagnosis.consequences if cause.event.what == "ended"] == [-15, 1]
+
+
+def test_the_innermost_frame_is_that_of_the_first_exception() -> None:
+    cause = cause_of((REAL / "worker.log").read_bytes())
+    assert cause.place is not None
+    assert (Path(cause.place.file).name, cause.place.line) == ("worker.py", 6)
+
+
+# --- ranks, prefixes, progress bars -------------------------------------------------------------------
+
+CAUSE = """Traceback (most recent call last):
+  File "/home/ana/finetune.py", line 10, in <module>
+    main()
+  File "/home/ana/finetune.py", line 7, in main
+    batch["labels"]
+KeyError: 'labels'
+""".splitlines()
+
+ECHO = """Traceback (most recent call last):
+  File "/home/ana/finetune.py", line 10, in <module>
+    main()
+  File "/opt/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252, in all_reduce
+    work.wait()
+RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:4498.
+""".splitlines()
+
+WATCHDOG = (
+    "[E1121 10:00:00.1 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=1, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600081 milliseconds before timing out."
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.data(),
+    st.sampled_from(["[rank{}]: ", "[default{}]:", "{}: ", "[1,{}]<stderr>:", "(Worker pid=10{}) "]),
+)
+def test_however_two_ranks_interleave_the_first_cause_is_the_same(data: st.DataObject, prefix: str) -> None:
+    echo = [*ECHO, WATCHDOG]
+    turns = data.draw(st.permutations([0] * len(echo) + [1] * len(CAUSE)))
+    left = [iter(echo), iter(CAUSE)]
+    cause = cause_of("\n".join(prefix.format(rank) + next(left[rank]) for rank in turns))
+    assert (cause.kind, cause.event.exceptions[0].name) == ("code", "KeyError")
+    assert cause.place is not None
+    assert cause.place.line == 7
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_ranks_without_a_prefix_that_fail_alike_are_one_cause(data: st.DataObject) -> None:
+    turns = data.draw(st.permutations([0] * len(CAUSE) + [1] * len(CAUSE)))
+    left = [iter(CAUSE), iter(CAUSE)]
+    cause = cause_of("\n".join(next(left[rank]) for rank in turns))
+    assert cause.event.exceptions[0].name == "KeyError"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[rank3]: ",
+        "[3]: ",
+        "[default3]:",
+        "3: ",
+        " 3: ",
+        "(TaskRunner pid=123) ",
+        "(pid=123, ip=10.0.0.1) ",
+        "\x1b[36m(RayTrainWorker pid=7, ip=10.0.0.2)\x1b[0m ",
+        "2026-11-21T10:00:00.123456789Z ",
+        "2026-11-21T10:00:00.123456789Z [rank3]: ",
+        "worker-0: [rank3]: ",
+        "10.0.0.4: ",
+        "[pod/train-0/pytorch] ",
+        "trainer-1  | ",
+        "Nov 21 10:00:00 node7 torchrun[77]: ",
+        "[1,3]<stderr>: ",
+        " 12%|█▏        | 12/100 [00:01<00:09,  9.71it/s]",
+        "\x1b[31m",
+    ],
+)
+def test_what_launchers_put_before_a_line_is_taken_off(prefix: str) -> None:
+    cause = cause_of("".join(f"{prefix}{line}\n" for line in CAUSE))
+    assert cause.event.exceptions == (
+        log_scanner.Raised("KeyError", "'labels'", log_scanner.Frame("/home/ana/finetune.py", 7, "main")),
+    )
+
+
+def test_a_traceback_after_a_progress_bar_that_ended_no_line() -> None:
+    bars = "".join(f"\r {n}%|█         | {n}/100 [00:01<00:09,  9.71it/s]" for n in range(30))
+    cause = cause_of(bars + "\n".join(CAUSE))
+    assert cause.event.exceptions[0].name == "KeyError"
+    assert cause.event.first == 1
+
+
+def test_the_cause_may_lie_far_from_the_end() -> None:
+    noise = "".join(f"[rank{n % 8}]:{WATCHDOG} {n}\n" for n in range(4000))
+    late = "\n".join(CAUSE).replace("KeyError: 'labels'", "RuntimeError: the process group was left behind")
+    text = "\n".join(f"[rank3]: {line}" for line in CAUSE) + f"\n{noise}{late}\n"
+    assert cause_of(text).event.ranks == ("3",)
+
+
+def test_the_rank_that_torchrun_saw_first_is_the_cause() -> None:
+    text = (REAL / "user-error-plain.log").read_text()
+    other = "\n".join(f"[rank0]: {line}" for line in CAUSE).replace("KeyError: 'labels'", "ValueError: late")
+    assert cause_of(f"{other}\n{text}").event.ranks == ("1",)
+
+
+def test_each_table_of_torchrun_names_its_own_root() -> None:
+    text = (REAL / "killed.log").read_text()
+    roots = [
+        (each.ranks, each.code)
+        for each in read(text + text.replace("rank      : 0", "rank      : 5")).events
+        if each.root
+    ]
+    assert roots == [(("1",), -9)]
+
+
+def test_what_the_run_went_on_after_is_not_the_cause() -> None:
+    first = "\n".join(CAUSE).replace("KeyError: 'labels'", "ValueError: a shard was skipped")
+    steps = "".join(f"{{'loss': {1 / (n + 1):.4f}}}\n" for n in range(2000))
+    diagnosis = diagnosed(f"{first}\n{steps}{chr(10).join(CAUSE)}\n")
+    assert diagnosis.cause is not None
+    assert diagnosis.cause.event.exceptions[0].name == "KeyError"
+    assert [each.event.exceptions[0].name for each in diagnosis.survived] == ["ValueError"]
+
+
+def test_only_consequences_are_no_cause() -> None:
+    diagnosis = diagnosed("\n".join(ECHO))
+    assert diagnosis.cause is None
+    assert diagnosis.failed
+
+
+def test_a_log_without_a_failure() -> None:
+    diagnosis = diagnosed("".join(f"{{'loss': {n}.5, 'epoch': 0.1}}\n" for n in range(100)))
+    assert diagnosis == log_diagnosis.Diagnosis(None)
+
+
+# --- signatures ---------------------------------------------------------------------------------------
+
+
+def test_the_reader_keeps_texts_whole_whatever_stands_around_them() -> None:
+    said = "RuntimeError: Weights only load failed. In PyTorch 2.6 …\n\nWeightsUnpickler error: Unsupported global: "
+    said += "GLOBAL numpy.core.multiarray._reconstruct was not an allowed global by default."
+    text = "\n".join(CAUSE[:-1]) + "\n" + said
+    assert "resume-transformers4463-torch260" in {each.signature.case for each in diagnosed(text).matches}
+
+
+def test_a_part_of_a_signature_is_no_match() -> None:
+    diagnosis = diagnosed((REAL / "progress.log").read_bytes())
+    assert {each.signature.case for each in diagnosis.matches} == {"devices-differ"}
+    assert {each.signature.rule for each in diagnosis.partial} == {"zero3-cpu-offload-grad-norm-device"}
+
+
+# --- here ---------------------------------------------------------------------------------------------
+
+
+def matches_of(tree: dict[str, Any], rule: str) -> list[dict[str, Any]]:
+    return [each for each in tree["matches"] if each["rule"] == rule]
+
+
+def test_a_match_whose_conditions_hold_here_comes_with_ways_out_that_were_tried(facts: str) -> None:
+    code, tree = explained(REAL / "ds0142.log", "--facts", facts)
+    first = matches_of(tree, RULE)[0]
+    assert (code, first["fits_here"], first["of_the_cause"]) == (1, "yes", True)
+    assert "pkg.deepspeed = 0.14.2" in first["because"]
+    assert first["fix"][0]["tried"]
+    assert first["fix"][0]["commands"] == ["python -m pip install 'deepspeed==0.14.4'"]
+    assert first["lines"] == [25]
+    assert 0 < first["score"] <= 1
+    assert tree["cause"]["exceptions"][0]["place"].endswith("elastic_agent.py:9 in <module>")
+
+
+def test_what_does_not_help_stands_beside_the_ways_out(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    train = "zero_stage = 3, adapter = 'lora', gradient_checkpointing = true, use_reentrant = false"
+    facts.write_text(
+        FACTS.format(torch="2.6.0", deepspeed="0.16.4") + f"[train]\n{train.replace(', ', chr(10))}\n"
+    )
+    log = str(DATA / "logs/zero3-lora-trl-2514.log")
+    out = envcheck("explain", log, "--facts", str(facts)).out
+    assert "    fix     deepspeed >=0.19.3\n" in out
+    assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile of the optimizer step" in out
+    (match, *_) = json.loads(envcheck("explain", log, "--facts", str(facts), "--json").out)["matches"]
+    assert {"train.zero_sub_group_size": 1000000} in [each["set"] for each in match["no_fix"]]
+
+
+def test_a_match_that_does_not_hold_here_advises_nothing(tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text(FACTS.format(torch="2.4.0", deepspeed="0.16.0"))
+    _, tree = explained(REAL / "ds0142.log", "--facts", str(tmp_path / "facts.toml"))
+    first = matches_of(tree, RULE)[0]
+    assert (first["fits_here"], first["fix"]) == ("no", [])
+    assert first["because"] == ["pkg.deepspeed is 0.16.0, not >=0.14.1,<0.14.4"]
+    text = envcheck("explain", str(REAL / "ds0142.log"), "--facts", str(tmp_path / "facts.toml")).out
+    assert "its ways out do not apply" in text
+    assert "pip install" not in text
+
+
+def test_what_is_missing_to_tell_is_named(tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text('[pkg]\ntorch = "2.4.0"\n')
+    _, tree = explained(REAL / "ds0142.log", "--facts", str(tmp_path / "facts.toml"))
+    first = matches_of(tree, RULE)[0]
+    assert (first["fits_here"], first["because"]) == ("cannot tell", ["pkg.deepspeed"])
+    assert not any(each["tried"] for each in first["fix"])
+
+
+def test_versions_that_the_log_prints_are_facts_where_no_environment_is_given(tmp_path: Path) -> None:
+    head = "PyTorch version: 2.4.0+cu121\nPython version: 3.11.9 (main) (64-bit runtime)\nDeepSpeed info: "
+    head += "version=0.14.2, git-hash=unknown, git-branch=unknown\nGPU 0: NVIDIA A100-SXM4-80GB\n"
+    log = tmp_path / "train.log"
+    log.write_text(head + (REAL / "ds0142.log").read_text())
+    code, tree = explained(log, cwd=tmp_path)
+    first = matches_of(tree, RULE)[0]
+    assert (code, first["fits_here"]) == (1, "yes")
+    said = {each["key"]: (each["value"], each["source"]) for each in tree["facts_from_log"]}
+    assert said["pkg.torch"] == ("2.4.0+cu121", "log line 1")
+    assert said["pkg.deepspeed"] == ("0.14.2", "log line 3")
+    assert said["python.version"] == ("3.11.9", "log line 2")
+    assert said["gpu.name"] == ("NVIDIA A100-SXM4-80GB", "log line 4")
+
+
+def test_a_log_that_contradicts_itself_leaves_the_fact_unknown(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("PyTorch version: 2.4.0\nPyTorch version: 2.6.0\n" + (REAL / "ds0142.log").read_text())
+    _, tree = explained(log, cwd=tmp_path)
+    (torch,) = (each for each in tree["facts_from_log"] if each["key"] == "pkg.torch")
+    assert torch["value"] is None
+    assert "2.4.0 in line 1 and 2.6.0 in line 2" in torch["why"]
+    assert matches_of(tree, RULE)[0]["fits_here"] == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        "Package    Version     Editable project location\n---------- ----------- ---\ntorch 2.4.0+cu121\ndeepspeed  0.14.2\n",
+        "a==1\nb==2\ntorch==2.4.0\ndeepspeed==0.14.2\nzz==3\n",
+        "# Name                    Version                   Build  Channel\ntorch 2.4.0 pypi_0 pypi\ndeepspeed  0.14.2  pypi_0    pypi\n",
+    ],
+    ids=["pip list", "pip freeze", "conda list"],
+)
+def test_lists_of_packages_are_read(listing: str, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(f"+ pip\n{listing}\n" + (REAL / "ds0142.log").read_text())
+    _, tree = explained(log, cwd=tmp_path)
+    assert matches_of(tree, RULE)[0]["fits_here"] == "yes"
+
+
+def test_a_version_in_passing_is_no_fact(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    said = "ERROR: Could not find torch==2.1.2\nneeds torch==2.1.2\ntorch==2.1.2\n"
+    log.write_text(said + (REAL / "ds0142.log").read_text())
+    _, tree = explained(log, cwd=tmp_path)
+    assert "pkg.torch" not in {each["key"] for each in tree["facts_from_log"]}
+
+
+def test_the_environment_that_is_named_counts_and_another_one_in_the_log_is_told(
+    facts: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("PyTorch version: 2.6.0\n" + (REAL / "ds0142.log").read_text())
+    _, tree = explained(log, "--facts", facts)
+    assert matches_of(tree, RULE)[0]["fits_here"] == "yes"
+    assert tree["log"]["notes"] == ["the log speaks of another environment: torch 2.6.0 (line 1), here 2.4.0"]
+
+
+# --- the report ---------------------------------------------------------------------------------------
+
+
+def test_no_match_is_said_and_points_at_doctor(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(CAUSE).replace("KeyError: 'labels'", "RuntimeError: the flux is out of phase"))
+    ran = envcheck("explain", str(log))
+    assert ran.code == 3
+    assert "No known failure reads like this; envcheck doctor" in ran.out
+
+
+def test_no_failure_is_exit_code_0(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("step 1 loss 0.5\nstep 2 loss 0.4\n")
+    ran = envcheck("explain", str(tmp_path / "train.log"))
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "No failure found in this log.")
+
+
+SECRETS = {
+    "https://ana:hunter22@example.org/x?token=sekret1&a=1": ("hunter22", "sekret1"),
+    "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz012345": ("hf_abc",),
+    "Authorization: Bearer abcdefgh.sekret2": ("sekret2",),
+    "--hub_token sekret3 --output_dir out": ("sekret3",),
+    "{'api_key': 'sekret4', 'n': 3}": ("sekret4",),
+    "WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567": ("0123456789abcdef",),
+    "AWS_SECRET_ACCESS_KEY='sekret5'": ("sekret5",),
+}
+
+
+@pytest.mark.parametrize("text", SECRETS)
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_secrets_in_a_log_are_not_repeated(text: str, more: tuple[str, ...], tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    traceback = "\n".join(CAUSE).replace("'labels'", f"{text} is missing")
+    log.write_text(
+        f"+ torchrun finetune.py {text} --use_lora true\n{text}\n{traceback}\nRuntimeError: fail {text}\n"
+    )
+    ran = envcheck("explain", str(log), *more)
+    assert "is missing" in ran.out
+    for secret in SECRETS[text]:
+        assert secret not in ran.out + ran.err
+
+
+def test_what_a_log_says_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(CAUSE).replace("'labels'", "\x1b]0;owned\x07 \u202egnp.exe\x00"))
+    out = envcheck("explain", str(log)).out
+    assert not {"\x1b", "\x07", "\u202e", "\x00"} & set(out)
+
+
+# --- input --------------------------------------------------------------------------------------------
+
+
+def test_gzip_is_read_and_so_is_what_stands_before_its_damage(tmp_path: Path) -> None:
+    data = gzip.compress((REAL / "killed.log").read_bytes())
+    log = tmp_path / "train.log.gz"
+    log.write_bytes(data + data)
+    code, tree = explained(log)
+    assert (code, tree["cause"]["kind"], tree["log"]["lines"]) == (1, "killed", 104)
+    log.write_bytes(
+        gzip.compress((REAL / "killed.log").read_bytes() + b"".join(b"%d " % (n * n) for n in range(9000)))[
+            :-500
+        ]
+    )
+    code, tree = explained(log)
+    assert (code, tree["cause"]["kind"]) == (1, "killed")
+    assert tree["log"]["notes"] == ["its gzip data ends in the middle: this is what stands before"]
+    log.write_bytes(data[:200] + b"\xff" * 300)
+    assert "its gzip data" in envcheck("explain", str(log)).out
+
+
+def test_standard_input_is_read_to_its_end() -> None:
+    ran = subprocess.run(
+        invocation("explain"),
+        input=(REAL / "user-error-plain.log").read_bytes(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env=surroundings(),
+    )
+    assert (ran.returncode, b"rank 1, lines 7-13: KeyError" in ran.stdout) == (1, True)
+
+
+def test_a_pipe_that_is_interrupted_is_explained_as_far_as_it_came(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    running = subprocess.Popen(
+        invocation("explain", str(tmp_path / "pipe")), stdout=subprocess.PIPE, env=surroundings()
+    )
+    with (tmp_path / "pipe").open("wb") as pipe:
+        pipe.write((REAL / "user-error-plain.log").read_bytes())
+        pipe.flush()
+        time.sleep(0.5)
+        running.send_signal(2)
+        out, _ = running.communicate(timeout=60)
+    assert b"KeyError" in out
+    assert b"interrupted" in out
+
+
+def test_bad_input_is_one_line(tmp_path: Path) -> None:
+    one_line(envcheck("explain", str(tmp_path / "none.log")), 2, "no such file")
+    one_line(envcheck("explain", str(tmp_path)), 2, "expected a file, found a directory")
+    (tmp_path / "model.bin").write_bytes(bytes(range(256)) * 10 + bytes(5000))
+    one_line(envcheck("explain", str(tmp_path / "model.bin")), 2, "found binary data")
+    one_line(envcheck("explain", str(REAL / "hub.log"), "--facts", "none.toml"), 2, "none.toml")
+
+
+def test_an_empty_log_holds_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "empty.log").write_bytes(b"")
+    assert envcheck("explain", str(tmp_path / "empty.log")).code == 0
+
+
+# What a process has used counts what its parent had when it was started, and pytest has much: a small one between.
+PEAK = """import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)  # KiB
+sys.exit(code)
+"""
+
+
+def test_a_line_without_an_end_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    bar = b"".join(b"\r %d%%|#####     | %d/100 [00:01<00:09,  9.71it/s]" % (n, n) for n in range(100))
+    with log.open("wb") as file:
+        for _ in range(30000):
+            file.write(bar)
+        file.write("\n".join(["", *CAUSE]).encode())
+    words = [sys.executable, "-c", PEAK, *invocation("explain", str(log), "--json")]
+    ran = subprocess.run(words, capture_output=True, timeout=60, check=False, env=surroundings())
+    tree = json.loads(ran.stdout)
+    assert (ran.returncode, tree["cause"]["exceptions"][0]["name"]) == (1, "KeyError")
+    assert tree["cause"]["lines"] == [2, 7]
+    assert int(ran.stderr) < 100 * 1024
+
+
+def test_a_line_of_words_without_an_end_still_shows_what_it_says() -> None:
+    data = (
+        b"x " * (3 << 20) + b"RuntimeError: CUDA out of memory. Tried to allocate 2 GiB" + b" y" * (3 << 20)
+    )
+    assert cause_of(data).kind == "memory"
+
+
+def test_an_error_that_a_tool_says_without_a_traceback_is_a_failure() -> None:
+    said = "Collecting torch==2.1.2\nERROR: No matching distribution found for torch==2.1.2\n"
+    cause = cause_of(said)
+    assert (cause.kind, cause.event.what) == ("version", "said")
+
+
+def test_a_warning_that_is_known_is_no_failure() -> None:
+    said = "Detected kernel version 5.4.0, which is below the recommended minimum of 5.5.0; this can hang.\n"
+    diagnosis = diagnosed(said)
+    assert not diagnosis.failed
+    assert [each.signature.case for each in diagnosis.matches] == ["kernel-54-accelerate"]
+
+
+def test_many_different_errors_stay_in_bounded_memory_and_the_last_counts() -> None:
+    words = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
+    text = "".join(
+        f"error: {words[n % 8]} {words[n // 8 % 8]} {words[n // 64 % 8]} {words[n // 512 % 8]} {'x' * (n % 7000)}\n"
+        for n in range(4000)
+    )
+    log = read(text + (REAL / "killed.log").read_text())
+    assert sum(len(each.text) for each in log.events) < 16 << 20
+    assert cause_of(text + (REAL / "killed.log").read_text()).kind == "killed"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: " + "a." * 8000,
+        "error " + "12it/s " * 3000,
+        "error" + " " * 16000,
+        "1234567890" * 1600 + "error",
+    ],
+    ids=["dots", "bars", "spaces", "digits"],
+)
+def test_no_line_keeps_a_pattern_busy(line: str) -> None:
+    began = time.process_time()
+    diagnosed(f"{line}\n" * 20)
+    sanitize.secretless(line[:4000])
+    assert time.process_time() - began < 10
+
+
+# --- forms of tracebacks that Python does not print itself ------------------------------------------------
+
+RICH = """\
+╭───────────────────── Traceback (most recent call last) ──────────────────────╮
+│ /home/li/glm/main.py:430 in <module>                                         │
+│ ❱ 430 │   main()                                                             │
+│                                                                              │
+│ /opt/conda/lib/python3.10/site-packages/transformers/trainer/a_long_file_nam │
+│ e.py:12 in train                                                             │
+╰──────────────────────────────────────────────────────────────────────────────╯
+ValueError: 4242 is not in the list
+"""
+NOTEBOOK = """\
+---------------------------------------------------------------------------
+TypeError                                 Traceback (most recent call last)
+Cell In[7], line 3
+      1 model = load()
+----> 3 train(model)
+
+File ~/env/lib/python3.11/site-packages/tqdm/std.py:1181, in tqdm.__iter__(self)
+-> 1181     for obj in iterable:
+
+TypeError: the batch holds no text
+"""
+BAR = """\
+Epoch:   0%|          | 0/3 [00:00<?, ?it/sTraceback (most recent call last):      | 0/40 [00:00<?, ?it/s]
+  File "train.py", line 7, in <module>
+    main()
+RuntimeError: the third batch is odd
+"""
+UNREADABLE = """\
+  File "/home/li/train.py", line 12
+    print("x"
+         ^
+SyntaxError: '(' was never closed
+"""
+RAY = """\
+Traceback (most recent call last):
+  File "/home/li/ppo.py", line 448, in <module>
+    ray.get(refs)
+ray.exceptions.RayTaskError(RuntimeError): ray::Actor.fit() (pid=14, ip=10.0.0.1, actor_id=a1, repr=<Actor>)
+  File "/home/li/actor.py", line 43, in fit
+    step()
+RuntimeError: the third batch is odd
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message", "file"),
+    [
+        (RICH, "ValueError", "4242 is not in the list", None),
+        (NOTEBOOK, "TypeError", "the batch holds no text", None),
+        (BAR, "RuntimeError", "the third batch is odd", "train.py"),
+        (UNREADABLE, "SyntaxError", "'(' was never closed", "/home/li/train.py"),
+        (RAY, "RuntimeError", "the third batch is odd", "/home/li/actor.py"),
+        (
+            "".join(f"stderr: {line}\n" for line in BAR.splitlines()),
+            "RuntimeError",
+            "the third batch is odd",
+            "train.py",
+        ),
+    ],
+    ids=["rich", "notebook", "bar", "unreadable", "ray", "stderr"],
+)
+def test_a_traceback_is_read_however_it_is_drawn(
+    text: str, name: str, message: str, file: str | None
+) -> None:
+    cause = cause_of("loaded\n" + text + "bye\n")
+    first = cause.event.exceptions[0]
+    assert (first.name, first.message) == (name, message)
+    assert (first.place.file if first.place else None) == file
+
+
+def test_a_message_that_begins_on_a_line_of_its_own_is_the_message() -> None:
+    head = 'Traceback (most recent call last):\n  File "/opt/site-packages/x/y.py", line 3, in f\n    g()\n'
+    told = cause_of(f"{head}ImportError:\nModel requires torch.\n").event.exceptions[0]
+    bare = cause_of(f"{head}AssertionError\nbye now\n").event.exceptions[0]
+    assert (told.message, bare.message) == ("Model requires torch.", "")
+
+
+def test_what_is_wrong_with_a_configuration_is_told_beside_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text('Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 3\n')
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
+    (tmp_path / "other.json").write_text('{"zero_optimization":')
+    words = ("explain", "log", "--train", "ds.json", "--train", "other.json")
+    ran = envcheck(*words, cwd=tmp_path)
+    assert "\nremark  other.json:1:22: error: not JSON: " in ran.out
+    assert "\nremark  ds.json:1:37: warning: gradient_cliping is no setting of deepspeed" in ran.out
+    told = json.loads(envcheck(*words, "--json", cwd=tmp_path).out)["remarks"]
+    assert [each["code"] for each in told] == ["unreadable", "unknown-key"]

@@ -1,0 +1,274 @@
+"""`doctor --fix` and `pin --from-current` as a user meets them: real environments on disk, a real index."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.command.test_command_line import BROKEN, FINE, RULE
+from tests.command.test_pin_resolve import pinned, resolve, whole_stack
+from tests.support.local_index import LocalIndex
+from tests.support.running import Outcome, envcheck
+from tests.unit.resolution.test_remediation import TANGLE
+
+__all__ = ["whole_stack"]  # a fixture
+
+STACK = {
+    "torch": ("2.6.0", ()),
+    "deepspeed": ("0.14.0", ("torch", "numpy", "pydantic")),
+    "transformers": ("4.49.0", ("tokenizers<0.22,>=0.21", "huggingface-hub<1.0,>=0.26.0", "numpy>=1.17")),
+    "tokenizers": ("0.21.0", ("huggingface-hub<1.0,>=0.16.4",)),
+    "huggingface-hub": ("0.29.1", ()),
+    "peft": ("0.14.0", ("torch>=1.13.0", "transformers")),
+    "accelerate": ("1.4.0", ("numpy<3.0.0,>=1.17", "torch>=2.0.0")),
+    "numpy": ("1.26.4", ()),
+    "pydantic": ("2.0.0", ()),
+    "pip": ("25.0", ()),
+}
+
+
+def environment(folder: Path, **changes: str | None) -> Path:
+    """The stack above on disk, with other versions of some packages, or without them."""
+    site = folder / "lib/python3.11/site-packages"
+    (site / "torch").mkdir(parents=True)
+    (folder / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.9\n")
+    (site / "torch/version.py").write_text("__version__ = '2.6.0+cu124'\ncuda: str | None = '12.4'\n")
+    for name, (usual, requires) in STACK.items():
+        version = changes.get(name.replace("-", "_"), usual)
+        if version is None:
+            continue
+        record = site / f"{name.replace('-', '_')}-{version}.dist-info"
+        record.mkdir()
+        lines = "".join(f"Requires-Dist: {each}\n" for each in requires)
+        (record / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{lines}\n"
+        )
+        (record / "RECORD").write_text("")
+    return folder
+
+
+MACHINE = ("--static", "--driver", "550.54.15", "--gpu", "A100 80GB")
+
+
+def fix(env: Path, *more: str) -> Outcome:
+    return envcheck("doctor", "--fix", "--target", "zero3-lora", "--python", str(env), *MACHINE, *more)
+
+
+def rows(out: str) -> list[tuple[str, ...]]:
+    """The table: what, now, then."""
+    table = out.split("Nothing was changed\n")[1].splitlines()[1:]
+    cells = [tuple(re.split(r" {2,}", line.strip())) for line in table if re.match(r" {4}\S.*  ", line)]
+    return [each[:3] for each in cells if each[0] not in ("note", "set", "brings", "left")]
+
+
+# --- doctor --fix -----------------------------------------------------------------------------------
+
+
+def test_the_report_then_the_table_then_a_command(tmp_path: Path) -> None:
+    code, out, err = fix(environment(tmp_path / "env"))
+    assert (code, err) == (1, "")
+    report, plan = out.split("\nThe smallest change for level error and above. Nothing was changed\n")
+    assert (
+        report
+        == envcheck("doctor", "--target", "zero3-lora", "--python", str(tmp_path / "env"), *MACHINE).out
+    )
+    what, *rest = plan.splitlines()
+    assert what.split() == ["what", "now", "then", "asked", "for", "by", "costs"]
+    assert rest[0].split() == ["deepspeed", "0.14.0", "0.14.4", "deepspeed-elastic-log-import-torch24"]
+    assert rest[1].strip() == "$ DS_BUILD_OPS=0 python -m pip install 'deepspeed==0.14.4'"
+
+
+def test_what_is_fine_needs_no_change(tmp_path: Path) -> None:
+    code, out, _ = fix(environment(tmp_path / "env", deepspeed="0.19.8"))
+    assert code == 0
+    assert out.splitlines()[-1] == "Nothing needs to change: nothing is broken at level error or above"
+    facts = tmp_path / "fine.toml"
+    facts.write_text(FINE)
+    report = json.loads(envcheck("doctor", "--facts", str(facts), "--fix", "--json").out)
+    assert report["fix"]["moves"] == report["fix"]["commands"] == report["fix"]["not_mended"] == []
+    assert "fix" not in json.loads(envcheck("doctor", "--facts", str(facts), "--json").out)
+
+
+def test_json_has_the_same_plan(tmp_path: Path) -> None:
+    env = environment(tmp_path / "env", peft=None)
+    code, out, err = fix(env, "--json")
+    assert (code, err) == (1, "")
+    plan = json.loads(out)["fix"]
+    assert [(each["what"], each["now"], each["then"]) for each in plan["moves"]] == [
+        ("deepspeed", "0.14.0", "0.14.4"),
+        ("peft", None, plan["moves"][1]["then"]),
+    ]
+    assert "target:zero3-lora:peft" in plan["moves"][1]["rules"]
+    (command,) = plan["commands"]
+    assert (
+        command
+        == f"DS_BUILD_OPS=0 python -m pip install 'deepspeed==0.14.4' 'peft=={plan['moves'][1]['then']}'"
+    )
+    assert command in fix(env).out
+
+
+def test_what_the_commands_install_is_judged_fine(tmp_path: Path) -> None:
+    before = fix(environment(tmp_path / "before", peft=None, tokenizers="0.20.3"), "--json").out
+    moves = {each["what"].replace("-", "_"): each["then"] for each in json.loads(before)["fix"]["moves"]}
+    assert {"deepspeed", "peft", "tokenizers"} == moves.keys()
+    assert fix(environment(tmp_path / "after", **moves)).code == 0
+
+
+def test_the_companions_of_torch_move_along(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    facts.write_text(
+        BROKEN.replace("0.16.4", "0.19.8").replace('"2.6.0+cu124"', '"2.6.0", torchvision = "0.21.0"')
+    )
+    ask = ("doctor", "--facts", str(facts), "--fix", "--driver", "580.95.05", "--gpu", "RTX 5090")
+    out = envcheck(*ask).out
+    assert rows(out) == [("torch", "2.6.0", "2.8.0"), ("torchvision", "0.21.0", "0.23.0")]
+    assert "pip install 'torch==2.8.0' 'torchvision==0.23.0'\n" in out
+    assert "moves with torch" in out
+    assert "随 torch 一起变" in envcheck(*ask, "--lang", "zh").out
+
+
+def test_an_environment_without_pip_is_uvs_and_condas_is_said_to_be(tmp_path: Path) -> None:
+    env = environment(tmp_path / "an env", pip=None)
+    assert f"$ DS_BUILD_OPS=0 uv pip install --python '{env}' 'deepspeed==0.14.4'" in fix(env).out
+    (env / "pyvenv.cfg").unlink()
+    (env / "conda-meta").mkdir()
+    (env / "conda-meta/python-3.11.9-h955ad1f_0.json").write_text("{}")
+    out = fix(env).out
+    assert "pip install 'deepspeed==0.14.4'" in out
+    assert "a conda environment: what conda installed, change with conda" in out
+
+
+def test_a_configuration_is_changed_where_it_says_so(tmp_path: Path) -> None:
+    facts, config = tmp_path / "facts.toml", tmp_path / "ds.json"
+    facts.write_text('complete = ["pkg"]\npkg = { torch = "2.6.0", transformers = "4.49.0" }\n')
+    config.write_text('{"zero_optimization": {"stage": 3}}')
+    ask = ("doctor", "--facts", str(facts), "--fix", "--train", str(config), "--train")
+    out = envcheck(*ask, "--attn_implementation flash_attention_2 --use_lora false").out
+    assert ("train.attention", "flash_attention_2", "sdpa") in rows(out)
+    assert "set     train.attention = sdpa (now from --train:1: attn_implementation)" in out
+
+
+def test_what_only_an_administrator_can_do_is_said_to_be_his(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    facts.write_text(FINE.replace('"2.6.0+cu124"', '"2.8.0"'))
+    ask = ("doctor", "--facts", str(facts), "--fix", "--driver", "550.54.15", "--gpu", "B200")
+    out = envcheck(*ask).out
+    assert rows(out) == [("driver.version", "550.54.15", ">=580.65.06")]
+    assert "administrator" in out
+    assert "$" not in out.split("Nothing was changed")[1]
+    (move,) = json.loads(envcheck(*ask, "--json").out)["fix"]["moves"]
+    assert move["administrator"] is True
+
+
+def test_what_no_change_mends_is_named_with_the_reason(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    broken = 'driver = { error = "18 driver/library version mismatch" }\n'
+    facts.write_text(FINE.replace("pkg =", f"{broken}pkg ="))
+    code, out, _ = envcheck("doctor", "--facts", str(facts), "--fix")
+    assert code == 1
+    assert "No change is known to mend what is broken at level error or above" in out
+    assert "[driver-library-mismatch]" in out.split("No change is known")[1]
+
+
+def test_warnings_are_mended_only_if_asked_for(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    facts.write_text('complete = ["pkg"]\npkg = { torch = "2.6.0", triton = "3.1.0" }\n')
+    assert "Nothing needs to change" in envcheck("doctor", "--facts", str(facts), "--fix").out
+    out = envcheck("doctor", "--facts", str(facts), "--fix", "--fail-on", "warning").out
+    assert rows(out) == [("triton", "3.1.0", "3.2.0")]
+
+
+def test_the_tangle_takes_a_second_at_most_beyond_the_report(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    facts.write_text(TANGLE)
+    seconds = []
+    for more in ((), ("--fix",)):
+        start = time.monotonic()
+        assert envcheck("doctor", "--facts", str(facts), *more).code == 1
+        seconds.append(time.monotonic() - start)
+    assert seconds[1] < 5 * seconds[0] + 1  # other programs run beside it; alone it is half a second
+
+
+def test_nothing_to_judge_needs_no_plan(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    facts.write_text('complete = ["pkg"]\npkg = { numpy = "2.0.0" }\n')
+    code, out, _ = envcheck("doctor", "--facts", str(facts), "--fix")
+    assert code == 3
+    assert "Nothing needs to change" not in out
+
+
+def test_hostile_versions_are_planned_for_without_a_traceback(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    for version in (
+        "",
+        "?",
+        "2.6.0.dev20250101+cu124",
+        "2.6.0a0+git1234567",
+        "9" * 200,
+        "\\u001b[31m",
+        "1!2.0",
+    ):
+        facts.write_text(BROKEN.replace("2.6.0+cu124", version).replace("4.49.0", version))
+        outcome = envcheck("doctor", "--facts", str(facts), "--fix")
+        assert outcome.code in (0, 1, 2, 3)
+        assert "internal error" not in outcome.err
+        assert "\x1b" not in outcome.out
+
+
+# --- pin --from-current -----------------------------------------------------------------------------
+
+
+def near(index: LocalIndex, home: Path, env: Path, *more: str) -> Outcome:
+    return resolve(
+        index, home, "--target", "zero3-lora", "--from-current", "--python", str(env), *(more or MACHINE)
+    )
+
+
+def test_a_lock_keeps_what_is_fine_and_moves_what_is_not(whole_stack: LocalIndex, tmp_path: Path) -> None:
+    outcome = near(whole_stack, tmp_path, environment(tmp_path / "env"))
+    assert outcome.code == 0, outcome.err
+    for name, (version, _) in STACK.items():
+        if name not in ("pip", "deepspeed"):
+            assert pinned(outcome.out, name) == version, name
+    assert pinned(outcome.out, "deepspeed") == "0.14.4"
+    assert rows(outcome.err) == [("deepspeed", "0.14.0", "0.14.4")]
+    assert "$" not in outcome.err
+
+
+def test_a_release_that_no_index_has_gives_way_to_the_nearest(
+    whole_stack: LocalIndex, tmp_path: Path
+) -> None:
+    env = environment(tmp_path / "env", deepspeed="0.16.4", transformers="4.46.0", tokenizers="0.20.3")
+    outcome = near(whole_stack, tmp_path, env)  # 4.46.0 was withdrawn
+    assert outcome.code == 0, outcome.err
+    assert ("transformers", "4.46.0", "4.46.1") in rows(outcome.err)
+    assert pinned(outcome.out, "transformers") == "4.46.1"
+    assert pinned(outcome.out, "torch") == "2.6.0"
+
+
+def test_no_lock_near_what_is_installed_is_exit_4(whole_stack: LocalIndex, tmp_path: Path) -> None:
+    env = environment(tmp_path / "env")
+    outcome = near(whole_stack, tmp_path, env, "--static", "--driver", "550.54.15", "--gpu", "B200")
+    assert outcome.code == 4
+    assert outcome.out == ""
+    assert "no lock near what is installed: versions do not mend driver-before-gpu-generation" in outcome.err
+
+
+@pytest.mark.parametrize("other", [("--offline",), ("--python-version", "3.11")])
+def test_options_that_contradict_it_are_wrong_use(other: tuple[str, ...], tmp_path: Path) -> None:
+    outcome = envcheck("pin", "--target", "zero3-lora", "--from-current", *other, cwd=tmp_path)
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1
+    assert "not with --from-current" in outcome.err
+
+
+def test_the_rule_of_the_front_page_is_mended_by_one_move(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    facts.write_text(BROKEN)
+    out = envcheck("doctor", "--facts", str(facts), "--fix").out
+    assert rows(out) == [("deepspeed", "0.16.4", "0.19.3")]
+    assert RULE in out.split("Nothing was changed")[1]

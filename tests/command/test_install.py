@@ -1,0 +1,123 @@
+"""Installed from a clone, editable, and as a wheel elsewhere: each finds its knowledge and its locks."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess  # noqa: TID251 - tests are users
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    ran = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=600, check=False, cwd=cwd
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a stranger has: the tracked files alone."""
+    folder = tmp_path_factory.mktemp("clone") / "envcheck"
+    shutil.copytree(
+        ROOT, folder,
+        ignore=shutil.ignore_patterns(".git", ".venv", "*.egg-info", "__pycache__", ".*_cache", "build", "dist", ".hypothesis"),
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Iterator[Path]:
+    """A fresh environment that sees the libraries envcheck needs, but not envcheck."""
+    folder = tmp_path / "venv"
+    venv.create(folder, with_pip=True, symlinks=True)
+    site = next((folder / "lib").glob("python*/site-packages"))
+    ours = next(path for path in sys.path if path.endswith("site-packages"))
+    # The wheels' requirements come from the environment of the tests, so that no index is needed.
+    for name in ("typer", "rich", "packaging", "yaml", "pynvml.py", "hatchling", "pathspec", "pluggy", "trove_classifiers",
+                 "shellingham", "markdown_it", "mdurl", "pygments", "typing_extensions.py", "annotated_doc", "click", "editables"):  # fmt: skip
+        source = Path(ours, name)
+        if source.exists():
+            (site / name).symlink_to(source)
+    yield folder / "bin/python"
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def works(python: Path, elsewhere: Path, *, compiled: bool) -> None:
+    """Judges, names the matrix, and serves a lock, from a folder that is not the clone."""
+    command = python.parent / "envcheck"
+    assert "zero3-frozen-nonreentrant-checkpoint" in run(command, "rule", "--list", cwd=elsewhere)
+    assert "非重入检查点" in run(
+        command, "rule", "zero3-frozen-nonreentrant-checkpoint", "--lang", "zh", cwd=elsewhere
+    )
+    lock = run(
+        command, "pin", "--target", "zero3-lora", "--offline", "--python-version", "3.11", cwd=elsewhere
+    )
+    assert "torch==" in lock
+    assert "--hash=sha256:" in lock
+    where = run(
+        python,
+        "-c",
+        "from envcheck import host; print(host.shipped_text('judging.json') is not None)",
+        cwd=elsewhere,
+    )
+    assert where.strip() == str(compiled)
+
+
+PIP = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
+
+
+def test_a_plain_install_from_a_clone(clone: Path, python: Path, tmp_path: Path) -> None:
+    run(python, *PIP, ".", cwd=clone)
+    works(python, tmp_path, compiled=True)
+
+
+def test_an_editable_install(clone: Path, python: Path, tmp_path: Path) -> None:
+    run(python, *PIP, "--editable", ".", cwd=clone)
+    works(python, tmp_path, compiled=False)
+
+
+def test_a_wheel_installed_elsewhere(clone: Path, python: Path, tmp_path: Path) -> None:
+    run(
+        python,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        tmp_path / "dist",
+        ".",
+        cwd=clone,
+    )
+    (wheel,) = (tmp_path / "dist").glob("envcheck-*.whl")
+    run(python, *PIP, wheel, cwd=tmp_path)
+    works(python, tmp_path, compiled=True)
+
+
+def test_a_mistake_in_compat_stops_the_build(clone: Path, python: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(clone, broken)
+    (broken / "compat/rules/deepspeed.toml").write_text("[[rule]\n")
+    command = [
+        str(python),
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path / "dist"),
+        ".",
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=broken)
+    assert ran.returncode != 0
+    assert "rules/deepspeed.toml: not TOML" in ran.stdout + ran.stderr

@@ -1,0 +1,135 @@
+"""`pin` as a user meets it: which lock is served for which machine, and what is said instead of one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from envcheck.lock import model as lock
+from tests.support.fake_nvml import library
+from tests.support.running import envcheck
+
+PIN = ("pin", "--target", "zero3-lora", "--offline", "--python-version", "3.11")
+
+
+def version(text: str, name: str) -> str:
+    found = re.search(rf"(?m)^{name}==(\S+)", text)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    ("machine", "torch"),
+    [
+        (("--driver", "525.60.13"), "2.10.0"),
+        (("--driver", "535.104.05", "--gpu", "A100 80GB"), "2.10.0"),
+        (("--driver", "570.86.15", "--gpu", "RTX 5090"), "2.10.0"),  # cu128 has sm_120
+        (("--driver", "580.95.05", "--gpu", "RTX 5090"), "2.13.0"),
+        (("--driver", "580.95.05", "--gpu", "H100"), "2.13.0"),
+        (("--driver", "580.95.05", "--gpu", "V100"), "2.10.0"),  # cu130 lost sm_70
+        (("--driver", "580.95.05", "--gpu", "T4", "--gpu", "B200"), "2.13.0"),
+        ((), "2.10.0"),  # nothing known: the lowest driver floor
+    ],
+)
+def test_the_lock_fits_the_driver_and_the_gpu(machine: tuple[str, ...], torch: str) -> None:
+    code, out, err = envcheck(*PIN, *machine)
+    assert code == 0, err
+    assert version(out, "torch") == torch
+    assert "judged by matrix" in err
+
+
+def test_what_is_served_is_a_complete_lock_without_leaks() -> None:
+    out = envcheck(*PIN, "--driver", "550.54.15").out
+    parsed = lock.parse_requirements(out, "stdout")
+    assert all(pin.artifacts for pin in parsed.pins)
+    assert {"torch", "deepspeed", "transformers", "peft", "accelerate"} <= {pin.name for pin in parsed.pins}
+    assert parsed.matrix.startswith("sha256:")
+    assert ("train.zero_stage", "3") in parsed.train
+    lock.refuse_leaks(out)
+
+
+def test_what_is_amiss_with_the_machine_now_refuses_no_lock(tmp_path: Path) -> None:
+    """A libcuda of another driver and a GPU that refuses all are errors to doctor; no version mends them."""
+    try:
+        folder = library(tmp_path / "nvml")
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+    (folder / "libcuda.so.535.183.01").write_text("")
+    (folder / "libcuda.so.1").symlink_to("libcuda.so.535.183.01")
+    scenario = tmp_path / "scenario"
+    scenario.write_text("[gpu]\nname = NVIDIA L40S\ncompute_mode = 2\n")
+    environ = {"LD_LIBRARY_PATH": str(folder), "FAKE_NVML": str(scenario)}
+    seen = envcheck("doctor", "--static", environ=environ)
+    assert "libcuda-of-another-driver" in seen.out
+    assert "gpu-compute-mode-prohibited" in seen.out
+    code, out, err = envcheck(*PIN, environ=environ)
+    assert code == 0, err
+    assert version(out, "torch") == "2.10.0"
+
+
+def test_unknown_hardware_is_said_to_be_assumed() -> None:
+    assert "no driver is known" in envcheck(*PIN).err
+
+
+@pytest.mark.parametrize(
+    ("machine", "why"),
+    [
+        (("--driver", "470.223.02"), "needs driver 525.60.13, here 470.223.02"),
+        (("--gpu", "K80"), "torch-build-lacks-gpu-code"),
+        (("--python-version", "3.13"), "none is shipped for zero3-lora on Python 3.13"),
+    ],
+)
+def test_where_nothing_shipped_fits_offline_says_what_is_missing(machine: tuple[str, ...], why: str) -> None:
+    code, out, err = envcheck(*PIN, *machine)
+    assert (code, out) == (4, "")
+    assert why in err
+    assert "--offline forbids resolving" in err
+
+
+def test_an_unsatisfiable_machine_gets_no_lock_and_the_rule_that_forbids_it() -> None:
+    code, out, err = envcheck(
+        "pin",
+        "--target",
+        "zero3-lora",
+        "--driver",
+        "390.157",
+        "--gpu",
+        "A100 80GB",
+        "--resolve",
+        "--python-version",
+        "3.11",
+    )
+    assert (code, out) == (4, "")
+    assert "driver-below-cuda-family-floor" in err
+
+
+def test_a_shipped_lock_is_served_without_loading_the_search_or_an_engine() -> None:
+    ran = envcheck(*PIN, "--driver", "550.54.15", environ={"PYTHONPROFILEIMPORTTIME": "1"})
+    loaded = {
+        line.rpartition("|")[2].strip() for line in ran.err.splitlines() if line.startswith("import time")
+    }
+    assert "envcheck.commands.pin" in loaded
+    assert (
+        not {
+            "envcheck.resolution.resolver",
+            "envcheck.resolution.conflicts",
+            "envcheck.resolver_backends",
+            "envcheck.lock.wheels",
+        }
+        & loaded
+    )
+
+
+@pytest.mark.network
+def test_resolving_anew_gives_the_measured_combination_with_hashes() -> None:
+    if shutil.which("uv") is None:
+        pytest.skip("uv is not installed")
+    code, out, err = envcheck(
+        "pin", "--target", "zero3-lora", "--driver", "550.54.15", "--resolve", "--python-version", "3.11"
+    )
+    assert code == 0, err
+    assert version(out, "torch") == "2.10.0"
+    lock.parse_requirements(out, "stdout")

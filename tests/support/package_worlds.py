@@ -1,0 +1,46 @@
+"""Tiny package worlds for the search and its proofs: packages, releases, rules in TOML, a target `t`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from envcheck.core.facts import Fact, Inventory, Known, Value
+from envcheck.core.rules import Wish
+from envcheck.resolution.resolver import Problem, Release
+from tests.support.worlds import known, rule
+
+World = Mapping[str, Sequence[str | Release]]
+
+
+def problem(
+    world: World,
+    rules: str = "",
+    *,
+    train: str = "{}",
+    free: Sequence[str] = (),
+    head: str = "",
+    python: str = "3.11",
+    machine: Mapping[str, Value] | None = None,
+    wishes: Sequence[Wish] = (),
+    tables: str = "",
+) -> Problem:
+    """What to search: package → releases (a version, or one that says more), rules in TOML, free facts."""
+    names = list(world)
+    target = f'[target.t]\ntitle = "t"\npackages = {names}\ntrain = {train}\nfree = {list(free)}\n'
+    matrix_ = known(rules, tables, f"{target}{head}".replace("'", '"'))
+    releases = [
+        each if isinstance(each, Release) else Release(name, each)
+        for name, releases in world.items()
+        for each in releases
+    ]
+    said: dict[str, Value] = {"python.version": f"{python}.0", **(machine or {})}
+    facts = {key: Fact(key, Known(value), "declared") for key, value in said.items()}
+    return Problem(
+        matrix_, matrix_.targets["t"], Inventory(facts), python, tuple(releases), wishes=tuple(wishes)
+    )
+
+
+def forbids(when: Mapping[str, str], rule_id: str, fix: str = "") -> str:
+    """A rule against packages together: `{"a": ">=2", "b": "<9"}`."""
+    table = ", ".join(f'"pkg.{name}" = "{bound}"' for name, bound in when.items())
+    return rule(f"{{ {table} }}", rule_id, more=f"[[rule.fix]]\nset = {fix}" if fix else "")

@@ -1,0 +1,99 @@
+"""Running envcheck as a user does: another process, its output and its exit code."""
+
+from __future__ import annotations
+
+import atexit
+import compileall
+import fcntl
+import functools
+import os
+import shutil
+import subprocess  # noqa: TID251 - tests are users
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from compile_matrix import written
+
+from tests.support.paths import ROOT
+
+DEADLINE_S = 60
+
+SET_ASIDE = {"VIRTUAL_ENV", "CONDA_PREFIX", "ENVCHECK_LANG", "LC_ALL", "LC_MESSAGES", "LANG"}
+"""Variables that say what is examined or in which language; a test sets those it means."""
+
+
+class Outcome(NamedTuple):
+    """What the user sees."""
+
+    code: int
+    out: str
+    err: str
+
+
+def copy_compiled(folder: Path) -> None:
+    """Put envcheck into a folder as its wheel does, made of this checkout: it starts three times as fast."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "shipped")
+    shutil.copytree(ROOT / "envcheck", folder / "envcheck", ignore=ignored)
+    written(folder / "envcheck/shipped")
+    shutil.copytree(ROOT / "lockfiles", folder / "envcheck/shipped/lockfiles")
+
+
+@functools.cache
+def installed() -> Path:
+    """Where this session's copy lies; each process of pytest makes its own, so none is older than its tests."""
+    folder = Path(tempfile.mkdtemp(prefix="envcheck-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy_compiled(folder)
+    compileall.compile_dir(folder, quiet=2)
+    return folder
+
+
+def invocation(*arguments: str) -> list[str]:
+    """The words that run envcheck; -P, for else the folder a test runs in would come before the copy."""
+    return [sys.executable, "-P", "-m", "envcheck", *arguments]
+
+
+def surroundings(added: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables a user's shell would have, with which an `invocation` finds the copy."""
+    inherited = {k: v for k, v in os.environ.items() if k not in SET_ASIDE}  # noqa: TID251
+    return {**inherited, "PYTHONPATH": str(installed()), **(added or {})}
+
+
+def envcheck(*arguments: str, cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> Outcome:
+    """Run `envcheck` with these arguments and these environment variables added."""
+    ran = subprocess.run(
+        invocation(*arguments),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        cwd=cwd or ROOT,
+        env=surroundings(environ),
+        check=False,
+    )
+    return Outcome(ran.returncode, ran.stdout, ran.stderr)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time work in a folder, which is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that the first process of a session makes, and that all its processes share."""
+    base = factory.getbasetemp()
+    common = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base  # noqa: TID251
+    folder, whole = common / name, common / f"{name}.whole"
+    with alone(common):
+        if not whole.exists():
+            make(folder)
+            whole.touch()
+    return folder

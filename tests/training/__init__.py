@@ -1,0 +1,1 @@
+"""Tests that train with a real stack of torch, DeepSpeed, transformers and PEFT."""

@@ -1,0 +1,459 @@
+"""Chinese: what is translated and how it is chosen, through the real command; and that nothing is forgotten."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess  # noqa: TID251 - tests are users
+import sys
+import tomllib
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envcheck.commands import examine
+from envcheck.core import i18n
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Basis, Fix, Severity, Source
+from envcheck.core.training_facts import KEYS as TRAINING
+from envcheck.host.machine import Host
+from envcheck.reports.formats import text
+from envcheck.reports.render import format_named
+from tests.command.test_command_line import BROKEN, HOSTILE, RULE, one_line
+from tests.support.paths import ROOT
+from tests.support.running import envcheck
+
+ZH: dict[str, Any] = tomllib.loads((ROOT / "compat/lang/zh.toml").read_text())
+SPOKEN = i18n.load("zh", ZH)
+RULES: dict[str, Any] = {row["id"]: row for row in examine.source_tree()["rule"]}
+
+FOUNDING = (
+    "zero3-frozen-nonreentrant-checkpoint",
+    "zero3-cpu-offload-grad-norm-device",
+    "deepspeed-elastic-log-import-torch24",
+    "deepspeed-elastic-socket-import-torch24",
+    "deepspeed-numpy2-bufsize",
+    "fsdp-dora-recompute-dtype",
+    "fsdp-dora-reentrant-adamw-dtype",
+    "driver-below-cuda-family-floor",
+    "driver-library-mismatch",
+    "torch-build-lacks-gpu-code",
+    "torch-torchvision-mismatch",
+    "peft-encoderdecodercache-transformers-lt443",
+    "peft-hybridcache-transformers5",
+    "transformers-treats-torch-as-absent",
+)
+
+
+PACKAGES = (
+    "torch 2.6.0+cu124 for CUDA 12.4, deepspeed 0.16.4, transformers 4.49.0, peft 0.14.0, accelerate 1.4.0"
+)
+
+
+def chinese(text: str) -> bool:
+    return any("\u4e00" <= each <= "\u9fff" for each in text)
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Path:
+    path = tmp_path / "facts.toml"
+    path.write_text(BROKEN)
+    return path
+
+
+# --- choosing ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "environ", "name"),
+    [
+        (None, {}, "en"),
+        (None, {"LANG": "zh_CN.UTF-8"}, "zh"),
+        (None, {"LC_MESSAGES": "zh_TW", "LANG": "en_US.UTF-8"}, "zh"),
+        (None, {"LC_ALL": "C", "LANG": "zh_CN.UTF-8"}, "en"),
+        (None, {"LC_ALL": "POSIX", "LC_MESSAGES": "zh_CN"}, "en"),
+        (None, {"LC_ALL": "", "LANG": "zh_CN.GB18030"}, "zh"),
+        (None, {"LC_ALL": "C.UTF-8", "LANG": "zh_CN.UTF-8"}, "en"),
+        (None, {"LC_ALL": "C", "ENVCHECK_LANG": "zh"}, "zh"),
+        (None, {"LANG": "zh_CN.UTF-8", "ENVCHECK_LANG": "en"}, "en"),
+        ("zh", {"LC_ALL": "C", "ENVCHECK_LANG": "en"}, "zh"),
+        ("zh-Hans", {}, "zh"),
+        ("en", {"LANG": "zh_CN.UTF-8"}, "en"),
+    ],
+)
+def test_the_option_then_our_variable_then_the_locale(
+    option: str | None, environ: dict[str, str], name: str
+) -> None:
+    assert i18n.chosen(option, environ)[0] == name
+
+
+@pytest.mark.parametrize(
+    ("more", "environ"),
+    [
+        (("--lang", "zh"), {"LC_ALL": "C"}),
+        ((), {"LANG": "zh_CN.UTF-8"}),
+        ((), {"ENVCHECK_LANG": "zh_CN"}),
+    ],
+)
+def test_doctor_speaks_chinese(more: tuple[str, ...], environ: dict[str, str], facts: Path) -> None:
+    code, out, err = envcheck("doctor", "--facts", str(facts), *more, environ=environ)
+    assert (code, err) == (1, "")
+    assert f"✗ 错误: {ZH['rule'][RULE]['title']} [{RULE}]" in out
+    assert "    依据    train.zero_stage = 3" in out
+    assert "激活常驻显存" in out
+    assert "pip install 'deepspeed==0.19.3'" in out
+    assert out.splitlines()[-1].startswith("命中 1 条 (1 个错误) · 无法判定 0 条")
+    for english in ("because", "why  ", "fix  ", "known", "not given", "rules held", "checked"):
+        assert english not in out
+
+
+def test_english_is_what_it_was(facts: Path) -> None:
+    default = envcheck("doctor", "--facts", str(facts), environ={"LC_ALL": "C", "LANG": "zh_CN.UTF-8"}).out
+    assert default == envcheck("doctor", "--facts", str(facts), "--lang", "en").out
+    assert default == envcheck("doctor", "--facts", str(facts), environ={"LANG": "de_DE.UTF-8"}).out
+    assert not chinese(default)
+    start = default.splitlines()[2:9]
+    assert start == [
+        "",
+        "[-] Machine  not given",
+        "[-] Driver   not given",
+        "[-] GPU      not given",
+        f"[✓] Packages Python 3.11.9: {PACKAGES}",
+        "[✗] Training ZeRO-3, LoRA, gradient checkpointing, non-reentrant checkpointing",
+        "",
+    ]
+    assert "    because train.zero_stage = 3 (" in default
+    assert (
+        "    known   measured: https://github.com/deepspeedai/DeepSpeed/pull/8148 (checked 2026-" in default
+    )
+
+
+def test_json_is_the_same_in_every_language(facts: Path) -> None:
+    ask = ("doctor", "--facts", str(facts), "--json")
+    assert envcheck(*ask, "--lang", "zh").out == envcheck(*ask).out
+
+
+@pytest.mark.parametrize("command", [("doctor",), ("gate",), ("rule", RULE), ("target",)])
+def test_an_unknown_language_is_one_line(command: tuple[str, ...]) -> None:
+    one_line(envcheck(*command, "--lang", "fr"), 2, "--lang 'fr': no such language; known are en, zh")
+    one_line(envcheck(*command, environ={"ENVCHECK_LANG": "zz"}), 2, "ENVCHECK_LANG='zz': no such language")
+
+
+@pytest.mark.parametrize("name", ["", "*", "../rules", "/etc/passwd", "zh*", "z" * 5000, "中"])
+def test_a_language_is_a_name_and_never_a_path(name: str) -> None:
+    one_line(envcheck("rule", RULE, "--lang", name), 2, "no such language")
+
+
+def test_a_foreign_locale_is_no_error() -> None:
+    assert "[error]" in envcheck("rule", RULE, environ={"LANG": "xx_YY.UTF-8"}).out
+
+
+# --- the gate and the pages -------------------------------------------------------------------------
+
+
+def test_the_gate_and_the_pages_speak_chinese(facts: Path) -> None:
+    shut = envcheck("gate", "--facts", str(facts), "--lang", "zh")
+    assert (shut.code, shut.out.splitlines()[-1]) == (1, f"门禁不通过: 错误 {RULE}")
+    page = envcheck("rule", RULE, "--lang", "zh").out
+    assert ZH["rule"][RULE]["why"].strip() in page
+    assert "\n解决   pkg.deepspeed >=0.19.3\n" in page
+    assert "(每张卡都要放下完整模型)" in page
+    assert ZH["rule"][RULE]["title"] in envcheck("rule", "--list", "--lang", "zh").out
+    assert "有冻结参数" in page
+    target = envcheck("target", "zero3-lora", "--lang", "zh").out
+    assert "需要     torch, deepspeed" in target
+    assert "个跑通" in target
+
+
+def test_sentences_made_elsewhere_are_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "facts.toml"
+    path.write_text(
+        'complete = ["pkg"]\npkg = { torch = "2.6.0a0+git1234567" }\nunknown = { "pkg.numpy" = "?" }\n'
+    )
+    ask = ("doctor", "--facts", str(path), "--lang", "zh", "--driver", "535.104.05", "--target", "zero3-lora")
+    out = envcheck(*ask, "--gpu", "B200", "--gpu", "A100 80GB").out
+    assert SPOKEN.told("zero3-lora needs peft, which is not installed") in out
+    assert "zero3-lora 需要 peft" in out
+    assert "设 CUDA_VISIBLE_DEVICES=1 可避开它" in out
+    assert "(由 --driver 声明)" in out
+    path.write_text('complete = ["pkg"]\npkg = { numpy = "2.0.0" }')
+    assert "该环境里没有 torch" in envcheck("doctor", "--facts", str(path), "--lang", "zh").out
+
+
+def test_a_sentence_is_told_with_its_parts() -> None:
+    told = i18n.Language("xx", {}, {"no {} in {}": "{1}:{0}", "a {}": "A {}", "b": "B"}).told
+    assert told("no a b in x{0}") == "x{0}:A B"
+    assert told("else") == "else"
+    assert told("no " + "x in " * 1000) == "no " + "x in " * 1000
+
+
+# --- fallback and hostile text ----------------------------------------------------------------------
+
+
+def test_what_is_missing_is_english() -> None:
+    poor = i18n.load("xx", {"words": {"error": "E"}, "rule": {"a": {"title": "T"}, "b": {"cost": ["x"]}}})
+    assert (poor.say("error"), poor.say("{} broken", 3), poor.word("{x}")) == ("E", "3 broken", "{x}")
+    assert (poor.title("a", "t"), poor.title("b", "t"), poor.title("c", "t")) == ("T", "t", "t")
+    assert (poor.why("a", "w"), poor.why("c", "w")) == ("w", "w")
+    assert [poor.cost("b", costs, "y") for costs in (["y"], ["y", "z"], ["z"])] == ["x", "y", "y"]
+    assert poor.cost("b", ["y"], "") == ""
+
+
+def test_a_rule_without_a_translation_is_shown_in_english(facts: Path) -> None:
+    report = examine.examine(examine.Question(facts=str(facts)), Host())
+    poor = i18n.Language("zh", SPOKEN.words, SPOKEN.sentences, {})
+    out = format_named("text")(report._replace(language=poor))
+    assert f"✗ 错误: {RULES[RULE]['title']} [{RULE}]" in out
+    assert "    原因    While a block is recomputed" in out
+
+
+def test_hostile_text_is_cleaned_in_chinese_too(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    hostile = {"gpu": [{"name": f"NVIDIA {HOSTILE}{{}}{{0}}"}], "pkg": {"torch": f"2.4.0{HOSTILE}{{}}"}}
+    path.write_text(json.dumps({**hostile, "complete": ["pkg"]}))
+    outcome = envcheck("doctor", "--facts", str(path), "--lang", "zh")
+    assert outcome.code in (0, 1)
+    assert not set(outcome.out + outcome.err) & set("\x1b\x07\r\u202e\u200b")
+    assert "{}{0}" in outcome.out
+    outcome = envcheck("doctor", "--lang", HOSTILE)
+    assert not set(outcome.err) & set("\x1b\x07\r\u202e\u200b")
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "ascii"])
+def test_a_terminal_that_lacks_a_character_gets_an_escape(encoding: str, facts: Path) -> None:
+    checkout = str(ROOT)
+    ran = subprocess.run(
+        [sys.executable, "-m", "envcheck", "doctor", "--facts", str(facts), "--lang", "zh"],
+        capture_output=True, timeout=60, check=False,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": checkout, "PYTHONIOENCODING": encoding},  # noqa: TID251
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (1, b"")
+    out = ran.stdout.decode(encoding)
+    assert "[\\u2717] " in out
+    assert ("错误" in out) is (encoding == "gbk")
+
+
+# --- columns ----------------------------------------------------------------------------------------
+
+
+def columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def test_labels_take_the_same_columns() -> None:
+    assert {columns(i18n.padded(label, 9)) for label in ("", "GPU", "软件包", "实测 a")} == {9}
+    assert i18n.padded("Packages", 4) == "Packages"
+
+
+@pytest.mark.parametrize("form", ["text", "terminal"])
+def test_texts_begin_in_one_column(form: str, facts: Path) -> None:
+    report = examine.examine(examine.Question(facts=str(facts), target="zero3-lora"), Host())
+    out = re.sub(r"\x1b\[[0-9;]*m", "", format_named(form)(report._replace(language=SPOKEN)))
+    categories = [line for line in out.splitlines() if re.match(r"\[.\] ", line)]
+    assert len(categories) == 6
+    assert {columns(match[0]) for line in categories if (match := re.match(r"\[.\] \S+ +", line))} == {13}
+    details = re.findall(r"^    (?:依据|原因|解决|出处) +|^     {4,}(?=\S)", out, re.MULTILINE)
+    assert len(details) > 10
+    assert {columns(each) for each in details} == {12}
+
+
+def test_chinese_is_wrapped_by_columns_and_marks_stay_with_their_words() -> None:
+    sentence = ZH["rule"]["zero3-cpu-offload-grad-norm-device"]["why"].strip() * 3
+    for room in range(40, 90):
+        lines = i18n.wrapped(sentence, room)
+        assert all(columns(line) <= room for line in lines)
+        assert "".join(lines).replace(" ", "") == sentence.replace(" ", "")
+        assert not any(line.startswith(tuple(i18n._CLOSING)) for line in lines)
+        assert not any(line.endswith(tuple(i18n._OPENING)) for line in lines)
+    assert i18n.wrapped("", 40) == [""]
+    assert i18n.wrapped("a " * 30, 40) == [("a " * 20).strip(), ("a " * 10).strip()]
+
+
+# --- start-up ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lang", "opened"), [("en", 0), ("zh", 1)])
+def test_english_reads_no_language_file(lang: str, opened: int, facts: Path) -> None:
+    program = (
+        "import sys\nseen = []\n"
+        "sys.addaudithook(lambda event, args: seen.append(str(args[0])) if event == 'open' else None)\n"
+        "from envcheck.cli.main import run\n"
+        f"run(['doctor', '--facts', {str(facts)!r}, '--lang', {lang!r}])\n"
+        "sys.stderr.write(str(sum('/lang/' in each for each in seen)))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
+    assert ran.stderr == str(opened)
+
+
+# --- nothing is forgotten ---------------------------------------------------------------------------
+
+SPEAKING = sorted(
+    str(path.relative_to(ROOT / "envcheck"))
+    for path in (ROOT / "envcheck").rglob("*.py")
+    if re.search(r"\b(language|lang|say)\.told\(|\.say\(", path.read_text())
+)
+"""Files that show text in the user's language."""
+
+ENTIRELY = ("reports/formats/text.py", "knowledge/rule_pages.py")
+"""Files whose every English phrase must go through the language."""
+
+NAMES = {"GPU ", "torch ", " GiB", "envcheck ", ", GPU "}
+"""Constants with letters and a space that are the same in every language."""
+
+
+def said(tree: ast.AST, method: str) -> Iterator[str]:
+    """The constants given to `….say(…)` or another method as what is to be said."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
+            yield from (
+                each.value
+                for each in ast.walk(node.args[0])
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            )
+
+
+def dynamic() -> Iterator[str]:
+    """Templates and words that are put together or looked up, by the sets they come from."""
+    yield from (f"{{}} {each.value}" for each in Severity)
+    yield from (f"{{}} {each.value}s" for each in Severity)
+    yield from (each.value for each in (*Severity, *Basis))
+    yield from text._CATEGORY_OF.values()
+    yield from (phrase for key in TRAINING.values() for phrase in key.phrases.values())
+    yield from (source["kind"] for row in RULES.values() for source in row["sources"])
+    yield from ("undecided", "not installed", "training", "packages")
+
+
+@pytest.mark.parametrize("file", SPEAKING)
+def test_every_phrase_of_ours_is_translated(file: str) -> None:
+    tree = ast.parse((ROOT / "envcheck" / file).read_text())
+    pieces = {"{} ", "s", "why", ""}  # of the dynamic ones, and of getattr
+    assert {each for each in said(tree, "say") if each not in pieces} <= ZH["words"].keys()
+    assert {each for each in said(tree, "told") if each not in pieces} <= ZH["sentences"].keys()
+
+
+def test_every_word_that_is_looked_up_is_translated() -> None:
+    assert sorted(set(dynamic()) - ZH["words"].keys()) == []
+
+
+def _unsaid(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Raise) or (isinstance(node, ast.FunctionDef) and node.name == "nearest"):
+        return  # what goes wrong is said in English, for it is what people search for
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("say", "told", "word")
+    ):
+        for each in node.args[1:]:
+            yield from _unsaid(each)
+        return
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return  # a docstring
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    match node:
+        case ast.Call(func=ast.Name(id="Span" | "_detail"), args=[ast.Constant(value=str(label)), *_]) if (
+            label
+        ):
+            yield f"{label} "
+    for child in ast.iter_child_nodes(node):
+        yield from _unsaid(child)
+
+
+@pytest.mark.parametrize("file", ENTIRELY)
+def test_every_phrase_goes_through_the_language(file: str) -> None:
+    tree = ast.parse((ROOT / "envcheck" / file).read_text())
+    unsaid = {each for each in _unsaid(tree) if re.search(r"[A-Za-z]{2,}\s|\s[A-Za-z]{2,}", each)}
+    assert unsaid - NAMES == set()
+
+
+# --- the file itself --------------------------------------------------------------------------------
+
+
+def places(template: str) -> int:
+    return len(re.findall(r"\{\d?\}", template))
+
+
+@pytest.mark.parametrize("table", ["words", "sentences"])
+def test_placeholders_match(table: str) -> None:
+    for english, template in ZH[table].items():
+        assert places(english) == places(template), english
+        filled = template.format(*(f"<{number}>" for number in range(places(english))))
+        assert all(f"<{number}>" in filled for number in range(places(english))), english
+
+
+def versions(text: str) -> set[str]:
+    return set(re.findall(r"\d+(?:\.\d+)+(?:\.post\d+)?", text))
+
+
+@pytest.mark.parametrize("rule_id", ZH["rule"])
+def test_a_translated_rule_says_what_the_rule_says(rule_id: str) -> None:
+    assert rule_id in RULES, "no such rule"
+    row, ours = RULES[rule_id], ZH["rule"][rule_id]
+    assert ours.keys() <= {"title", "why", "cost", "no_fix"}
+    assert chinese(ours["title"])
+    assert bool(ours.get("why")) == bool(row.get("why"))
+    for key in ("title", "why"):
+        assert versions(ours.get(key, "")) == versions(row.get(key, "")), key
+    fixes = row.get("fix", [])
+    assert len(ours.get("cost", [])) == len(fixes)
+    by_english: dict[str, str] = {}
+    for fix, cost in zip(fixes, ours.get("cost", []), strict=True):
+        assert bool(cost) == bool(fix.get("cost"))
+        assert versions(cost) == versions(fix.get("cost", ""))
+        assert by_english.setdefault(fix.get("cost", ""), cost) == cost
+    vain = [each["why"] for each in row.get("no_fix", [])]
+    assert [versions(each) for each in ours.get("no_fix", [])] == [versions(each) for each in vain]
+
+
+def test_the_founding_failures_and_at_least_45_rules_are_translated() -> None:
+    assert set(FOUNDING) <= ZH["rule"].keys()
+    assert len(ZH["rule"]) >= 45
+
+
+def test_an_overlays_rule_is_not_said_in_the_words_of_its_shipped_namesake(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        f"""[[rule]]
+id = "{RULE}"
+severity = "error"
+basis = "measured"
+title = "My own title"
+when = {{ "pkg.torch" = ">=2" }}
+sources = [{{ url = "https://example.org/1", kind = "docs", checked = 2026-11-20 }}]
+"""
+    )
+    (tmp_path / "facts.toml").write_text(BROKEN)
+    ask = ("--lang", "zh", "--matrix", str(mine))
+    doctor = envcheck("doctor", "--facts", str(tmp_path / "facts.toml"), *ask).out
+    assert f"✗ 错误: My own title [{RULE}]" in doctor
+    assert "叠加规则 " in doctor
+    for page in (envcheck("rule", RULE, *ask).out, envcheck("rule", "--list", *ask).out):
+        assert "My own title" in page
+        assert ZH["rule"][RULE]["title"] not in page
+
+
+def test_every_kind_of_finding_can_be_told(facts: Path) -> None:
+    """An undecided finding, one without a way out that passes, and an undated source, in both languages."""
+    report = examine.examine(examine.Question(facts=str(facts)), Host())
+    (finding, *_) = report.judgement.findings
+    rule = finding.rule._replace(
+        id="nobody-knows-it", sources=(Source("here", "docs", ""),), fixes=(Fix(()),)
+    )
+    findings = (
+        finding._replace(rule=rule, fixes=()),
+        finding._replace(rule=rule, verdict=Verdict.UNDECIDED, fixes=()),
+    )
+    changed = report._replace(judgement=report.judgement._replace(findings=findings))
+    english = format_named("text")(changed)
+    spoken = format_named("text")(changed._replace(language=SPOKEN))
+    assert "none of the known ways out" in english
+    assert "已知的解决办法" in spoken
+    assert "? 无法判定: " in spoken
+    assert len(english.splitlines()) == len(spoken.splitlines())

@@ -1,0 +1,146 @@
+"""Every case in compat/cases gets the verdict it must get; every error rule has both kinds of case."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from envcheck.commands import examine
+from envcheck.core import facts_file
+from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.core.findings import Judgement, Verdict
+from envcheck.core.rules import Matrix, Rule, Severity
+from envcheck.host import machine as host
+from envcheck.knowledge import load as matrix
+from envcheck.rules import derive, judge
+from tests.support.worlds import vocabulary
+
+
+@lru_cache(maxsize=1)
+def tree() -> dict[str, Any]:
+    return matrix.gather(host.source_texts("compat", ".toml"))
+
+
+@lru_cache(maxsize=1)
+def known() -> Matrix:
+    return matrix.build(tree(), vocabulary())
+
+
+EVERY_CASE: list[dict[str, Any]] = tree()["case"]
+CASES = [case for case in EVERY_CASE if case["expect"] != "signature"]
+
+
+def facts_of(case: dict[str, Any]) -> Inventory:
+    return facts_file.load(case["facts"], f"compat/{case['file']}: {case['id']}", vocabulary())
+
+
+def judged(read: Inventory) -> Judgement:
+    settled = derive.derive(read, known())
+    return examine.judged(settled, known(), None)
+
+
+def broken(judgement: Judgement, severity: Severity | None = None) -> set[str]:
+    return {
+        each.rule.id
+        for each in judgement.findings
+        if each.verdict is Verdict.BROKEN and severity in (None, each.rule.severity)
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["id"]))
+def test_case(case: dict[str, Any]) -> None:
+    judgement = judged(facts_of(case))
+    rule_id, errors = case.get("rule", ""), broken(judgement, Severity.ERROR)
+    if case["expect"] == "broken":
+        assert rule_id in broken(judgement)
+        assert errors <= {rule_id}
+    elif case["expect"] == "undecided":
+        undecided = {each.rule.id for each in judgement.findings if each.verdict is Verdict.UNDECIDED}
+        assert rule_id in undecided
+    else:
+        assert case["expect"] == "fine"
+        assert not errors
+        assert rule_id not in broken(judgement)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in EVERY_CASE if case["expect"] == "signature"], ids=lambda case: str(case["id"])
+)
+def test_a_case_of_signatures_only_says_what_to_do(case: dict[str, Any]) -> None:
+    for key in ("signature", "explain", "title", "sources"):
+        assert case[key], key
+    assert "facts" not in case
+
+
+def test_signatures_are_patterns() -> None:
+    for case in EVERY_CASE:
+        for signature in case.get("signature", []):
+            assert not re.compile(signature).search(""), f"{case['id']} matches everything"
+
+
+def test_case_ids_are_unique() -> None:
+    ids = [case["id"] for case in EVERY_CASE]
+    assert len(ids) == len(set(ids))
+
+
+def test_cases_speak_of_rules_that_exist() -> None:
+    rules = {rule.id for rule in known().rules}
+    assert {case["rule"] for case in CASES if case.get("rule")} <= rules
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in known().rules if rule.severity is Severity.ERROR], ids=lambda rule: rule.id
+)
+def test_an_error_rule_has_a_case_that_breaks_it_and_a_near_miss(rule: Rule) -> None:
+    expected = {case["expect"] for case in CASES if case.get("rule") == rule.id}
+    assert {"broken", "fine"} <= expected
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case["expect"] == "broken"], ids=lambda case: str(case["id"])
+)
+def test_every_way_out_of_a_broken_case_breaks_the_combination(case: dict[str, Any]) -> None:
+    read = facts_of(case)
+    settled = derive.derive(read, known())
+    judgement = judged(read)
+    finding = next(each for each in judgement.findings if each.rule.id == case["rule"])
+    bound = [
+        each for fix in finding.rule.fixes if (each := judge.bind(fix, settled, judge.device_of(finding)))
+    ]
+    for fix in bound:
+        changes = [(key, judge.trial(value)) for key, value in fix.set]
+        after = judged(derive.changed(read, changes, known()))
+        assert finding.rule.id not in broken(after), f"{fix.set} does not help"
+    if finding.rule.fixes:
+        assert judge.advise(
+            finding, judgement, settled, lambda changes: judged(derive.changed(read, changes, known()))
+        ).fixes, "a user who meets this case is told no way out"
+
+
+def test_measured_cells_agree_with_the_rules() -> None:
+    """A cell that trained is broken by no error rule; one that failed is broken by the rule it names."""
+    for cell in known().cells:
+        target = known().targets[cell.target]
+        lines = [
+            'complete = ["pkg"]',
+            "[pkg]",
+            *(f'{name} = "{version}"' for name, version in cell.pkg.items()),
+        ]
+        read = facts_file.load(tomllib.loads("\n".join(lines)), "cell", vocabulary())
+        train = {**target.train, **cell.train}
+        facts = [Fact(key, Known(value), "cell") for key, value in train.items()]
+        errors = broken(judged(read.with_facts(facts)), Severity.ERROR)
+        if cell.outcome == "ok":
+            assert not errors, f"{cell} trained"
+        elif cell.outcome == "fails":
+            assert cell.rule in errors, f"{cell} failed"
+
+
+def test_the_compiled_matrix_is_the_one_that_was_built() -> None:
+    again = matrix.thaw(json.loads(json.dumps(matrix.freeze(known()))))
+    assert again == matrix.slim(known())

@@ -1,0 +1,461 @@
+"""The page: its answers are the judge's, it is one harmless file, and it works in a browser by keyboard and phone."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envcheck.commands import examine, matrix
+from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Matrix
+from envcheck.host import machine as host
+from envcheck.knowledge import site
+from envcheck.rules import derive, judge
+from tests.support.running import envcheck
+from tests.support.worlds import known, rule
+
+LIMIT_BYTES = 3 * 1024 * 1024
+
+TABLES = """
+release = [
+  { package = "deepspeed", version = "0.14.0", date = 2024-03-08 },
+  { package = "deepspeed", version = "0.14.1", date = 2024-04-15 },
+  { package = "deepspeed", version = "0.14.2", date = 2024-04-23 },
+  { package = "deepspeed", version = "0.15.0", date = 2024-08-22, requires = { peft = "<0.15" } },
+  { package = "deepspeed", version = "0.15.1", date = 2024-09-05, yanked = true },
+  { package = "peft", version = "0.14.0", requires_python = ">=3.12" },
+  { package = "peft", version = "0.15.0" },
+]
+[[torch]]
+version = "2.4.0"
+date = 2024-07-24
+cuda = "12.1"
+architectures = ["sm_80"]
+python = ["3.11"]
+[[torch]]
+version = "2.5.0"
+date = 2024-10-17
+cuda = "12.4"
+architectures = ["sm_80", "sm_90"]
+python = ["3.11", "3.12", "3.13t"]
+[[gpu]]
+name = "NVIDIA A100-SXM4-80GB"
+compute_capability = "8.0"
+kind = "datacenter"
+memory_gb = [80]
+[[gpu]]
+name = "NVIDIA H100 80GB HBM3"
+compute_capability = "9.0"
+kind = "datacenter"
+memory_gb = [80]
+[[family]]
+major = 12
+minimum_driver = "525.60.13"
+[[branch]]
+branch = 470
+cuda = "11.4"
+[[default]]
+key = "train.use_reentrant"
+value = true
+when = { "train.trainer" = "absent", "pkg.peft" = "<0.15" }
+source = "x"
+"""
+
+HEAD = """
+updated = 2026-11-21
+[target.zero3]
+title = "ZeRO-3"
+packages = ["torch", "deepspeed"]
+train = { zero_stage = 3 }
+free = ["use_reentrant"]
+[target.ddp]
+title = "DDP"
+packages = ["torch"]
+train = { parallel = "ddp" }
+[[cell]]
+target = "zero3"
+outcome = "ok"
+pkg = { torch = "2.4.0", deepspeed = "0.15.0" }
+train = { use_reentrant = false }
+device = "cpu"
+date = 2026-11-20
+test = "step"
+[[cell]]
+target = "zero3"
+outcome = "fails"
+rule = "checkpoint"
+pkg = { torch = "2.5.0", deepspeed = "0.15.0" }
+train = { use_reentrant = false }
+device = "cpu"
+date = 2026-11-20
+test = "step"
+"""
+
+RULES = (
+    rule(
+        '{ "pkg.torch" = ">=2.5", "pkg.deepspeed" = "<0.16", "train.zero_stage" = 3, "train.use_reentrant" = false }',
+        "checkpoint",
+    )
+    + rule('{ "pkg.torch" = ">=2.4", "pkg.deepspeed" = "<0.14.1" }', "elastic")
+    + rule('{ "driver.version" = "<{cuda.minimum_driver}" }', "driver")
+    + rule('{ "gpu.in_torch_build" = false }', "build")
+    + rule('{ "pkg.torch" = ">=2.5", "train.parallel" = "ddp" }', "warned", "warning")
+    + rule('{ "pkg.deepspeed" = "present", "pkg.numpy" = ">=2" }', "third-package")
+)
+
+
+@pytest.fixture(scope="module")
+def world() -> Matrix:
+    return known(RULES, TABLES, HEAD)
+
+
+@pytest.fixture(scope="module")
+def data(world: Matrix) -> dict[str, Any]:
+    return site.assemble(world)
+
+
+# --- data -------------------------------------------------------------------------------------------
+
+
+def test_versions_shown_are_newest_patches_measured_ones_and_both_sides_of_bounds(
+    data: dict[str, Any],
+) -> None:
+    # 0.14.0 and 0.14.1 are the sides of a bound, 0.14.2 the newest patch; a yanked release is no candidate.
+    assert [row["v"] for row in data["packages"]["deepspeed"]] == ["0.14.0", "0.14.1", "0.14.2", "0.15.0"]
+
+
+def test_releases_say_which_pythons_they_are_for(data: dict[str, Any]) -> None:
+    assert [each["label"] for each in data["choices"]["python"]] == ["not said", "3.11", "3.12"]
+    assert {row["v"]: row.get("python") for row in data["packages"]["peft"]} == {
+        "0.14.0": "101",
+        "0.15.0": None,
+    }
+    assert data["packages"]["torch"][0]["python"] == "110"
+
+
+def test_a_target_is_shown_as_it_stands_and_with_each_value_it_leaves_open(data: dict[str, Any]) -> None:
+    assert [(each["target"], each["label"]) for each in data["choices"]["target"]] == [
+        ("zero3", ""),
+        ("zero3", "use_reentrant = false"),
+        ("zero3", "use_reentrant = true"),
+        ("ddp", ""),
+    ]
+
+
+def test_a_cell_belongs_to_its_own_training_and_is_near_the_one_that_leaves_it_open(
+    data: dict[str, Any],
+) -> None:
+    assert [(cell["exact"], cell["near"]) for cell in data["cells"]] == [([1], [0]), ([1], [0])]
+
+
+def test_metadata_says_which_versions_it_admits(data: dict[str, Any]) -> None:
+    row = next(each for each in data["forbids"] if each["by"] == "deepspeed")
+    assert (row["of"], row["bounds"], row["bound"]) == ("peft", ["", "<0.15"], [0, 0, 0, 1])
+    assert row["admits"] == ["11", "10"]
+
+
+def test_a_rule_that_needs_a_third_package_is_in_no_grid(data: dict[str, Any]) -> None:
+    assert "third-package" not in {data["rules"][entry["rule"]]["id"] for entry in data["entries"]}
+
+
+def look_up(
+    data: dict[str, Any], pair: tuple[tuple[str, int], tuple[str, int]], chosen: dict[str, int]
+) -> tuple[set[int], set[int]]:
+    """What the page's own script does with the entries."""
+    options = {**chosen, **{name: place + 1 for name, place in pair}}
+    broken, open_ = set(), set()
+    for entry in data["entries"]:
+        place = 0
+        for dim, size, classes in zip(entry["dims"], entry["sizes"], entry["classes"], strict=True):
+            place = place * size + classes[options.get(dim, 0)]
+        if place in entry["broken"]:
+            broken.add(entry["rule"])
+        if place in entry["open"]:
+            open_.add(entry["rule"])
+    return broken, open_
+
+
+def judged(
+    of: Matrix, world: site._World, pair: tuple[tuple[str, int], tuple[str, int]], chosen: dict[str, int]
+) -> set[int]:
+    """Ids of the broken rules, asked of the judge with facts made here and not by the page."""
+    train = world.trainings[chosen["target"]].facts
+    facts = {key: Fact(key, Known(value), "") for key, value in train.items()}
+    for name, place in pair:
+        facts[f"pkg.{name}"] = Fact(f"pkg.{name}", Known(str(world.shown[name][place]["version"])), "")
+    if chosen["driver"]:
+        facts["driver.version"] = Fact("driver.version", Known(world.drivers[chosen["driver"]][1]), "")
+    if chosen["python"]:
+        facts["python.version"] = Fact("python.version", Known(f"{world.pythons[chosen['python']]}.0"), "")
+    devices: tuple[dict[str, Fact], ...] = ()
+    if chosen["gpu"]:
+        devices = ({"gpu.name": Fact("gpu.name", Known(world.gpus[chosen["gpu"]][1]), "")},)
+        facts["gpus.count"] = Fact("gpus.count", Known(1), "")
+    judgement = judge.judge(derive.derive(Inventory(facts, devices), of), of.rules)
+    ids = {each.rule.id for each in judgement.findings if each.verdict is Verdict.BROKEN}
+    return {number for number, each in enumerate(of.rules) if each.id in ids}
+
+
+def agree(of: Matrix, tries: int, seed: int) -> None:
+    world, data = site._World(of), site.assemble(of)
+    drawn = random.Random(seed)  # noqa: S311 - a sample, not a secret
+    names = sorted(world.shown)
+    for _ in range(tries):
+        one, other = drawn.sample(names, 2)
+        pair = tuple((name, drawn.randrange(len(world.shown[name]))) for name in (one, other))
+        chosen = {
+            name: drawn.randrange(world.options(name)) for name in ("target", "gpu", "driver", "python")
+        }
+        assert len(pair) == 2
+        assert look_up(data, pair, chosen)[0] == judged(of, world, pair, chosen), (pair, chosen)
+
+
+def test_every_answer_of_a_small_world_is_the_judges_own(world: Matrix) -> None:
+    agree(world, 600, seed=1)
+
+
+def test_answers_of_the_shipped_matrix_are_the_judges_own() -> None:
+    agree(matrix._with_releases(()), 250, seed=2)
+
+
+def test_what_only_waits_for_what_the_target_leaves_open_is_open(data: dict[str, Any], world: Matrix) -> None:
+    unsaid = {"target": 0, "gpu": 0, "driver": 0, "python": 0}
+    pair = (("torch", 1), ("deepspeed", 3))
+    _, open_ = look_up(data, pair, unsaid)
+    assert {world.rules[number].id for number in open_} == {"checkpoint"}
+
+
+# --- the file ---------------------------------------------------------------------------------------
+
+
+def test_the_page_is_one_small_file_that_asks_nobody(tmp_path: Path) -> None:
+    ran = envcheck("matrix", "html", "-o", str(tmp_path / "site"))
+    assert ran.code == 0
+    page = (tmp_path / "site/index.html").read_text()
+    assert len(page.encode()) < LIMIT_BYTES
+    assert [path.name for path in (tmp_path / "site").iterdir()] == ["index.html"]
+    assert "default-src 'none'" in page
+    for outside in ("<link", "src=", "@import", "url(", "fetch(", "XMLHttpRequest", "{{"):
+        assert outside not in page.split('<script type="application/json"')[0], outside
+
+
+def test_the_data_cannot_leave_its_script() -> None:
+    page = site.render({"x": "</script><script>alert(1)</script><!--"}, "<p>{{DATA}}</p>")
+    assert "<script" not in page
+    assert json.loads(page[3:-4]) == {"x": "</script><script>alert(1)</script><!--"}
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ran = envcheck("matrix", "html", "-o", str(tmp_path / "file/site"))
+    assert ran.code == 2
+    assert len(ran.err.splitlines()) == 1
+
+
+# --- in a browser -----------------------------------------------------------------------------------
+
+EVIL = (
+    rule('{ "pkg.torch" = ">=2.4", "pkg.deepspeed" = "<0.14.1" }', "evil")
+    .replace("it breaks", "<img src=x onerror=alert(1)><b>bold</b>")
+    .replace("https://example.org/1", "javascript:alert(1)")
+)
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="NOT TESTED IN A BROWSER: no playwright (pip install playwright)"
+    )
+    if CHROMIUM is None:
+        pytest.skip("NOT TESTED IN A BROWSER: no chromium (apt-get install chromium)")
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--headless=new", "--disable-gpu", "--disable-dev-shm-usage"],
+        )
+        yield started
+        started.close()
+
+
+class Page:
+    """A page opened from a file, with everything it asked for and complained about."""
+
+    def __init__(self, browser: Any, text: str, folder: Path, address: str = "", **context: Any) -> None:
+        (folder / "index.html").write_text(text)
+        self.context = browser.new_context(**context)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(10_000)
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", self._refuse)
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(f"file://{folder}/index.html{address}")
+
+    def _refuse(self, dialog: Any) -> None:
+        self.complaints.append(dialog.message)
+        dialog.dismiss()
+
+    def cell(self, starts: str) -> Any:
+        return self.page.locator(f'td[aria-label^="{starts}"]')
+
+    def state(self, starts: str) -> str:
+        return str(self.cell(starts).get_attribute("aria-label")).partition(": ")[2]
+
+    def choose(self, **chosen: str) -> None:
+        for name, label in chosen.items():
+            self.page.select_option(f"#{name}", label=label)
+
+    def evidence(self) -> str:
+        return str(self.page.inner_text("#evidence"))
+
+
+def page_of(of: Matrix) -> str:
+    return site.render(site.assemble(of), host.package_text("knowledge/site.html"))
+
+
+@pytest.mark.browser
+def test_the_page_shows_every_state_and_asks_for_nothing(browser: Any, world: Matrix, tmp_path: Path) -> None:
+    page = Page(browser, page_of(world), tmp_path)
+    assert page.page.input_value("#rows") == "torch"
+    assert page.page.input_value("#columns") == "deepspeed"
+    assert page.state("torch 2.4.0, deepspeed 0.15.0") == "measured good"
+    assert page.state("torch 2.5.0, deepspeed 0.15.0") == "measured bad"
+    assert page.state("torch 2.5.0, deepspeed 0.14.2") == "known bad"
+    assert page.state("torch 2.4.0, deepspeed 0.14.2") == "never tried"
+    page.choose(variant="as the trainer decides")
+    assert page.state("torch 2.5.0, deepspeed 0.14.2") == "depends on what is open"
+    page.choose(target="ddp: DDP")
+    assert page.state("torch 2.5.0, deepspeed 0.14.2") == "never tried, with a warning"
+    page.choose(rows="peft")
+    assert page.state("peft 0.15.0, deepspeed 0.15.0") == "metadata forbids"
+    assert page.state("peft 0.14.0, deepspeed 0.15.0") == "never tried"
+    page.choose(python="3.11")
+    assert page.state("peft 0.14.0, deepspeed 0.15.0") == "metadata forbids"
+    assert page.complaints == []
+    assert page.asked == [f"file://{tmp_path}/index.html"]
+
+
+@pytest.mark.browser
+def test_driver_and_gpu_change_the_grid(browser: Any, world: Matrix, tmp_path: Path) -> None:
+    page = Page(browser, page_of(world), tmp_path)
+    cell = "torch 2.4.0, deepspeed 0.14.2"
+    page.choose(driver="R470, speaks CUDA 11.4")
+    assert page.state(cell) == "known bad"
+    page.choose(driver="not said", gpu="9.0: H100")
+    assert page.state(cell) == "known bad"
+    page.choose(gpu="8.0: A100")
+    assert page.state(cell) == "never tried"
+
+
+@pytest.mark.browser
+def test_a_cell_opens_its_evidence_and_survives_another_choice(
+    browser: Any, world: Matrix, tmp_path: Path
+) -> None:
+    page = Page(browser, page_of(world), tmp_path)
+    page.cell("torch 2.5.0, deepspeed 0.15.0").click()
+    said = page.evidence()
+    assert said.startswith("torch 2.5.0")
+    assert "failed 2026-11-20 on cpu: torch 2.5.0, deepspeed 0.15.0" in said
+    assert "it breaks" in said
+    page.page.click("summary")
+    assert "example.org/1" in page.evidence()
+    assert page.page.get_attribute("#evidence a", "href") == "https://example.org/1"
+    page.choose(variant="as the trainer decides")
+    assert "MEASURED WITH OTHER SETTINGS" in page.evidence().upper()
+
+
+@pytest.mark.browser
+def test_the_grid_works_by_keyboard_alone(browser: Any, world: Matrix, tmp_path: Path) -> None:
+    page = Page(browser, page_of(world), tmp_path)
+    keys = page.page.keyboard
+    for _ in range(8):  # seven choices, then the grid
+        keys.press("Tab")
+    focused = "document.activeElement.getAttribute('aria-label')"
+    while "torch" not in str(page.page.evaluate(focused)):
+        keys.press("Tab")
+    assert str(page.page.evaluate(focused)).startswith("torch 2.5.0, deepspeed 0.15.0")
+    for key in ("ArrowDown", "ArrowRight", "ArrowLeft", "End", "Home", "PageUp", "PageDown", "ArrowDown"):
+        keys.press(key)
+    assert str(page.page.evaluate(focused)).startswith("torch 2.4.0, deepspeed 0.15.0")
+    keys.press("Enter")
+    assert page.evidence().startswith("torch 2.4.0")
+    assert page.page.evaluate("document.activeElement.id") == "panel"
+    keys.press("Escape")
+    assert str(page.page.evaluate(focused)).startswith("torch 2.4.0, deepspeed 0.15.0")
+
+
+@pytest.mark.browser
+def test_the_address_keeps_what_was_chosen(browser: Any, world: Matrix, tmp_path: Path) -> None:
+    page = Page(browser, page_of(world), tmp_path)
+    page.choose(rows="peft", target="ddp: DDP", python="3.12")
+    address = str(page.page.url).partition("#")[2]
+    again = Page(browser, page_of(world), tmp_path, f"#{address}")
+    assert again.page.input_value("#rows") == "peft"
+    assert again.page.input_value("#target") == "ddp"
+    assert again.page.evaluate("document.getElementById('python').selectedOptions[0].text") == "3.12"
+
+
+@pytest.mark.browser
+def test_what_an_overlay_says_is_text_and_never_markup(browser: Any, tmp_path: Path) -> None:
+    page = Page(
+        browser, page_of(known(EVIL, TABLES, HEAD.replace('rule = "checkpoint"', 'rule = "evil"'))), tmp_path
+    )
+    page.cell("torch 2.4.0, deepspeed 0.14.0").click()
+    page.page.click("summary")
+    assert "<img src=x onerror=alert(1)><b>bold</b>" in page.evidence()
+    assert page.page.locator("#evidence img, #evidence b, #evidence a").count() == 0
+    assert "javascript:alert(1)" in page.evidence()
+    assert page.complaints == []
+
+
+@pytest.mark.browser
+def test_on_a_phone_nothing_overflows_and_the_panel_leaves_the_cell_in_sight(
+    browser: Any, tmp_path: Path
+) -> None:
+    size = {"width": 390, "height": 844}
+    page = Page(
+        browser, page_of(examine.knowledge()), tmp_path, viewport=size, is_mobile=True, has_touch=True
+    )
+    assert page.page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [390, 390]
+    page.page.locator("td.known").first.tap()
+    assert page.page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [390, 390]
+    panel = page.page.locator("#panel").bounding_box()
+    cell = page.page.locator("td.open").bounding_box()
+    assert cell["y"] + cell["height"] <= panel["y"]
+    page.page.click("#close")
+    assert not page.page.is_visible("#panel")
+    assert page.page.locator("td").first.bounding_box()["height"] >= 32  # a finger's worth
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_state_can_be_read_in_light_and_dark(browser: Any, tmp_path: Path, scheme: str) -> None:
+    page = Page(browser, page_of(examine.knowledge()), tmp_path, color_scheme=scheme)
+    ratios = page.page.evaluate(
+        """() => {
+          const light = (rgb) => { const [r, g, b] = rgb.map((c) => { c /= 255; return c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };
+          const parse = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+          const found = {};
+          for (const state of ["good", "bad", "known", "depends", "forbid"]) {
+            const key = document.querySelector(`.legend .${state}`), style = getComputedStyle(key);
+            const one = light(parse(style.color)), two = light(parse(style.backgroundColor));
+            found[state] = (Math.max(one, two) + .05) / (Math.min(one, two) + .05);
+          }
+          const body = getComputedStyle(document.body);
+          const one = light(parse(body.color)), two = light(parse(body.backgroundColor));
+          found.text = (Math.max(one, two) + .05) / (Math.min(one, two) + .05);
+          return found;
+        }"""
+    )
+    assert all(ratio >= 4.5 for ratio in ratios.values()), ratios  # WCAG 2.1, contrast (minimum)

@@ -1,0 +1,89 @@
+"""The tables nobody judges by agree with the rules that were written from them, row by row."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from envcheck.commands import examine
+from envcheck.core import versions
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Matrix, Severity
+from envcheck.host import machine as host
+from envcheck.knowledge import load as matrix
+from envcheck.rules import derive
+from tests.support.worlds import inventory, vocabulary
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Matrix:
+    return matrix.build(matrix.gather(host.source_texts("compat", ".toml")), vocabulary())
+
+
+def rows(table: str) -> list[dict[str, Any]]:
+    return shipped().tables[table]
+
+
+def broken(facts: str) -> dict[str, Severity]:
+    settled = derive.derive(inventory(facts), shipped())
+    findings = examine.judged(settled, shipped(), None).findings
+    return {each.rule.id: each.rule.severity for each in findings if each.verdict is Verdict.BROKEN}
+
+
+def test_what_no_rule_needs_is_left_out_of_judging() -> None:
+    assert shipped().tables.keys() >= matrix.LARGE_TABLES
+    for name in matrix.LARGE_TABLES - matrix.LOG_TABLES - {"release"}:
+        assert all(row["basis"] and row["source"] for row in rows(name)), name
+
+
+def test_model_types_are_listed_once_and_in_order() -> None:
+    types = [row["model_type"] for row in rows("model")]
+    assert len(types) == len(set(types))
+    for row in rows("model"):
+        for earlier, later in (("code", "transformers"), ("transformers", "gone")):
+            if earlier in row and later in row:
+                assert versions.order(row[earlier]) < versions.order(row[later]), row
+
+
+@pytest.mark.parametrize(
+    "cuda", ["11.8", "12.1", "12.3", "12.4", "12.5", "12.6", "12.8", "12.9", "13.0", "13.1", "13.2", "13.4"]
+)
+def test_bitsandbytes_is_broken_where_its_wheel_has_no_library(cuda: str) -> None:
+    for row in rows("bitsandbytes_cuda"):
+        for version in row["versions"]:
+            facts = f"""
+pkg = {{ torch = "2.9.1", bitsandbytes = "{version}" }}
+build = {{ torch = {{ cuda = "{cuda}" }} }}
+train = {{ quantization = "nf4" }}
+"""
+            neighbour = versions.order(version) >= versions.order("0.50.0")
+            fits = cuda in row["cuda"] or neighbour
+            assert ("bitsandbytes-cuda-library-missing" in broken(facts)) is not fits, (version, cuda)
+
+
+@pytest.mark.parametrize("row", rows("xformers_build"), ids=lambda row: str(row["version"]))
+def test_xformers_is_right_beside_the_torch_it_was_built_with_and_no_older_one(row: dict[str, Any]) -> None:
+    for torch in (str(each["version"]) for each in rows("torch")):
+        own = torch == versions.base_release(row["torch"])
+        warned = "xformers-torch-pair" in broken(
+            f'pkg = {{ torch = "{torch}", xformers = "{row["version"]}" }}'
+        )
+        if own:
+            assert not warned
+        elif versions.order(torch) < versions.order(row["torch"]):
+            assert warned, torch
+
+
+@pytest.mark.parametrize("row", rows("import_run"), ids=lambda row: str(row["transformers"]))
+def test_what_was_imported_and_stepped_is_not_called_broken_and_what_failed_is(row: dict[str, Any]) -> None:
+    def facts(peft: str) -> str:
+        pkg = f'torch = "2.13.0+cpu", accelerate = "1.15.0", transformers = "{row["transformers"]}", peft = "{peft}"'
+        return f'pkg = {{ {pkg} }}\ntrain = {{ adapter = "lora", trainer = "custom" }}'
+
+    for peft in row["peft_ok"]:
+        errors = [rule for rule, severity in broken(facts(peft)).items() if severity is Severity.ERROR]
+        assert not errors, peft
+    for peft in row.get("peft_fails", {}):
+        assert broken(facts(peft)), peft

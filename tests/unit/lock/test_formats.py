@@ -1,0 +1,251 @@
+"""What a lock is written as: each format reads back in the program it is for, and installs."""
+
+from __future__ import annotations
+
+import os
+import subprocess  # noqa: TID251 - the formats are for other programs
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.pylock import Pylock, is_valid_pylock_path
+from packaging.requirements import Requirement
+from packaging.tags import sys_tags
+
+from envcheck.core.errors import ExamineError, InputError
+from envcheck.host.machine import Host, find_program
+from envcheck.lock import formats
+from envcheck.lock.model import Lock
+from tests.support.local_index import LocalIndex, serving
+from tests.support.paths import ROOT
+from tests.support.running import envcheck
+from tests.support.stack_index import STACK, stack
+from tests.unit.lock.test_lock import LOCK, TEXT
+
+ADDRESSES = {
+    file.sha256: f"https://files.example/packages/{file.sha256[:2]}/{file.filename}"
+    for pin in LOCK.pins
+    for file in pin.artifacts
+}
+UV = find_program(Host(), "uv")
+needs_uv = pytest.mark.skipif(
+    UV is None or sys.platform != "linux" or sys.version_info < (3, 11), reason="needs Linux and uv"
+)
+
+
+def written(name: str, lock: Lock = LOCK) -> str:
+    return formats.named(name).render(lock, ADDRESSES)
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_every_format_says_what_it_assumes_and_is_the_same_every_time(name: str) -> None:
+    text = written(name)
+    assert text.startswith("# Locked by envcheck 0.1.0 on 2026-11-21 for the target zero3-lora.\n#\n")
+    assert "# Machine    driver.version 525.60.13 or newer\n" in text
+    assert written(name, replace(LOCK, pins=tuple(reversed(LOCK.pins)))) == text
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_no_format_prints_what_belongs_to_one_machine(name: str) -> None:
+    for note in ("see /home/somebody/x", "https://user:canary@index.example/simple", "--index-url x"):
+        with pytest.raises(ExamineError, match="refusing to print the lock") as caught:
+            written(name, replace(LOCK, notes=(note,)))
+        assert "canary" not in str(caught.value)
+
+
+def test_requirements_are_what_the_lock_module_writes() -> None:
+    assert written("requirements") == TEXT
+
+
+def test_constraints_are_versions_alone_and_say_that_they_are_no_lock() -> None:
+    lines = written("constraints").splitlines()
+    assert [line for line in lines if not line.startswith("#")] == ["deepspeed==0.19.8", "torch==2.10.0"]
+    assert any("not a lock" in line for line in lines)
+
+
+def test_a_format_nobody_knows_is_named() -> None:
+    with pytest.raises(
+        InputError, match="expected one of constraints, pylock, requirements, uv, found 'conda'"
+    ):
+        formats.named("conda")
+
+
+# --- PEP 751 ----------------------------------------------------------------------------------------
+
+
+def test_pylock_is_what_packaging_reads() -> None:
+    said = tomllib.loads(written("pylock"))
+    lock = Pylock.from_dict(said)
+    assert [(each.name, str(each.version)) for each in lock.packages] == [
+        ("deepspeed", "0.19.8"),
+        ("torch", "2.10.0"),
+    ]
+    hashes = {sha for each in lock.packages for file in each.wheels or () for sha in file.hashes.values()}
+    assert hashes == {file.sha256 for pin in LOCK.pins if pin.name == "torch" for file in pin.artifacts}
+    assert said["tool"]["envcheck"]["digest"] == LOCK.digest()
+
+
+def test_pylock_for_another_platform_is_refused_by_packaging_here() -> None:
+    lock = Pylock.from_dict(tomllib.loads(written("pylock", replace(LOCK, platform="linux-aarch64"))))
+    with pytest.raises(Exception, match="environment"):
+        list(
+            lock.select(
+                environment={**default_environment(), "platform_machine": "x86_64"}, tags=list(sys_tags())
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "https://user:canary@files.example/a.whl",
+        "https://files.example/a.whl?token=canary",
+        "https://files.example/a.whl#canary",
+        "file:///srv/canary/a.whl",
+        'https://files.example/a"canary.whl',
+    ],
+)
+def test_an_address_that_holds_more_than_host_and_path_is_not_printed(address: str) -> None:
+    with pytest.raises(ExamineError, match="no address of") as caught:
+        formats.named("pylock").render(LOCK, dict.fromkeys(ADDRESSES, address))
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "fits"),
+    [
+        ("pylock", "pylock.toml", True),
+        ("pylock", "pylock.gpu.toml", True),
+        ("pylock", "lock.toml", False),
+        ("pylock", "pylock.a.b.toml", False),
+        ("uv", "part.toml", True),
+        ("uv", "pyproject.toml", False),
+        ("requirements", "anything.txt", True),
+    ],
+)
+def test_which_files_a_format_may_be_written_to(name: str, file: str, fits: bool) -> None:
+    import re
+
+    assert bool(re.fullmatch(formats.named(name).FILES, file)) is fits
+    if name == "pylock":
+        assert is_valid_pylock_path(Path(file)) is fits
+
+
+# --- installed for real -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def index() -> Iterator[LocalIndex]:
+    with serving(LocalIndex(stack(), as_json=True)) as served:
+        yield served
+
+
+def environ(index: LocalIndex, home: Path) -> dict[str, str]:
+    # No UV_PYTHON and no VIRTUAL_ENV: they say where uv installs to, and that is not where the tests run.
+    aside = ("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(aside)}  # noqa: TID251
+    own = {
+        "PYTHONPATH": str(ROOT),
+        "PIP_INDEX_URL": index.url,
+        "UV_DEFAULT_INDEX": index.url,
+        "PIP_CONFIG_FILE": os.devnull,
+        "UV_CACHE_DIR": str(home / "uv"),
+        "UV_NO_CONFIG": "1",
+        "UV_HTTP_RETRIES": "0",
+    }
+    return {**kept, **own}
+
+
+def run(environment: Mapping[str, str], *command: str | Path, cwd: Path) -> str:
+    ran = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True, text=True, timeout=300, check=False, cwd=cwd, env=dict(environment),
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def pin(environment: Mapping[str, str], folder: Path, *options: str) -> None:
+    python = "{}.{}".format(*sys.version_info)
+    wanted = ("--target", "zero3-lora", "--python-version", python, "--resolve", "--static")
+    run(environment, sys.executable, "-m", "envcheck", "pin", *wanted, *options, cwd=folder)
+
+
+def installed(python: Path, cwd: Path) -> dict[str, str]:
+    script = "import importlib.metadata as m; print(*(f'{d.name}=={d.version}' for d in m.distributions()))"
+    found = (Requirement(each) for each in run({}, python, "-I", "-c", script, cwd=cwd).split())
+    return {each.name.replace("_", "-"): str(each.specifier).removeprefix("==") for each in found}
+
+
+@needs_uv
+def test_pylock_installs_with_uv_from_source_and_wheels(index: LocalIndex, tmp_path: Path) -> None:
+    assert UV
+    environment = environ(index, tmp_path)
+    pin(environment, tmp_path, "--format", "pylock", "--show-index", "-o", "pylock.toml")
+    text = (tmp_path / "pylock.toml").read_text()
+    run(environment, UV, "venv", "--python", sys.executable, "env", cwd=tmp_path)
+    (command,) = [line[1:].strip() for line in text.splitlines() if line.startswith("#   DS_BUILD_OPS")]
+    environment |= {"VIRTUAL_ENV": str(tmp_path / "env"), "PATH": f"{Path(UV).parent}:{os.environ['PATH']}"}  # noqa: TID251
+    run(environment, "sh", "-c", command, cwd=tmp_path)
+    there = installed(tmp_path / "env/bin/python", tmp_path)
+    assert STACK.items() <= there.items()
+    assert set(there) == {each["name"] for each in tomllib.loads(text)["packages"]}
+
+
+@needs_uv
+def test_uv_takes_the_pasted_table_and_locks_those_versions(index: LocalIndex, tmp_path: Path) -> None:
+    assert UV
+    environment = environ(index, tmp_path)
+    del environment["UV_NO_CONFIG"]  # it would leave out the very table
+    pin(environment, tmp_path, "--format", "uv", "-o", "part.toml")
+    index.files.update(stack(torch="2.14.0"))
+    try:
+        names = '", "'.join((*STACK,))
+        project = (
+            f'[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["{names}"]\n'
+        )
+        (tmp_path / "pyproject.toml").write_text(project + (tmp_path / "part.toml").read_text())
+        run(environment, UV, "sync", "--python", sys.executable, cwd=tmp_path)
+    finally:
+        for file in stack(torch="2.14.0").keys() - stack().keys():
+            del index.files[file]
+    there = installed(tmp_path / ".venv/bin/python", tmp_path)
+    assert STACK.items() <= there.items()
+
+
+@needs_uv
+def test_constraints_hold_back_what_pip_installs(index: LocalIndex, tmp_path: Path) -> None:
+    environment = environ(index, tmp_path)
+    pin(environment, tmp_path, "--format", "constraints", "-o", "constraints.txt")
+    newer = stack(torch="2.14.0")
+    index.files.update(newer)
+    try:
+        run(environment, sys.executable, "-m", "venv", "env", cwd=tmp_path)
+        run(
+            environment,
+            "env/bin/python",
+            "-m",
+            "pip",
+            "install",
+            "-c",
+            "constraints.txt",
+            "torch",
+            cwd=tmp_path,
+        )
+    finally:
+        for file in newer.keys() - stack().keys():
+            del index.files[file]
+    assert installed(tmp_path / "env/bin/python", tmp_path)["torch"] == STACK["torch"]
+
+
+def test_constraints_only_is_the_format_of_that_name_and_contradicts_others() -> None:
+    asked = ("pin", "--target", "zero3-lora", "--python-version", "3.11", "--offline")
+    assert envcheck(*asked, "--constraints-only").out == envcheck(*asked, "--format", "constraints").out
+    both = envcheck(*asked, "--constraints-only", "--format", "pylock")
+    assert (both.code, both.out) == (2, "")
+    assert both.err == "envcheck: --constraints-only: contradicts --format pylock\n"

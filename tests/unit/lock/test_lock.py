@@ -1,0 +1,512 @@
+"""A lock says what it assumes, reads back as what was written, and lets no trace of this machine through."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import shutil
+import subprocess  # noqa: TID251 - the install command is run as a shell would
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envcheck.commands import examine
+from envcheck.commands import pin as pin_command
+from envcheck.core.errors import EnvcheckError, ExamineError, InputError
+from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.lock.model import (
+    Artifact,
+    Lock,
+    Pin,
+    build_needs,
+    install_commands,
+    parse_requirements,
+    refuse_leaks,
+    render_requirements,
+)
+from envcheck.lock.wheels import platform_tags, release_of, usable_files, usable_tags
+from tests.support.paths import ROOT
+
+A, B, C = "a" * 64, "b" * 64, "c" * 64
+LOCK = Lock(
+    target="zero3-lora",
+    python="3.11",
+    platform="linux-x86_64",
+    pins=(
+        Pin(
+            "torch",
+            "2.10.0",
+            (
+                Artifact("torch-2.10.0-3-cp311-cp311-manylinux_2_28_x86_64.whl", B),
+                Artifact("torch-2.10.0-cp311-cp311-manylinux_2_28_x86_64.whl", A),
+            ),
+        ),
+        Pin("deepspeed", "0.19.8", (Artifact("deepspeed-0.19.8.tar.gz", C),)),
+    ),
+    glibc="2.28",
+    needs=(("driver.version", ">=", "525.60.13"), ("gpu.architectures", "=", "sm_70,sm_80")),
+    train=(("train.zero_stage", "3"), ("train.adapter", "lora")),
+    build=("deepspeed",),
+    date="2026-11-21",
+    maker="0.1.0",
+    matrix=f"sha256:{A}",
+    notes=("measured good on the CPU",),
+)
+TEXT = render_requirements(LOCK)
+
+# --- round trip -------------------------------------------------------------------------------------
+
+words = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._,:-]{0,12}", fullmatch=True)
+keys = st.from_regex(r"[a-z][a-z0-9_]{0,6}(\.[a-z0-9_]{1,6})?", fullmatch=True)
+names = st.from_regex(r"[a-z][a-z0-9]{0,6}(-[a-z0-9]{1,4}){0,2}", fullmatch=True)
+versions = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}((a|b|rc)[0-9])?(\.post[0-9])?", fullmatch=True)
+hashes = st.text("0123456789abcdef", min_size=64, max_size=64)
+notes = st.text(st.characters(categories=("L", "N", "Zs", "Pd")), min_size=1, max_size=30).filter(
+    lambda text: text.isprintable() and text == text.strip()
+)
+
+
+@st.composite
+def pins(draw: st.DrawFn) -> Pin:
+    name, version = draw(names), draw(versions)
+    stem = f"{name.replace('-', '_')}-{version}"
+    files = st.sampled_from(
+        [f"{stem}-py3-none-any.whl", f"{stem}-cp311-abi3-linux_x86_64.whl", f"{stem}.tar.gz"]
+    )
+    named = st.builds(Artifact, files, hashes)
+    unnamed = st.builds(Artifact, st.just(""), hashes)
+    return Pin(name, version, tuple(draw(st.lists(st.one_of(named, unnamed), min_size=1, max_size=5))))
+
+
+locks = st.builds(
+    Lock,
+    target=words,
+    python=st.sampled_from(["3.11", "3.12"]),
+    platform=st.just("linux-x86_64"),
+    pins=st.lists(pins(), min_size=1, max_size=6, unique_by=lambda pin: pin.name).map(tuple),
+    glibc=st.sampled_from(["", "2.28"]),
+    needs=st.lists(st.tuples(keys, st.sampled_from([">=", "="]), words), max_size=3).map(tuple),
+    train=st.lists(st.tuples(keys, words), max_size=3).map(tuple),
+    build=st.lists(names, max_size=2, unique=True).map(tuple),
+    date=st.sampled_from(["", "2026-11-21"]),
+    maker=st.sampled_from(["", "0.1.0"]),
+    matrix=st.sampled_from(["", f"sha256:{A}"]),
+    notes=st.lists(notes, max_size=2).map(tuple),
+)
+
+
+@given(locks)
+def test_lock_reads_back_as_what_was_written(lock: Lock) -> None:
+    assert parse_requirements(render_requirements(lock), "lock.txt") == lock
+
+
+@given(locks, st.randoms())
+def test_order_of_what_is_given_does_not_change_a_byte(lock: Lock, random: object) -> None:
+    shuffle = getattr(random, "shuffle")  # noqa: B009 - hypothesis types it as its own Random
+    shuffled = list(lock.pins)
+    shuffle(shuffled)
+    assert render_requirements(replace(lock, pins=tuple(shuffled))) == render_requirements(lock)
+
+
+def test_hashes_are_sorted_and_each_is_written_once() -> None:
+    pin = Pin(
+        "a", "1", (Artifact("a-1-py3-none-any.whl", B), Artifact("a-1.tar.gz", A), Artifact("a-1.zip", A))
+    )
+    assert [file.sha256 for file in pin.artifacts] == [A, B]
+
+
+def test_header_tells_a_person_what_it_relies_on() -> None:
+    for said in (
+        "# Locked by envcheck 0.1.0 on 2026-11-21 for the target zero3-lora.",
+        "# Machine    driver.version 525.60.13 or newer",
+        "# Training   train.zero_stage = 3",
+        "# Note       measured good on the CPU",
+        "# Python     3.11 on linux-x86_64, glibc 2.28 or newer",
+    ):
+        assert said in TEXT.splitlines()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"target": "a b"},
+        {"target": "a\n--index-url"},
+        {"date": "/etc"},
+        {"notes": ("two\nlines",)},
+        {"train": (("k", ""),)},
+        {"needs": (("K", "=", "v"),)},
+        {"pins": (LOCK.pins[0], LOCK.pins[0])},
+        {"build": ("x/$(y)",)},
+    ],
+    ids=str,
+)
+def test_what_a_header_cannot_carry_is_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"cannot be written|one line|twice"):
+        replace(LOCK, **bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "filename", "sha256"),
+    [
+        ("Torch", "1", "", A),
+        ("a b", "1", "", A),
+        ("a", "1 --pre", "", A),
+        ("a", "1", "/a/b.whl", A),
+        ("a", "1", "a.whl\n", A),
+        ("a", "1", "", A.upper()),
+        ("a", "1", "", A[1:]),
+    ],
+)
+def test_what_a_pin_cannot_carry_is_refused(name: str, version: str, filename: str, sha256: str) -> None:
+    with pytest.raises(ValueError, match="not a"):
+        Pin(name, version, (Artifact(filename, sha256),))
+
+
+# --- malformed --------------------------------------------------------------------------------------
+
+MALFORMED = {
+    "no hash": ("torch==2.0\n", "lock:1: torch has no hash"),
+    "one of two without a hash": (f"a==1 --hash=sha256:{A}\nb==1\n", "lock:2: b has no hash"),
+    "short hash": (
+        f"a==1 --hash=sha256:{A[:63]}\n",
+        "lock:1: a: a sha256 has 64 hexadecimal digits, this one has 63",
+    ),
+    "hash in capitals": (f"a==1 --hash=sha256:{A.upper()}\n", "lock:1: a: a sha256 has 64"),
+    "another algorithm": (f"a==1 --hash=md5:{A}\n", "lock:1: a: expected a sha256, found 'md5'"),
+    "no algorithm": (f"a==1 --hash={A}\n", "lock:1: a: expected a sha256"),
+    "another option": (
+        f"a==1 --hash=sha256:{A} --pre\n",
+        "lock:1: a: expected --hash=sha256:…, found '--pre'",
+    ),
+    "a marker": (f"a==1 ; python_version<'3' --hash=sha256:{A}\n", "lock:1: a: expected --hash"),
+    "a bound": (f"a>=1 --hash=sha256:{A}\n", "lock:1: expected name==version, found 'a>=1'"),
+    "a wildcard": (f"a==1.* --hash=sha256:{A}\n", "lock:1: expected name==version, found 'a==1.*'"),
+    "an extra": (f"a[b]==1 --hash=sha256:{A}\n", "lock:1: expected name==version"),
+    "no version": ("a\n", "lock:1: expected name==version, found 'a'"),
+    "not a version": (f"a==x.y --hash=sha256:{A}\n", "lock:1: a: 'x.y' is not a version"),
+    "a local version": (f"a==1+label --hash=sha256:{A}\n", "lock:1: a: the local version +label"),
+    "a URL": (
+        "a @ https://canary:canary@h/a.whl\n",
+        "lock:1: expected name==version, found a direct reference",
+    ),
+    "a bare URL": (
+        "https://canary:canary@h/a.whl\n",
+        "lock:1: expected name==version, found a direct reference",
+    ),
+    "an index": (
+        "\n--index-url=https://canary@h\n",
+        "lock:2: expected name==version, found the option --index-url",
+    ),
+    "a second index": ("--extra-index-url https://h\n", "lock:1: expected name==version, found the option"),
+    "a folder": ("-f /canary\n", "lock:1: expected name==version, found the option -f"),
+    "an editable": ("-e .\n", "lock:1: expected name==version, found the option -e"),
+    "another file": ("-r other.txt\n", "lock:1: expected name==version, found the option -r"),
+    "twice": (
+        f"a==1 --hash=sha256:{A}\nA==1 --hash=sha256:{A}\n",
+        "lock:2: a is pinned twice, first in line 1",
+    ),
+    "twice by another spelling": (
+        f"a.b==1 --hash=sha256:{A}\n\nA_b==2 --hash=sha256:{B}\n",
+        "lock:3: a-b is pinned",
+    ),
+    "cut off": (f"a==1 \\\n    --hash=sha256:{A} \\", "lock:1: the file ends in the middle of an entry"),
+    "nothing": ("# only words\n\n", "lock: holds no pins"),
+    "empty": ("", "lock: holds no pins"),
+    "a zero byte": ("a==1\0", "lock: holds a zero byte"),
+    "a newer layout": (f"# envcheck: lock=2\na==1 --hash=sha256:{A}\n", "lock:1: header: expected lock=1"),
+    "an unknown word": (
+        f"# envcheck: lock=1 x=y\na==1 --hash=sha256:{A}\n",
+        "lock:1: header: 'x' is unknown",
+    ),
+    "no digest": (
+        f"# envcheck: lock=1\na==1 --hash=sha256:{A}\n",
+        "lock:1: the pins are not those envcheck wrote",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed_lock_is_one_clear_line(text: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_requirements(text, "lock")
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+def test_lock_of_another_tool_is_read_without_header() -> None:
+    text = (
+        f"# by hand\nTorch_X==1.0 \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}  # via y\n    # via z\n"
+    )
+    lock = parse_requirements(text.replace("\n", "\r\n"), "lock")
+    assert lock.pins == (Pin("torch-x", "1.0", (Artifact("", A), Artifact("", B))),)
+    assert lock.target == ""
+
+
+def test_local_version_is_read_where_it_was_asked_for() -> None:
+    lock = parse_requirements(f"a==1+label --hash=sha256:{A}", "lock", local=["label"])
+    assert lock.pins[0].version == "1+label"
+
+
+# --- tampering --------------------------------------------------------------------------------------
+
+
+def machine_lines() -> list[int]:
+    lines = TEXT.splitlines()
+    return [number for number, line in enumerate(lines) if not line.startswith("#") or "# envcheck: " in line]
+
+
+@pytest.mark.parametrize("number", machine_lines())
+def test_changing_any_line_that_counts_is_noticed(number: int) -> None:
+    lines = TEXT.splitlines(keepends=True)
+    line = lines[number]
+    last = next(place for place in range(len(line) - 1, 0, -1) if line[place].isalnum())
+    changed = line[:last] + ("1" if line[last] != "1" else "2") + line[last + 1 :]
+    for mangled in (changed, "", line + line):
+        text = "".join([*lines[:number], mangled, *lines[number + 1 :]])
+        with pytest.raises(InputError):
+            parse_requirements(text, "lock")
+
+
+@given(st.integers(0, len(TEXT) - 1), st.characters())
+def test_any_change_reads_the_same_or_is_an_input_error(place: int, character: str) -> None:
+    text = TEXT[:place] + character + TEXT[place + 1 :]
+    with contextlib.suppress(InputError):
+        # What still reads changed a word of the prose, which says nothing to a program.
+        assert parse_requirements(text, "lock") == LOCK
+
+
+@given(st.text(max_size=300))
+def test_no_text_at_all_is_more_than_an_input_error(text: str) -> None:
+    with contextlib.suppress(InputError):
+        parse_requirements(text, "lock")
+
+
+# --- leaks ------------------------------------------------------------------------------------------
+
+LEAKS = {
+    "a URL": "a==1 # https://canary",
+    "a URL in a comment": "# see https://canary",
+    "a file": "# file:canary",
+    "an index": "--index-url canary",
+    "a second index": "# --extra-index-url canary",
+    "a folder": "--find-links canary",
+    "a folder, short": "-f canary",
+    "an index, short": "-i canary",
+    "trust": "--trusted-host canary",
+    "a path": "# made in /home/canary",
+    "a path after an equals sign": "# in=/canary",
+    "a home": "# ~/canary",
+    "another system's path": r"# C:\canary",
+    "a login": "# canary:canary@mirror",
+    "a direct reference": "a @ canary",
+    "a local version": "a==1.0+canary",
+    "a local version of a file": "# a-1.0+canary-py3-none-any.whl",
+}
+
+
+@pytest.mark.parametrize("line", LEAKS.values(), ids=LEAKS)
+def test_leak_is_refused_without_repeating_it(line: str) -> None:
+    with pytest.raises(ExamineError, match="refusing to print the lock: line 2 holds") as caught:
+        refuse_leaks(f"# fine\n{line}\n")
+    assert "canary" not in str(caught.value)
+
+
+def test_rendered_lock_passes_the_last_defence() -> None:
+    refuse_leaks(TEXT)
+
+
+def test_leak_in_a_note_is_refused_when_rendered() -> None:
+    with pytest.raises(ExamineError, match="a URL"):
+        render_requirements(replace(LOCK, notes=("see https://canary",)))
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+TAGS = usable_tags("3.11", "linux-x86_64", "2.28")
+FILES = {
+    "x-1.0-py3-none-any.whl": True,
+    "x-1.0-py2.py3-none-any.whl": True,
+    "x-1.0-cp311-cp311-manylinux_2_28_x86_64.whl": True,
+    "x-1.0-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": True,
+    "x-1.0-cp311-cp311-manylinux1_x86_64.whl": True,
+    "x-1.0-cp311-cp311-linux_x86_64.whl": True,
+    "x-1.0-cp38-abi3-manylinux_2_17_x86_64.whl": True,
+    "x-1.0-2-cp311-cp311-manylinux_2_28_x86_64.whl": True,
+    "x-1.0-py3-none-manylinux_2_27_x86_64.whl": True,
+    "X-1.0.0-py3-none-any.whl": True,
+    "x-1.0-cp311-cp311-manylinux_2_29_x86_64.whl": False,
+    "x-1.0-cp312-cp312-manylinux_2_28_x86_64.whl": False,
+    "x-1.0-cp312-abi3-manylinux_2_28_x86_64.whl": False,
+    "x-1.0-cp310-cp310-manylinux_2_28_x86_64.whl": False,
+    "x-1.0-cp311-cp311t-manylinux_2_28_x86_64.whl": False,
+    "x-1.0-cp311-cp311-manylinux_2_28_aarch64.whl": False,
+    "x-1.0-cp311-cp311-musllinux_1_2_x86_64.whl": False,
+    "x-1.0-cp311-cp311-win_amd64.whl": False,
+    "x-1.0-cp311-cp311-macosx_11_0_arm64.whl": False,
+    "x-1.1-py3-none-any.whl": False,
+    "y-1.0-py3-none-any.whl": False,
+    "x-1.0.tar.gz": False,
+    "x-1.0.exe": False,
+    "nonsense.whl": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize(("filename", "usable"), FILES.items())
+def test_file_belongs_to_the_declared_platform(filename: str, usable: bool) -> None:
+    assert bool(usable_files("x", "1.0", [Artifact(filename, A)], TAGS, ())) is usable
+
+
+def test_package_to_be_built_has_its_source_and_no_wheel() -> None:
+    files = [Artifact("x-1.0.tar.gz", A), Artifact("x-1.0-py3-none-any.whl", B)]
+    assert usable_files("x", "1.0", files, TAGS, ("x",)) == (files[0],)
+    assert usable_files("x", "1.0", files, TAGS, ()) == (files[1],)
+
+
+def test_oldest_tags_of_each_architecture_are_known() -> None:
+    assert "manylinux1_x86_64" in platform_tags("linux-x86_64", "2.17")
+    arm = platform_tags("linux-aarch64", "2.28")
+    assert arm[0] == "manylinux_2_28_aarch64"
+    assert arm[-2:] == ("manylinux2014_aarch64", "linux_aarch64")
+
+
+@pytest.mark.parametrize(
+    ("python", "platform", "glibc", "where"),
+    [
+        ("3.11", "win-amd64", "2.28", "platform"),
+        ("3.11", "linux-riscv64", "2.28", "platform"),
+        ("3.11", "linux-x86_64", "", "glibc"),
+        ("3.11", "linux-x86_64", "2.28.1", "glibc"),
+        ("3.11.4", "linux-x86_64", "2.28", "python"),
+        ("2.7", "linux-x86_64", "2.28", "python"),
+    ],
+)
+def test_platform_that_means_nothing_is_an_input_error(
+    python: str, platform: str, glibc: str, where: str
+) -> None:
+    with pytest.raises(InputError, match=f"^{where}: expected"):
+        usable_tags(python, platform, glibc)
+
+
+# --- installing -------------------------------------------------------------------------------------
+
+
+def test_first_install_command_leaves_out_what_is_built_and_nothing_else(tmp_path: Path) -> None:
+    shell = shutil.which("sh")
+    assert shell
+    (tmp_path / "requirements.txt").write_text(TEXT)
+    split = install_commands(LOCK.build)[0].partition(" && ")[0]
+    subprocess.run([shell, "-c", split], cwd=tmp_path, check=True, timeout=10)
+    left = [
+        line
+        for line in (tmp_path / "wheels.txt").read_text().splitlines()
+        if not line.lstrip().startswith("#")
+    ]
+    assert left == ["torch==2.10.0 \\", f"    --hash=sha256:{A} \\", f"    --hash=sha256:{B}"]
+
+
+def test_lock_of_wheels_alone_installs_with_one_command() -> None:
+    (command,) = install_commands(())
+    assert "--only-binary :all:" in command
+    assert "--require-hashes" in command
+
+
+def test_what_a_build_needs_is_named() -> None:
+    assert build_needs(["deepspeed"]) == ("nvidia-ml-py", "setuptools")
+    assert build_needs(["another"]) == ("setuptools",)
+    assert build_needs([]) == ()
+
+
+# --- the locks we ship ------------------------------------------------------------------------------
+
+SHIPPED = sorted((ROOT / "lockfiles").glob("*.txt"))
+
+
+MANIFEST = tomllib.loads((ROOT / "lockfiles/manifest.toml").read_text())["lock"]
+
+
+def test_locks_are_shipped_for_every_target_python_and_family() -> None:
+    targets = examine.knowledge().targets
+    expected = {
+        f"{target}-py3{python}-driver{floor}.txt"
+        for target in targets
+        for python in (10, 11, 12)
+        for floor in (525, 580)
+    }
+    assert expected <= {path.name for path in SHIPPED}
+
+
+def test_the_manifest_is_of_the_locks_that_are_there() -> None:
+    assert [row["name"] for row in MANIFEST] == [path.name for path in SHIPPED]
+    for row, path in zip(MANIFEST, SHIPPED, strict=True):
+        text = path.read_text(encoding="utf-8")
+        body = [line for line in text.splitlines() if line and not line.startswith("#")]
+        assert row["pins"] == "sha256:" + hashlib.sha256("\n".join(body).encode()).hexdigest(), path.name
+        lock = parse_requirements(text, path.name)
+        assert (row["target"], row["python"], row["resolved"]) == (lock.target, lock.python, lock.date)
+        assert ("driver.version", ">=", row["driver"]) in lock.needs
+
+
+def test_four_locks_were_installed_and_trained_the_newest_and_one_with_torch_24_among_them() -> None:
+    proven = {row["name"]: row for row in MANIFEST if "proven" in row}
+    assert len(proven) >= 4
+    assert {"zero3-lora-py311-driver580.txt", "zero3-lora-py312-driver580.txt"} <= set(proven)
+    assert any(row["torch"].startswith("2.4.") for row in proven.values())
+    for row in proven.values():
+        assert row["proven"]["pass"] > 0
+        assert row["proven"]["fail"] == row["proven"]["unknown"] == 0, row["name"]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_lock_passes_today_s_matrix(path: Path) -> None:
+    lock = parse_requirements(path.read_text(encoding="utf-8"), path.name)
+    known = examine.knowledge()
+    facts = {
+        "python.version": Fact("python.version", Known(f"{lock.python}.0")),
+        **{key: Fact(key, Known(value)) for key, op, value in lock.needs if op == ">="},
+    }
+    place = pin_command.Place(
+        Inventory(facts), lock.python, lock.platform, lock.glibc, known.targets[lock.target], known
+    )
+    versions = {pin.name: pin.version for pin in lock.pins}
+    assert pin_command.objections(place, pin_command._pkg_facts(versions), complete=True) == []
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_lock_is_whole_and_clean(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    refuse_leaks(text)
+    lock = parse_requirements(text, path.name)
+    assert render_requirements(lock) == text
+    pins = {pin.name: pin for pin in lock.pins}
+    assert {*examine.knowledge().targets[lock.target].packages, *build_needs(lock.build)} <= set(pins)
+    assert path.stem.startswith(f"{lock.target}-py{lock.python.replace('.', '')}-driver")
+    assert ("driver.version", ">=") in {need[:2] for need in lock.needs}
+    assert lock.date
+    assert lock.maker
+    tags = usable_tags(lock.python, lock.platform, lock.glibc)
+    for pin in lock.pins:
+        assert pin.artifacts == usable_files(pin.name, pin.version, pin.artifacts, tags, lock.build)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_lock_s_build_packages_are_its_only_sources(path: Path) -> None:
+    lock = parse_requirements(path.read_text(encoding="utf-8"), path.name)
+    sources = {
+        pin.name
+        for pin in lock.pins
+        for file in pin.artifacts
+        if (release_of(file.filename) or ("", "", 1))[2] is None
+    }
+    assert sources == set(lock.build)
+
+
+def test_errors_of_a_lock_are_ours() -> None:
+    assert issubclass(InputError, EnvcheckError)
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", LOCK.digest())

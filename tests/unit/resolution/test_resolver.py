@@ -1,0 +1,366 @@
+"""The search over tiny package worlds, with the real judge and rules from TOML; and against brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envcheck.core.errors import NoSolutionError
+from envcheck.core.facts import Fact, Known, Value
+from envcheck.core.rules import Wish
+from envcheck.knowledge import load as matrix
+from envcheck.resolution import resolver
+from envcheck.resolution.resolver import Problem, Release
+from envcheck.rules import derive, judge
+from tests.support.package_worlds import forbids, problem
+from tests.support.worlds import rule
+
+
+def found(*arguments: object, **more: object) -> dict[str, str] | None:
+    """The versions the search chooses for such a problem, or None."""
+    answer = resolver.solve(problem(*arguments, **more))  # type: ignore[arg-type]
+    return dict(answer.versions) if answer.versions is not None else None
+
+
+CELL = 'target = "t"\noutcome = "ok"\ndevice = "cpu"\ndate = 2026-11-20\ntest = "x"\n'
+
+
+# --- the search -------------------------------------------------------------------------------------
+
+
+def test_the_newest_of_each_is_taken_where_nothing_objects() -> None:
+    assert found({"a": ["1", "2", "10"], "b": ["8", "9"]}) == {"a": "10", "b": "9"}
+
+
+def test_a_conflict_moves_the_later_package_first() -> None:
+    clash = forbids({"a": "==2", "b": "==9"}, "a-rule")
+    assert found({"a": ["2", "1"], "b": ["9", "8"]}, clash) == {"a": "2", "b": "8"}
+
+
+def test_a_dead_end_is_backed_out_of() -> None:
+    clash = forbids({"a": "==2", "b": ">=8"}, "a-rule")
+    assert found({"a": ["2", "1"], "b": ["9", "8"]}, clash) == {"a": "1", "b": "9"}
+
+
+def test_a_dead_end_returns_to_its_cause_and_not_to_the_package_before() -> None:
+    world = {"a": ["2", "1"], "b": [str(n) for n in range(200)], "c": ["5", "4"]}
+    answer = resolver.solve(problem(world, forbids({"a": "==2", "c": ">=4"}, "a-rule")))
+    assert answer.versions == {"a": "1", "b": "199", "c": "5"}
+    assert answer.nodes < 20
+
+
+def test_a_way_out_that_names_a_release_is_jumped_to() -> None:
+    world = {"a": [f"{n}.0" for n in range(300)], "b": ["9", "8"]}
+    clash = forbids({"a": ">=3.0", "b": "present"}, "a-rule", '{ "pkg.a" = "==2.0" }')
+    answer = resolver.solve(problem(world, clash))
+    assert answer.versions == {"a": "2.0", "b": "9"}
+    assert answer.nodes < 20
+
+
+def test_rules_against_rules_leave_what_neither_forbids() -> None:
+    clash = forbids({"a": ">=2", "b": "<9"}, "new-a-old-b") + forbids({"a": "<3", "b": ">=9"}, "old-a-new-b")
+    assert found({"a": ["2"], "b": ["9", "8"]}, clash) is None
+    assert found({"a": ["2", "1"], "b": ["9", "8"]}, clash) == {"a": "1", "b": "8"}
+
+
+def test_no_solution_keeps_what_stood_in_the_way() -> None:
+    clash = forbids({"a": "present", "b": "==9"}, "nine") + forbids({"a": "present", "b": "==8"}, "eight")
+    answer = resolver.solve(problem({"a": ["1"], "b": ["9", "8"]}, clash))
+    assert answer.versions is None
+    assert {("rule", "nine"), ("rule", "eight")} <= answer.reasons
+
+
+def test_a_conditional_rule_binds_only_where_its_condition_holds() -> None:
+    clash = rule('{ "pkg.a" = ">=2", "train.zero_stage" = 3 }')
+    assert found({"a": ["2", "1"]}, clash, train="{ zero_stage = 3 }") == {"a": "1"}
+    assert found({"a": ["2", "1"]}, clash, train="{ zero_stage = 2 }") == {"a": "2"}
+    assert found({"a": ["2", "1"]}, clash) == {"a": "2"}, "unknown is no objection"
+
+
+def test_a_default_that_a_version_brings_binds_that_version() -> None:
+    brought = '[[default]]\nkey = "train.dora"\nvalue = true\nwhen = { "pkg.b" = ">=9" }\nsource = "s"'
+    clash = rule('{ "pkg.a" = ">=2", "train.dora" = true }')
+    world = {"a": ["2"], "b": ["9", "8"]}
+    assert found(world, clash, tables=brought, train="{ zero_stage = 3 }") == {"a": "2", "b": "8"}
+
+
+def test_metadata_binds_the_stack_both_ways() -> None:
+    world = {"a": [Release("a", "2", ("b<9",)), "1"], "b": ["9", "8"]}
+    assert found(world) == {"a": "2", "b": "8"}
+    assert found({"b": ["9"], "a": world["a"]}) == {"b": "9", "a": "1"}
+
+
+def test_a_pre_release_is_taken_only_by_whom_names_one() -> None:
+    world = {"a": ["2.0rc1", "1.0"]}
+    assert found(world) == {"a": "1.0"}
+    assert found({"a": ["2.0rc1"]}) is None
+    assert found(world, wishes=[Wish("a", ">=2.0rc1", "--with")]) == {"a": "2.0rc1"}
+    assert found(world, wishes=[Wish("a", ">=2.0", "--with")]) is None
+
+
+def test_a_local_label_is_compared_by_its_release() -> None:
+    world = {"a": ["2.0+cu126", "1.0"]}
+    assert found(world, forbids({"a": ">=2.0"}, "a-rule")) == {"a": "1.0"}
+    assert found(world, wishes=[Wish("a", "==2.0", "--with")]) == {"a": "2.0+cu126"}
+
+
+def test_a_yanked_release_is_never_taken() -> None:
+    world = {"a": [Release("a", "2", yanked=True), "1"]}
+    assert found(world) == {"a": "1"}
+    assert found(world, wishes=[Wish("a", "==2", "--with")]) is None
+
+
+def test_python_decides_by_wheels_where_they_are_known_and_by_metadata_where_not() -> None:
+    world = {"a": [Release("a", "2", pythons=("3.12",)), Release("a", "1", requires_python=">=3.9")]}
+    assert found(world, python="3.12") == {"a": "2"}
+    assert found(world, python="3.11") == {"a": "1"}
+    assert found(world, python="3.8") is None
+    assert found({"a": [Release("a", "1", requires_python=">=3.11.4")]}) == {"a": "1"}
+
+
+def test_nothing_beyond_what_is_known_is_taken() -> None:
+    assert found({"a": ["3", "2"]}, head='[known_through]\na = "2"') == {"a": "2"}
+
+
+def test_nothing_published_after_the_day_asked_for_is_taken() -> None:
+    asked = problem({"a": [Release("a", "2", date="2026-02-01"), Release("a", "1", date="2026-01-01")]})
+    assert resolver.solve(asked._replace(until="2026-01-31")).versions == {"a": "1"}
+
+
+def test_a_wish_for_a_package_of_the_tables_adds_it() -> None:
+    asked = problem({"a": ["1"]})
+    asked = asked._replace(releases=(*asked.releases, Release("x", "5"), Release("x", "4", ("a<1",))))
+    assert resolver.solve(asked).versions == {"a": "1"}
+    wished = asked._replace(wishes=(Wish("x", "", "--with x"),))
+    assert resolver.solve(wished).versions == {"a": "1", "x": "5"}
+    assert resolver.solve(asked._replace(wishes=(Wish("x", "<5", "--with x<5"),))).versions is None
+
+
+# --- measured first ---------------------------------------------------------------------------------
+
+
+def test_what_was_measured_good_comes_before_what_is_new() -> None:
+    head = f'[[cell]]\n{CELL}pkg = {{ a = "1", b = "8", unrelated = "0" }}\n'
+    world = {"a": ["3", "2", "1"], "b": ["9", "8"]}
+    answer = resolver.solve(problem(world, head=head))
+    assert (answer.versions, answer.measured) == ({"a": "1", "b": "8"}, True)
+    assert found(world, forbids({"a": "==1"}, "a-rule"), head=head) == {"a": "3", "b": "9"}
+    assert found(world, head=head, wishes=[Wish("a", ">=2", "--with")]) == {"a": "3", "b": "9"}
+
+
+def test_the_newest_of_the_measured_comes_first_and_one_of_another_training_not_at_all() -> None:
+    head = f'[[cell]]\n{CELL}pkg = {{ a = "1" }}\n[[cell]]\n{CELL}pkg = {{ a = "2" }}\n'
+    head += f'[[cell]]\n{CELL}pkg = {{ a = "3" }}\ntrain = {{ zero_stage = 2 }}\n'
+    assert found({"a": ["4", "3", "2", "1"]}, head=head, train="{ zero_stage = 3 }") == {"a": "2"}
+
+
+# --- free training facts ----------------------------------------------------------------------------
+
+REENTRANT = rule(
+    '{ "pkg.a" = ">=2", "train.use_reentrant" = false }',
+    more='[[rule.fix]]\nset = { "pkg.a" = "==1" }\n[[rule.fix]]\nset = { "train.use_reentrant" = true }',
+)
+
+
+def test_a_free_fact_is_changed_where_no_earlier_way_out_is_left() -> None:
+    asked = {"train": "{ use_reentrant = false }", "free": ["use_reentrant"]}
+    assert resolver.solve(problem({"a": ["2", "1"]}, REENTRANT, **asked)).changed == {}  # type: ignore[arg-type]
+    answer = resolver.solve(problem({"a": ["2"]}, REENTRANT, **asked))  # type: ignore[arg-type]
+    assert (answer.versions, answer.changed) == ({"a": "2"}, {"train.use_reentrant": True})
+
+
+def test_a_free_fact_is_changed_where_the_earlier_way_out_is_shut_by_another_rule() -> None:
+    asked = problem(
+        {"a": ["2", "1"]},
+        REENTRANT + forbids({"a": "<2"}, "old"),
+        train="{ use_reentrant = false }",
+        free=["use_reentrant"],
+    )
+    answer = resolver.solve(asked)
+    assert (answer.versions, answer.changed) == ({"a": "2"}, {"train.use_reentrant": True})
+
+
+def test_a_fact_that_is_not_free_is_never_changed() -> None:
+    assert found({"a": ["2"]}, REENTRANT, train="{ use_reentrant = false }") is None
+
+
+# --- what a completed lock teaches ------------------------------------------------------------------
+
+
+def test_an_objection_to_a_whole_lock_names_the_rule_its_stack_and_the_engines_bound() -> None:
+    clash = forbids({"a": "<2", "numpy": ">=2.0"}, "old-a-new-numpy", '{ "pkg.numpy" = "==1.26.4" }')
+    asked = problem({"a": ["1.5", "1.4"]}, clash)
+    told = resolver.objections(asked, {"a": "1.5", "numpy": "2.1.0"}, {}, ["a"])
+    assert [(each.rule, each.stack, each.bounds) for each in told] == [
+        ("old-a-new-numpy", (("a", "1.5"),), ("numpy==1.26.4",))
+    ]
+    assert resolver.objections(asked, {"a": "1.5", "numpy": "1.26.4"}, {}, ["a"]) == []
+    refused = asked._replace(objections=tuple(told))
+    assert resolver.solve(refused).versions is None, "1.4 would meet the same numpy"
+    narrow = asked._replace(objections=tuple(each._replace(wide=False) for each in told))
+    assert resolver.solve(narrow).versions == {"a": "1.4"}
+
+
+def test_a_package_that_a_lock_lacks_can_be_objected_to() -> None:
+    clash = rule('{ "pkg.a" = ">=2", "pkg.helper" = "absent" }')
+    asked = problem({"a": ["3", "2", "1"]}, clash)
+    told = resolver.objections(asked, {"a": "3"}, {}, ["a"])
+    assert resolver.solve(asked._replace(objections=tuple(told))).versions == {"a": "1"}
+
+
+def test_a_search_that_would_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolver, "NODES", 500)
+    names = [f"p{n}" for n in range(9)]
+    odd = "".join(
+        forbids({one: f"=={v}", other: f"=={v}"}, f"r-{one}-{other}-{v}")
+        for k, one in enumerate(names)
+        for other in names[k + 1 :]
+        for v in range(8)
+    )
+    with pytest.raises(NoSolutionError, match="no answer after"):
+        resolver.solve(problem({name: [str(v) for v in range(8)] for name in names}, odd))
+
+
+# --- against brute force ----------------------------------------------------------------------------
+
+NAMES = ("a", "b", "c", "d")
+VERSIONS = ("1", "2", "3")
+FLAGS = ("train.use_reentrant", "train.dora")
+
+bounds = st.sampled_from([">=2", "<2", "==1", "==2", "==3", "!=2", ">=3", "present"])
+clauses_of_packages = st.dictionaries(
+    st.sampled_from([f"pkg.{name}" for name in NAMES]), bounds, min_size=1, max_size=3
+)
+clauses_of_training = st.dictionaries(st.sampled_from(FLAGS), st.booleans(), max_size=2)
+fixes = st.lists(
+    st.one_of(
+        st.tuples(
+            st.sampled_from([f"pkg.{name}" for name in NAMES]), st.sampled_from(["==1", "==2", ">=3", ">=2"])
+        ),
+        st.tuples(st.sampled_from(FLAGS), st.booleans()),
+    ),
+    max_size=3,
+)
+worlds = st.fixed_dictionaries(
+    {
+        "rules": st.lists(st.tuples(clauses_of_packages, clauses_of_training, fixes), max_size=9),
+        "versions": st.fixed_dictionaries(
+            {name: st.lists(st.sampled_from(VERSIONS), min_size=1, max_size=3, unique=True) for name in NAMES}
+        ),
+        "requires": st.dictionaries(
+            st.tuples(st.sampled_from(NAMES), st.sampled_from(VERSIONS)),
+            st.tuples(st.sampled_from(NAMES), st.sampled_from([">=2", "<3", "!=2"])),
+            max_size=4,
+        ),
+        "default": st.sampled_from(["", ">=2", "<3"]),
+        "free": st.lists(st.sampled_from(FLAGS), max_size=2, unique=True),
+    }
+)
+
+
+def toml(value: object) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else f'"{value}"'
+
+
+def random_problem(world: Mapping[str, object]) -> Problem:
+    text = ""
+    for number, (packages, training, ways) in enumerate(world["rules"]):  # type: ignore[arg-type, var-annotated]
+        table = ", ".join(f'"{key}" = {toml(value)}' for key, value in {**packages, **training}.items())
+        more = "".join(f'[[rule.fix]]\nset = {{ "{key}" = {toml(value)} }}\n' for key, value in ways)
+        text += rule(f"{{ {table} }}", f"rule-{number}", more=more)
+    brought = ""
+    if world["default"]:
+        brought = (
+            f'[[default]]\nkey = "train.dora"\nvalue = true\nwhen = {{ "pkg.b" = "{world["default"]}" }}\n'
+        )
+        brought += 'source = "s"\n'
+    requires = world["requires"]
+    releases = {
+        name: [
+            Release(
+                name,
+                version,
+                tuple("".join(bound) for key, bound in requires.items() if key == (name, version)),  # type: ignore[attr-defined]
+            )
+            for version in found_versions
+        ]
+        for name, found_versions in world["versions"].items()  # type: ignore[attr-defined]
+    }
+    return problem(
+        releases,
+        text,
+        train="{ zero_stage = 3, use_reentrant = false }",
+        free=[key.removeprefix("train.") for key in world["free"]],  # type: ignore[attr-defined]
+        tables=brought,
+    )
+
+
+def passes(asked: Problem, versions: Mapping[str, str], changed: Mapping[str, Value]) -> bool:
+    """The judge's word on a whole choice, with nothing of the search in it."""
+    facts = [Fact(key, Known(value), "") for key, value in {**asked.target.train, **changed}.items()]
+    facts += [Fact(f"pkg.{name}", Known(version), "") for name, version in versions.items()]
+    facts += [
+        Fact(f"pkg.{each.package}.requires", Known(each.requires), "")
+        for each in asked.releases
+        if each.requires and versions.get(each.package) == each.version
+    ]
+    inventory = derive.derive(asked.machine.with_facts(facts), asked.known)
+    rules = [*asked.known.rules, *matrix.requirement_rules(derive.unmet(inventory)[0])]
+    return not any(finding.verdict.value == "broken" for finding in judge.judge(inventory, rules).findings)
+
+
+def chosen_by_brute_force(asked: Problem) -> bool:
+    """Whether any whole choice of versions and free facts passes the judge."""
+    ways = resolver.free_values(asked, reluctant=False)
+    names = asked.target.packages
+    offered = [[each.version for each in asked.releases if each.package == name] for name in names]
+    return any(
+        passes(
+            asked,
+            dict(zip(names, versions, strict=True)),
+            {key: value for key, value in zip(ways, values, strict=True) if value is not None},
+        )
+        for versions in product(*offered)
+        for values in product(*((None, *each) for each in ways.values()))
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds)
+def test_the_search_finds_what_brute_force_finds_and_the_judge_passes_it(world: Mapping[str, object]) -> None:
+    asked = random_problem(world)
+    answer = resolver.solve(asked)
+    assert (answer.versions is not None) == chosen_by_brute_force(asked)
+    if answer.versions is not None:
+        assert passes(asked, answer.versions, answer.changed)
+
+
+PAIRS = [
+    (one, this, other, that)
+    for number, one in enumerate(NAMES)
+    for other in NAMES[number + 1 :]
+    for this in VERSIONS
+    for that in VERSIONS
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.booleans(), min_size=len(PAIRS), max_size=len(PAIRS)))
+def test_where_half_of_all_pairs_are_forbidden_dead_ends_are_left_rightly(forbidden: Sequence[bool]) -> None:
+    pairs = [pair for pair, bad in zip(PAIRS, forbidden, strict=True) if bad]
+    rules = "".join(
+        forbids({one: f"=={this}", other: f"=={that}"}, f"r-{one}{this}-{other}{that}")
+        for one, this, other, that in pairs
+    )
+    asked = problem(dict.fromkeys(NAMES, VERSIONS), rules)
+    bad = {((one, this), (other, that)) for one, this, other, that in pairs}
+    whole = [
+        dict(zip(NAMES, versions, strict=True)) for versions in product(reversed(VERSIONS), repeat=len(NAMES))
+    ]
+    fine = [each for each in whole if not any(dict(pair).items() <= each.items() for pair in bad)]
+    answer = resolver.solve(asked)
+    assert answer.versions == (fine[0] if fine else None), "the newest, package by package"

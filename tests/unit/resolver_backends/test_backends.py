@@ -1,0 +1,496 @@
+"""Engines complete pins from one index, leak nothing, end in time, and agree with each other."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from envcheck.core.errors import EnvcheckError, ExamineError, InputError, NoSolutionError
+from envcheck.host.machine import Host, own_python
+from envcheck.lock.model import Artifact, Lock, Pin, build_needs, render_requirements
+from envcheck.resolver_backends import (
+    BOTH,
+    Engine,
+    Wanted,
+    YankedError,
+    asking,
+    choose,
+    differences,
+    every_engine,
+)
+from envcheck.resolver_backends.availability import Offer, offers
+from envcheck.resolver_backends.index import (
+    Index,
+    engine_environment,
+    file_addresses,
+    redact,
+    release_files,
+    user_index,
+)
+from tests.support.local_index import LocalIndex, sdist, serving, wheel
+
+ENGINES = {engine.name: engine for engine in every_engine()}
+PYTHON = "{}.{}".format(*sys.version_info)
+TAG = f"cp{PYTHON.replace('.', '')}"
+SECRETS = ("canary-user", "canary-pass", "canary-path-token")
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not all(engine.available(Host()) for engine in ENGINES.values()),
+    reason="needs Linux, uv and pip-tools",
+)
+both = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+
+
+def world() -> dict[str, bytes]:
+    return dict(
+        (
+            wheel("alpha", "1.0", ("beta>=1", "gamma")),
+            wheel("alpha", "2.0", ("beta<1",)),
+            wheel("beta", "1.0"),
+            wheel("beta", "1.1"),
+            wheel("beta", "0.5"),
+            wheel("gamma", "3.0", tag=f"{TAG}-{TAG}-manylinux_2_17_x86_64"),
+            wheel("gamma", "3.0", tag=f"{TAG}-{TAG}-manylinux_2_28_x86_64"),
+            wheel("gamma", "3.0", tag=f"{TAG}-{TAG}-manylinux_2_39_x86_64"),
+            wheel("gamma", "3.0", tag=f"{TAG}-{TAG}-win_amd64"),
+            wheel("gamma", "3.0", tag="cp36-cp36m-manylinux_2_17_x86_64"),
+            sdist("gamma", "3.0"),
+            wheel("delta", "1.0", ("beta>=1.1",)),
+            wheel("epsilon", "1.0", ("beta<1.1",)),
+            wheel("labelled", "1.0+label"),
+            sdist("source", "1.0"),
+        )
+    )
+
+
+@pytest.fixture
+def index() -> Iterator[LocalIndex]:
+    with serving(LocalIndex(world())) as served:
+        yield served
+
+
+def host_for(index: LocalIndex, home: Path, **more: str) -> Host:
+    environ = {
+        "PATH": f"{Path(own_python()).parent}:/usr/bin:/bin",
+        "HOME": str(home),
+        "UV_CACHE_DIR": str(home / "uv"),
+        "PIP_CACHE_DIR": str(home / "pip"),
+        "PIP_INDEX_URL": index.url,
+        "PIP_RETRIES": "0",
+        "UV_HTTP_RETRIES": "0",
+    }
+    return Host(environ={**environ, **more})
+
+
+def wanted(**pins: str) -> Wanted:
+    return Wanted(pins, python=PYTHON, deadline_s=60.0)
+
+
+def text_of(pins: tuple[Pin, ...]) -> str:
+    return render_requirements(Lock("t", PYTHON, "linux-x86_64", pins))
+
+
+def test_engines_of_the_same_index_give_the_same_bytes(index: LocalIndex, tmp_path: Path) -> None:
+    host = host_for(index, tmp_path)
+    texts = {text_of(engine.complete(host, wanted(alpha="1.0"))) for engine in ENGINES.values()}
+    assert len(texts) == 1
+    (text,) = texts
+    assert [line for line in text.splitlines() if "==" in line and "sed" not in line] == [
+        "alpha==1.0 \\",
+        "beta==1.1 \\",
+        "gamma==3.0 \\",
+    ]
+
+
+@both
+def test_engine_admits_every_usable_file_and_no_other(
+    engine: Engine, index: LocalIndex, tmp_path: Path
+) -> None:
+    pins = {pin.name: pin for pin in engine.complete(host_for(index, tmp_path), wanted(gamma="3.0"))}
+    assert sorted(file.filename for file in pins["gamma"].artifacts) == [
+        f"gamma-3.0-{TAG}-{TAG}-manylinux_2_17_x86_64.whl",
+        f"gamma-3.0-{TAG}-{TAG}-manylinux_2_28_x86_64.whl",
+    ]
+
+
+@both
+def test_engine_ignores_the_caller_s_own_order(engine: Engine, index: LocalIndex, tmp_path: Path) -> None:
+    host = host_for(index, tmp_path)
+    one = engine.complete(host, Wanted({"alpha": "1.0", "beta": "1.0"}, python=PYTHON))
+    other = engine.complete(host, Wanted({"beta": "1.0", "alpha": "1.0"}, python=PYTHON))
+    assert text_of(one) == text_of(other)
+
+
+@both
+def test_engine_names_both_constraints_of_a_conflict(
+    engine: Engine, index: LocalIndex, tmp_path: Path
+) -> None:
+    with pytest.raises(NoSolutionError) as caught:
+        engine.complete(host_for(index, tmp_path), wanted(delta="1.0", epsilon="1.0"))
+    said = str(caught.value)
+    assert "delta" in said
+    assert "epsilon" in said
+    assert said.startswith("no versions satisfy this: ")
+    assert "\n" not in said
+
+
+@both
+def test_engine_says_that_a_version_does_not_exist(engine: Engine, index: LocalIndex, tmp_path: Path) -> None:
+    with pytest.raises(NoSolutionError, match="beta"):
+        engine.complete(host_for(index, tmp_path), wanted(beta="9.9"))
+
+
+@both
+@pytest.mark.parametrize("kind", ["ok", "conflict", "missing", "unauthorised", "dead"])
+def test_login_of_the_index_is_never_shown(engine: Engine, kind: str, tmp_path: Path) -> None:
+    pins = {"delta": "1.0", "epsilon": "1.0"} if kind == "conflict" else {"alpha": "1.0"}
+    if kind == "missing":
+        pins = {"nosuchpackage": "1.0"}
+    with serving(LocalIndex(world(), login="canary-user:canary-pass")) as index:
+        url = index.url.replace("canary-pass", "canary-wrong") if kind == "unauthorised" else index.url
+        url = f"{url}/canary-path-token" if kind == "dead" else url
+        host = host_for(index, tmp_path, PIP_INDEX_URL=url)
+        if kind == "dead":
+            index.files.clear()
+        try:
+            said = text_of(engine.complete(host, wanted(**pins)))
+            assert kind == "ok"
+        except EnvcheckError as error:
+            said = f"{error} {error!r}"
+            assert kind != "ok"
+    for secret in (*SECRETS, "canary", str(index.port), "127.0.0.1", str(tmp_path)):
+        assert secret not in said
+
+
+@both
+def test_unreachable_index_is_not_taken_for_an_impossible_wish(engine: Engine, tmp_path: Path) -> None:
+    with serving(LocalIndex({})) as gone:
+        pass
+    with pytest.raises(ExamineError) as caught:
+        engine.complete(host_for(gone, tmp_path), replace(wanted(alpha="1.0"), deadline_s=60))
+    assert "127.0.0.1" not in str(caught.value)
+
+
+@both
+def test_hanging_index_is_cut_by_the_deadline(engine: Engine, tmp_path: Path) -> None:
+    with serving(LocalIndex(world(), hang_s=20)) as index:
+        began = time.monotonic()
+        with pytest.raises(ExamineError, match="did not finish within 3 s"):
+            engine.complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), deadline_s=3))
+        assert time.monotonic() - began < 6
+
+
+@both
+def test_local_version_nobody_asked_for_is_refused(engine: Engine, index: LocalIndex, tmp_path: Path) -> None:
+    with pytest.raises(EnvcheckError, match=r"labelled"):
+        engine.complete(host_for(index, tmp_path), wanted(labelled="1.0"))
+    allowed = Wanted({"labelled": "1.0+label"}, python=PYTHON, local=("label",))
+    assert [pin.version for pin in engine.complete(host_for(index, tmp_path), allowed)] == ["1.0+label"]
+
+
+@both
+def test_wheel_folders_and_second_indexes_of_this_machine_are_not_used(
+    engine: Engine, index: LocalIndex, tmp_path: Path
+) -> None:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    name, data = wheel("beta", "7.0+label")
+    (folder / name).write_bytes(data)
+    with serving(LocalIndex(dict([wheel("beta", "8.0")]))) as second:
+        host = host_for(
+            index,
+            tmp_path,
+            **dict.fromkeys(("PIP_FIND_LINKS", "UV_FIND_LINKS"), str(folder)),
+            **dict.fromkeys(("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_INDEX"), second.url),
+        )
+        pins = engine.complete(host, wanted(alpha="1.0"))
+    assert {pin.name: pin.version for pin in pins}["beta"] == "1.1"
+    assert second.asked == []
+
+
+@both
+def test_source_distribution_is_refused_unless_named(
+    engine: Engine, index: LocalIndex, tmp_path: Path
+) -> None:
+    with pytest.raises(EnvcheckError, match="source"):
+        engine.complete(host_for(index, tmp_path), wanted(source="1.0"))
+
+
+def test_uv_admits_a_named_source_distribution_without_running_it(index: LocalIndex, tmp_path: Path) -> None:
+    (pin,) = ENGINES["uv"].complete(
+        host_for(index, tmp_path), replace(wanted(source="1.0"), build=("source",))
+    )
+    assert [file.filename for file in pin.artifacts] == ["source-1.0.tar.gz"]
+
+
+def test_uv_locks_for_a_python_that_is_not_here(index: LocalIndex, tmp_path: Path) -> None:
+    index.files.update([wheel("gamma", "3.0", tag="cp314-cp314-manylinux_2_28_x86_64")])
+    pins = ENGINES["uv"].complete(host_for(index, tmp_path), replace(wanted(gamma="3.0"), python="3.14"))
+    assert [file.filename for file in pins[0].artifacts] == [
+        "gamma-3.0-cp314-cp314-manylinux_2_28_x86_64.whl"
+    ]
+
+
+def test_piptools_says_that_it_cannot_lock_for_another_python(index: LocalIndex, tmp_path: Path) -> None:
+    with pytest.raises(ExamineError, match=r"only for the Python that runs it .* not for 3\.8"):
+        ENGINES["pip-tools"].complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), python="3.8"))
+
+
+@both
+def test_platform_no_lock_can_be_made_for_is_an_input_error(
+    engine: Engine, index: LocalIndex, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="platform"):
+        engine.complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), platform="plan9-mips"))
+
+
+def test_missing_engine_names_what_to_install() -> None:
+    gone = Engine("gone", 1, lambda _: False, lambda *_: ())
+    with pytest.raises(ExamineError, match=r"gone is not installed; pip install 'envcheck\[resolve\]'"):
+        choose(Host(), [gone])
+
+
+def test_best_engine_is_chosen_unless_one_is_named() -> None:
+    assert choose(Host(), ENGINES.values()).name == "uv"
+    assert choose(Host(), ENGINES.values(), "pip-tools").name == "pip-tools"
+    with pytest.raises(InputError, match="found 'poetry'"):
+        choose(Host(), ENGINES.values(), "poetry")
+
+
+@both
+def test_constraints_bind_what_comes_and_bring_nothing(
+    engine: Engine, index: LocalIndex, tmp_path: Path
+) -> None:
+    ask = replace(wanted(alpha="1.0"), constraints=("beta<1.1", "delta==1.0"))
+    pins = engine.complete(host_for(index, tmp_path), ask)
+    assert {pin.name: pin.version for pin in pins} == {"alpha": "1.0", "beta": "1.0", "gamma": "3.0"}
+
+
+@both
+def test_a_yanked_release_is_refused_with_its_reason_on_one_line(
+    engine: Engine, index: LocalIndex, tmp_path: Path
+) -> None:
+    index.as_json = True
+    index.said["beta-1.0-py3-none-any.whl"] = {"yanked": "it\n\x1b[31m ate data"}
+    with pytest.raises(YankedError, match=r"beta 1\.0 was yanked") as caught:
+        engine.complete(host_for(index, tmp_path), wanted(beta="1.0"))
+    assert (caught.value.name, caught.value.version) == ("beta", "1.0")
+    assert str(caught.value).isprintable()
+
+
+def test_uv_leaves_out_what_was_uploaded_later(index: LocalIndex, tmp_path: Path) -> None:
+    index.as_json = True
+    for file in index.files:
+        index.said[file] = {"upload-time": "2026-10-31T23:59:59Z"}
+    index.said["beta-1.1-py3-none-any.whl"] = {"upload-time": "2026-11-01T00:00:00Z"}
+    pins = ENGINES["uv"].complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), until="2026-10-31"))
+    assert {pin.name: pin.version for pin in pins}["beta"] == "1.0"
+    pins = ENGINES["uv"].complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), until="2026-11-01"))
+    assert {pin.name: pin.version for pin in pins}["beta"] == "1.1"
+
+
+def test_piptools_with_a_pip_that_knows_no_dates_says_so(index: LocalIndex, tmp_path: Path) -> None:
+    pip = Version(importlib.metadata.version("pip"))
+    ask = replace(wanted(beta="1.0"), until="2026-10-31")
+    if pip.major >= 26:
+        pytest.skip("this pip knows dates")
+    with pytest.raises(ExamineError, match=r"pip \S+ cannot leave out newer releases, pip 26\.0 can"):
+        ENGINES["pip-tools"].complete(host_for(index, tmp_path), ask)
+
+
+def test_both_engines_are_asked_and_what_differs_is_told(index: LocalIndex, tmp_path: Path) -> None:
+    remarks: list[str] = []
+    host = host_for(index, tmp_path)
+    asking(host, ENGINES.values(), BOTH).complete(host, wanted(alpha="1.0"), remarks)
+    assert remarks == ["uv and pip-tools agree on all 3 packages"]
+
+
+def test_differences_name_the_package_and_both_versions() -> None:
+    def pins(**versions: tuple[str, str]) -> list[Pin]:
+        return [
+            Pin(name, version, (Artifact("", digest * 64),)) for name, (version, digest) in versions.items()
+        ]
+
+    one = pins(same=("1", "a"), other=("1", "a"), files=("1", "a"), only=("1", "a"))
+    two = pins(same=("1", "a"), other=("2", "a"), files=("1", "b"))
+    assert differences(("uv", one), ("pip-tools", two)) == [
+        "files 1: not the same files: uv 1, pip-tools 1",
+        "only: uv chooses 1, pip-tools nothing",
+        "other: uv chooses 1, pip-tools 2",
+    ]
+
+
+@pytest.mark.parametrize("name", ["PIP_NO_INDEX", "UV_NO_INDEX"])
+def test_settings_that_forbid_an_index_are_obeyed(name: str) -> None:
+    with pytest.raises(ExamineError, match=f"{name} forbids the use of an index"):
+        user_index(Host(environ={name: "true"}))
+    assert (
+        user_index(Host(environ={name: "0", "PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "p"})).url == "p"
+    )
+
+
+def test_what_an_index_offers_leaves_out_what_cannot_be_used(index: LocalIndex, tmp_path: Path) -> None:
+    index.as_json = True
+    index.said["beta-1.0-py3-none-any.whl"] = {"yanked": True}
+    index.files.update([wheel("beta", "3.0", tag="cp36-cp36m-manylinux_2_17_x86_64")])
+    found = offers(host_for(index, tmp_path), wanted(beta="1.0", source="1.0", nosuch="1"))
+    assert found["beta"] == Offer(frozenset(map(Version, ("0.5", "1.0", "1.1"))), frozenset([Version("1.0")]))
+    assert found["source"] == found["nosuch"] == Offer(frozenset(), frozenset())
+
+
+def test_addresses_of_an_own_index_are_given_on_demand_and_without_login(tmp_path: Path) -> None:
+    with serving(LocalIndex(world(), login="canary-user:canary-pass", as_json=True)) as index:
+        host = host_for(index, tmp_path)
+        sha256 = hashlib.sha256(index.files["beta-1.0-py3-none-any.whl"]).hexdigest()
+        with pytest.raises(InputError, match="your index is your own"):
+            file_addresses(host, {"beta": [sha256]}, 30.0, own=False)
+        found = file_addresses(host, {"beta": [sha256]}, 30.0, own=True)
+        assert found == {sha256: f"http://127.0.0.1:{index.port}/files/beta-1.0-py3-none-any.whl"}
+        with pytest.raises(ExamineError, match="the index has no file of beta with the sha256 000000000000…"):
+            file_addresses(host, {"beta": ["0" * 64]}, 30.0, own=True)
+
+
+# --- the index --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["PEP 503", "PEP 691"])
+def test_both_kinds_of_index_page_are_read(as_json: bool, index: LocalIndex) -> None:
+    index.as_json = as_json
+    files = release_files(Host(environ={}), Index(index.url), ["beta"], PYTHON, 10.0)["beta"]
+    assert {file.name for file in files} == {f"beta-{one}-py3-none-any.whl" for one in ("0.5", "1.0", "1.1")}
+
+
+def test_files_without_a_sha256_cannot_be_locked(index: LocalIndex, tmp_path: Path) -> None:
+    index.hashes = False
+    with pytest.raises(ExamineError, match=r"beta 1\.1: the index has no wheel with a sha256"):
+        ENGINES["pip-tools"].complete(host_for(index, tmp_path), wanted(beta="1.1"))
+
+
+def test_slow_pages_end_at_the_deadline() -> None:
+    with serving(LocalIndex(world(), hang_s=20)) as index:
+        began = time.monotonic()
+        with pytest.raises(ExamineError, match="timed out"):
+            release_files(Host(environ={}), Index(index.url), ["beta"], PYTHON, 1.0)
+        assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        *(
+            (body, "json")
+            for body in (b"\xff\xfe\x00", b"[]", b'{"files": [{"filename": 3}]}', b"null", b"{")
+        ),
+        (b"[" * 100_000, "json"),
+        (b"<![canary[ x ]]>", "html"),
+        (b'<a href="http://[canary/x.whl">x</a>', "html"),
+    ],
+)
+def test_page_that_is_no_page_is_one_clear_error(body: bytes, kind: str) -> None:
+    class Odd(LocalIndex):
+        def answer(self, path: str, authorization: str) -> tuple[int, bytes, str]:
+            del path, authorization
+            return 200, body, f"application/vnd.pypi.simple.v1+{kind}"
+
+    with serving(Odd({})) as index, pytest.raises(ExamineError, match="page of beta cannot be read"):
+        release_files(Host(environ={}), Index(index.url), ["beta"], PYTHON, 5.0)
+
+
+CONFIGS = {
+    "uv's variable before pip's": ({"UV_DEFAULT_INDEX": "u", "PIP_INDEX_URL": "p"}, {}, "u"),
+    "pip's variable": ({"PIP_INDEX_URL": "p"}, {"/etc/pip.conf": "[global]\nindex-url = c"}, "p"),
+    "a system file": ({}, {"/etc/pip.conf": "[global]\nindex-url = c"}, "c"),
+    "the user's before the system's": (
+        {},
+        {
+            "/etc/pip.conf": "[global]\nindex-url = c",
+            "/home/x/.config/pip/pip.conf": "[global]\nindex_url = d",
+        },
+        "d",
+    ),
+    "the install section": (
+        {},
+        {"/home/x/.pip/pip.conf": "[install]\nindex-url = i\n[global]\nindex-url = g"},
+        "i",
+    ),
+    "a named file": ({"PIP_CONFIG_FILE": "/n"}, {"/n": "[global]\nindex-url = n"}, "n"),
+    "no file at all": (
+        {"PIP_CONFIG_FILE": "/dev/null"},
+        {"/etc/pip.conf": "[global]\nindex-url = c"},
+        "",
+    ),
+    "uv's file": (
+        {},
+        {"/home/x/.config/uv/uv.toml": '[[index]]\nurl = "o"\n[[index]]\nurl = "d"\ndefault = true'},
+        "d",
+    ),
+    "files nobody can read": ({}, {"/etc/pip.conf": "\0[", "/etc/uv/uv.toml": "="}, ""),
+    "an extra index is not the index": ({"PIP_EXTRA_INDEX_URL": "e"}, {}, ""),
+}
+
+
+@pytest.mark.parametrize(("environ", "files", "url"), CONFIGS.values(), ids=CONFIGS)
+def test_index_of_the_user_is_found(
+    environ: dict[str, str], files: dict[str, str], url: str, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        path = tmp_path / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert user_index(Host(tmp_path, {"HOME": "/home/x", **environ})).url == url
+
+
+def test_index_does_not_show_its_address() -> None:
+    assert "canary" not in repr(Index("https://canary:canary@canary.example/canary"))
+
+
+def test_environment_of_an_engine_carries_no_setting_that_shapes_a_lock() -> None:
+    host = Host(
+        environ={
+            **dict.fromkeys(
+                ("PIP_FIND_LINKS", "UV_PRERELEASE", "DS_BUILD_OPS", "PYTHONPATH", "PIP_PRE"), "1"
+            ),
+            "HTTPS_PROXY": "kept",
+        }
+    )
+    said = engine_environment(host, Index(), {})
+    assert said == {
+        "HTTPS_PROXY": "kept",
+        "DS_BUILD_OPS": "0",
+        "NO_COLOR": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+@pytest.mark.parametrize("url", ["http://u:canary@[x/simple", "http://u:canary@host:port/simple"])
+def test_an_address_that_is_none_is_said_and_not_shown(url: str) -> None:
+    with pytest.raises(ExamineError, match=r"^the address of your index cannot be read$"):
+        user_index(Host(environ={"UV_DEFAULT_INDEX": url, "PIP_CONFIG_FILE": "/dev/null"}))
+
+
+def test_redacting_hides_a_password_whatever_signs_it_holds() -> None:
+    said = redact("see (https://me:can),ary'x@a.b/c), then", Index())
+    assert said == "see (<url>), then"
+
+
+def test_redacting_hides_escapes_urls_and_the_pieces_of_an_address() -> None:
+    index = Index("https://us%40er:pa%20ss@mirror.example/t0k3n/simple")
+    said = redact("\x1b[31m https://a.b/c us@er pa ss mirror.example t0k3n simple", index)
+    assert said == "\\x1b[31m <url> … … … … simple"
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("transformers", ["4.57.6"])
+def test_engines_agree_about_the_real_stack(transformers: str) -> None:
+    pins = {"torch": "2.10.0", "deepspeed": "0.19.8", "transformers": transformers}
+    ask = Wanted(pins, build_needs(["deepspeed"]), PYTHON, build=("deepspeed",), deadline_s=500)
+    texts = {text_of(engine.complete(Host(), ask)) for engine in ENGINES.values()}
+    assert len(texts) == 1

@@ -1,0 +1,393 @@
+"""What follows from facts: builds, drivers, devices, defaults, requirements."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison
+
+from envcheck.core import nvidia
+from envcheck.core.facts import Absent, Known, Reading, Unknown
+from envcheck.core.rules import Matrix
+from envcheck.host import machine as host
+from envcheck.knowledge import load as matrix
+from envcheck.rules import derive
+from tests.support.worlds import inventory, vocabulary
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Matrix:
+    return matrix.build(matrix.gather(host.source_texts("compat", ".toml")), vocabulary())
+
+
+def reading(facts: str, key: str, device: int | None = None) -> Reading:
+    return inventory(facts, shipped()).fact(key, device).reading
+
+
+# --- torch builds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("torch", "runtime"),
+    [
+        ("2.6.0+cu124", Known("12.4")),
+        ("2.6.0+cu118", Known("11.8")),
+        ("2.10.0", Known("12.8")),
+        ("2.13.0", Known("13.0")),
+        ("2.13.0+cpu", Absent()),
+        ("2.5.1+rocm6.2", Absent()),
+        ("2.6.0+cpu.cxx11.abi", Absent()),
+        ("2.0.1+cu117.with.pypi.cudnn", Known("11.7")),
+    ],
+)
+def test_cuda_runtime_follows_from_the_label_or_the_default_build(torch: str, runtime: Reading) -> None:
+    assert reading(f'pkg = {{ torch = "{torch}" }}', "cuda.runtime") == runtime
+
+
+def test_what_torch_says_of_its_build_outweighs_the_table() -> None:
+    facts = 'pkg = { torch = "2.10.0" }\nbuild = { torch = { cuda = "12.6" } }'
+    assert reading(facts, "cuda.runtime") == Known("12.6")
+
+
+@pytest.mark.parametrize(
+    "torch", ["2.99.0", "2.4.0a0+07cecf4168.nv24.05", "2.9.0.dev20250804", "2.6.0+git1a2b3c4", "2.6.0+cu12.4"]
+)
+def test_a_build_outside_the_table_is_unknown_not_guessed(torch: str) -> None:
+    assert isinstance(reading(f'pkg = {{ torch = "{torch}" }}', "cuda.runtime"), Unknown)
+
+
+@pytest.mark.parametrize("host", ['os = "win32"', 'os = "darwin"', 'arch = "ppc64le"'])
+def test_the_default_build_of_another_platform_is_unknown_not_that_of_linux(host: str) -> None:
+    # On Windows the torch of the public index is a CPU build.
+    facts = f'[host]\n{host}\n[pkg]\ntorch = "2.5.1"\n'
+    assert isinstance(reading(facts, "cuda.runtime"), Unknown)
+
+
+@pytest.mark.parametrize(("torch", "cuda"), [("2.10.0", None), ("2.11.0", "13.0"), ("2.15.0", "13.2")])
+def test_the_default_build_for_arm_has_no_cuda_before_211(torch: str, cuda: str | None) -> None:
+    facts = f'[host]\nos = "linux"\narch = "aarch64"\n[pkg]\ntorch = "{torch}"\n'
+    assert reading(facts, "cuda.runtime") == (Known(cuda) if cuda else Absent())
+    # Its machine code was never looked at, so nothing is said of it.
+    assert isinstance(reading(facts, "build.torch.architectures"), Unknown if cuda else Absent)
+
+
+def test_the_newest_torch_for_a_driver_on_arm_is_one_with_cuda() -> None:
+    facts = '[driver]\nversion = "550.54.15"\n[host]\nos = "linux"\narch = '
+    assert reading(facts + '"x86_64"\n', "driver.torch_last") == Known("2.10.0")
+    assert reading(facts + '"aarch64"\n', "driver.torch_last") == Absent()
+
+
+def test_ignorance_is_carried_along_with_its_reason() -> None:
+    unread = reading('[unknown]\n"pkg.torch" = "METADATA is gone"', "cuda.minimum_driver")
+    assert isinstance(unread, Unknown)
+    assert "METADATA is gone" in unread.why
+    assert unread.asked
+    not_given = reading("", "cuda.minimum_driver")
+    assert isinstance(not_given, Unknown)
+    assert not not_given.asked
+
+
+@pytest.mark.parametrize(
+    ("torch", "floor"), [("2.6.0+cu118", "450.80.02"), ("2.10.0", "525.60.13"), ("2.13.0", "580.65.06")]
+)
+def test_the_driver_floor_is_that_of_the_cuda_major(torch: str, floor: str) -> None:
+    assert reading(f'pkg = {{ torch = "{torch}" }}', "cuda.minimum_driver") == Known(floor)
+
+
+def test_the_newest_torch_a_driver_can_run() -> None:
+    assert reading('driver = { version = "535.104.05" }', "driver.torch_last") == Known("2.10.0")
+    assert reading('driver = { version = "580.65.06" }', "driver.torch_last") == Known("2.15.0")
+
+
+# --- GPUs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("architectures", "capability", "runs"),
+    [
+        (["sm_80"], "8.0", True),
+        (["sm_80"], "8.6", True),  # code for 8.0 runs on 8.6 …
+        (["sm_86"], "8.0", False),  # … but not the other way round
+        (["sm_80", "sm_86"], "9.0", False),  # and never across a major
+        (["sm_90"], "9.0", True),
+        (["sm_90"], "10.0", False),
+        (["sm_120"], "12.1", True),
+        (["sm_100"], "12.0", False),
+        (["sm_90a"], "9.0", True),  # a suffix binds to this capability alone
+        (["sm_100a"], "10.3", False),
+        (["sm_80"], "8.7", False),  # Orin needs a build of its own
+        (["sm_87"], "8.7", True),
+        ([], "8.0", False),
+    ],
+)
+def test_machine_code_runs_within_its_major_from_its_minor_up(
+    architectures: list[str], capability: str, runs: bool
+) -> None:
+    assert nvidia.has_code(architectures, capability) is runs
+
+
+@pytest.mark.parametrize(
+    ("name", "capability"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "8.0"),
+        ("NVIDIA H100 80GB HBM3", "9.0"),
+        ("NVIDIA GeForce RTX 5090", "12.0"),
+        ("Tesla V100-SXM2-16GB", "7.0"),
+        ("Tesla T4", "7.5"),
+        ("NVIDIA B200", "10.0"),
+        ("NVIDIA GeForce RTX 4090", "8.9"),
+        ("NVIDIA H200", "9.0"),
+    ],
+)
+def test_a_gpus_capability_follows_from_the_name_the_driver_gives(name: str, capability: str) -> None:
+    assert reading(f'[[gpu]]\nname = "{name}"', "gpu.compute_capability", 0) == Known(capability)
+
+
+@pytest.mark.parametrize("capability", ["", "9", "9.", ".0", "9.0.0", "-9.0", "sm_90", "abc"])
+@pytest.mark.parametrize("key", ["gpu.in_torch_build", "gpu.torch_last"])
+def test_what_is_no_compute_capability_decides_nothing(capability: str, key: str) -> None:
+    facts = f'[pkg]\ntorch = "2.6.0"\n[[gpu]]\ncompute_capability = "{capability}"\n'
+    assert isinstance(reading(facts, key, 0), Unknown)
+
+
+def test_a_hidden_gpu_is_not_among_those_a_program_has() -> None:
+    two = '[[gpu]]\nname = "NVIDIA L4"\n[[gpu]]\nname = "NVIDIA L4"\n'
+    assert reading(two, "gpus.visible") == Known(2)
+    assert reading(f"{two}visible = false\n", "gpus.visible") == Known(1)
+    assert reading("[gpus]\ncount = 4\n", "gpus.visible") == Known(4)
+    assert isinstance(reading("", "gpus.visible"), Unknown)
+
+
+def test_an_unlisted_gpu_is_unknown() -> None:
+    assert isinstance(reading('[[gpu]]\nname = "NVIDIA Z900"', "gpu.compute_capability", 0), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("torch", "gpu", "runs"),
+    [
+        ("2.7.0", "NVIDIA GeForce RTX 5090", False),  # default cu126: no Blackwell
+        ("2.7.0+cu128", "NVIDIA GeForce RTX 5090", True),
+        ("2.8.0", "NVIDIA GeForce RTX 5090", True),
+        ("2.10.0", "Tesla V100-SXM2-16GB", True),
+        ("2.11.0", "Tesla V100-SXM2-16GB", False),  # default cu130 lost sm_70
+        ("2.7.0+cu128", "Tesla V100-SXM2-16GB", False),  # and cu128 of 2.7 never had it
+        ("2.8.0+cu128", "Tesla V100-SXM2-16GB", True),
+    ],
+)
+def test_whether_a_torch_build_has_code_for_a_gpu(torch: str, gpu: str, runs: bool) -> None:
+    facts = f'pkg = {{ torch = "{torch}" }}\n[[gpu]]\nname = "{gpu}"'
+    assert reading(facts, "gpu.in_torch_build", 0) == Known(runs)
+
+
+def test_first_and_newest_torch_for_a_gpu() -> None:
+    assert reading('[[gpu]]\nname = "NVIDIA GeForce RTX 5090"', "gpu.torch_first", 0) == Known("2.8.0")
+    assert reading('[[gpu]]\nname = "Tesla V100-SXM2-16GB"', "gpu.torch_last", 0) == Known("2.10.0")
+
+
+@pytest.mark.parametrize(
+    ("facts", "examples"),
+    [
+        ("micro_batch_size = 2, gradient_accumulation_steps = 4, world_size = 8", Known(64)),
+        (
+            "micro_batch_size = 2, gradient_accumulation_steps = 4, world_size = 8, sequence_parallel = 4",
+            Known(16),
+        ),
+        (
+            "micro_batch_size = 2, gradient_accumulation_steps = 4, world_size = 8, sequence_parallel = 3",
+            None,
+        ),
+        ("micro_batch_size = 2, gradient_accumulation_steps = 4, world_size = 8, tensor_parallel = 2", None),
+        ("micro_batch_size = 2, world_size = 8", None),
+    ],
+)
+def test_the_examples_of_a_step_are_counted_once_for_each_group_that_shares_a_sequence(
+    facts: str, examples: Reading | None
+) -> None:
+    found = reading(f"train = {{ zero_stage = 2, {facts} }}", "train.examples_per_step")
+    assert found == examples if examples else isinstance(found, Unknown)
+
+
+@pytest.mark.parametrize(
+    ("save", "evaluate", "together"), [(400, 200, True), (500, 200, False), (200, 400, False), (500, 0, None)]
+)
+def test_whether_a_checkpoint_is_always_evaluated(save: int, evaluate: int, together: bool | None) -> None:
+    found = reading(
+        f"train = {{ save_steps = {save}, eval_steps = {evaluate} }}", "train.saves_at_evaluations"
+    )
+    assert isinstance(found, Unknown) if together is None else found == Known(together)
+
+
+def test_peft_models_are_searched_for_unused_parameters_and_whole_ones_are_not() -> None:
+    key, ddp = "train.ddp_find_unused_parameters", 'train = { trainer = "transformers", parallel = "ddp", '
+    assert reading(ddp + 'adapter = "lora" }', key) == Known(True)
+    assert isinstance(reading(ddp + 'adapter = "none" }', key), Unknown)
+
+
+# --- training defaults ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "use_reentrant"),
+    [
+        ('pkg = { transformers = "4.46.3" }', True),
+        ('pkg = { transformers = "5.23.0" }', False),
+        ('pkg = { transformers = "5.0.0rc1" }', None),
+    ],
+)
+def test_the_trainer_decides_which_checkpointing_is_used(facts: str, use_reentrant: bool | None) -> None:
+    given_more = f"complete = ['pkg']\n{facts}\ntrain = {{ gradient_checkpointing = true }}"
+    found = reading(given_more, "train.use_reentrant")
+    if use_reentrant is None:
+        assert isinstance(found, Unknown)
+    else:
+        assert found == Known(use_reentrant)
+
+
+def test_a_value_somebody_gave_is_never_replaced_by_a_default() -> None:
+    facts = (
+        'pkg = { transformers = "5.23.0" }\ntrain = { gradient_checkpointing = true, use_reentrant = true }'
+    )
+    assert reading(facts, "train.use_reentrant") == Known(value=True)
+
+
+def test_an_adapter_freezes_the_base() -> None:
+    assert reading('train = { adapter = "lora" }', "train.frozen_params") == Known(value=True)
+
+
+def test_no_configuration_means_no_defaults() -> None:
+    assert isinstance(reading('pkg = { transformers = "5.23.0" }', "train.use_reentrant"), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "first"),
+    [
+        ("qwen3", Known("4.51.0")),
+        ("glm4", Known("4.51.3")),  # in a patch release
+        ("qwen2_5_vl_vision", Known("4.49.0")),  # listed from 5.6 on, its code is older
+        ("llama", Absent()),  # older than what was read, so nothing is too old for it
+        ("clip_text_model", Absent()),
+    ],
+)
+def test_the_first_transformers_of_a_model_type(model_type: str, first: Reading) -> None:
+    assert reading(f'train = {{ model_type = "{model_type}" }}', "train.minimum_transformers") == first
+
+
+def test_a_yanked_release_is_not_the_one_to_install() -> None:
+    facts = 'train = { model_type = "qwen3_vl" }'
+    assert reading(facts, "train.minimum_transformers") == Known("4.57.0")
+    assert reading(facts, "train.install_transformers") == Known("4.57.1")
+    assert reading('train = { model_type = "qwen3" }', "train.install_transformers") == Known("4.51.0")
+
+
+def test_a_model_type_nobody_listed_is_unknown() -> None:
+    found = reading('train = { model_type = "llava_qwen" }', "train.minimum_transformers")
+    assert found == Unknown("llava_qwen is not among the model types that are known")
+    unread = reading('[unknown]\n"train.model_type" = "no config.json"', "train.minimum_transformers")
+    assert isinstance(unread, Unknown)
+    assert "no config.json" in unread.why
+    not_given = reading('train = { adapter = "lora" }', "train.minimum_transformers")
+    assert isinstance(not_given, Unknown)
+    assert not not_given.asked
+
+
+def test_remote_code_is_off_unless_the_trainer_allows_it_unasked() -> None:
+    assert reading('train = { trainer = "trl" }', "train.trust_remote_code") == Known(value=False)
+    assert isinstance(reading('train = { trainer = "swift" }', "train.trust_remote_code"), Unknown)
+
+
+# --- requirements -----------------------------------------------------------------------------------
+
+
+def test_requirements_are_split_as_pip_does() -> None:
+    facts = """
+python = { version = "3.11.9" }
+[pkg]
+peft = { version = "0.14.0", requires = ["numpy>=1.17", "Huggingface_Hub[cli,x] (>=0.25.0,<2)", "torch",
+  "tomli>=1; python_version < '3.11'", "triton==3.2.0; platform_system == \\"Linux\\" and platform_machine == \\"x86_64\\"",
+  "weird @ https://example.org/x.whl", "psutil ; sys_platform!='win32'"] }
+"""
+    found = [(each.requires, each.specifier) for each in derive.requirements(inventory(facts))]
+    assert found == [
+        ("numpy", ">=1.17"), ("huggingface-hub", ">=0.25.0,<2"), ("torch", ""), ("triton", "==3.2.0"), ("psutil", ""),
+    ]  # fmt: skip
+
+
+ENVIRONMENT = {
+    "python_version": "3.11", "python_full_version": "3.11.9", "sys_platform": "linux", "os_name": "posix",
+    "platform_system": "Linux", "platform_machine": "x86_64", "implementation_name": "cpython",
+    "platform_python_implementation": "CPython", "implementation_version": "3.11.9", "platform_release": "",
+    "platform_version": "", "extra": "",
+}  # fmt: skip
+tests = st.tuples(
+    st.sampled_from(sorted(ENVIRONMENT)),
+    st.sampled_from(["==", "!=", ">=", "<", "<=", ">", "~=", "in", "not in"]),
+    st.sampled_from(
+        ["3.11", "3.9", "3.12", "3.11.9", "linux", "win32", "Linux", "x86_64", "aarch64", "cpython", ""]
+    ),
+).map(lambda part: f'{part[0]} {part[1]} "{part[2]}"')
+markers = st.lists(tests, min_size=1, max_size=3).flatmap(
+    lambda parts: st.sampled_from([" and ", " or "]).map(lambda word: word.join(parts))
+)
+
+
+@given(st.one_of(markers, st.tuples(markers, tests).map(lambda two: f"({two[0]}) and {two[1]}")))
+def test_markers_get_packagings_own_answer(marker: str) -> None:
+    try:
+        expected = Marker(marker).evaluate(dict(ENVIRONMENT))
+    except (InvalidMarker, UndefinedComparison):
+        expected = False
+    assert derive.marker_holds(marker, ENVIRONMENT) == expected
+
+
+@pytest.mark.parametrize(
+    ("torch", "gpu", "nearest"),
+    [
+        ("2.11.0", "Tesla V100-SXM2-16GB", Known("2.10.0")),
+        ("2.7.0+cu126", "NVIDIA GeForce RTX 5090", Known("2.8.0")),
+        ("2.99.0", "NVIDIA GeForce RTX 5090", Absent()),
+    ],
+)
+def test_the_nearest_release_that_serves_a_gpu(torch: str, gpu: str, nearest: Reading) -> None:
+    facts = f'pkg = {{ torch = "{torch}" }}\n[[gpu]]\nname = "{gpu}"'
+    assert reading(facts, "gpu.torch_nearest", 0) == nearest
+
+
+def test_cuda_compat_leaves_an_old_driver_undecided_and_a_new_one_alone() -> None:
+    facts = 'pkg = {{ torch = "2.13.0" }}\ndriver = {{ version = "{}" }}\ncuda = {{ compat = "580.65.06" }}'
+    assert isinstance(reading(facts.format("535.104.05"), "cuda.minimum_driver"), Unknown)
+    assert reading(facts.format("580.95.05"), "cuda.minimum_driver") == Known("580.65.06")
+
+
+# --- drivers that are not numbered as Linux' are ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "speaks", "floor"),
+    [
+        ("wsl = true", "12.6", Absent()),
+        ("wsl = true", "", Absent()),
+        ('tegra = "36.4.0"', "12.6", Absent()),
+        ('os = "win32"', "12.6", Absent()),
+        ('os = "linux"', "12.6", Known("525.60.13")),
+    ],
+)
+def test_linux_floors_hold_for_linux_drivers_only(host: str, speaks: str, floor: Reading) -> None:
+    cuda = f'cuda = {{ driver = "{speaks}" }}\n' if speaks else ""
+    facts = f'driver = {{ version = "522.06" }}\nhost = {{ {host} }}\n{cuda}pkg = {{ torch = "2.6.0+cu124" }}'
+    assert reading(facts, "cuda.minimum_driver") == floor
+
+
+@pytest.mark.parametrize("speaks", ["", "11.8"])
+@pytest.mark.parametrize("host", ['tegra = "36.4.0"', 'os = "win32"'])
+def test_where_no_floor_is_known_and_the_driver_speaks_too_little_nothing_is_decided(
+    host: str, speaks: str
+) -> None:
+    cuda = f'cuda = {{ driver = "{speaks}" }}\n' if speaks else ""
+    facts = f'driver = {{ version = "522.06" }}\nhost = {{ {host} }}\n{cuda}pkg = {{ torch = "2.6.0+cu124" }}'
+    found = reading(facts, "cuda.minimum_driver")
+    assert isinstance(found, Unknown)
+    assert found.asked
+    assert isinstance(reading(facts, "driver.torch_last"), Unknown), "no torch is advised by Linux' numbers"

@@ -1,0 +1,94 @@
+"""The dialects of compat/: what a file of them may say, and that it says nothing that cannot be."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+
+from envcheck.commands import examine
+from envcheck.core import versions
+from envcheck.core.training_facts import KEYS
+from envcheck.training_config import dialects
+from tests.support.paths import ROOT
+
+FOLDER = ROOT / "compat/dialects"
+TREES: dict[str, dict[str, Any]] = {
+    path.stem: tomllib.loads(path.read_text()) for path in FOLDER.glob("*.toml")
+}
+SHARED = examine.source_tree()["tables"]["argument"]
+KNOWN = dialects.load(TREES, SHARED)
+KINDS = {"flag", "whole", "number", "positive", "word", "list", "section", "switch", "any"}
+
+
+@pytest.mark.parametrize("name", sorted(TREES))
+def test_a_dialect_says_only_what_the_readme_explains(name: str) -> None:
+    tree = TREES[name]
+    explained = (FOLDER / "README.md").read_text()
+    fields = {field for row in tree.get("setting", []) for field in row} | tree.keys()
+    missing = {field for field in fields if f"`{field}`" not in explained and f"[[{field}]]" not in explained}
+    assert not missing
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_every_fact_and_value_of_a_dialect_is_in_the_vocabulary(name: str) -> None:
+    dialect = KNOWN[name]
+    for setting, rows in dialect.rows.items():
+        for row in rows:
+            assert row.kind in KINDS, setting
+            assert not row.key or row.key in KEYS, setting
+            assert not row.refers or row.refers in KNOWN, setting
+            assert row.when in {"true", "false", "positive", "any"}, setting
+            words = KEYS[row.key].words if row.key else ()
+            stated = [
+                value for value in (row.value, row.otherwise, *row.values.values()) if value is not None
+            ]
+            assert not words or {str(value) for value in stated} <= set(words), setting
+            assert not row.versions or versions.parse_specifier(row.versions), setting
+    for implied in dialect.implied:
+        assert implied.key in KEYS
+    assert set(dialect.unread) <= KEYS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_conditions_are_about_settings_that_the_dialect_has(name: str) -> None:
+    dialect = KNOWN[name]
+    about = [*(each.when for each in dialect.implied), *(each.when for each in dialect.contradictions)]
+    for setting in [
+        *(setting for when in about for setting in when),
+        *(row["setting"] for row in dialect.filled),
+    ]:
+        section = setting.rpartition(".")[0]
+        assert setting in dialect.rows or section not in dialect.unknown, setting
+    for row in dialect.excluded:
+        known = KNOWN[row["by"]].rows
+        assert all(name in known or name.endswith("_nvme_path") for name in row["settings"]), row
+    for row in dialect.filled:
+        arguments = KNOWN[row["by"]].rows
+        assert all(argument in arguments for argument in row["from"]), row
+
+
+def test_every_statement_names_its_source() -> None:
+    for name, tree in TREES.items():
+        urls = [*tree.get("sources", {}).values()]
+        urls += [
+            row["source"]
+            for kind in ("setting", "contradiction", "filled", "excluded")
+            for row in tree.get(kind, [])
+            if "source" in row
+        ]
+        assert all(re.match(r"https://github\.com/\S+$", url) for url in urls), name
+        assert all(
+            row.get("source")
+            for kind in ("contradiction", "filled", "excluded")
+            for row in tree.get(kind, [])
+        ), name
+
+
+def test_a_mistake_in_a_dialect_is_named() -> None:
+    with pytest.raises(ValueError, match="knd"):
+        dialects.load({"x": {"title": "x", "setting": [{"names": ["a"], "knd": "flag"}]}})
+    with pytest.raises(ValueError, match="extends y"):
+        dialects.load({"x": {"title": "x", "extends": ["y"]}})

@@ -1,0 +1,203 @@
+"""Launch scripts and configurations as people write them: what their authors mean, fact by fact.
+
+Each shape in tests/data/launches/ is a first file that is named and those it names itself, with every fact it states,
+what stays unknown and why, and every remark with its line.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envcheck.commands.training_files import Configured, configured
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Unknown
+from envcheck.host import machine as host
+from envcheck.knowledge import load as matrix
+from envcheck.training_config.readers import launch, script, shell
+from tests.support.paths import DATA
+
+SHARED = matrix.gather(host.source_texts("compat", ".toml"))["tables"]["argument"]
+SHAPES = [
+    shape
+    for path in sorted((DATA / "launches").glob("*.toml"))
+    for shape in tomllib.loads(path.read_text())["shape"]
+]
+
+
+def read(folder: Path, files: dict[str, str], installed: dict[str, str] | None = None) -> Configured:
+    """The first of these files."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.removeprefix("\n"), newline="")
+    return configured([str(folder / next(iter(files)))], SHARED, installed or {})
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["name"])
+def test_a_launch_is_understood_as_its_author_means_it(tmp_path: Path, shape: dict[str, Any]) -> None:
+    found = read(tmp_path, shape["files"], shape.get("installed"))
+    facts = {fact.key.removeprefix("train."): fact for fact in found.facts}
+    assert {key: fact.value for key, fact in facts.items() if fact.value is not None} == shape["facts"]
+    unknown = {
+        key: fact.reading.why.replace(f"{tmp_path}/", "")
+        for key, fact in facts.items()
+        if isinstance(fact.reading, Unknown)
+    }
+    if "open_end" in shape:
+        unsaid = [key for key, why in unknown.items() if why == shape["open_end"]]
+        assert "zero_stage" in unsaid
+        unknown = {key: why for key, why in unknown.items() if key not in unsaid}
+    assert unknown == shape.get("unknown", {})
+    remarks = [f"{each.severity.value} {each.code} {each.places[0].line}" for each in found.remarks]
+    assert remarks == shape.get("remarks", [])
+
+
+def test_each_fact_of_a_script_names_the_line_that_says_it(tmp_path: Path) -> None:
+    text = 'A="--bf16 True\n   --use_lora True"\ntorchrun --nproc_per_node 2 t.py $A \\\n  --zero_stage 3\n'
+    sources = {fact.key: fact.source for fact in read(tmp_path, {"a.sh": text}).facts}
+    lines = {key: int(source.split(":")[1]) for key, source in sources.items() if ":" in source}
+    assert (lines["train.precision"], lines["train.adapter"], lines["train.zero_stage"]) == (1, 2, 4)
+
+
+def test_a_script_that_starts_no_training_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing starts a training"):
+        read(tmp_path, {"a.sh": "#!/bin/bash\npip install torch\n"})
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("torchrun a.py --x 'open\n", 1, "the quote is not closed"),
+        ("if true; then\n  torchrun a.py --x 1\n", 3, "'elif' or 'else' or 'fi' is missing"),
+        ("torchrun a.py --x 1\ndone\n", 2, "unexpected 'done'"),
+        ("torchrun a.py --x ${A:-b\n", 1, "'}' is missing"),
+        ("torchrun a.py\n" + "(" * 100, 2, "nested too deeply"),
+    ],
+)
+def test_what_is_no_shell_script_is_one_line_with_its_place(
+    tmp_path: Path, text: str, line: int, problem: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, {"a.sh": text})
+    assert caught.value.where.startswith(f"{tmp_path}/a.sh:{line}:")
+    assert problem in caught.value.problem
+
+
+# --- the shell ----------------------------------------------------------------------------------------
+
+
+def words(text: str) -> list[list[str]]:
+    """What each command that begins with `go` is given; unknown words in brackets, with a star if many."""
+    found = script.follow(text, lambda words: words[0].text == "go", frozenset())
+    return [
+        [f"[{word.text}{'*' * word.many}]" if word.why else word.text for word in command.words[1:]]
+        for command in found.commands
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("A='x y'; go $A \"$A\" '$A' \"a$A\"b", ["x", "y", "x y", "$A", "ax yb"]),
+        ("go $'a\\tb' \"a\\\"b\" a\\ b \"\" ''", ["a\tb", 'a"b', "a b", "", ""]),
+        ("A=(1 '2 3'); A+=(4); go ${A[0]} \"${A[@]}\" ${#A[@]} ${A[*]}", ["1", "1", "2 3", "4", "3", "1", "2", "3", "4"]),
+        ("A=1; B=${A:+set} C=${D:-no} E=${A-x}; go $B $C $E ${F:=kept} $F", ["set", "no", "1", "kept", "kept"]),
+        ("A=2; go $((A * (3 + 4) / 2)) $(( -7 / 2 )) $((A<3))", ["7", "-3", "1"]),
+        ('go $(echo a b) "$(echo a b)" `pwd` $(date)', ["a", "b", "a b", ".", "[$(date)*]"]),
+        ('go $UNSET "$UNSET" a$UNSET', ["[$UNSET*]", "[$UNSET]", "[a$UNSET]"]),
+        ("A=$(cat <<EOF\n  x\n  y z\nEOF\n)\ngo $A", ["x", "y", "z"]),
+        ("read -r -d '' A <<'EOF'\na $B \\\n c\nEOF\ngo $A", ["a", "$B", "\\", "c"]),
+        ("read -d '' A <<-EOF\n\ta \\\n\tb\n\tEOF\ngo $A", ["a", "b"]),
+        ("f() { go $1 $#; }; f a b", ["a", "2"]),
+        ("A=1; (A=2); { A=3; }; go $A", ["3"]),
+        ("A=1; unset A; go ${A:-gone}", ["gone"]),
+        ("[ 3 -gt 2 ] && A=yes || A=no; go $A", ["yes"]),
+        ("if [[ abc == a* && ! -z x ]]; then A=1; else A=2; fi; go $A", ["1"]),
+        ("if [ -e /x ]; then A=1; B=2; else A=3; B=2; fi; go $A $B", ["[$A*]", "2"]),
+        ("if [ -e /x ]; then exit 1; fi; A=1; go $A", ["1"]),
+        ("case b in a) A=1;; b|c) A=2;; *) A=3;; esac; go $A", ["2"]),
+        ("case $X in a) A=1;; *) A=2;; esac; go $A", ["[$A*]"]),
+        ("A=0; for i in 1 2; do A=$((A+1)); done; go $A", ["[$((A+1))*]"]),
+        ("for i in one; do go $i; done", ["one"]),
+        ("A=0; while [ $A -lt 3 ]; do A=$((A+1)); done; go $A", ["[$A*]"]),
+        ("eval \"go 'a b' $X\"", ["a b", "[$X*]"]),
+        ("bash -c 'go a \"b c\"'", ["a", "b c"]),
+        ("nohup env A=1 time go a > log 2>&1 &", ["a"]),
+        ("exec go a; go b", ["a"]),
+        ("set -- a b; shift; go $1", ["b"]),
+        ("A=x; A=y go $A", ["x"]),
+        ("go a # b", ["a"]),
+        ("go a#b", ["a#b"]),
+        ("go a 2>/dev/null <in >>out b", ["a", "b"]),
+        ('go ${1:-d} "$@" $*', ["d"]),
+        ("go ${A%/*} ${#B}", ["[${A%/*}*]", "[${#B}*]"]),
+    ],
+)  # fmt: skip
+def test_words_are_what_a_shell_makes_of_them(text: str, given: list[str]) -> None:
+    (found,) = words(text)
+    assert found == given
+
+
+def test_a_command_under_an_undecided_condition_is_one_of_several() -> None:
+    assert words("if [ -e a ]; then go 1; else go 2; fi") == [["1"], ["2"]]
+    assert words("if [ 1 = 1 ]; then go 1; else go 2; fi") == [["1"]]
+
+
+_SCRAPS = (
+    "if then else elif fi for in do done while until case esac function { } ( ) (( )) [[ ]] [ ] ! && || ; ;; & | < > "
+    "<< <<< <<EOF EOF \n \\ \\\n ' \" ` $ ${ $( $(( $A ${A:-b} ${A[@]} $@ $1 $# A=1 A=( A+=x A+=(y) export local read "
+    "eval bash -c exit return shift set -- source unset echo cat go torchrun python a.py --b --c=d # \t é 1 + * / "
+    "x=$x$x f() f ${A/b/c} ${#A} ${1} [@] <x> \r\n"
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(text=st.lists(st.sampled_from(_SCRAPS.split(" ")), max_size=40).map(" ".join) | st.text(max_size=80))
+def test_no_text_is_more_than_an_input_error(text: str) -> None:
+    said = ""
+    try:
+        launch.read(text, "a.sh")
+    except InputError as error:
+        said = str(error)
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        'X=1\ntorchrun --a $X x.py --b "$Y" \\\n  --c d\n', "if x; then A=1; fi\n", 'A="$A x"\ntorchrun a.py $A\n',
+        "A=$A$A\n", "for a in b c; do A=$a; done\n", "case $x in a) B=1;; esac\n", "cat <<A\n", "`a` ", "a|", "$(", "((",
+        "A+=(x)\n", "source x\nA=1\n", "'", '"', "a<b>c ",
+    ],
+)  # fmt: skip
+def test_reading_takes_time_in_proportion_to_the_text(unit: str) -> None:
+    def steps(size: int) -> int:
+        import sys
+
+        count = 0
+
+        def tick(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(tick)
+        try:
+            launch.read(unit * (size // len(unit)), "a.sh")
+        except InputError:
+            pass
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert steps(40_000) <= 5 * steps(10_000) + 1000
+
+
+def test_positions_are_lines_and_columns_from_one() -> None:
+    positions = shell.Positions("a\nbc\n")
+    assert [positions(at) for at in (0, 1, 2, 4)] == [(1, 1), (1, 2), (2, 1), (2, 3)]
