@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from envcheck.commands import examine, pin
 from envcheck.core.facts import Fact, Inventory, Known
-from envcheck.core.rules import Wish
+from envcheck.core.rules import UserRequirement
 from envcheck.resolution import conflicts, resolver
 
 PYTHONS = ("3.9", "3.11", "3.12", "3.14")
@@ -35,8 +35,8 @@ MACHINES = (
 
 WISHES = (
     (),
-    (Wish("torch", ">=2.12", "a benchmark"), Wish("transformers", "<5", "a benchmark")),
-    (Wish("trl", "", "a benchmark"), Wish("peft", "<0.15", "a benchmark")),
+    (UserRequirement("torch", ">=2.12", "a benchmark"), UserRequirement("transformers", "<5", "a benchmark")),
+    (UserRequirement("trl", "", "a benchmark"), UserRequirement("peft", "<0.15", "a benchmark")),
 )
 
 
@@ -50,11 +50,11 @@ class Run(NamedTuple):
     found: str
 
 
-def problems() -> Iterator[tuple[str, resolver.Problem]]:
+def problems() -> Iterator[tuple[str, resolver.SearchProblem]]:
     """Every target, machine, Python and wish, with what they are called."""
     known = examine.knowledge()
     first = next(iter(known.targets.values()))
-    asked = pin.problem_of(pin.Place(Inventory(), "3.11", "linux-x86_64", pin.GLIBC, first, known))
+    asked = pin.problem_of(pin.LockTarget(Inventory(), "3.11", "linux-x86_64", pin.GLIBC, first, known))
     for target in known.targets.values():
         for python in PYTHONS:
             for driver, *gpus in ((*each,) if each else ("",) for each in MACHINES):

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from envcheck.commands import examine
-from envcheck.core.findings import Finding, Remark
+from envcheck.core.findings import Diagnostic, Finding
 from envcheck.core.findings import Report as Judged
 from envcheck.core.rules import Severity
 from envcheck.core.sanitize import presented
@@ -47,9 +47,9 @@ class Report:
         return self._shown.judgement.findings
 
     @property
-    def remarks(self) -> tuple[Remark, ...]:
+    def remarks(self) -> tuple[Diagnostic, ...]:
         """What is wrong with the training configurations themselves."""
-        return self._shown.remarks
+        return self._shown.diagnostics
 
     def to_json(self) -> str:
         """The JSON report, as envcheck/schemas/report.json describes it."""
@@ -109,7 +109,7 @@ def doctor(
         envcheck.core.errors.ExamineError: the environment could not be examined.
     """
     level = Severity(fail_on)
-    question = examine.Question(
+    question = examine.ExamineRequest(
         python=None if python is None else os.fspath(python),
         static=static,
         facts=None if facts is None else os.fspath(facts),

@@ -55,7 +55,7 @@ AFTER: Mapping[str, str] = {
 """The calls a finding may name: what ran since the guard last looked. "forward": all since the last step."""
 
 
-class Finding(NamedTuple):
+class GuardFinding(NamedTuple):
     """One thing that is not as it should be, and the tensor it was first seen on.
 
     `more` counts further tensors with the same difference; `call` is a key of `AFTER`, or "" for how things
@@ -83,7 +83,7 @@ class Finding(NamedTuple):
 class GuardError(RuntimeError):
     """Training is not as it should be; `findings` say how, the first of each kind."""
 
-    def __init__(self, findings: Iterable[Finding]) -> None:
+    def __init__(self, findings: Iterable[GuardFinding]) -> None:
         """List the findings, one a line."""
         self.findings = tuple(findings)
         super().__init__("\n".join(map(str, self.findings)))
@@ -355,53 +355,57 @@ def _traits(model: Any, driver: Any, wrappers: Iterable[Any]) -> Iterator[str]:
 # --- how things stand -------------------------------------------------------------------------------
 
 
-def _standing(setup: _Setup, call: str, deepspeed: bool = False) -> Iterator[Finding]:
+def _standing(setup: _Setup, call: str, deepspeed: bool = False) -> Iterator[GuardFinding]:
     """What is wrong with this state of model and optimizer, whatever it was before."""
     if deepspeed and "deepspeed" not in setup.traits:
         kind = type(setup.driver)
         found = f"the Trainer ran without DeepSpeed, its optimizer is {kind.__module__}.{kind.__qualname__}"
-        yield Finding("no-deepspeed", type(setup.model).__name__, "DeepSpeed to drive", found, call)
+        yield GuardFinding("no-deepspeed", type(setup.model).__name__, "DeepSpeed to drive", found, call)
     home = _home(setup)
     yield from _parameters_standing(setup, home, call)
     for name, buffer in setup.buffers():
         # A 0-dim tensor of the CPU may meet any other.
         if home and not setup.sharded and buffer.device.type != home and (buffer.dim() or _is_meta(buffer)):
-            yield Finding("device", f"buffer {name}", home, str(buffer.device), call)
+            yield GuardFinding("device", f"buffer {name}", home, str(buffer.device), call)
     yield from _optimizer_standing(setup, home, call)
     yield from _units_standing(setup, call)
 
 
-def _parameters_standing(setup: _Setup, home: str, call: str) -> Iterator[Finding]:
+def _parameters_standing(setup: _Setup, home: str, call: str) -> Iterator[GuardFinding]:
     held = setup.held()
     for name, parameter in setup.parameters():
         where, of_zero3 = f"parameter {name}", hasattr(parameter, "ds_id")
         if _is_meta(parameter) and "spread" not in setup.traits:
-            yield Finding("meta", where, f"memory on {home or 'a device'}", "device meta", call)
+            yield GuardFinding("meta", where, f"memory on {home or 'a device'}", "device meta", call)
         elif home and not of_zero3 and parameter.device.type != home:
-            yield Finding("device", where, home, str(parameter.device), call)
+            yield GuardFinding("device", where, home, str(parameter.device), call)
         if not of_zero3 and not setup.sharded and not parameter.numel():
-            yield Finding("empty", where, "elements", f"shape {list(parameter.shape)}", call)
+            yield GuardFinding("empty", where, "elements", f"shape {list(parameter.shape)}", call)
         if of_zero3:
             yield from _partition_standing(setup, where, parameter, home, call)
         if parameter.grad is not None:
             yield from _gradient_standing(setup, name, parameter, call)
         if parameter.requires_grad and held is not None and id(parameter) not in held:
-            yield Finding("unconnected", where, "to be in the optimizer", "it is in no parameter group", call)
+            yield GuardFinding(
+                "unconnected", where, "to be in the optimizer", "it is in no parameter group", call
+            )
 
 
-def _gradient_standing(setup: _Setup, name: str, parameter: Any, call: str) -> Iterator[Finding]:
+def _gradient_standing(setup: _Setup, name: str, parameter: Any, call: str) -> Iterator[GuardFinding]:
     gradient, where = parameter.grad, f"gradient of {name}"
     if not parameter.requires_grad:
         expected = "no gradient (requires_grad is False)"
-        yield Finding("frozen-gradient", f"parameter {name}", expected, "a gradient", call)
+        yield GuardFinding("frozen-gradient", f"parameter {name}", expected, "a gradient", call)
     if gradient.device != parameter.device:
-        yield Finding("device", where, str(parameter.device), str(gradient.device), call)
+        yield GuardFinding("device", where, str(parameter.device), str(gradient.device), call)
     wanted = getattr(parameter, "grad_dtype", None) or parameter.dtype
     if gradient.dtype != wanted and not setup.sharded:
-        yield Finding("dtype", where, str(wanted), str(gradient.dtype), call)
+        yield GuardFinding("dtype", where, str(wanted), str(gradient.dtype), call)
 
 
-def _partition_standing(setup: _Setup, where: str, parameter: Any, home: str, call: str) -> Iterator[Finding]:
+def _partition_standing(
+    setup: _Setup, where: str, parameter: Any, home: str, call: str
+) -> Iterator[GuardFinding]:
     """ZeRO-3 keeps this rank's part in `ds_tensor`; persistent parameters stay where they are used."""
     part = getattr(parameter, "ds_tensor", None)
     if part is None or not part.numel() or getattr(parameter, "ds_persist", False):
@@ -409,10 +413,10 @@ def _partition_standing(setup: _Setup, where: str, parameter: Any, home: str, ca
     wanted = "cpu" if "offload_param" in setup.traits else home
     if wanted and part.device.type != wanted:
         why = " (offload_param)" if "offload_param" in setup.traits else ""
-        yield Finding("device", f"partition of {where}", wanted + why, str(part.device), call)
+        yield GuardFinding("device", f"partition of {where}", wanted + why, str(part.device), call)
 
 
-def _optimizer_standing(setup: _Setup, home: str, call: str) -> Iterator[Finding]:
+def _optimizer_standing(setup: _Setup, home: str, call: str) -> Iterator[GuardFinding]:
     if setup.zero:
         offload = "offload_optimizer" in setup.traits
         partly = getattr(setup.driver, "partial_offload", 1.0) != 1.0
@@ -424,20 +428,20 @@ def _optimizer_standing(setup: _Setup, home: str, call: str) -> Iterator[Finding
         for where, part in setup.masters():
             if wanted and not partly and not away and part.device.type != wanted:
                 why = " (offload_optimizer)" if offload else ""
-                yield Finding("device", where, wanted + why, str(part.device), call)
+                yield GuardFinding("device", where, wanted + why, str(part.device), call)
             if dtype and str(part.dtype) != str(dtype):
-                yield Finding("dtype", where, str(dtype), str(part.dtype), call)
+                yield GuardFinding("dtype", where, str(dtype), str(part.dtype), call)
     base = getattr(setup.driver, "optimizer", None) if setup.zero else setup.driver
     if not type(base).__module__.startswith("torch.optim"):
         return  # 8-bit, paged and offloading optimizers keep states of their own kinds
     for where, owner, _, state in setup.states():
         if state.device != owner.device:
-            yield Finding("device", where, str(owner.device), str(state.device), call)
+            yield GuardFinding("device", where, str(owner.device), str(state.device), call)
         if state.is_floating_point() and state.dtype != owner.dtype and not setup.zero:
-            yield Finding("dtype", where, str(owner.dtype), str(state.dtype), call)
+            yield GuardFinding("dtype", where, str(owner.dtype), str(state.dtype), call)
 
 
-def _units_standing(setup: _Setup, call: str) -> Iterator[Finding]:
+def _units_standing(setup: _Setup, call: str) -> Iterator[GuardFinding]:
     """FSDP keeps one flat buffer a unit, so its trainable parameters must agree."""
     if not setup.sharded:
         return
@@ -455,7 +459,9 @@ def _units_standing(setup: _Setup, call: str) -> Iterator[Finding]:
         leader, dtype = first.setdefault(unit, (setup.name(name), parameter.dtype))
         if parameter.dtype != dtype:
             expected = f"{dtype}, as {leader} in the same FSDP unit"
-            yield Finding("unit-dtype", f"parameter {setup.name(name)}", expected, str(parameter.dtype), call)
+            yield GuardFinding(
+                "unit-dtype", f"parameter {setup.name(name)}", expected, str(parameter.dtype), call
+            )
 
 
 def _home(setup: _Setup) -> str:
@@ -494,18 +500,18 @@ def _looks(setup: _Setup) -> dict[str, _Looks]:
     return {where: _Looks(tensor.device, tensor.dtype) for where, tensor in named}
 
 
-def _moved(before: Mapping[str, _Looks], now: Mapping[str, _Looks], call: str) -> Iterator[Finding]:
+def _moved(before: Mapping[str, _Looks], now: Mapping[str, _Looks], call: str) -> Iterator[GuardFinding]:
     for where, look in now.items():
         was = before.get(where, look)
         if was.device != look.device:
-            yield Finding("device", where, str(was.device), str(look.device), call)
+            yield GuardFinding("device", where, str(was.device), str(look.device), call)
         if was.dtype != look.dtype:
-            yield Finding("dtype", where, str(was.dtype), str(look.dtype), call)
+            yield GuardFinding("dtype", where, str(was.dtype), str(look.dtype), call)
 
 
-def _gathered(findings: Iterable[Finding], setup: _Setup) -> tuple[Finding, ...]:
+def _gathered(findings: Iterable[GuardFinding], setup: _Setup) -> tuple[GuardFinding, ...]:
     """The first finding of each difference with the count of the others, its likely rule and the rank."""
-    first: dict[tuple[str, ...], Finding] = {}
+    first: dict[tuple[str, ...], GuardFinding] = {}
     said: set[tuple[str, str]] = set()
     for finding in findings:
         kind = "device" if finding.kind == "meta" else finding.kind  # a parameter sent to meta is said once
@@ -588,11 +594,11 @@ def _weights(parameter: Any) -> Any:
 
 # --- the watch --------------------------------------------------------------------------------------
 
-_WATCHING: list[Watch] = []
+_WATCHING: list[StepWatch] = []
 _PATCH: list[tuple[Any, Any]] = []  # what stands for Tensor.backward while anybody watches, and the original
 
 
-class Watch:
+class StepWatch:
     """Watches the first steps; made by `watch`. `findings` are all so far, also after it ended."""
 
     def __init__(
@@ -615,7 +621,7 @@ class Watch:
         setup = _Setup.of(model, optimizer)
         if setup.driver is None:
             raise ValueError("watch needs the optimizer that steps this model")
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[GuardFinding, ...] = ()
         self._steps, self._on, self._allow, self._deepspeed = steps, on, frozenset(allow), deepspeed
         self._setup: _Setup | None = setup
         self._undo: list[Callable[[], None]] = []
@@ -733,12 +739,12 @@ class Watch:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _sweep(self, call: str, values: Iterable[Finding] = ()) -> None:
+    def _sweep(self, call: str, values: Iterable[GuardFinding] = ()) -> None:
         """Look at every tensor after a call, and say what strays."""
         setup = self._setup
         if setup is None:
             return
-        found: list[Finding] = list(values)
+        found: list[GuardFinding] = list(values)
         # FSDP swaps the storage of its parameters between forward and backward: looked at around steps only.
         if not setup.sharded or call in ("clip", "step"):
             now = _looks(setup)
@@ -764,7 +770,9 @@ class Watch:
             own = _local(loss)
             self._loss_finite = self._setup is None or _finite(own)
             found = "NaN" if bool(own.isnan().any()) else "Inf" if not self._loss_finite else ""
-            values = [Finding("non-finite", "the loss", "a finite number", found, "forward")] if found else []
+            values = (
+                [GuardFinding("non-finite", "the loss", "a finite number", found, "forward")] if found else []
+            )
             self._sweep("forward", values)
 
     def after_backward(self) -> None:
@@ -814,7 +822,7 @@ class Watch:
                     if name in self._live and (own := _weights(parameter)) is not None
                 }
 
-    def _gradients(self, setup: _Setup) -> Iterator[Finding]:
+    def _gradients(self, setup: _Setup) -> Iterator[GuardFinding]:
         """NaN and Inf that reach a step; a loss scaler skips such steps, or hands them to a fused one."""
         if setup.zero:
             bad = dict(self._non_finite)
@@ -829,7 +837,7 @@ class Watch:
         self._non_finite = {}
         if not _scaled(setup.driver):
             for name, call in sorted(bad.items(), key=lambda item: item[1]):  # backward before clip
-                yield Finding("non-finite", f"gradient of {name}", "finite numbers", "NaN or Inf", call)
+                yield GuardFinding("non-finite", f"gradient of {name}", "finite numbers", "NaN or Inf", call)
 
     def _rates(self, setup: _Setup) -> bool:
         """Whether this step can change weights: no learning rate is zero (a warm-up may start there)."""
@@ -841,10 +849,10 @@ class Watch:
             if (setup := self._setup) is None:
                 return
             skipped = bool(getattr(setup.driver, "overflow", False))
-            values: list[Finding] = []
+            values: list[GuardFinding] = []
             if skipped and not _scaled(setup.driver):
                 found = "NaN or Inf, for which DeepSpeed skipped the step"
-                values.append(Finding("non-finite", "some gradient", "finite numbers", found, "step"))
+                values.append(GuardFinding("non-finite", "some gradient", "finite numbers", found, "step"))
             if self._prints and not skipped:
                 self._effective += 1
                 for name, parameter in setup.trainable():
@@ -853,7 +861,9 @@ class Watch:
                         continue
                     if not _finite(own):
                         values.append(
-                            Finding("non-finite", f"parameter {name}", "finite numbers", "NaN or Inf", "step")
+                            GuardFinding(
+                                "non-finite", f"parameter {name}", "finite numbers", "NaN or Inf", "step"
+                            )
                         )
                     was = self._prints[name]
                     now = _fingerprint(own)
@@ -874,25 +884,27 @@ class Watch:
         finally:
             self.close()
 
-    def _overall(self, setup: _Setup) -> Iterator[Finding]:
+    def _overall(self, setup: _Setup) -> Iterator[GuardFinding]:
         held = setup.held()
         count = f"{self._stepped} step{'s' if self._stepped > 1 else ''}"
         for name, parameter in setup.trainable() if self._backwards else ():
             if held is not None and id(parameter) not in held:
                 continue  # said already
             if name not in self._ever and (setup.zero or _readable(_local(parameter))):
-                yield Finding(
+                yield GuardFinding(
                     "no-gradient", f"parameter {name}", "a gradient", f"none in {count}", "backward"
                 )
             elif self._zero.get(name):
-                yield Finding(
+                yield GuardFinding(
                     "zero-gradient", f"gradient of {name}", "non-zero values", "zeros alone", "backward"
                 )
         if self._effective and not self._changed:
             expected = "some to change, for there were gradients"
-            yield Finding("unchanged", "all trainable parameters", expected, f"no change in {count}", "step")
+            yield GuardFinding(
+                "unchanged", "all trainable parameters", expected, f"no change in {count}", "step"
+            )
 
-    def _say(self, findings: Iterable[Finding]) -> None:
+    def _say(self, findings: Iterable[GuardFinding]) -> None:
         """Raise or warn of what was not said before and is not allowed."""
         if (setup := self._setup) is None:
             return
@@ -979,19 +991,19 @@ def _patch_backward(tensor: Any) -> Callable[[], None]:
 # --- exceptions -------------------------------------------------------------------------------------
 
 
-def _explained(error: Exception, setup: _Setup, before: Mapping[str, _Looks]) -> tuple[Finding, ...]:
+def _explained(error: Exception, setup: _Setup, before: Mapping[str, _Looks]) -> tuple[GuardFinding, ...]:
     """What the guard can add to an exception of training: a recomputed tensor, a stray, a likely rule."""
     module, functions = _failing(error, setup)
     kind, text = type(error).__name__, str(error)
     rule = likely_rule(f"{kind}: {text} in {' '.join(functions)}", setup.traits, _loaded_versions())
     if kind == "CheckpointError":
         saved, recomputed = _metadata(text)
-        return (Finding("recompute", module, saved, recomputed, "backward", rule, 0, _rank()),)
+        return (GuardFinding("recompute", module, saved, recomputed, "backward", rule, 0, _rank()),)
     strays = [*_moved(before, _looks(setup), ""), *_standing(setup, "")]
     findings = _gathered((stray for stray in strays if stray.kind in ("device", "dtype", "meta")), setup)
     if rule:
         where = f"{module}, {functions[-1]}" if functions else module
-        findings += (Finding("exception", where, "none", kind, "", rule, 0, _rank()),)
+        findings += (GuardFinding("exception", where, "none", kind, "", rule, 0, _rank()),)
     return findings
 
 
@@ -1050,12 +1062,12 @@ def assert_same_device(*tensors: torch.Tensor, **named: torch.Tensor) -> None:
     for name, tensor in every[1:]:
         if tensor.device != every[0][1].device:
             expected = f"{every[0][1].device}, as {every[0][0]}"
-            raise GuardError([Finding("device", name, expected, str(tensor.device), rank=_rank())])
+            raise GuardError([GuardFinding("device", name, expected, str(tensor.device), rank=_rank())])
 
 
 def check_model(
     model: torch.nn.Module, optimizer: Any = None, *, deepspeed: bool = False
-) -> tuple[Finding, ...]:
+) -> tuple[GuardFinding, ...]:
     """Findings on how model and optimizer stand now: devices, dtypes, meta tensors, what is not connected.
 
     Reads no values. `deepspeed` says that DeepSpeed is expected to drive.
@@ -1075,7 +1087,7 @@ def watch(
     on: Literal["raise", "warn"] = "raise",
     allow: Collection[str] = (),
     deepspeed: bool = False,
-) -> Watch:
+) -> StepWatch:
     """A context manager that watches the first `steps` optimizer steps inside it, then removes itself.
 
     `model` and `optimizer` are those of the loop: the module or its wrapper, DeepSpeed's engine (then the
@@ -1086,7 +1098,7 @@ def watch(
         TypeError, ValueError: an argument is wrong.
         GuardError: from inside the block, at the call after which something is not as it should be.
     """
-    return Watch(model, optimizer, steps=steps, on=on, allow=allow, deepspeed=deepspeed)
+    return StepWatch(model, optimizer, steps=steps, on=on, allow=allow, deepspeed=deepspeed)
 
 
 @functools.cache
@@ -1109,7 +1121,7 @@ def _callback() -> type:
             allow: Collection[str] = (),
         ) -> None:
             self._options: dict[str, Any] = {"steps": steps, "on": on, "allow": allow}
-            self.watch: Watch | None = None
+            self.watch: StepWatch | None = None
 
         def on_train_begin(
             self,
@@ -1122,7 +1134,7 @@ def _callback() -> type:
         ) -> None:
             self.close()
             wanted = bool(getattr(args, "deepspeed", None))
-            self.watch = Watch(model, optimizer, deepspeed=wanted, **self._options)
+            self.watch = StepWatch(model, optimizer, deepspeed=wanted, **self._options)
             self.watch.__enter__()
             for method in ("training_step", "get_batch_samples"):
                 self.watch.shield(_trainer(), method)
@@ -1133,7 +1145,7 @@ def _callback() -> type:
                 self.watch.__exit__(None, None, None)
 
         @property
-        def findings(self) -> tuple[Finding, ...]:
+        def findings(self) -> tuple[GuardFinding, ...]:
             """All findings so far."""
             return self.watch.findings if self.watch is not None else ()
 

@@ -183,7 +183,7 @@ def _deepspeeds(options: argparse.Namespace) -> bool:
 def _inventory(options: argparse.Namespace) -> Inventory:
     found = probes.every_probe()
     words = examine.vocabulary(found)
-    question = examine.Question(python=options.python)
+    question = examine.ExamineRequest(python=options.python)
     return examine.take_inventory(question, Host(), found, examine.load_matrix(words), words)[1]
 
 

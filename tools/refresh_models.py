@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
-from envcheck.resolver_backends.index import Listed, Reader
+from envcheck.resolver_backends.index import IndexReader, Listed
 from envcheck.resolver_backends.lazy_wheel import RemoteFile
 
 TABLES = Path(__file__).resolve().parent.parent / "compat/tables"
@@ -157,7 +157,7 @@ def wheels(files: Iterable[Listed]) -> dict[Version, Listed]:
     return found
 
 
-def read_one(reader: Reader, wheel: Listed) -> Content:
+def read_one(reader: IndexReader, wheel: Listed) -> Content:
     """What one wheel says.
 
     Raises:
@@ -170,7 +170,7 @@ def read_one(reader: Reader, wheel: Listed) -> Content:
         raise ExamineError(f"{wheel.name}: {error}") from None
 
 
-def read_all(reader: Reader, releases: Sequence[Version]) -> tuple[dict[Version, Content], list[str]]:
+def read_all(reader: IndexReader, releases: Sequence[Version]) -> tuple[dict[Version, Content], list[str]]:
     """What the releases know, as many of them as it takes, oldest first; and remarks on those not there.
 
     Raises:
@@ -272,7 +272,7 @@ def main(arguments: Sequence[str]) -> int:
     releases = [Version(row["version"]) for row in own]
     standing = [Version(row["version"]) for row in own if not row.get("yanked")]
     try:
-        found, remarks = read_all(Reader(Host(), options.deadline), releases)
+        found, remarks = read_all(IndexReader(Host(), options.deadline), releases)
     except ExamineError as error:
         print(f"refresh_models: {error}", file=sys.stderr)
         return 3

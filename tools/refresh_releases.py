@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
-from envcheck.resolver_backends.index import Listed, Reader
+from envcheck.resolver_backends.index import IndexReader, Listed
 from envcheck.resolver_backends.lazy_wheel import RemoteFile
 
 TABLE = Path(__file__).resolve().parent.parent / "compat/tables/releases.toml"
@@ -227,7 +227,7 @@ def _bounds(asked: Sequence[Requirement], extra: str, names: frozenset[str]) -> 
     return found
 
 
-def metadata_of(reader: Reader, files: Sequence[Listed]) -> tuple[str, list[str]]:
+def metadata_of(reader: IndexReader, files: Sequence[Listed]) -> tuple[str, list[str]]:
     """`Requires-Python` and the `Requires-Dist` lines of a release, from the cheapest of its files.
 
     Raises:
@@ -257,7 +257,7 @@ def _ease(file: Listed) -> tuple[int, str]:
     return rank, file.name
 
 
-def _wheel_metadata(reader: Reader, wheel: Listed) -> str:
+def _wheel_metadata(reader: IndexReader, wheel: Listed) -> str:
     if wheel.metadata:
         try:
             return reader.fetch(f"{wheel.url}.metadata", MIB)[0].decode("utf-8", "replace")
@@ -330,7 +330,7 @@ def _version(package: str, name: str) -> Version | None:
 
 
 def published(
-    reader: Reader, package: str, rows: Sequence[Release], wanted: Wanted, *, everything: bool
+    reader: IndexReader, package: str, rows: Sequence[Release], wanted: Wanted, *, everything: bool
 ) -> tuple[list[Release], list[str]]:
     """The releases of a package from the oldest in the table on, and remarks on what could not be read."""
     known = {Version(row.version): row for row in rows}
@@ -412,7 +412,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     found: dict[str, Sequence[Release]] = {}
     try:
-        reader = Reader(Host(), options.deadline)
+        reader = IndexReader(Host(), options.deadline)
         for name in names:
             own = [row for row in rows if row.package == name]
             if not own:

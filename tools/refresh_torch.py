@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
-from envcheck.resolver_backends.index import Listed, Reader
+from envcheck.resolver_backends.index import IndexReader, Listed
 from envcheck.resolver_backends.lazy_wheel import RemoteFile
 
 TABLE = Path(__file__).resolve().parent.parent / "compat/tables/torch.toml"
@@ -141,7 +141,7 @@ def _library(archive: zipfile.ZipFile, remote: RemoteFile) -> bytes:
     return archive.read(LIBRARY)
 
 
-def examine(reader: Reader, version: Version) -> tuple[dict[str, Value], int]:
+def examine(reader: IndexReader, version: Version) -> tuple[dict[str, Value], int]:
     """What the default wheel of a release says, and how many bytes were fetched of it.
 
     Raises:
@@ -238,7 +238,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     before = after = options.table.read_text("utf-8")
     try:
-        reader = Reader(Host(), options.deadline)
+        reader = IndexReader(Host(), options.deadline)
         for version in options.version:
             facts, fetched = examine(reader, version)
             print(f"refresh_torch: {version}: {fetched / MIB:.1f} MiB fetched", file=sys.stderr)

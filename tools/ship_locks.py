@@ -19,7 +19,7 @@ from envcheck.commands import examine, pin
 from envcheck.commands.measure import toml_value
 from envcheck.core.errors import NoSolutionError
 from envcheck.core.facts import Fact, Inventory, Known
-from envcheck.core.rules import Wish
+from envcheck.core.rules import UserRequirement
 from envcheck.host.machine import Host
 from envcheck.lock import model as lock
 
@@ -109,9 +109,11 @@ def main(names: list[str]) -> None:
             "driver.version": Fact("driver.version", Known(driver), "declared"),
             "python.version": Fact("python.version", Known(f"{python}.0"), "declared"),
         }
-        place = pin.Place(Inventory(facts), python, "linux-x86_64", pin.GLIBC, known.targets[target], known)
+        place = pin.LockTarget(
+            Inventory(facts), python, "linux-x86_64", pin.GLIBC, known.targets[target], known
+        )
         if torch:
-            place = place._replace(wishes=(Wish("torch", torch, name, wanted=True),))
+            place = place._replace(wishes=(UserRequirement("torch", torch, name, wanted=True),))
         try:
             made = pin.resolved_lock(place, Host(), further=False)
         except NoSolutionError as error:

@@ -23,7 +23,7 @@ from envcheck.core.sanitize import clean, inline, presented, quoted, redact
 from envcheck.host import machine as host
 
 if TYPE_CHECKING:
-    from envcheck.commands.examine import Question
+    from envcheck.commands.examine import ExamineRequest
     from envcheck.core.i18n import Language
     from envcheck.policy.decision import Decision
 
@@ -269,7 +269,7 @@ def gate(
     form = _form(as_json, written, output)
     spoken = examine.spoken(lang, host.Host())
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus)
-    wanted = gate.Wanted(
+    wanted = gate.GateOptions(
         tuple(machine or ()),
         lock,
         verify_timeout if verify_files else None,
@@ -281,7 +281,7 @@ def gate(
         tuple(only or ()),
         tuple(skip or ()),
     )
-    passed = gate.pass_(question, wanted, host.Host(), spoken)
+    passed = gate.judge_image(question, wanted, host.Host(), spoken)
     talks = _show(passed.report, form, output)
     if talks and passed.decision.code == 0:
         _emit("".join(f"{line}\n" for line in gate.advice(passed.tree)))
@@ -325,7 +325,7 @@ def check(
     form = _form(as_json, written, output)
     spoken = examine.spoken(lang, host.Host())
     question = _question(target=target, train=train, driver=driver, gpu=gpu, overlay=overlay)
-    wanted = gate.Wanted(
+    wanted = gate.GateOptions(
         machines=tuple(machine or ()),
         fail_on=Severity(fail_on.value) if fail_on else None,
         undecided=undecided.value if undecided else "",
@@ -519,7 +519,7 @@ def pin(
     )._replace(platform=platform, glibc=glibc)
     if constraints_only and written not in ("requirements", "constraints"):
         raise InputError("--constraints-only", f"contradicts --format {written}")
-    order = pin.Order(
+    order = pin.PinOptions(
         tuple(files or ()),
         tuple(besides or ()),
         tuple(keep or ()),
@@ -632,7 +632,7 @@ def selftest(
     from envcheck.selftest import outcome
 
     question = _question(python, target=target, timeout=timeout, overlay=overlay)
-    wanted = selftest.Wanted(
+    wanted = selftest.SelftestOptions(
         level=level or (2 if target or only else 1),
         device=device.value if device else None,
         ranks=ranks,
@@ -805,7 +805,9 @@ def matrix(
         run = measure.Run(
             target or "",
             tuple(package or ()),
-            selftest.Wanted(2, device.value if device else None, ranks, tuple(only or ()), measure.PATIENCE),
+            selftest.SelftestOptions(
+                2, device.value if device else None, ranks, tuple(only or ()), measure.PATIENCE
+            ),
             Path(folder) if folder else None,
             Path(output) if output else None,
             python,
@@ -898,7 +900,7 @@ def fit(
 
     question = _question(python, static, facts, target, train, None, gpu, timeout, overlay)
     drops = None if dropout is None else dropout > 0
-    wanted = fit.Wanted(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
+    wanted = fit.FitOptions(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
     found = fit.fitted(question, wanted, host.Host())
     _emit(json.dumps(report.tree(found), indent=2) + "\n" if as_json else report.render(found))
     return found.code
@@ -962,7 +964,7 @@ def fleet(
     if source == "-" and sys.stdin is not None and sys.stdin.isatty():
         _remark("reading standard input; Ctrl-D ends it")
     question = _question(python, static, None, target, train, None, None, timeout, overlay)
-    wanted = fleet.Wanted(
+    wanted = fleet.FleetOptions(
         source, via, ray, job, expect, wait, tuple(may_differ or ()), Severity(fail_on.value)
     )
     gathered = fleet.gathered(question, wanted, host.Host())
@@ -1013,12 +1015,12 @@ def _question(
     timeout: float = 10.0,
     overlay: list[str] | None = None,
     expect_gpus: int | None = None,
-) -> Question:
+) -> ExamineRequest:
     """The options that say what is asked about; typer gives None for a list that nobody gave."""
-    from envcheck.commands.examine import Question
+    from envcheck.commands.examine import ExamineRequest
 
     trained, gpus, overlays = (tuple(each or ()) for each in (train, gpu, overlay))
-    return Question(
+    return ExamineRequest(
         python,
         static,
         facts,
@@ -1042,7 +1044,7 @@ def run(arguments: list[str]) -> int:
     """Run a command line; the exit code. Never a traceback, unless ENVCHECK_DEBUG asks for one."""
     try:
         code = _command(arguments)(arguments or ["--help"], prog_name="envcheck", standalone_mode=False) or 0
-    except host.Ended as end:
+    except host.ProcessExit as end:
         _remark(f"envcheck: ended by {end.name}")
         return int(str(end.code))
     except SystemExit as end:

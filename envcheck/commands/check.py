@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from envcheck import dependency_files, probes
 from envcheck.commands import examine, gate
-from envcheck.commands.examine import Question
+from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Known, Unknown
-from envcheck.core.findings import Because, Finding, Report, Verdict
+from envcheck.core.findings import Evidence, Finding, Report, Verdict
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
@@ -32,8 +32,8 @@ class Checked(NamedTuple):
 
 def check(
     files: Sequence[str],
-    question: Question,
-    wanted: gate.Wanted,
+    question: ExamineRequest,
+    wanted: gate.GateOptions,
     spoken: Language = ENGLISH,
     python: str = "",
 ) -> Checked:
@@ -55,10 +55,10 @@ def check(
     target = examine.find_target(question.target, known)
     policy = gate.policy_of(wanted, said, known)
     declared = gate.machines(wanted.machines, question, said, known)
-    asked = dependency_files.Asked(gate.text_beside, known.tables, python)
+    asked = dependency_files.ReadingContext(gate.text_beside, known.tables, python)
     sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
     parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
-    said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.remarks))
+    said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.diagnostics))
     report = decision.together(parts, "file")._replace(
         subject=", ".join(sheet.name for sheet in sheets), language=spoken.without(known.overlaid())
     )
@@ -73,14 +73,14 @@ def _is_python(text: str) -> bool:
     return major == "3" and minor.isascii() and minor.isdecimal()
 
 
-def _read(file: str, asked: dependency_files.Asked) -> tuple[dependency_files.Sheet, ...]:
+def _read(file: str, asked: dependency_files.ReadingContext) -> tuple[dependency_files.DependencyList, ...]:
     return dependency_files.read(host.read_file(Path(file)).decode("utf-8", "replace"), file, asked)
 
 
 def _judged(
-    sheet: dependency_files.Sheet,
+    sheet: dependency_files.DependencyList,
     python: str,
-    question: Question,
+    question: ExamineRequest,
     declared: Sequence[Machine],
     known: Matrix,
     target: Target | None,
@@ -92,7 +92,7 @@ def _judged(
     report = gate.judged_for(declared, sheet.name, read, known, target)
     report = report._replace(judgement=examine.with_findings(report.judgement, _not_read(sheet)))
     # A file without torch may still bring two packages together that cannot be.
-    return report._replace(nothing_to_judge="", remarks=remarks)
+    return report._replace(nothing_to_judge="", diagnostics=remarks)
 
 
 def _line(finding: Finding, report: Report) -> str:
@@ -102,12 +102,12 @@ def _line(finding: Finding, report: Report) -> str:
     return inline(f"{where}: {word}: {finding.rule.title} [{finding.rule.id}]")
 
 
-def _not_read(sheet: dependency_files.Sheet) -> list[Finding]:
+def _not_read(sheet: dependency_files.DependencyList) -> list[Finding]:
     """What a file leads to that is not looked at, and might bring anything."""
     if not sheet.remarks:
         return []
     said = (remark.partition(": ") for remark in sheet.remarks)
-    because = [Because(Fact("listing", Unknown(why), place)) for place, _, why in said]
+    because = [Evidence(Fact("listing", Unknown(why), place)) for place, _, why in said]
     lines = "line leads" if len(because) == 1 else "lines lead"
     title = f"{len(because)} {lines} to what is not read"
     undecided = Verdict.UNDECIDED
@@ -118,7 +118,7 @@ def _not_read(sheet: dependency_files.Sheet) -> list[Finding]:
     ]
 
 
-def _remarks(sheet: dependency_files.Sheet) -> Iterator[str]:
+def _remarks(sheet: dependency_files.DependencyList) -> Iterator[str]:
     open_lines = [line for line in sheet.lines if not line.version]
     for line in open_lines:
         yield f"{line.place}: {line.name} is not judged: {line.why}"

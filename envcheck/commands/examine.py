@@ -13,11 +13,11 @@ from envcheck.core.errors import ExamineError, InputError, Place
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Value, Vocabulary
 from envcheck.core.findings import (
     UNREADABLE,
+    Diagnostic,
     Finding,
     Judgement,
     Measured,
     Plan,
-    Remark,
     Report,
     Verdict,
     worst_first,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from envcheck.policy.decision import Settings
 
 
-class Question(NamedTuple):
+class ExamineRequest(NamedTuple):
     """What the user asks about: which environment or facts file, which target, which training.
 
     `train` holds files, and arguments given in place of a file. `machine` are declared facts, which
@@ -168,8 +168,8 @@ def spoken(option: str | None, machine: Host) -> i18n.Language:
 
 
 def take_inventory(
-    question: Question, machine: Host, found: Sequence[probes.Probe], known: Matrix, words: Vocabulary
-) -> tuple[str, Inventory, tuple[Remark, ...]]:
+    question: ExamineRequest, machine: Host, found: Sequence[probes.Probe], known: Matrix, words: Vocabulary
+) -> tuple[str, Inventory, tuple[Diagnostic, ...]]:
     """What is examined, in words, every fact that was read or given, and remarks on configurations.
 
     Raises:
@@ -180,15 +180,15 @@ def take_inventory(
         subject, inventory = question.facts, read_facts(question.facts, words)
     else:
         path, named_by = which_environment(question.python, machine)
-        request = probes.Request(path, named_by, question.static, question.deadline_s)
+        request = probes.ProbeRequest(path, named_by, question.static, question.deadline_s)
         inventory = probes.survey(machine, request, found)
         subject = f"{path} ({named_by})"
     return (subject, *completed(inventory, question, known))
 
 
 def completed(
-    inventory: Inventory, question: Question, known: Matrix
-) -> tuple[Inventory, tuple[Remark, ...]]:
+    inventory: Inventory, question: ExamineRequest, known: Matrix
+) -> tuple[Inventory, tuple[Diagnostic, ...]]:
     """The inventory with what is declared of the machine and said of training, and remarks on that.
 
     Raises:
@@ -252,8 +252,8 @@ def _parse(text: str, where: str) -> Any:
 
 
 def training_facts(
-    question: Question, known: Matrix, installed: Mapping[str, str]
-) -> tuple[list[Fact], tuple[Remark, ...]]:
+    question: ExamineRequest, known: Matrix, installed: Mapping[str, str]
+) -> tuple[list[Fact], tuple[Diagnostic, ...]]:
     """What the target implies and what the configurations say, which wins; and what is wrong with these.
 
     Raises:
@@ -272,7 +272,7 @@ def training_facts(
     return list(facts.values()), said.remarks
 
 
-def declare_machine(inventory: Inventory, question: Question, known: Matrix) -> Inventory:
+def declare_machine(inventory: Inventory, question: ExamineRequest, known: Matrix) -> Inventory:
     """The inventory with the declared platform, driver and GPUs in place of the probed ones.
 
     Another architecture is another machine: nothing that was probed here says anything of it.
@@ -315,7 +315,7 @@ NO_GPU = "none"
 """What `--gpu` takes to declare that there is none."""
 
 
-def _declare_platform(inventory: Inventory, question: Question) -> Inventory:
+def _declare_platform(inventory: Inventory, question: ExamineRequest) -> Inventory:
     if question.platform is not None:
         system, _, arch = question.platform.partition("-")
         if inventory.known("host.arch") != arch:
@@ -369,7 +369,7 @@ def _words(name: str) -> frozenset[str]:
 # --- judging ----------------------------------------------------------------------------------------
 
 
-def examine(question: Question, machine: Host, mend_from: Severity | None = None) -> Report:
+def examine(question: ExamineRequest, machine: Host, mend_from: Severity | None = None) -> Report:
     """Probe or read, derive, judge, and try the ways out: what doctor and gate show.
 
     With `mend_from`, the smallest change too after which nothing of that severity or worse is broken.
@@ -383,10 +383,10 @@ def examine(question: Question, machine: Host, mend_from: Severity | None = None
     target = find_target(question.target, known)
     subject, read, remarks = take_inventory(question, machine, found, known, words)
     report = expecting(considered(subject, read, known, target, mend_from), question)
-    return report._replace(remarks=remarks, places=located(report.judgement, question))
+    return report._replace(diagnostics=remarks, places=located(report.judgement, question))
 
 
-def expecting(report: Report, question: Question) -> Report:
+def expecting(report: Report, question: ExamineRequest) -> Report:
     """The report with the finding that fewer GPUs can be used here than the question expects.
 
     Raises:
@@ -447,13 +447,13 @@ def mended(read: Inventory, known: Matrix, target: Target | None, level: Severit
     return remediation.plan(read, known, target, listed, level)
 
 
-def located(judgement: Judgement, question: Question) -> dict[str, Place]:
+def located(judgement: Judgement, question: ExamineRequest) -> dict[str, Place]:
     """Where a facts file says what the findings are about or what would mend them, by the facts' keys."""
     if not question.facts or not judgement.findings:
         return {}
     from envcheck.core import toml_locations
 
-    because = [each.fact for finding in judgement.findings for each in finding.because]
+    because = [each.fact for finding in judgement.findings for each in finding.evidence]
     keys = {fact.key for fact in because if fact.source == question.facts}
     text = host.read_file(Path(question.facts)).decode("utf-8", "replace")
     return {key: Place(question.facts, *toml_locations.setting(text, key)) for key in sorted(keys)}
@@ -476,7 +476,7 @@ def judged(inventory: Inventory, known: Matrix, target: Target | None) -> Judgem
         *matrix.selftest_rules(inventory.facts),
     ]
     judgement = judge.judge(inventory, rules)
-    return judgement._replace(held=judgement.held + met, applied=judgement.applied + met)
+    return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
 
 
 def advised(
@@ -529,7 +529,7 @@ def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[t
             yield key.removeprefix("train."), shown(given), shown(value)
 
 
-def both(question: Question, sides: tuple[str, str], machine: Host) -> tuple[Report, Report]:
+def both(question: ExamineRequest, sides: tuple[str, str], machine: Host) -> tuple[Report, Report]:
     """The reports on two facts files, `-` for the environment and the machine that the question names.
 
     Raises:
@@ -539,7 +539,7 @@ def both(question: Question, sides: tuple[str, str], machine: Host) -> tuple[Rep
     return examine(one, machine), examine(other, machine)
 
 
-def inventory_report(question: Question, machine: Host) -> dict[str, Any]:
+def inventory_report(question: ExamineRequest, machine: Host) -> dict[str, Any]:
     """The inventory as a facts file: `envcheck facts`, which `--facts` reads back."""
     found = probes.every_probe()
     words = vocabulary(found)

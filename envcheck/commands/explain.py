@@ -11,7 +11,7 @@ from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.core.errors import EnvcheckError, InputError
 from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary
-from envcheck.core.findings import Remark, Report
+from envcheck.core.findings import Diagnostic, Report
 from envcheck.core.rules import Matrix
 from envcheck.host import machine as host
 from envcheck.host import pty_passthrough
@@ -37,7 +37,7 @@ class _Read(NamedTuple):
     notes: tuple[str, ...]
 
 
-def explained(question: examine.Question, name: str, machine: Host) -> explanation.Explanation:
+def explained(question: examine.ExamineRequest, name: str, machine: Host) -> explanation.Explanation:
     """What the log of this name tells (`-` is standard input).
 
     Raises:
@@ -49,7 +49,7 @@ def explained(question: examine.Question, name: str, machine: Host) -> explanati
 
 
 def told(
-    question: examine.Question,
+    question: examine.ExamineRequest,
     name: str,
     chunks: Iterable[bytes | pty_passthrough.Gap],
     machine: Host,
@@ -72,7 +72,7 @@ def told(
     subject, inventory, notes, remarks = _environment(question, from_log, machine, found, known, words)
     if wrote is not None and not wrote.named:
         subject = subject.replace("(named by --python)", "(beside the command)")
-    report = _judged(question, subject, inventory, known)._replace(remarks=remarks)
+    report = _judged(question, subject, inventory, known)._replace(diagnostics=remarks)
     fits = {
         each.signature.case: log_diagnosis.fit(
             known.rule(each.signature.rule), report.inventory, report.judgement
@@ -96,7 +96,7 @@ class Wrote(NamedTuple):
     named: bool = True
 
 
-class Ran(NamedTuple):
+class FinishedCommand(NamedTuple):
     """How a command ended: its exit code, negative for a signal; what explains a failure, or why nothing."""
 
     code: int
@@ -104,7 +104,7 @@ class Ran(NamedTuple):
     trouble: str = ""
 
 
-def run(question: examine.Question, command: Sequence[str], machine: Host) -> Ran:
+def run(question: examine.ExamineRequest, command: Sequence[str], machine: Host) -> FinishedCommand:
     """Run a command, passing everything through; explain what it printed if it failed by itself.
 
     Raises:
@@ -115,25 +115,25 @@ def run(question: examine.Question, command: Sequence[str], machine: Host) -> Ra
     kept = pty_passthrough.Kept()
     ended = pty_passthrough.run(command, machine.environ, kept)
     if ended.code == 0 or ended.asked or -ended.code in pty_passthrough.NO_FAILURE:
-        return Ran(ended.code)
+        return FinishedCommand(ended.code)
     beside = _beside(command[0], machine) if question.python is None and question.facts is None else None
     if beside is not None:
         question = question._replace(python=beside)
     name = f"what {command[0].rpartition('/')[2]} printed"
     try:
         wrote = Wrote(shlex.join(command), ended.code, named=beside is None)
-        return Ran(ended.code, told(question, name, kept.pieces(), machine, wrote))
+        return FinishedCommand(ended.code, told(question, name, kept.pieces(), machine, wrote))
     except Exception as error:  # noqa: BLE001 - whatever is wrong with us, the command's own end counts
-        return Ran(ended.code, trouble=str(error) or type(error).__name__)
+        return FinishedCommand(ended.code, trouble=str(error) or type(error).__name__)
 
 
-def _refuse_wrong_use(question: examine.Question, machine: Host) -> None:
+def _refuse_wrong_use(question: examine.ExamineRequest, machine: Host) -> None:
     """Read what is named before the command starts: hours later nobody is there to name it again.
 
     Raises:
         EnvcheckError: something named is not there, or wrong.
     """
-    if question == examine.Question(deadline_s=question.deadline_s):
+    if question == examine.ExamineRequest(deadline_s=question.deadline_s):
         return
     words = examine.vocabulary(probes.every_probe())
     known = examine.load_matrix(words, question.overlays)
@@ -142,7 +142,7 @@ def _refuse_wrong_use(question: examine.Question, machine: Host) -> None:
     if question.python is not None:
         from envcheck.probes import python_env
 
-        python_env.interpreter(machine, probes.Request(Path(question.python)))
+        python_env.interpreter(machine, probes.ProbeRequest(Path(question.python)))
 
 
 def _with_end(log: log_scanner.Log, code: int) -> log_scanner.Log:
@@ -264,20 +264,20 @@ def _arguments(command: str, source: str, known: Matrix) -> list[Fact]:
     try:
         if at < 0:
             return []
-        said, _ = examine.completed(Inventory(), examine.Question(train=(command[at + 1 :],)), known)
+        said, _ = examine.completed(Inventory(), examine.ExamineRequest(train=(command[at + 1 :],)), known)
     except EnvcheckError:
         return []
     return [fact._replace(source=source) for fact in said.facts.values()]
 
 
 def _environment(
-    question: examine.Question,
+    question: examine.ExamineRequest,
     from_log: Inventory,
     machine: Host,
     found: tuple[probes.Probe, ...],
     known: Matrix,
     words: Vocabulary,
-) -> tuple[str, Inventory, list[str], tuple[Remark, ...]]:
+) -> tuple[str, Inventory, list[str], tuple[Diagnostic, ...]]:
     """What is judged, notes on it, and remarks on configurations.
 
     It is the environment that is named, else that which the log itself describes. The one that doctor would
@@ -329,7 +329,7 @@ def _shown(fact: Fact) -> str:
     return f"{fact.key.removeprefix('pkg.')} {fact.value} ({fact.source.removeprefix('log ')})"
 
 
-def _judged(question: examine.Question, subject: str, read: Inventory, known: Matrix) -> Report:
+def _judged(question: examine.ExamineRequest, subject: str, read: Inventory, known: Matrix) -> Report:
     """Doctor's judgement, the ways out tried."""
     settled = derive.derive(read, known)
     target = examine.find_target(question.target, known)

@@ -24,7 +24,7 @@ from envcheck.rules import derive, judge
 MIB = 1024 * 1024
 
 
-class Wanted(NamedTuple):
+class FitOptions(NamedTuple):
     """What `fit` is asked beside doctor's question; None is not given."""
 
     model: str
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
     ram: int | None = None  # GiB of the host
 
 
-def fitted(question: examine.Question, wanted: Wanted, machine: Host) -> report.Fitting:
+def fitted(question: examine.ExamineRequest, wanted: FitOptions, machine: Host) -> report.MemoryTable:
     """The account of a training on a machine, and what would fit.
 
     Raises:
@@ -67,7 +67,7 @@ def fitted(question: examine.Question, wanted: Wanted, machine: Host) -> report.
         frozenset(name for name in ("bitsandbytes", "liger-kernel") if inventory.known(f"pkg.{name}")),
     )
     assumed = tuple(settings.assumed)
-    return report.Fitting(
+    return report.MemoryTable(
         subject, question.target or "", model, how, account, room, assumed, options, remarks
     )
 
@@ -223,7 +223,7 @@ def _header(path: Path, length: int) -> Iterator[tuple[str, _Stored]]:
 # --- the training -----------------------------------------------------------------------------------
 
 
-def _declared(read: Inventory, wanted: Wanted, model: architecture.Model) -> Inventory:
+def _declared(read: Inventory, wanted: FitOptions, model: architecture.Model) -> Inventory:
     """The inventory with what `fit`'s own options say of training."""
     said: list[tuple[str, Value | None]] = [
         ("train.world_size", wanted.gpus),
@@ -264,7 +264,7 @@ class _Settings:
     def __init__(
         self,
         model: architecture.Model,
-        wanted: Wanted,
+        wanted: FitOptions,
         tables: Mapping[str, Sequence[Mapping[str, Any]]],
         inventory: Inventory,
     ) -> None:

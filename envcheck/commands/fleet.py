@@ -20,17 +20,17 @@ from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError
 from envcheck.core.facts import Inventory, Vocabulary
-from envcheck.core.findings import UNREADABLE, Remark
+from envcheck.core.findings import UNREADABLE, Diagnostic
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import presented
 from envcheck.fleet import compare, hostlist, launchers
-from envcheck.fleet.compare import LARGEST_RECORD, Record
+from envcheck.fleet.compare import LARGEST_RECORD, NodeRecord
 from envcheck.host import machine as host
 from envcheck.host.machine import Host, Running
 from envcheck.probes.layout import find_interpreter
 
 
-class Wanted(NamedTuple):
+class FleetOptions(NamedTuple):
     """What `fleet` is asked beside doctor's question; the first three say where the facts come from."""
 
     source: str | None = None
@@ -43,15 +43,15 @@ class Wanted(NamedTuple):
     fail_on: Severity = Severity.ERROR
 
 
-class _Court(NamedTuple):
+class _NodeJudge(NamedTuple):
     """What judges one machine after the other."""
 
-    question: examine.Question
+    question: examine.ExamineRequest
     known: Matrix
     words: Vocabulary
     rows: tuple[compare.Alike, ...]
     target: Target | None
-    remarks: tuple[Remark, ...]
+    remarks: tuple[Diagnostic, ...]
 
     def opened(self) -> compare.Fleet:
         """A fleet without a node."""
@@ -64,12 +64,12 @@ class _Court(NamedTuple):
         report = examine.considered(where, inventory, self.known, self.target)
         return compare.Judged(report.judgement, report.nothing_to_judge)
 
-    def closed(self, taken: compare.Fleet, setting: compare.Setting) -> compare.Report:
+    def closed(self, taken: compare.Fleet, setting: compare.FleetContext) -> compare.FleetReport:
         """The report."""
         return compare.reported(taken, self.rows, self.known, __version__, setting)
 
 
-def _court(question: examine.Question, wanted: Wanted) -> _Court:
+def _court(question: examine.ExamineRequest, wanted: FleetOptions) -> _NodeJudge:
     words = examine.vocabulary(probes.every_probe())
     known = examine.load_matrix(words, question.overlays)
     target = examine.find_target(question.target, known)
@@ -78,7 +78,7 @@ def _court(question: examine.Question, wanted: Wanted) -> _Court:
     for remark in remarks:
         if remark.code == UNREADABLE:
             raise InputError(remark.places[0], remark.text)
-    return _Court(question, known, words, compare.alike(_rows(), wanted.may_differ), target, remarks)
+    return _NodeJudge(question, known, words, compare.alike(_rows(), wanted.may_differ), target, remarks)
 
 
 def _rows() -> list[dict[str, Any]]:
@@ -113,7 +113,7 @@ def _expected(said: str) -> tuple[str, ...] | int | None:
 # --- files ------------------------------------------------------------------------------------------
 
 
-def of_files(question: examine.Question, wanted: Wanted) -> compare.Report:
+def of_files(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.FleetReport:
     """The report on a file, a folder or standard input (`-`).
 
     Raises:
@@ -124,14 +124,14 @@ def of_files(question: examine.Question, wanted: Wanted) -> compare.Report:
     taken = court.opened()
     assert wanted.source is not None  # noqa: S101 - the caller looked
     for each in read(wanted.source):
-        if isinstance(each, Record):
+        if isinstance(each, NodeRecord):
             taken.take(each)
         else:
             taken.refused.append(each)
-    return court.closed(taken, compare.Setting(expected, remarks=court.remarks, fail_on=wanted.fail_on))
+    return court.closed(taken, compare.FleetContext(expected, remarks=court.remarks, fail_on=wanted.fail_on))
 
 
-def read(source: str) -> Iterator[Record | compare.Refused]:
+def read(source: str) -> Iterator[NodeRecord | compare.RefusedRecord]:
     """The records of a file, of every JSON and TOML file of a folder, or of standard input (`-`).
 
     Raises:
@@ -150,30 +150,32 @@ def read(source: str) -> Iterator[Record | compare.Refused]:
         yield from _split(host.chunks(source), source, source)
 
 
-def _of_file(path: Path) -> Iterator[Record | compare.Refused]:
+def _of_file(path: Path) -> Iterator[NodeRecord | compare.RefusedRecord]:
     try:
         if path.suffix == ".jsonl":
             yield from _split(host.chunks(str(path)), str(path), path.stem)
             return
         text = host.read_file(path, LARGEST_RECORD)
     except InputError as error:
-        yield compare.Refused(error.where, error.problem, path.stem)
+        yield compare.RefusedRecord(error.where, error.problem, path.stem)
         return
     if path.suffix == ".toml":
-        yield Record(str(path), text.decode("utf-8", "replace"), path.stem)
+        yield NodeRecord(str(path), text.decode("utf-8", "replace"), path.stem)
     else:
         yield from _split(iter([text]), str(path), path.stem)
 
 
-def _split(chunks: Iterable[bytes], file: str, name: str) -> Iterator[Record | compare.Refused]:
+def _split(chunks: Iterable[bytes], file: str, name: str) -> Iterator[NodeRecord | compare.RefusedRecord]:
     """One record a line; or what `envcheck facts` prints, from a line `{` to a line `}`."""
     first = True
     for number, text in _records(_lines(chunks)):
         where = f"{file}:{number}"
         if text is None:
-            yield compare.Refused(where, f"longer than {LARGEST_RECORD} bytes")
+            yield compare.RefusedRecord(where, f"longer than {LARGEST_RECORD} bytes")
         else:
-            yield Record(where, text.decode("utf-8", "replace"), name if first and name != file else where)
+            yield NodeRecord(
+                where, text.decode("utf-8", "replace"), name if first and name != file else where
+            )
         first = False
 
 
@@ -215,7 +217,7 @@ def _records(lines: Iterable[bytes | None]) -> Iterator[tuple[int, bytes | None]
 # --- this node --------------------------------------------------------------------------------------
 
 
-def own_facts(question: examine.Question, machine: Host, name: str) -> dict[str, Any]:
+def own_facts(question: examine.ExamineRequest, machine: Host, name: str) -> dict[str, Any]:
     """The facts file of this node with its name, which nothing else of envcheck tells.
 
     Raises:
@@ -232,11 +234,11 @@ def own_facts(question: examine.Question, machine: Host, name: str) -> dict[str,
 class Gathered(NamedTuple):
     """What a process says: the report, which rank 0 shows for all, and the exit code, which all share."""
 
-    report: compare.Report | None
+    report: compare.FleetReport | None
     code: int
 
 
-def gathered(question: examine.Question, wanted: Wanted, machine: Host) -> Gathered:
+def gathered(question: examine.ExamineRequest, wanted: FleetOptions, machine: Host) -> Gathered:
     """The report on files, on a Ray cluster, or on the ranks of which a launcher made this process one.
 
     Raises:
@@ -361,7 +363,7 @@ def _last_line(text: str) -> str:
 
 @contextmanager
 def _board(
-    question: examine.Question, wanted: Wanted, machine: Host, started: launchers.Started
+    question: examine.ExamineRequest, wanted: FleetOptions, machine: Host, started: launchers.Started
 ) -> Iterator[_Board]:
     """Where the ranks meet.
 
@@ -423,7 +425,7 @@ class _Words(NamedTuple):
 
 
 def _of_ranks(
-    question: examine.Question, wanted: Wanted, machine: Host, started: launchers.Started
+    question: examine.ExamineRequest, wanted: FleetOptions, machine: Host, started: launchers.Started
 ) -> Gathered:
     expected = _expected(wanted.expect)
     court = _court(question, wanted)  # of every rank: what is wrong with an option all of them say
@@ -440,7 +442,7 @@ def _alone() -> Iterator[_Board]:
         yield _Board(folder, folder)
 
 
-def _own(question: examine.Question, machine: Host, started: launchers.Started) -> _Words:
+def _own(question: examine.ExamineRequest, machine: Host, started: launchers.Started) -> _Words:
     """The words of this rank: one rank a node reads the facts."""
     node = started.node or host.node_name()
     facts = trouble = ""
@@ -455,8 +457,8 @@ def _own(question: examine.Question, machine: Host, started: launchers.Started) 
 def _call(
     board: _Board,
     own: _Words,
-    wanted: Wanted,
-    court: _Court,
+    wanted: FleetOptions,
+    court: _NodeJudge,
     started: launchers.Started,
     expected: tuple[str, ...] | int | None,
 ) -> Gathered:
@@ -476,12 +478,12 @@ def _call(
     taken, missing = court.opened(), _absent(heard, wanted, started)
     for name, words in _by_node(heard).items():
         if words.facts:
-            taken.take(Record(f"rank {words.rank}", words.facts, name), name)
+            taken.take(NodeRecord(f"rank {words.rank}", words.facts, name), name)
         elif words.trouble:
             missing.append(compare.Missing(name, words.trouble))
     if expected is None and started.nodes:
         expected = len(started.nodes)
-    setting = compare.Setting(
+    setting = compare.FleetContext(
         expected, tuple(missing), stale=stale, remarks=court.remarks, fail_on=wanted.fail_on
     )
     report = court.closed(taken, setting)
@@ -494,7 +496,7 @@ def _call(
     return Gathered(report, report.code)
 
 
-def _answer(board: _Board, own: _Words, wanted: Wanted) -> Gathered:
+def _answer(board: _Board, own: _Words, wanted: FleetOptions) -> Gathered:
     """Another rank: answer whoever calls, and end as rank 0 says.
 
     Raises:
@@ -560,7 +562,9 @@ def _by_node(heard: Mapping[int, _Words]) -> dict[str, _Words]:
     }
 
 
-def _absent(heard: Mapping[int, _Words], wanted: Wanted, started: launchers.Started) -> list[compare.Missing]:
+def _absent(
+    heard: Mapping[int, _Words], wanted: FleetOptions, started: launchers.Started
+) -> list[compare.Missing]:
     """The nodes, or where nobody knows these the ranks, that were not heard of."""
     silent = [rank for rank in range(started.world) if rank not in heard]
     if not silent:
@@ -578,7 +582,7 @@ def _short(node: str) -> str:
     return node.partition(".")[0]
 
 
-def _stale(wanted: Wanted, started: launchers.Started) -> tuple[str, ...]:
+def _stale(wanted: FleetOptions, started: launchers.Started) -> tuple[str, ...]:
     """What lies in the shared folder of other jobs, which does not count."""
     if not wanted.via:
         return ()
@@ -596,7 +600,7 @@ def _stale(wanted: Wanted, started: launchers.Started) -> tuple[str, ...]:
 # --- Ray --------------------------------------------------------------------------------------------
 
 
-def of_ray(question: examine.Question, wanted: Wanted) -> compare.Report:
+def of_ray(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.FleetReport:
     """The report on the nodes of a Ray cluster, each asked by a task of its own.
 
     Raises:
@@ -608,14 +612,14 @@ def of_ray(question: examine.Question, wanted: Wanted) -> compare.Report:
     # Ray prints what it notices of its nodes, and standard output is the report's.
     with redirect_stdout(io.StringIO()):
         taken, missing, left_out = _asked(question, wanted, court)
-    setting = compare.Setting(
+    setting = compare.FleetContext(
         expected, missing, left_out=left_out, remarks=court.remarks, fail_on=wanted.fail_on
     )
     return court.closed(taken, setting)
 
 
 def _asked(
-    question: examine.Question, wanted: Wanted, court: _Court
+    question: examine.ExamineRequest, wanted: FleetOptions, court: _NodeJudge
 ) -> tuple[compare.Fleet, tuple[compare.Missing, ...], tuple[str, ...]]:
     """The nodes of the cluster, those that gave no answer, and those that were not asked."""
     try:
@@ -643,7 +647,7 @@ def _asked(
             done, left = ray.wait(left, num_returns=1, timeout=seconds)
             for ref in done:
                 try:
-                    taken.take(Record(f"node {asked[ref]}", ray.get(ref), asked[ref]), asked[ref])
+                    taken.take(NodeRecord(f"node {asked[ref]}", ray.get(ref), asked[ref]), asked[ref])
                 except Exception as error:  # noqa: BLE001 - the node's, or Ray's
                     missing.append(compare.Missing(asked[ref], _ray_trouble(error)))
         for ref in left:
@@ -654,7 +658,7 @@ def _asked(
     return taken, tuple(missing), left_out
 
 
-def facts_of_ray(question: examine.Question, name: str) -> str:
+def facts_of_ray(question: examine.ExamineRequest, name: str) -> str:
     """The facts of the node that a task runs on, as one text; the Python is the worker's own."""
     machine = Host()
     if machine.environ.get("CUDA_VISIBLE_DEVICES") == "":

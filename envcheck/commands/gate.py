@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from envcheck import __version__, probes
 from envcheck.commands import examine
-from envcheck.commands.examine import Question
+from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family
-from envcheck.core.findings import Because, Finding, Report
+from envcheck.core.findings import Evidence, Finding, Report
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
@@ -34,7 +34,7 @@ INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/py
 NO_MANIFEST = "none"
 
 
-class Wanted(NamedTuple):
+class GateOptions(NamedTuple):
     """What the command line says of the gate; None and empty are left to the settings."""
 
     machines: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
     skip: tuple[str, ...] = ()
 
 
-class Passed(NamedTuple):
+class GateOutcome(NamedTuple):
     """What the gate came to, and what it tells besides the report."""
 
     report: Report
@@ -57,7 +57,9 @@ class Passed(NamedTuple):
     tree: dict[str, Any]
 
 
-def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = ENGLISH) -> Passed:
+def judge_image(
+    question: ExamineRequest, wanted: GateOptions, machine: Host, spoken: Language = ENGLISH
+) -> GateOutcome:
     """Judge an environment for its machines under the policy.
 
     Raises:
@@ -87,10 +89,10 @@ def pass_(question: Question, wanted: Wanted, machine: Host, spoken: Language = 
     report = policy_decision.held(report._replace(language=spoken.without(known.overlaid())), remarks, policy)
     decision = policy_decision.decide(report, policy)
     tree = manifest_tree(report, read, declared, decision, policy)
-    return Passed(report, decision, tree)
+    return GateOutcome(report, decision, tree)
 
 
-def _settled(question: Question, said: Settings) -> Question:
+def _settled(question: ExamineRequest, said: Settings) -> ExamineRequest:
     """The question with what the settings say where the command line says nothing."""
     return question._replace(
         target=question.target or said.target or None, train=question.train or said.train
@@ -100,7 +102,7 @@ def _settled(question: Question, said: Settings) -> Question:
 # --- the policy -------------------------------------------------------------------------------------
 
 
-def policy_of(wanted: Wanted, said: Settings, known: Matrix) -> Policy:
+def policy_of(wanted: GateOptions, said: Settings, known: Matrix) -> Policy:
     """The policy of the command line and the settings; an option that is given wins.
 
     Raises:
@@ -127,7 +129,9 @@ def policy_of(wanted: Wanted, said: Settings, known: Matrix) -> Policy:
 # --- machines ---------------------------------------------------------------------------------------
 
 
-def machines(names: Sequence[str], question: Question, said: Settings, known: Matrix) -> tuple[Machine, ...]:
+def machines(
+    names: Sequence[str], question: ExamineRequest, said: Settings, known: Matrix
+) -> tuple[Machine, ...]:
     """The machines to judge for: those named, else those the settings require, unless one is declared.
 
     Raises:
@@ -186,7 +190,7 @@ def on_machine(read: Inventory, declared: Machine, known: Matrix) -> Inventory:
         complete=read.complete - {"driver", "gpu", "gpus"},
         unread={key: why for key, why in read.unread.items() if not _of_the_builder(key)},
     )
-    asked = Question(driver=declared.driver or None, gpus=declared.gpus)
+    asked = ExamineRequest(driver=declared.driver or None, gpus=declared.gpus)
     try:
         there = examine.declare_machine(there, asked, known)
     except InputError as error:
@@ -218,8 +222,8 @@ def _other_platform(read: Inventory, declared: Machine) -> list[Finding]:
     if not wanted or not isinstance(arch.reading, Known) or arch.value == wanted:
         return []
     because = [
-        Because(arch),
-        Because(Fact("machine.platform", Known(declared.platform), f"machine {declared.name}")),
+        Evidence(arch),
+        Evidence(Fact("machine.platform", Known(declared.platform), f"machine {declared.name}")),
     ]
     title = f"the environment is one for {arch.value}, the machine has another processor"
     return [policy_decision.written("machine:platform", Severity.ERROR, title, because, group="machine")]
@@ -256,7 +260,7 @@ def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
     python = ".".join(str(read.known("python.version") or "").split(".")[:2])
     arch = str(read.known("host.arch") or "x86_64")
     sheets = dependency_files.read(
-        text, file, dependency_files.Asked(text_beside, known.tables, python, arch)
+        text, file, dependency_files.ReadingContext(text_beside, known.tables, python, arch)
     )
     if "# envcheck: digest=" in text:  # it says of itself what it was when it was written
         from envcheck.lock import model as lock
@@ -278,13 +282,13 @@ def text_beside(name: str, named_by: str) -> tuple[str, str]:
     return str(path), host.read_file(path).decode("utf-8", "replace")
 
 
-def _verified(question: Question, machine: Host, seconds: float) -> list[Finding]:
+def _verified(question: ExamineRequest, machine: Host, seconds: float) -> list[Finding]:
     from envcheck.commands import record_check
 
     if question.facts is not None:
         raise InputError("--verify-files", "a facts file has no files; leave out --facts")
     path, named_by = examine.which_environment(question.python, machine)
-    request = probes.Request(path, named_by, question.static, question.deadline_s)
+    request = probes.ProbeRequest(path, named_by, question.static, question.deadline_s)
     return record_check.verify(machine, request, seconds)
 
 
@@ -359,7 +363,11 @@ def _packages(read: Inventory) -> dict[str, str]:
 
 
 def leave(
-    passed: Passed, question: Question, wanted: Wanted, machine: Host, remark: Callable[[str], None]
+    passed: GateOutcome,
+    question: ExamineRequest,
+    wanted: GateOptions,
+    machine: Host,
+    remark: Callable[[str], None],
 ) -> None:
     """Write the manifest: where `--manifest` or ENVCHECK_MANIFEST says, else into the image that is built.
 

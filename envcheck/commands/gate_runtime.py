@@ -27,7 +27,7 @@ MOST_GPUS = 256
 USAGE = "envcheck gate --runtime [--manifest FILE] [--timeout SECONDS] [--json]"
 
 
-class Refused(Exception):  # noqa: N818 - it is how a run ends
+class DriverRefusal(Exception):  # noqa: N818 - it is how a run ends
     """One line, and the exit code that goes with it."""
 
     def __init__(self, code: int, line: str) -> None:
@@ -61,7 +61,7 @@ def run(arguments: list[str]) -> int:
         tree = read(path)
         seen = look(seconds)
         code, lines = judged(tree, seen, os.environ.get("CUDA_VISIBLE_DEVICES"), _same_order())  # noqa: TID251
-    except Refused as refusal:
+    except DriverRefusal as refusal:
         _print("stderr", f"envcheck: {_plain(str(refusal))}")
         return refusal.code
     if as_json:
@@ -93,7 +93,7 @@ def _options(arguments: list[str]) -> tuple[str, float, bool]:
         name, equals, value = word.partition("=")
         if name in ("--manifest", "--timeout"):
             if not equals and not left:
-                raise Refused(2, f"{name} needs a value ({USAGE})")
+                raise DriverRefusal(2, f"{name} needs a value ({USAGE})")
             value = value if equals else left.pop(0)
             if name == "--manifest":
                 path = value
@@ -102,7 +102,7 @@ def _options(arguments: list[str]) -> tuple[str, float, bool]:
         elif word == "--json":
             as_json = True
         elif word != "--runtime":
-            raise Refused(2, f"{word[:80]!r} does not go with --runtime ({USAGE})")
+            raise DriverRefusal(2, f"{word[:80]!r} does not go with --runtime ({USAGE})")
     return path, seconds, as_json
 
 
@@ -112,7 +112,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.1 <= seconds <= 600:  # noqa: PLR2004 - as doctor's --timeout
-        raise Refused(2, f"--timeout: expected seconds from 0.1 to 600, found {text[:40]!r}")
+        raise DriverRefusal(2, f"--timeout: expected seconds from 0.1 to 600, found {text[:40]!r}")
     return seconds
 
 
@@ -132,17 +132,21 @@ def read(path: str) -> dict[str, object]:
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        raise Refused(2, f"{path}: no such file; `envcheck gate` writes it when the image is built") from None
+        raise DriverRefusal(
+            2, f"{path}: no such file; `envcheck gate` writes it when the image is built"
+        ) from None
     except (OSError, ValueError) as error:
-        raise Refused(2, f"{path}: {(getattr(error, 'strerror', '') or 'cannot be read').lower()}") from None
+        raise DriverRefusal(
+            2, f"{path}: {(getattr(error, 'strerror', '') or 'cannot be read').lower()}"
+        ) from None
     if left <= 0:
-        raise Refused(2, f"{path}: larger than {LIMIT} bytes")
+        raise DriverRefusal(2, f"{path}: larger than {LIMIT} bytes")
     try:
         tree = json.loads(b"".join(parts))
     except (ValueError, RecursionError) as error:
-        raise Refused(2, f"{path}: not JSON: {getattr(error, 'msg', 'not readable as text')}") from None
+        raise DriverRefusal(2, f"{path}: not JSON: {getattr(error, 'msg', 'not readable as text')}") from None
     if problem := image_manifest.problem(tree):
-        raise Refused(2, f"{path}: {problem}")
+        raise DriverRefusal(2, f"{path}: {problem}")
     return dict(tree)
 
 

@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
     target: str
     given: tuple[str, ...]
-    wanted: selftest.Wanted
+    wanted: selftest.SelftestOptions
     folder: Path | None = None
     output: Path | None = None
     python: str | None = None
@@ -255,7 +255,7 @@ def _measured(
         return [{**head, "outcome": "not-installable", "device": "none", "signature": str(error)}], False
     # What is measured is this environment and no other: the user's PYTHONPATH stays out.
     machine = Host(machine.root, {k: v for k, v in machine.environ.items() if k != "PYTHONPATH"})
-    prepared = selftest.prepare(examine.Question(python=str(place), overlays=run.overlays), machine)
+    prepared = selftest.prepare(examine.ExamineRequest(python=str(place), overlays=run.overlays), machine)
     _refuse_others(each, prepared.inventory)
     prepared = prepared._replace(target=changed)
     device = selftest.chosen_device(run.wanted, prepared.inventory)
@@ -284,7 +284,7 @@ def _refuse_others(each: Combination, inventory: Inventory) -> None:
             raise ExamineError(f"{name} {version} was asked for and {here or 'none'} is installed")
 
 
-def _digest(wanted: selftest.Wanted) -> str:
+def _digest(wanted: selftest.SelftestOptions) -> str:
     """Of all tests that may be run: a cell tells by which text it was measured."""
     import hashlib
 
@@ -337,12 +337,12 @@ _OPEN = frozenset({"train.precision", "train.gradient_clipping"})
 """What a variant need not say to stand for a target: the failures known do not depend on it."""
 
 
-def _says_all(variant: outcome.Variant, target: Target) -> bool:
+def _says_all(variant: outcome.SelftestVariant, target: Target) -> bool:
     stated = {f"train.{key}" for key in variant.train}
     return bool(variant.train) and stated >= set(target.train) - _OPEN
 
 
-def _beyond(variant: outcome.Variant, target: Target) -> dict[str, Any]:
+def _beyond(variant: outcome.SelftestVariant, target: Target) -> dict[str, Any]:
     """The training facts of a variant that its target does not say."""
     return {
         key: value

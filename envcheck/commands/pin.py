@@ -17,7 +17,7 @@ from envcheck.core import versions
 from envcheck.core.errors import ExamineError, InputError, NoSolutionError
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, normalised
 from envcheck.core.findings import Verdict
-from envcheck.core.rules import Matrix, Severity, Target, Wish
+from envcheck.core.rules import Matrix, Severity, Target, UserRequirement
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge import load as matrix
@@ -26,8 +26,8 @@ from envcheck.rules import derive, judge
 
 if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import resolver_backends as backends
-    from envcheck.resolution.resolver import Objection, Problem, Reason, Release
-    from envcheck.resolution.user_requirements import Asked
+    from envcheck.resolution.resolver import Objection, Reason, Release, SearchProblem
+    from envcheck.resolution.user_requirements import RequirementWithExtras
     from envcheck.resolver_backends.extra_indexes import Shelf
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
@@ -55,7 +55,7 @@ ADDRESSES_S = 120.0
 """Seconds to read the pages of all pinned packages, for a format that names addresses."""
 
 
-class Place(NamedTuple):
+class LockTarget(NamedTuple):
     """Where the lock will run and for what: the machine's facts, Python `3.11`, platform, glibc.
 
     `wishes` are the user's own requirements, `extras` those that name extras (`trl[peft]`), which only an
@@ -68,7 +68,7 @@ class Place(NamedTuple):
     glibc: str
     target: Target
     known: Matrix
-    wishes: tuple[Wish, ...] = ()
+    wishes: tuple[UserRequirement, ...] = ()
     until: str = ""  # an ISO date: nothing published later is taken, as `until_by` asks
     until_by: str = ""
     extras: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Place(NamedTuple):
         return count.value == 0 and count.source.startswith("declared")
 
 
-class Order(NamedTuple):
+class PinOptions(NamedTuple):
     """What the user asks of a lock besides a machine and a target.
 
     `files` are requirement files, `besides` requirements; `keep` names installed packages that stay and
@@ -109,17 +109,17 @@ class Order(NamedTuple):
     own_index: bool = False
 
 
-PLAIN = Order()
+PLAIN = PinOptions()
 
 
 def pin(
-    question: examine.Question,
+    question: examine.ExamineRequest,
     machine: Host,
     python_version: str | None,
     *,
     resolve: bool,
     offline: bool,
-    order: Order = PLAIN,
+    order: PinOptions = PLAIN,
     from_current: bool = False,
 ) -> tuple[str, list[str]]:
     """The lock's text, and remarks for the user.
@@ -165,7 +165,7 @@ def pin(
     return text, remarks
 
 
-def _refuse_nonsense(order: Order, *, resolve: bool, offline: bool) -> None:
+def _refuse_nonsense(order: PinOptions, *, resolve: bool, offline: bool) -> None:
     """What is wrong with the options whatever the machine is, before anything is read. Raises InputError."""
     from envcheck.lock import formats
 
@@ -178,7 +178,7 @@ def _refuse_nonsense(order: Order, *, resolve: bool, offline: bool) -> None:
     if order.engine:
         from envcheck import resolver_backends as backends
 
-        backends.choose_named(backends.every_engine(), order.engine)
+        backends.choose_named(backends.every_backend(), order.engine)
     chosen = formats.named(order.written)
     if order.own_index and not chosen.WANTS_ADDRESSES:
         raise InputError("--show-index", f"--format {order.written} holds no address; pylock does")
@@ -192,7 +192,7 @@ def _refuse_nonsense(order: Order, *, resolve: bool, offline: bool) -> None:
         _refuse_output(order)
 
 
-def _refuse_output(order: Order) -> None:
+def _refuse_output(order: PinOptions) -> None:
     import re
 
     from envcheck.lock import formats
@@ -207,7 +207,7 @@ def _refuse_output(order: Order) -> None:
     host.replaceable(path)
 
 
-def _written(made: lock.Lock, machine: Host, order: Order) -> str:
+def _written(made: lock.Lock, machine: Host, order: PinOptions) -> str:
     """The lock in the format asked for; one that holds addresses reads them from the index."""
     from envcheck.lock import formats
 
@@ -220,7 +220,9 @@ def _written(made: lock.Lock, machine: Host, order: Order) -> str:
     return chosen.render(made, index.file_addresses(machine, hashes, ADDRESSES_S, own=order.own_index))
 
 
-def _place(question: examine.Question, machine: Host, python_version: str | None, order: Order) -> Place:
+def _place(
+    question: examine.ExamineRequest, machine: Host, python_version: str | None, order: PinOptions
+) -> LockTarget:
     if question.platform is not None or question.glibc is not None:
         from envcheck.lock import wheels  # to look at what was typed: not needed where nothing was
 
@@ -249,7 +251,7 @@ def _place(question: examine.Question, machine: Host, python_version: str | None
     )
     kept["python.version"] = Fact("python.version", Known(f"{python}.0"), "the lock's Python")
     system, arch = read.known("host.os") or "linux", read.known("host.arch") or "x86_64"
-    place = Place(
+    place = LockTarget(
         machine=Inventory(kept, devices, read.complete & MACHINE),
         python=python,
         platform=f"{system}-{arch}",
@@ -270,7 +272,9 @@ def _place(question: examine.Question, machine: Host, python_version: str | None
     )
 
 
-def _asked(order: Order, read: Inventory, subject: str, place: Place) -> tuple[Asked, ...]:
+def _asked(
+    order: PinOptions, read: Inventory, subject: str, place: LockTarget
+) -> tuple[RequirementWithExtras, ...]:
     """All requirements of the user's own. Raises InputError with file and line, or the option."""
     from envcheck.resolution import user_requirements
 
@@ -292,7 +296,7 @@ def _text_of(file: str, named_in: str) -> tuple[str, str]:
     return path, host.read_file(Path(path)).decode("utf-8", "replace")
 
 
-def _where(place: Place) -> str:
+def _where(place: LockTarget) -> str:
     driver = place.machine.known("driver.version")
     names = [
         str(
@@ -310,7 +314,7 @@ def _where(place: Place) -> str:
 # --- what the judge says of versions ----------------------------------------------------------------
 
 
-def objections(place: Place, pkg: Iterable[Fact], *, complete: bool) -> list[str]:
+def objections(place: LockTarget, pkg: Iterable[Fact], *, complete: bool) -> list[str]:
     """Ids of what these packages break on that machine under that target; none if nothing.
 
     Rules of error level object, and so does metadata: a lock does not contradict what its own
@@ -340,7 +344,7 @@ def _pkg_facts(choice: Mapping[str, str]) -> list[Fact]:
 # --- shipped locks ----------------------------------------------------------------------------------
 
 
-def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | None:
+def _shipped(place: LockTarget, refused: list[str]) -> tuple[str, str, lock.Lock] | None:
     """The shipped lock that suits the machine best: its name, its text, what it pins.
 
     The newest torch where the driver is known, the lowest driver floor where it is not. Why others
@@ -360,7 +364,7 @@ def _shipped(place: Place, refused: list[str]) -> tuple[str, str, lock.Lock] | N
     return None
 
 
-def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
+def _unfit(shipped: lock.Lock, place: LockTarget) -> list[str]:
     if (shipped.python, shipped.platform) != (place.python, place.platform):
         return [f"is for Python {shipped.python} on {shipped.platform}"]
     reasons = []
@@ -382,7 +386,7 @@ def _unfit(shipped: lock.Lock, place: Place) -> list[str]:
     return reasons + objections(place, _pkg_facts(choice), complete=True)
 
 
-def _driver_window(place: Place, floor: str) -> tuple[str, list[str]]:
+def _driver_window(place: LockTarget, floor: str) -> tuple[str, list[str]]:
     """The oldest driver for a lock on these GPUs, and a note where newer branches no longer drive them.
 
     A GPU may need a newer driver than the build for it does: the rules are asked with each branch.
@@ -418,7 +422,7 @@ def _needed(of: lock.Lock, key: str) -> str:
     return next((value for name, _, value in of.needs if name == key), "")
 
 
-def _served(name: str, text: str, chosen: lock.Lock, place: Place) -> tuple[str, list[str]]:
+def _served(name: str, text: str, chosen: lock.Lock, place: LockTarget) -> tuple[str, list[str]]:
     """A shipped lock's text as this machine needs it, and remarks."""
     floor = _needed(chosen, "driver.version")
     told = f"{name}, locked on {chosen.date}, judged by matrix {place.known.updated}"
@@ -447,7 +451,7 @@ def _on_cpu(pins: Iterable[lock.Pin]) -> str:
 
 
 def resolved_lock(
-    place: Place,
+    place: LockTarget,
     machine: Host,
     engine: str = "",
     remarks: list[str] | None = None,
@@ -468,7 +472,7 @@ def resolved_lock(
     from envcheck import resolver_backends as backends  # a shipped lock needs none
 
     remarks = [] if remarks is None else remarks
-    asking = backends.asking(machine, backends.every_engine(), engine)
+    asking = backends.asking(machine, backends.every_backend(), engine)
     found = _searched(place, machine, problem_of(place), asking, remarks)
     if isinstance(found, lock.Lock):
         return found
@@ -484,15 +488,15 @@ def resolved_lock(
 class _Dead(NamedTuple):
     """A search that found nothing: the reasons, and what became of the last completed lock."""
 
-    problem: Problem
+    problem: SearchProblem
     reasons: frozenset[Reason]
     last: str
 
 
 def _searched(
-    place: Place,
+    place: LockTarget,
     machine: Host,
-    problem: Problem,
+    problem: SearchProblem,
     asking: backends.Asking,
     remarks: list[str],
     shelves: Sequence[Shelf] = (),
@@ -549,7 +553,7 @@ def _searched(
 
 
 def _offered(
-    problem: Problem, place: Place, wanted: backends.Wanted, machine: Host
+    problem: SearchProblem, place: LockTarget, wanted: backends.CompletionRequest, machine: Host
 ) -> tuple[tuple[Release, ...], list[str]]:
     """The releases of the tables less those of pinned packages that the index lacks or withdrew.
 
@@ -589,11 +593,13 @@ def _offered(
     return tuple(kept), lacking
 
 
-def _without(yanked: backends.YankedError) -> Wish:
-    return Wish(yanked.name, f"!={yanked.version}", str(yanked), wanted=False)
+def _without(yanked: backends.YankedError) -> UserRequirement:
+    return UserRequirement(yanked.name, f"!={yanked.version}", str(yanked), wanted=False)
 
 
-def _near_lock(place: Place, machine: Host, engine: str, found: list[str]) -> tuple[lock.Lock, list[str]]:
+def _near_lock(
+    place: LockTarget, machine: Host, engine: str, found: list[str]
+) -> tuple[lock.Lock, list[str]]:
     """A lock as near as can be to what is installed, and what moves; the user's own wishes hold as well.
 
     Raises:
@@ -621,7 +627,7 @@ def _near_lock(place: Place, machine: Host, engine: str, found: list[str]) -> tu
         return resolved_lock(near_stack, machine, engine, found), [told]
 
 
-def _no_lock(place: Place, dead: _Dead, other: Mapping[str, str], why: Sequence[str]) -> str:
+def _no_lock(place: LockTarget, dead: _Dead, other: Mapping[str, str], why: Sequence[str]) -> str:
     """What clashes and what would help, for people; `other` holds a torch that no lock has, and `why` not."""
     from envcheck.resolution import conflicts
 
@@ -635,7 +641,7 @@ def _no_lock(place: Place, dead: _Dead, other: Mapping[str, str], why: Sequence[
     return "\n".join(lines)
 
 
-def _other_build(problem: Problem) -> Mapping[str, str]:
+def _other_build(problem: SearchProblem) -> Mapping[str, str]:
     """The versions with a torch for another CUDA that would fit where no plain one does; none if nothing."""
     from envcheck.resolution import resolver
 
@@ -651,9 +657,9 @@ COMPILED_FOR_TORCH = ("torchaudio", "torchvision", "torchao", "xformers")
 
 
 def _with_other_build(
-    place: Place,
+    place: LockTarget,
     machine: Host,
-    problem: Problem,
+    problem: SearchProblem,
     version: str,
     asking: backends.Asking,
     remarks: list[str],
@@ -685,7 +691,9 @@ def _with_other_build(
     return None
 
 
-def _with_torch(machine: Host, wanted: backends.Wanted, shelves: Sequence[Shelf]) -> backends.Wanted:
+def _with_torch(
+    machine: Host, wanted: backends.CompletionRequest, shelves: Sequence[Shelf]
+) -> backends.CompletionRequest:
     """The same with the torch that one of the shelves has."""
     if not shelves:
         return wanted
@@ -698,11 +706,11 @@ def _with_torch(machine: Host, wanted: backends.Wanted, shelves: Sequence[Shelf]
 
 def _with_companions(
     machine: Host,
-    wanted: backends.Wanted,
+    wanted: backends.CompletionRequest,
     asking: backends.Asking,
     remarks: list[str],
     shelves: Sequence[Shelf],
-    place: Place,
+    place: LockTarget,
     pins: tuple[lock.Pin, ...],
 ) -> tuple[lock.Pin, ...]:
     """The same with all that is compiled for torch's CUDA from where torch was taken."""
@@ -736,13 +744,13 @@ def _by_hand(chosen: Mapping[str, str], why: Sequence[str]) -> str:
 
 
 def _wanted(
-    place: Place, choice: Mapping[str, str], build: tuple[str, ...], told: Sequence[Objection]
-) -> backends.Wanted:
+    place: LockTarget, choice: Mapping[str, str], build: tuple[str, ...], told: Sequence[Objection]
+) -> backends.CompletionRequest:
     """What an engine is asked for: the choice, wishes the tables know nothing of, bounds on the rest."""
     from envcheck import resolver_backends as backends
 
     outside = [wish for wish in place.wishes if wish.package not in choice]
-    return backends.Wanted(
+    return backends.CompletionRequest(
         pins=choice,
         also=(
             *lock.build_needs(build),
@@ -762,7 +770,7 @@ def _wanted(
     )
 
 
-def problem_of(place: Place) -> Problem:
+def problem_of(place: LockTarget) -> SearchProblem:
     """What the search is asked: the place, and every release in the tables."""
     from envcheck.resolution import resolver
 
@@ -783,7 +791,7 @@ def problem_of(place: Place) -> Problem:
         )
         for row in rows
     )
-    return resolver.Problem(
+    return resolver.SearchProblem(
         # The cells say what was measured, and are all that puts it before what is new.
         known=place.known._replace(cells=()) if place.newest else place.known,
         target=place.target,
@@ -797,7 +805,7 @@ def problem_of(place: Place) -> Problem:
 
 
 def _locked(
-    place: Place, pins: Sequence[lock.Pin], build: tuple[str, ...], changed: Mapping[str, Value]
+    place: LockTarget, pins: Sequence[lock.Pin], build: tuple[str, ...], changed: Mapping[str, Value]
 ) -> lock.Lock:
     import datetime as dt
 

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Known, Unknown
-from envcheck.core.findings import Because, Finding, Verdict
+from envcheck.core.findings import Evidence, Finding, Verdict
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Severity
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.policy import decision
-from envcheck.probes import Request
-from envcheck.probes.distributions import Record, read_site
+from envcheck.probes import ProbeRequest
+from envcheck.probes.distributions import InstalledFiles, read_site
 from envcheck.probes.python_env import located
 
 GROUP = "files"
@@ -39,7 +39,7 @@ _DEBIANS_OWN = "/usr/lib/python3/dist-packages"  # dpkg's; pip installs below /u
 _SHOWN = 5
 
 
-def verify(machine: Host, request: Request, seconds: float) -> list[Finding]:
+def verify(machine: Host, request: ProbeRequest, seconds: float) -> list[Finding]:
     """Compare every file that a RECORD lists with a hash, for at most so many seconds.
 
     Raises:
@@ -73,7 +73,7 @@ def _keeper(machine: Host, site: str, folder: str) -> str:
     return "debian" if site == _DEBIANS_OWN else installer if installer in KEEP_THEIR_OWN else ""
 
 
-def _records(machine: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, Record]]:
+def _records(machine: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, InstalledFiles]]:
     """The records of every package folder, each folder once."""
     seen: set[str] = set()
     for site in sites:
@@ -134,16 +134,18 @@ def _changed(name: str, changed: list[str], record: str) -> Finding:
     fact = Fact(f"files.{name}", Known(", ".join(changed[:_SHOWN]) + more), record)
     are = "is not as it was" if len(changed) == 1 else "are not as they were"
     title = f"{counted(len(changed), 'file')} of {name} {are} installed"
-    return decision.written(f"files:changed:{name}", Severity.ERROR, title, [Because(fact)], group=GROUP)
+    return decision.written(f"files:changed:{name}", Severity.ERROR, title, [Evidence(fact)], group=GROUP)
 
 
 def _not_compared(names: list[str], why: str) -> Finding:
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     if why in KEEP_THEIR_OWN:
-        because = [Because(Fact("files", Known(shown), f"installed by {why}, which keeps a list of its own"))]
+        because = [
+            Evidence(Fact("files", Known(shown), f"installed by {why}, which keeps a list of its own"))
+        ]
         title = f"the files of {counted(len(names), 'package')} of {why} were not compared"
         return decision.written("files:not-ours", Severity.NOTE, title, because, group=GROUP)
-    because = [Because(Fact("files", Unknown(f"{shown}: {why}")))]
+    because = [Evidence(Fact("files", Unknown(f"{shown}: {why}")))]
     title = f"the files of {counted(len(names), 'package')} were not compared"
     return decision.written(
         "files:not-compared", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED

@@ -46,7 +46,7 @@ AT_ONCE = 8
 """Most variants that run side by side on CUDA, two cores each: they mostly import. Not measured."""
 
 
-class Wanted(NamedTuple):
+class SelftestOptions(NamedTuple):
     """Which self-tests: up to `level`, or those named in `only`; where, and in how many processes."""
 
     level: int = 1
@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
     patience: float = 1.0  # times each test's own deadline
 
 
-class Prepared(NamedTuple):
+class TestEnvironment(NamedTuple):
     """An environment whose tests can be run: its interpreter, its facts, the knowledge."""
 
     subject: str
@@ -67,7 +67,9 @@ class Prepared(NamedTuple):
     target: Target | None
 
 
-def selftest(question: examine.Question, wanted: Wanted, machine: Host) -> selftest_outcome.Proof:
+def selftest(
+    question: examine.ExamineRequest, wanted: SelftestOptions, machine: Host
+) -> selftest_outcome.SelftestReport:
     """Run the self-tests that are wanted.
 
     Raises:
@@ -80,7 +82,7 @@ def selftest(question: examine.Question, wanted: Wanted, machine: Host) -> selft
     outcomes = run(prepared, wanted, device, machine)
     started = _started(machine)
     shown = _device_shown(device, prepared.inventory)
-    proved = selftest_outcome.Proof(
+    proved = selftest_outcome.SelftestReport(
         __version__, prepared.subject, shown, outcomes, rank=started.rank if started else 0
     )
     if proved.rank and proved.code:
@@ -88,7 +90,7 @@ def selftest(question: examine.Question, wanted: Wanted, machine: Host) -> selft
     return proved
 
 
-def prepare(question: examine.Question, machine: Host) -> Prepared:
+def prepare(question: examine.ExamineRequest, machine: Host) -> TestEnvironment:
     """Find the environment and read its facts.
 
     Raises:
@@ -107,10 +109,10 @@ def prepare(question: examine.Question, machine: Host) -> Prepared:
     interpreter = find_interpreter(machine, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
     if read.known("pkg.torch") is None:
         raise ExamineError(f"{subject}: no torch in this environment: nothing to test there")
-    return Prepared(subject, interpreter, read, known, words, target)
+    return TestEnvironment(subject, interpreter, read, known, words, target)
 
 
-def claims() -> tuple[selftest_outcome.Claim, ...]:
+def claims() -> tuple[selftest_outcome.SelftestDeclaration, ...]:
     """Every self-test of the folder, by level."""
     texts = host.folder_texts(host.package_folder("target_scripts/selftests"), ".py")
     stage = texts.pop("_worker.py")
@@ -124,7 +126,7 @@ def claims() -> tuple[selftest_outcome.Claim, ...]:
 # --- where ------------------------------------------------------------------------------------------
 
 
-def chosen_device(wanted: Wanted, inventory: Inventory) -> str:
+def chosen_device(wanted: SelftestOptions, inventory: Inventory) -> str:
     """`cuda` where a GPU is to be seen and torch was built for CUDA, unless the user says otherwise."""
     gpus = inventory.visible_devices()
     built = inventory.known("cuda.runtime")
@@ -149,14 +151,14 @@ def _device_shown(device: str, inventory: Inventory) -> str:
 
 
 class _Chosen(NamedTuple):
-    claim: selftest_outcome.Claim
-    variant: selftest_outcome.Variant
+    claim: selftest_outcome.SelftestDeclaration
+    variant: selftest_outcome.SelftestVariant
     ranks: int
     skipped: str
     rule: str = ""  # that forbids it whatever the versions are
 
 
-def _choose(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> list[_Chosen]:
+def _choose(prepared: TestEnvironment, wanted: SelftestOptions, device: str, machine: Host) -> list[_Chosen]:
     """Every variant that is asked for, with the reason if it cannot be run here."""
     known = [_timed(claim, wanted, machine) for claim in claims()]
     chosen = [
@@ -171,7 +173,7 @@ def _choose(prepared: Prepared, wanted: Wanted, device: str, machine: Host) -> l
     return [each if each.skipped else _limited(each, prepared) for each in chosen]
 
 
-def _limited(chosen: _Chosen, prepared: Prepared) -> _Chosen:
+def _limited(chosen: _Chosen, prepared: TestEnvironment) -> _Chosen:
     """The same, skipped if a rule forbids this way of training whatever the versions are.
 
     To run it would fail every environment for what none can mend; who trains that way names a target or
@@ -186,7 +188,7 @@ def _limited(chosen: _Chosen, prepared: Prepared) -> _Chosen:
     return chosen
 
 
-def refuse_unknown(wanted: Wanted) -> None:
+def refuse_unknown(wanted: SelftestOptions) -> None:
     """Raise InputError if `only` names a test or variant that is none."""
     known = claims()
     names = [*(claim.name for claim in known), *(each.name for claim in known for each in claim.variants)]
@@ -195,7 +197,9 @@ def refuse_unknown(wanted: Wanted) -> None:
             raise InputError("--only", f"no self-test is called {name!r}{nearest(name, names)}")
 
 
-def _timed(claim: selftest_outcome.Claim, wanted: Wanted, machine: Host) -> selftest_outcome.Claim:
+def _timed(
+    claim: selftest_outcome.SelftestDeclaration, wanted: SelftestOptions, machine: Host
+) -> selftest_outcome.SelftestDeclaration:
     """The claim with its deadline: ENVCHECK_SELFTEST_SECONDS gives every variant another, if it is set."""
     seconds = claim.seconds
     if machine.environ.get("ENVCHECK_SELFTEST_SECONDS"):
@@ -204,7 +208,10 @@ def _timed(claim: selftest_outcome.Claim, wanted: Wanted, machine: Host) -> self
 
 
 def _asked(
-    claim: selftest_outcome.Claim, variant: selftest_outcome.Variant, wanted: Wanted, target: Target | None
+    claim: selftest_outcome.SelftestDeclaration,
+    variant: selftest_outcome.SelftestVariant,
+    wanted: SelftestOptions,
+    target: Target | None,
 ) -> bool:
     if variant.name in wanted.only:
         return True  # named itself: also what the target is not about
@@ -226,7 +233,10 @@ def _settled(target: Target) -> Mapping[str, Any]:
 
 
 def _missing(
-    claim: selftest_outcome.Claim, variant: selftest_outcome.Variant, prepared: Prepared, device: str
+    claim: selftest_outcome.SelftestDeclaration,
+    variant: selftest_outcome.SelftestVariant,
+    prepared: TestEnvironment,
+    device: str,
 ) -> str:
     """What the environment lacks for this variant; empty if nothing."""
     needs = {**claim.needs, **variant.needs}
@@ -260,7 +270,7 @@ def _missing(
 
 
 def _ranks(
-    bounds: tuple[int, int], wanted: Wanted, device: str, inventory: Inventory, machine: Host
+    bounds: tuple[int, int], wanted: SelftestOptions, device: str, inventory: Inventory, machine: Host
 ) -> tuple[int, str]:
     """In how many processes a variant runs, and why it cannot if it cannot."""
     least, most = bounds
@@ -338,7 +348,7 @@ def _number(given: Mapping[str, str], name: str) -> int:
 
 
 def run(
-    prepared: Prepared, wanted: Wanted, device: str, machine: Host
+    prepared: TestEnvironment, wanted: SelftestOptions, device: str, machine: Host
 ) -> tuple[selftest_outcome.Outcome, ...]:
     """Run what is asked for and fold it into outcomes, in the order of the claims."""
     chosen = _choose(prepared, wanted, device, machine)
@@ -386,7 +396,7 @@ def _batches(chosen: Sequence[_Chosen], device: str, started: _Started | None) -
     return [_Batch(number, tuple(each), each[0].ranks) for number, each in enumerate(groups) if each]
 
 
-def _forks(claim: selftest_outcome.Claim, device: str) -> bool:
+def _forks(claim: selftest_outcome.SelftestDeclaration, device: str) -> bool:
     """Whether a fork can use what was imported: a CUDA context it cannot, and importing torch makes none."""
     return device == "cpu" or claim.imports == ("torch",)
 
@@ -418,7 +428,9 @@ class _Patience:
 class _Children:
     """The processes of a run; leaving the context ends those that are still there."""
 
-    def __init__(self, machine: Host, prepared: Prepared, wanted: Wanted, device: str, folder: Path) -> None:
+    def __init__(
+        self, machine: Host, prepared: TestEnvironment, wanted: SelftestOptions, device: str, folder: Path
+    ) -> None:
         self._machine, self._prepared, self._wanted = machine, prepared, wanted
         self._device, self._folder = device, folder
         self._running: list[tuple[_Batch, Running, _Patience]] = []
@@ -431,7 +443,7 @@ class _Children:
         for each in self._running:
             each[1].end()
 
-    def of(self, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, list[selftest_outcome.Ended]]]:
+    def of(self, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, list[selftest_outcome.ProcessEnd]]]:
         """Each batch with what its ranks left behind, as they end; on CUDA some run side by side."""
         waiting = list(batches)[::-1]
         while waiting or self._running:
@@ -469,7 +481,7 @@ class _Children:
         tests = sum(each.claim.seconds + GRACE_S for each in batch.chosen)
         self._running.append((batch, running, _Patience(waits + tests)))
 
-    def _left_behind(self, batch: _Batch, ran: host.Ran) -> list[selftest_outcome.Ended]:
+    def _left_behind(self, batch: _Batch, ran: host.FinishedProcess) -> list[selftest_outcome.ProcessEnd]:
         said = ran.err.strip()
         if ran.code == CUT_OFF_CODE and self._started:
             rank, world, _, address, port = self._started
@@ -479,7 +491,7 @@ class _Children:
         folder, read = self._folder / str(batch.number), Host().read_text
         names = [f"{each.claim.name}.{each.variant.name}" for each in batch.chosen]
         return [
-            selftest_outcome.Ended(
+            selftest_outcome.ProcessEnd(
                 code,
                 said,
                 read(folder / f"rank-{rank}.jsonl", JOURNAL_LIMIT) or "",
@@ -528,7 +540,7 @@ class _Children:
             "gpus": _gpus(self._prepared.inventory),
         }
 
-    def _imports(self, claim: selftest_outcome.Claim) -> list[str]:
+    def _imports(self, claim: selftest_outcome.SelftestDeclaration) -> list[str]:
         """What is loaded once for all variants: on a CPU, what of it is installed."""
         here = self._prepared.inventory.known
         installed = [each for each in claim.imports if here(f"pkg.{each.partition('.')[0]}") is not None]
@@ -571,7 +583,7 @@ _CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"
 # --- what is known of a failure ---------------------------------------------------------------------
 
 
-def _known(outcome: selftest_outcome.Outcome, prepared: Prepared) -> selftest_outcome.Outcome:
+def _known(outcome: selftest_outcome.Outcome, prepared: TestEnvironment) -> selftest_outcome.Outcome:
     """The outcome with the rule that explains it: one that forbids this, and whose cases hold these words.
 
     A rule that forbids the combination but fails in other words is named as no more than that.
@@ -604,7 +616,7 @@ def _speaks(rule_id: str, said: str) -> bool:
 
 
 def _forbidden(
-    variant: selftest_outcome.Variant, prepared: Prepared
+    variant: selftest_outcome.SelftestVariant, prepared: TestEnvironment
 ) -> tuple[Judgement, Inventory, Inventory]:
     """Error rules that forbid a variant's way of training here; the facts they were asked of, and derived."""
     train = [
@@ -620,4 +632,4 @@ def _forbidden(
 
 
 def _of_training(finding: Finding) -> bool:
-    return any(each.fact.key.startswith("train.") for each in finding.because)
+    return any(each.fact.key.startswith("train.") for each in finding.evidence)

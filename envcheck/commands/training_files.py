@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Fact, Known, Unknown
-from envcheck.core.findings import UNREADABLE, Remark
+from envcheck.core.findings import UNREADABLE, Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.host import machine as host
 from envcheck.training_config import dialects, merge, readers
 from envcheck.training_config.dialects import Dialect
 from envcheck.training_config.document import Document, Reference
-from envcheck.training_config.interpret import Understood, understood
+from envcheck.training_config.interpret import Interpretation, understood
 
 _LARGEST = 1 << 20  # bytes of a configuration; the largest seen in the wild is a tenth
 _LONGEST = 200  # characters of a file's name that a message quotes
@@ -29,7 +29,7 @@ class Configured(NamedTuple):
     """What all configurations say together, and what is wrong with them, worst first."""
 
     facts: tuple[Fact, ...] = ()
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Diagnostic, ...] = ()
 
 
 def configured(
@@ -45,7 +45,7 @@ def configured(
     if not named:
         return Configured()
     known = dialects.load(_trees(), shared)
-    reading = _Reading(known, installed)
+    reading = _FileReader(known, installed)
     for each in named:
         reading.take(each)
     if not reading.parts:
@@ -70,13 +70,13 @@ def _trees() -> dict[str, Any]:
     return {Path(name).stem: tomllib.loads(text) for name, text in texts.items()}
 
 
-class _Reading:
+class _FileReader:
     """The files read so far, in the order in which they count."""
 
     def __init__(self, known: Mapping[str, Dialect], installed: Mapping[str, str]) -> None:
         self.known, self.installed = known, installed
-        self.parts: list[Understood] = []
-        self.remarks: list[Remark] = []
+        self.parts: list[Interpretation] = []
+        self.remarks: list[Diagnostic] = []
         self.unread: list[Fact] = []
         self.texts: dict[str, str] = {}
         self.read: set[tuple[str, int]] = set()
@@ -93,7 +93,7 @@ class _Reading:
             else:
                 self._file(Path(named), named)
         except InputError as error:
-            self.remarks.append(Remark(Severity.ERROR, UNREADABLE, error.problem, (error.place,)))
+            self.remarks.append(Diagnostic(Severity.ERROR, UNREADABLE, error.problem, (error.place,)))
 
     def _file(self, path: Path, name: str, dialect: str = "", launch: int = 0) -> None:
         resolved = host.followed(path)
@@ -116,7 +116,7 @@ class _Reading:
 
     def _text(self, text: str, name: str, folder: Path, dialect: str = "", launch: int = 0) -> None:
         self.texts[name] = text
-        taken: list[Understood] = []
+        taken: list[Interpretation] = []
         for document in readers.read(text, name):
             placed = document._replace(launch=document.launch or launch)
             if dialect and document.form in self.known[dialect].forms:
@@ -144,14 +144,14 @@ class _Reading:
             name = reference.path if len(reference.path) <= _LONGEST else f"{reference.path[:_LONGEST]}…"
             self._leave_open(reference, f"{name}, which {document.file} names, is not here")
             text = f"{name} is not here: what it says is not known"
-            self.remarks.append(Remark(Severity.WARNING, "not-here", text, (reference.place,)))
+            self.remarks.append(Diagnostic(Severity.WARNING, "not-here", text, (reference.place,)))
             return
         try:
             self._file(path, str(path), reference.dialect, reference.launch)
         except InputError as error:
             self._leave_open(reference, f"{reference.path} cannot be read")
             places = (error.place, reference.place)
-            self.remarks.append(Remark(Severity.ERROR, UNREADABLE, error.problem, places))
+            self.remarks.append(Diagnostic(Severity.ERROR, UNREADABLE, error.problem, places))
 
     def _leave_open(self, reference: Reference, why: str) -> None:
         dialect = self.known[reference.dialect]
@@ -164,14 +164,14 @@ class _Reading:
         self.unread += [Fact(key, Unknown(why), source) for key in dialect.unread]
 
 
-def _not_utf_8(data: bytes, name: str) -> list[Remark]:
+def _not_utf_8(data: bytes, name: str) -> list[Diagnostic]:
     try:
         data.decode()
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
         place = Place(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
         text = "not UTF-8 from here on: a program that reads it as UTF-8 stops there"
-        return [Remark(Severity.WARNING, "not-utf-8", text, (place,), "save it as UTF-8")]
+        return [Diagnostic(Severity.WARNING, "not-utf-8", text, (place,), "save it as UTF-8")]
     return []
 
 

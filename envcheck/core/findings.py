@@ -20,10 +20,10 @@ class Verdict(enum.Enum):
     BROKEN = "broken"
     UNDECIDED = "undecided"  # it asks for something that was looked for and could not be read
     WAITING = "waiting"  # it asks for something nobody gave
-    HELD = "held"
+    PASSED = "held"  # the JSON name
 
 
-class Because(NamedTuple):
+class Evidence(NamedTuple):
     """A fact that made a rule hold, with the device it belongs to, if any."""
 
     fact: Fact
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
     rule: Rule
     verdict: Verdict
     severity: Severity
-    because: tuple[Because, ...]
+    evidence: tuple[Evidence, ...]
     fixes: tuple[Fix, ...] = ()
     devices: tuple[int, ...] = ()  # the GPUs concerned, if only some are
     note: str = ""
@@ -56,7 +56,7 @@ class Judgement(NamedTuple):
 
     findings: tuple[Finding, ...]
     waiting: tuple[Waiting, ...]
-    held: int  # rules decided: the combination is not there
+    passed: int  # rules decided: the combination is not there
     applied: int  # rules decided either way
 
     def tally(self, verdict: Verdict, severity: Severity | None = None) -> int:
@@ -96,7 +96,7 @@ class Move(NamedTuple):
     administrator: bool = False  # neither an installer nor a configuration changes it
 
 
-class Unmended(NamedTuple):
+class Unresolved(NamedTuple):
     """A broken rule that no change of packages or configuration mends, and why."""
 
     rule: Rule
@@ -111,7 +111,7 @@ class Plan(NamedTuple):
     """
 
     moves: tuple[Move, ...]
-    unmended: tuple[Unmended, ...]
+    unmended: tuple[Unresolved, ...]
     level: Severity
     brings: tuple[Rule, ...] = ()
     added: tuple[str, ...] = ()  # packages that are not here and that an installer brings along
@@ -123,7 +123,7 @@ UNREADABLE = "unreadable"
 """The code of a remark on an input that could not be read: what was judged is not the whole."""
 
 
-class Remark(NamedTuple):
+class Diagnostic(NamedTuple):
     """What is wrong with a configuration itself, whatever the environment: a misspelt key, a contradiction.
 
     `code` names the kind of mistake (`unknown-key`), `places` all that take part in it, the first foremost;
@@ -138,15 +138,15 @@ class Remark(NamedTuple):
     source: str = ""
 
 
-Told = TypeVar("Told", bound=Finding | Remark)
+Reported = TypeVar("Reported", bound=Finding | Diagnostic)
 
 
-def worst_first(found: Iterable[Told]) -> tuple[Told, ...]:
+def worst_first(found: Iterable[Reported]) -> tuple[Reported, ...]:
     """What is wrong by severity, then what is undecided; equals in the order given."""
     return tuple(sorted(found, key=_badness))
 
 
-def _badness(told: Finding | Remark) -> tuple[bool, int]:
+def _badness(told: Finding | Diagnostic) -> tuple[bool, int]:
     return isinstance(told, Finding) and told.verdict is Verdict.UNDECIDED, -told.severity.rank
 
 
@@ -170,9 +170,9 @@ class Report(NamedTuple):
     undecided_fails: bool = False
     waived: frozenset[str] = frozenset()  # ids of rules, and `remark:code`, that fail nothing
     places: Mapping[str, Place] = NOTHING
-    remarks: tuple[Remark, ...] = ()  # on the training configurations, worst first
+    diagnostics: tuple[Diagnostic, ...] = ()  # on the training configurations, worst first
 
     @property
-    def told(self) -> tuple[Finding | Remark, ...]:
+    def reported(self) -> tuple[Finding | Diagnostic, ...]:
         """All that is to be told, worst first; at each severity what is wrong with a configuration leads."""
-        return worst_first((*self.remarks, *self.judgement.findings))
+        return worst_first((*self.diagnostics, *self.judgement.findings))

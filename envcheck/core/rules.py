@@ -118,7 +118,7 @@ class Requirement(NamedTuple):
     source: str
 
 
-class Wish(NamedTuple):
+class UserRequirement(NamedTuple):
     """A bound that somebody puts on a lock: package, PEP 440 specifier (empty: any version), and who asks.
 
     `origin` is what a person would look up: `--with trl`, `requirements.txt line 3`. One that is not

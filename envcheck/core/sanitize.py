@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Fact, Inventory, Known, Unknown
-from envcheck.core.findings import Remark, Report, Waiting
+from envcheck.core.findings import Diagnostic, Report, Waiting
 from envcheck.core.rules import Matrix, Rule, Source
 
 # Format and bidirectional controls, which reorder or hide text without being C0 or C1; tag characters,
@@ -247,7 +247,7 @@ class _Presenting:
             Waiting: lambda value: value if id(value.rule) in self.ours else self._named(value),
             Matrix: lambda value: value._replace(origins=self.walk(value.origins)),
             Source: lambda value: Source(*map(self.quote, value)),
-            Remark: self._remark,
+            Diagnostic: self._remark,
             Place: self._place,
         }
 
@@ -293,9 +293,9 @@ class _Presenting:
         facts, *devices = (_Presented(each, self) for each in (value.facts, *value.devices))
         return Inventory(facts, tuple(devices), value.complete, self.walk(value.unread))
 
-    def _remark(self, remark: Remark) -> Remark:
+    def _remark(self, remark: Diagnostic) -> Diagnostic:
         code, text, places, advice = map(self.walk, remark[1:5])
-        return Remark(remark.severity, code, text, places, advice, self.quote(remark.source))
+        return Diagnostic(remark.severity, code, text, places, advice, self.quote(remark.source))
 
     def _place(self, place: Place) -> Place:
         # The line it quotes is cleaned where it is underlined, and left out if it tells too much.

@@ -63,7 +63,7 @@ def blocks(text: str) -> Iterator[Block]:
     yield block
 
 
-class Row(NamedTuple):
+class TomlRow(NamedTuple):
     """A row's place: its file, its block, and the blocks of its own tables (`fix`, `when`, `facts`)."""
 
     file: str
@@ -86,17 +86,17 @@ class Row(NamedTuple):
 class Places(NamedTuple):
     """Every row of every file, by kind and in the order in which `matrix.gather` reads them."""
 
-    rows: Mapping[str, tuple[Row, ...]]
-    tables: Mapping[str, Row]  # `target.zero3-lora`, `known_through`, … of the head
+    rows: Mapping[str, tuple[TomlRow, ...]]
+    tables: Mapping[str, TomlRow]  # `target.zero3-lora`, `known_through`, … of the head
 
-    def row(self, kind: str, number: int) -> Row:
+    def row(self, kind: str, number: int) -> TomlRow:
         """The nth row of a kind; a place without a line if the file is laid out in another way."""
         rows = self.rows.get(kind, ())
-        return rows[number] if number < len(rows) else Row("", Block(kind, 0, {}))
+        return rows[number] if number < len(rows) else TomlRow("", Block(kind, 0, {}))
 
-    def table(self, name: str) -> Row:
+    def table(self, name: str) -> TomlRow:
         """A table of the head."""
-        return self.tables.get(name, Row("matrix.toml", Block(name, 0, {})))
+        return self.tables.get(name, TomlRow("matrix.toml", Block(name, 0, {})))
 
 
 _KINDS = ("rule", "case", "cell", "default")
@@ -104,8 +104,8 @@ _KINDS = ("rule", "case", "cell", "default")
 
 def places(texts: Mapping[str, str]) -> Places:
     """Where every rule, case, cell, default and table of the head stands."""
-    rows: dict[str, list[Row]] = {kind: [] for kind in _KINDS}
-    tables: dict[str, Row] = {}
+    rows: dict[str, list[TomlRow]] = {kind: [] for kind in _KINDS}
+    tables: dict[str, TomlRow] = {}
     for file in sorted(texts):
         if file.startswith(("lang/", "dialects/")) or (
             file.startswith("tables/") and "[[default]]" not in texts[file]
@@ -114,9 +114,9 @@ def places(texts: Mapping[str, str]) -> Places:
         for block in blocks(texts[file]):
             kind, _, inner = block.header.partition(".")
             if kind not in rows:
-                tables.setdefault(block.header, Row(file, block))
+                tables.setdefault(block.header, TomlRow(file, block))
             elif not inner:
-                rows[kind].append(Row(file, block))
+                rows[kind].append(TomlRow(file, block))
             elif rows[kind]:
                 last = rows[kind][-1]
                 rows[kind][-1] = last._replace(inner=(*last.inner, block))

@@ -14,7 +14,7 @@ from envcheck.core.facts import Fact, Inventory, Known, Unknown
 from envcheck.core.plugins import plugins
 
 
-class Line(NamedTuple):
+class ListedPackage(NamedTuple):
     """One package that a file names: its version, or empty and why none is known; `file:line:column`."""
 
     name: str
@@ -23,7 +23,7 @@ class Line(NamedTuple):
     why: str = ""
 
 
-class Sheet(NamedTuple):
+class DependencyList(NamedTuple):
     """What one file, or one stage of a Dockerfile, says: packages, and facts of Python and builds.
 
     `whole` says that it lists all that will be there, dependencies too. `remarks` are what was not read,
@@ -31,13 +31,13 @@ class Sheet(NamedTuple):
     """
 
     name: str
-    lines: tuple[Line, ...]
+    lines: tuple[ListedPackage, ...]
     facts: tuple[Fact, ...] = ()
     whole: bool = False
     remarks: tuple[str, ...] = ()
 
 
-class Asked(NamedTuple):
+class ReadingContext(NamedTuple):
     """What a reader may need besides the text: other files, the tables, and where it will run.
 
     `text_of` gives a file's full name and its text, by its name and the file that names it; it raises
@@ -50,20 +50,20 @@ class Asked(NamedTuple):
     arch: str = "x86_64"
 
 
-class Listing(NamedTuple):
+class DependencyFormat(NamedTuple):
     """One kind of file: whether a file's name is of it, and what it says."""
 
     kind: str
     recognises: Callable[[str], bool]
-    read: Callable[[str, str, Asked], tuple[Sheet, ...]]
+    read: Callable[[str, str, ReadingContext], tuple[DependencyList, ...]]
 
 
-def every_listing() -> tuple[Listing, ...]:
+def every_format() -> tuple[DependencyFormat, ...]:
     """All kinds of this folder, by module name."""
-    return plugins(__name__, __path__, "LISTING", Listing)
+    return plugins(__name__, __path__, "LISTING", DependencyFormat)
 
 
-def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
+def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, ...]:
     """The sheets of a file, by its name.
 
     Raises:
@@ -72,7 +72,7 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
     if "\0" in text or "\ufffd" in text:
         raise InputError(where, "not a text file in UTF-8")
     name = where.rpartition("/")[2]
-    kinds = every_listing()
+    kinds = every_format()
     for kind in kinds:
         if kind.recognises(name):
             return kind.read(text, where, asked)
@@ -80,7 +80,7 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
     raise InputError(where, f"not recognised by its name as one of {known}")
 
 
-def inventory(sheet: Sheet) -> Inventory:
+def inventory(sheet: DependencyList) -> Inventory:
     """The facts of a sheet: what is not pinned was given by nobody, and is waited for."""
     facts = {fact.key: fact for fact in sheet.facts}
     for line in sheet.lines:
@@ -92,7 +92,7 @@ def inventory(sheet: Sheet) -> Inventory:
     return Inventory(facts, complete=frozenset({"pkg"} if sheet.whole else ()))
 
 
-def environment(asked: Asked) -> dict[str, str]:
+def environment(asked: ReadingContext) -> dict[str, str]:
     """What an environment marker is evaluated for: Linux, CPython; `python` stands for all its releases."""
     return {
         "implementation_name": "cpython",

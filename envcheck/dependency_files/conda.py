@@ -7,21 +7,27 @@ from typing import Any
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Known, Unknown, normalised
-from envcheck.dependency_files import Asked, Line, Listing, Sheet, requirement
-from envcheck.dependency_files.requirements import Reader
+from envcheck.dependency_files import (
+    DependencyFormat,
+    DependencyList,
+    ListedPackage,
+    ReadingContext,
+    requirement,
+)
+from envcheck.dependency_files.requirements import RequirementsReader
 
 _NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _SPEC = re.compile(r"(?:[\w.-]+(?:/[\w-]+)?::)?(?P<name>[A-Za-z0-9_.-]+?)\s*(?P<bound>[=<>!~ ].*)?")
 
 
-def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
+def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, ...]:
     """The one sheet of an environment file.
 
     Raises:
         InputError: not YAML, or no list of dependencies; with line and column.
     """
     facts: list[Fact] = []
-    conda: dict[str, Line] = {}
+    conda: dict[str, ListedPackage] = {}
     by_pip: list[Any] = []
     for node in _items(_dependencies(text, where), where):
         if _is_mapping(node):
@@ -37,7 +43,7 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
         why = "conda chooses the build of torch by the machine it installs on"
         facts.append(Fact("build.torch.cuda", Unknown(why, asked=True), conda["torch"].place))
     python = next((str(fact.value) for fact in facts if fact.key == "python.version"), "")
-    reader = Reader(asked._replace(python=asked.python or ".".join(python.split(".")[:2])))
+    reader = RequirementsReader(asked._replace(python=asked.python or ".".join(python.split(".")[:2])))
     for node in by_pip:
         for item in _items(node, where):
             if not isinstance(item.value, str):
@@ -49,7 +55,7 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
     return (sheet._replace(lines=tuple(lines.values())),)
 
 
-def _package(text: str, place: str) -> tuple[Line | None, list[Fact]]:
+def _package(text: str, place: str) -> tuple[ListedPackage | None, list[Fact]]:
     """What a conda spec such as `pytorch=2.4.0=py3.11_cuda12.1_cudnn9_0` says."""
     found = _SPEC.fullmatch(text.strip())
     if found is None:
@@ -65,7 +71,7 @@ def _package(text: str, place: str) -> tuple[Line | None, list[Fact]]:
     name = _NAMES.get(name, name)
     cuda = re.search(r"cuda(\d+\.\d+)", build) if name == "torch" else None
     told = [Fact("build.torch.cuda", Known(cuda[1]), place)] if cuda else []
-    return Line(name, version, place, "" if version else "no version is pinned"), told
+    return ListedPackage(name, version, place, "" if version else "no version is pinned"), told
 
 
 def _dependencies(text: str, where: str) -> Any:
@@ -103,4 +109,4 @@ def _recognises(name: str) -> bool:
     return name.endswith((".yml", ".yaml"))
 
 
-LISTING = Listing("environment.yml", _recognises, read)
+LISTING = DependencyFormat("environment.yml", _recognises, read)

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Known, normalised
-from envcheck.dependency_files import Asked, Line, Listing, Sheet
-from envcheck.dependency_files.requirements import Reader
+from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
+from envcheck.dependency_files.requirements import RequirementsReader
 
 
-class Word(NamedTuple):
+class ShellWord(NamedTuple):
     """A word of an instruction, and where it stands."""
 
     text: str
@@ -37,7 +37,7 @@ class Instruction(NamedTuple):
         return self.places[min(offset, len(self.places) - 1)] if self.places else self.place
 
 
-def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
+def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, ...]:
     """A sheet for every stage.
 
     Raises:
@@ -71,16 +71,16 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
 class _Stage:
     """What is known of one stage while its instructions are read."""
 
-    def __init__(self, name: str, where: str, asked: Asked, outside: Mapping[str, str]) -> None:
+    def __init__(self, name: str, where: str, asked: ReadingContext, outside: Mapping[str, str]) -> None:
         self.name, self.where, self.outside = name, where, outside
-        self.reader = Reader(asked)
+        self.reader = RequirementsReader(asked)
         self.reader.hashed = False
         self.facts: dict[str, Fact] = {}
         self.variables: dict[str, str] = {}
         self.folder = "/"
         self.copied: list[tuple[tuple[str, ...], str]] = []
 
-    def begin(self, image: Word, base: _Stage | None) -> None:
+    def begin(self, image: ShellWord, base: _Stage | None) -> None:
         """Start from another stage, or from what an image's tag tells."""
         if base is not None:
             self.reader.lines = dict(base.reader.lines)
@@ -91,7 +91,7 @@ class _Stage:
             return
         for key, value in image_facts(image.text, self.reader.asked.tables.get("image", [])):
             if key.startswith("pkg."):
-                self.reader.lines[key[4:]] = Line(key[4:], value, image.place)
+                self.reader.lines[key[4:]] = ListedPackage(key[4:], value, image.place)
             else:
                 self.facts[key] = Fact(key, Known(value), image.place)
         self._python()
@@ -143,7 +143,7 @@ class _Stage:
                 self._command(words)
         self.folder, self.copied = folder, copied
 
-    def _command(self, words: Sequence[Word]) -> None:
+    def _command(self, words: Sequence[ShellWord]) -> None:
         verb, rest = installer(words)
         if verb == "pip install":
             self._pip(rest)
@@ -156,15 +156,15 @@ class _Stage:
                 if not word.text.startswith("-"):
                     self._unknown(word, "conda installs it, which is not followed in a Dockerfile")
 
-    def _unknown(self, word: Word, why: str) -> None:
+    def _unknown(self, word: ShellWord, why: str) -> None:
         found = re.match(r"(?:[\w.-]+::)?([A-Za-z0-9][A-Za-z0-9._-]*)", word.text)
         if found:
             name = normalised({"pytorch": "torch"}.get(found[1], found[1]))
-            self.reader.lines[name] = Line(name, "", word.place, why)
+            self.reader.lines[name] = ListedPackage(name, "", word.place, why)
             if name == "torch":
                 self.facts.pop("build.torch.cuda", None)
 
-    def _pip(self, words: Sequence[Word]) -> None:
+    def _pip(self, words: Sequence[ShellWord]) -> None:
         before = self.reader.lines.get("torch")
         given = arguments(words)
         for option, word in given.options:
@@ -182,7 +182,7 @@ class _Stage:
                 if option in _INDEXES:
                     self.reader.index(f"{option} {word.text}", word.place)
 
-    def _file(self, word: Word, *, limit: bool) -> None:
+    def _file(self, word: ShellWord, *, limit: bool) -> None:
         if "://" in word.text:  # which may hold a login
             self.reader.remarks.append(f"{word.place}: a file at an address is not fetched")
             return
@@ -209,7 +209,7 @@ class _Stage:
                 if not under.startswith(".."):
                     yield source if posixpath.basename(source) == under else posixpath.join(source, under)
 
-    def sheet(self, name: str) -> Sheet:
+    def sheet(self, name: str) -> DependencyList:
         """The stage as a sheet."""
         return self.reader.sheet(name, tuple(self.facts.values()))
 
@@ -238,15 +238,15 @@ _VALUELESS = (
 class Arguments(NamedTuple):
     """What a `pip install` is given: requirements, options with their values, whether it upgrades."""
 
-    wanted: tuple[Word, ...]
-    options: tuple[tuple[str, Word], ...]
+    wanted: tuple[ShellWord, ...]
+    options: tuple[tuple[str, ShellWord], ...]
     upgrade: bool
 
 
-def arguments(words: Sequence[Word]) -> Arguments:
+def arguments(words: Sequence[ShellWord]) -> Arguments:
     """The arguments of a `pip install` or `uv pip install`."""
-    wanted: list[Word] = []
-    options: list[tuple[str, Word]] = []
+    wanted: list[ShellWord] = []
+    options: list[tuple[str, ShellWord]] = []
     upgrade = False
     left = list(words)
     while left:
@@ -257,15 +257,15 @@ def arguments(words: Sequence[Word]) -> Arguments:
         elif word.text in ("-U", "--upgrade"):
             upgrade = True
         elif equals:
-            options.append((name, Word(value, word.place)))
+            options.append((name, ShellWord(value, word.place)))
         elif re.match(r"-[rcfi][^-\s]", word.text):
-            options.append((word.text[:2], Word(word.text[2:], word.place)))
+            options.append((word.text[:2], ShellWord(word.text[2:], word.place)))
         elif not (name in _FLAGS or name.startswith(_VALUELESS)) and left:
             options.append((name, left.pop(0)))
     return Arguments(tuple(wanted), tuple(options), upgrade)
 
 
-def installer(words: Sequence[Word]) -> tuple[str, Sequence[Word]]:
+def installer(words: Sequence[ShellWord]) -> tuple[str, Sequence[ShellWord]]:
     """What a command installs with (`pip install`, `pip uninstall`, `conda install`), and its arguments."""
     for number, word in enumerate(words):
         program = word.text.rpartition("/")[2]
@@ -376,7 +376,7 @@ def _heredoc(
     return number
 
 
-def split(each: Instruction) -> list[Word]:
+def split(each: Instruction) -> list[ShellWord]:
     """The words of an instruction that is no shell: blanks part them, JSON's list is one too."""
     if each.text.lstrip().startswith("["):
         try:
@@ -384,9 +384,9 @@ def split(each: Instruction) -> list[Word]:
         except ValueError:
             listed = None
         if isinstance(listed, list) and all(isinstance(word, str) for word in listed):
-            return [Word(word, each.at(max(each.text.find(word), 0))) for word in listed]
+            return [ShellWord(word, each.at(max(each.text.find(word), 0))) for word in listed]
     found = re.finditer(r"(?:\"[^\"]*\"|'[^']*'|\S)+", each.text)
-    return [Word(match[0].replace('"', "").replace("'", ""), each.at(match.start())) for match in found]
+    return [ShellWord(match[0].replace('"', "").replace("'", ""), each.at(match.start())) for match in found]
 
 
 _SHELL = re.compile(
@@ -395,12 +395,12 @@ _SHELL = re.compile(
 _REDIRECTED = re.compile(r"\d*(?:>>?|<)&?")
 
 
-def commands(each: Instruction) -> Iterator[list[Word]]:
+def commands(each: Instruction) -> Iterator[list[ShellWord]]:
     """The commands of a RUN, each as its words; quotes are taken off, variables are left."""
     if each.text.lstrip().startswith("["):
         yield split(each)
         return
-    words: list[Word] = []
+    words: list[ShellWord] = []
     comment = False
     for match in _SHELL.finditer(each.text):
         comment = (comment or (match["word"] or "").startswith("#")) and match["end"] != "\n"
@@ -412,7 +412,7 @@ def commands(each: Instruction) -> Iterator[list[Word]]:
         plain = re.sub(r"\\(.)", r"\1", match["word"].replace('"', "").replace("'", ""))
         if plain.startswith("--mount=") or _REDIRECTED.match(plain):
             continue
-        words.append(Word(plain, each.at(match.start())))
+        words.append(ShellWord(plain, each.at(match.start())))
     yield words
 
 
@@ -445,4 +445,4 @@ def _recognises(name: str) -> bool:
     return re.fullmatch(r"(?:.+\.)?(?:Docker|Container)file(?:\..+)?", name, re.IGNORECASE) is not None
 
 
-LISTING = Listing("Dockerfile", _recognises, read)
+LISTING = DependencyFormat("Dockerfile", _recognises, read)

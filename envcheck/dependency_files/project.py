@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from envcheck.core import toml_locations
 from envcheck.core.errors import InputError
-from envcheck.dependency_files import Asked, Listing, Sheet, toml
-from envcheck.dependency_files.requirements import Reader
+from envcheck.dependency_files import DependencyFormat, DependencyList, ReadingContext, toml
+from envcheck.dependency_files.requirements import RequirementsReader
 
 
-def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
+def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, ...]:
     """The one sheet of a project's dependencies, extras and groups left out.
 
     Raises:
@@ -24,7 +24,7 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
     start = next(
         (block.at("dependencies") for block in toml_locations.blocks(text) if block.header == "project"), 0
     )
-    reader = Reader(asked)
+    reader = RequirementsReader(asked)
     for each in wanted:
         reader.one(each, toml.place_of(text, each, where, start))
     if "dependencies" in project.get("dynamic", ()):
@@ -33,4 +33,4 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
     return (reader.sheet(where),)
 
 
-LISTING = Listing("pyproject.toml", lambda name: name == "pyproject.toml", read)
+LISTING = DependencyFormat("pyproject.toml", lambda name: name == "pyproject.toml", read)

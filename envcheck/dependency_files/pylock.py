@@ -7,10 +7,17 @@ import re
 from envcheck.core.errors import InputError
 from envcheck.core.facts import normalised
 from envcheck.core.toml_locations import parsed
-from envcheck.dependency_files import Asked, Line, Listing, Sheet, environment, toml
+from envcheck.dependency_files import (
+    DependencyFormat,
+    DependencyList,
+    ListedPackage,
+    ReadingContext,
+    environment,
+    toml,
+)
 
 
-def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
+def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, ...]:
     """The one sheet of a lock, which is whole; packages whose marker leaves them out are left out.
 
     Raises:
@@ -20,7 +27,7 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
     packages = tree.get("packages")
     if not isinstance(packages, list) or "lock-version" not in tree:
         raise InputError(where, "expected lock-version and [[packages]] as PEP 751 has them")
-    lines: dict[str, Line] = {}
+    lines: dict[str, ListedPackage] = {}
     places = toml.rows(text, "packages", "name")
     for number, package in enumerate(packages):
         place = f"{where}:{places[number]}:1" if number < len(places) else where
@@ -30,30 +37,32 @@ def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
         if line is None:
             continue
         if line.name in lines and lines[line.name].version != line.version:
-            line = Line(line.name, "", place, "the lock has it in several versions")
+            line = ListedPackage(line.name, "", place, "the lock has it in several versions")
         lines[line.name] = line
-    return (Sheet(where, tuple(lines.values()), whole=True),)
+    return (DependencyList(where, tuple(lines.values()), whole=True),)
 
 
-def _line(package: dict[str, object], place: str, asked: Asked) -> Line | None:
+def _line(package: dict[str, object], place: str, asked: ReadingContext) -> ListedPackage | None:
     name, version, marker = normalised(str(package["name"])), package.get("version"), package.get("marker")
     if isinstance(marker, str):
         from packaging.markers import InvalidMarker, Marker
 
         if re.search(r"\b(?:extras|dependency_groups)\b", marker):
-            return Line(name, "", place, "its marker asks for an extra or a group, which nobody named")
+            return ListedPackage(
+                name, "", place, "its marker asks for an extra or a group, which nobody named"
+            )
         if "python" in marker and not asked.python:
-            return Line(name, "", place, "its marker asks for the Python, which nobody said")
+            return ListedPackage(name, "", place, "its marker asks for the Python, which nobody said")
         try:
             if not Marker(marker).evaluate(environment(asked)):
                 return None
         except InvalidMarker:
             raise InputError(place, f"{name}: its marker cannot be read") from None
     if isinstance(version, str) and version:
-        return Line(name, version, place)
-    return Line(name, "", place, "the lock gives no version")
+        return ListedPackage(name, version, place)
+    return ListedPackage(name, "", place, "the lock gives no version")
 
 
-LISTING = Listing(
+LISTING = DependencyFormat(
     "pylock.toml", lambda name: re.fullmatch(r"pylock(?:\.[^.]+)?\.toml", name) is not None, read
 )

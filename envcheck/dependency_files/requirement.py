@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from envcheck.core.facts import normalised
-from envcheck.dependency_files import Asked, Line, environment
+from envcheck.dependency_files import ListedPackage, ReadingContext, environment
 
 _OPTIONS = re.compile(r"\s--?[A-Za-z]")
 _FULL_RELEASE = 3  # parts of a version that conda's fuzzy `=` cannot mean another by
 
 
-def read(text: str, place: str, asked: Asked) -> Line | None:
+def read(text: str, place: str, asked: ReadingContext) -> ListedPackage | None:
     """The package of a requirement; None if its marker leaves it out here, or it names no package.
 
     Raises:
@@ -31,13 +31,13 @@ def read(text: str, place: str, asked: Asked) -> Line | None:
     if parsed.marker is not None:
         words = str(parsed.marker)
         if "python" in words and not asked.python:
-            return Line(name, "", place, "its marker asks for the Python, which nobody said")
+            return ListedPackage(name, "", place, "its marker asks for the Python, which nobody said")
         if not parsed.marker.evaluate(environment(asked)):
             return None
     if parsed.url:
         return _at(name, parsed.url, place)
     version = pinned(str(parsed.specifier))
-    return Line(name, version, place, "" if version else "no version is pinned")
+    return ListedPackage(name, version, place, "" if version else "no version is pinned")
 
 
 def pinned(specifier: str) -> str:
@@ -49,15 +49,15 @@ def pinned(specifier: str) -> str:
     return ""
 
 
-def _at(name: str, url: str, place: str) -> Line:
+def _at(name: str, url: str, place: str) -> ListedPackage:
     """A direct reference: the version is in the name of its wheel."""
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
     file = url.partition("#")[0].partition("?")[0].rpartition("/")[2].replace("%2B", "+").replace("%2b", "+")
     try:
-        return Line(name, str(parse_wheel_filename(file)[1]), place)
+        return ListedPackage(name, str(parse_wheel_filename(file)[1]), place)
     except InvalidWheelFilename:
-        return Line(name, "", place, "a direct reference whose file tells no version")
+        return ListedPackage(name, "", place, "a direct reference whose file tells no version")
 
 
 def conda_version(spec: str) -> str:

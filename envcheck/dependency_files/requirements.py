@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
-from envcheck.dependency_files import Asked, Line, Listing, Sheet, requirement
+from envcheck.dependency_files import (
+    DependencyFormat,
+    DependencyList,
+    ListedPackage,
+    ReadingContext,
+    requirement,
+)
 
 _DEEPEST = 20
 _INCLUDE = re.compile(
@@ -18,25 +24,25 @@ _LABEL = re.compile(r"/whl/(cu\d{3}|cpu)/?\s*$")
 """How PyTorch's own indexes, and mirrors of them, say which builds they hold."""
 
 
-def read(text: str, where: str, asked: Asked) -> tuple[Sheet, ...]:
+def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, ...]:
     """The one sheet of a requirements file; whole if every line has a hash, for pip then wants them all.
 
     Raises:
         InputError: with file, line and column.
     """
-    reader = Reader(asked)
+    reader = RequirementsReader(asked)
     reader.file(text, where, (), limit=False)
     return (reader.sheet(where),)
 
 
-class Reader:
+class RequirementsReader:
     """Gathers what requirement files and `pip install` commands ask for, one after the other."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ReadingContext) -> None:
         """Begin with nothing."""
         self.asked = asked
-        self.lines: dict[str, Line] = {}
-        self.limits: dict[str, Line] = {}
+        self.lines: dict[str, ListedPackage] = {}
+        self.limits: dict[str, ListedPackage] = {}
         self.remarks: list[str] = []
         self.elsewhere = ""  # the place of an option that names another index
         self.label = ""  # of the builds on the only index there is: cu118, cpu
@@ -99,13 +105,13 @@ class Reader:
             raise InputError(place, f"files name each other more than {_DEEPEST} deep")
         self.file(text, full, chain, limit=limit)
 
-    def sheet(self, name: str, facts: tuple[Fact, ...] = ()) -> Sheet:
+    def sheet(self, name: str, facts: tuple[Fact, ...] = ()) -> DependencyList:
         """All that was gathered; a constraint pins what a line leaves open."""
         lines = [
             limit if not line.version and (limit := self.limits.get(line.name)) else line
             for line in self.lines.values()
         ]
-        return Sheet(
+        return DependencyList(
             name,
             tuple(lines),
             (*facts, *self._build(lines, facts)),
@@ -113,7 +119,7 @@ class Reader:
             remarks=tuple(self.remarks),
         )
 
-    def _build(self, lines: list[Line], facts: tuple[Fact, ...]) -> Iterator[Fact]:
+    def _build(self, lines: list[ListedPackage], facts: tuple[Fact, ...]) -> Iterator[Fact]:
         """Another index may hold a torch for another CUDA under the same version."""
         plain = any(line.name == "torch" and line.version and "+" not in line.version for line in lines)
         said = any(fact.key == "build.torch.cuda" for fact in facts)
@@ -150,4 +156,4 @@ def _recognises(name: str) -> bool:
     return name.endswith((".txt", ".in", ".lock")) and not name.endswith(("uv.lock", "poetry.lock"))
 
 
-LISTING = Listing("requirements.txt", _recognises, read)
+LISTING = DependencyFormat("requirements.txt", _recognises, read)

@@ -31,7 +31,7 @@ from envcheck.core.facts import (
     family,
     of_device,
 )
-from envcheck.core.findings import Because, Finding, Judgement, Remark, Verdict
+from envcheck.core.findings import Diagnostic, Evidence, Finding, Judgement, Verdict
 from envcheck.core.rules import Clause, Matrix, Ref, Severity
 from envcheck.rules.clauses import refs
 
@@ -48,7 +48,7 @@ LONGEST_NAME = 253
 NAME = "host.name"
 
 
-class Record(NamedTuple):
+class NodeRecord(NamedTuple):
     """The facts of a node as they came, where from (`facts.jsonl:17`), and its name if it says none."""
 
     where: str
@@ -295,7 +295,7 @@ def _digest(inventory: Inventory, row: Alike, parts: Mapping[str, str]) -> Said:
 # --- taking records ---------------------------------------------------------------------------------
 
 
-class Refused(NamedTuple):
+class RefusedRecord(NamedTuple):
     """A record that could not be read: where, what is wrong, and the node it names if that much was read."""
 
     where: str
@@ -319,7 +319,7 @@ class Judged(NamedTuple):
     nothing: str = ""
 
 
-class _Node(NamedTuple):
+class _NodeState(NamedTuple):
     where: str
     machine: int
     profile: int
@@ -350,11 +350,11 @@ class Fleet:
         self._keys: set[str] = set()
         self.judged: list[Judged] = []
         self.profiles: list[Profile] = []
-        self.nodes: dict[str, _Node] = {}
-        self.refused: list[Refused] = []
+        self.nodes: dict[str, _NodeState] = {}
+        self.refused: list[RefusedRecord] = []
         self.twice: list[Twice] = []
 
-    def take(self, record: Record, called: str = "") -> None:
+    def take(self, record: NodeRecord, called: str = "") -> None:
         """Add one node, `called` so whatever it says; what is wrong with a record is kept as `refused`."""
         name = called
         try:
@@ -364,15 +364,15 @@ class Fleet:
             machine, profile = self._known(tree, record)
         except InputError as error:
             where, problem = error.where, error.problem
-            self.refused.append(Refused(where, problem, name))
+            self.refused.append(RefusedRecord(where, problem, name))
             return
         before = self.nodes.get(name)
-        node = _Node(record.where, machine, profile)
+        node = _NodeState(record.where, machine, profile)
         if before is not None:
             self.twice.append(Twice(name, before.where, record.where, before[1:] == node[1:]))
         self.nodes[name] = node
 
-    def _known(self, tree: dict[str, Any], record: Record) -> tuple[int, int]:
+    def _known(self, tree: dict[str, Any], record: NodeRecord) -> tuple[int, int]:
         """The numbers of the machine and of the profile that a record shows."""
         for side in ("sources", "envcheck"):
             tree.pop(side, None)
@@ -430,7 +430,7 @@ class Fleet:
                 self._looked_at[key] = found
         return found
 
-    def _new(self, tree: Mapping[str, Any], record: Record) -> tuple[int, int]:
+    def _new(self, tree: Mapping[str, Any], record: NodeRecord) -> tuple[int, int]:
         rows = tree.get("gpu", [])
         if isinstance(rows, list) and len(rows) > MOST_GPUS:
             raise InputError(record.where, f"{len(rows)} GPUs: more than {MOST_GPUS} in one node")
@@ -513,7 +513,7 @@ def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is no number")
 
 
-def named(tree: dict[str, Any], record: Record) -> str:
+def named(tree: dict[str, Any], record: NodeRecord) -> str:
     """The node's name: `host.name`, which is taken out, else that of the record.
 
     Raises:
@@ -539,7 +539,7 @@ class Some(NamedTuple):
     parts: tuple[str, ...] = ()
 
 
-class Difference(NamedTuple):
+class NodeDifference(NamedTuple):
     """What is not alike: its values, commonest first, and the nodes of which it is not known.
 
     `standing` says whether the first value is that of more than half (`majority`), of as many as the second
@@ -562,21 +562,21 @@ class Difference(NamedTuple):
         return tuple(name for each in others for name in each.nodes)
 
 
-class Variant(NamedTuple):
+class NodeVariant(NamedTuple):
     """Why a finding holds on some of its nodes, and the GPUs it is about if these are not all."""
 
-    because: tuple[Because, ...]
+    because: tuple[Evidence, ...]
     devices: tuple[int, ...]
     note: str
     nodes: tuple[str, ...]
 
 
-class Found(NamedTuple):
+class FleetFinding(NamedTuple):
     """A finding once, with all the nodes it holds on; `finding` is that of the first variant."""
 
     finding: Finding
     nodes: tuple[str, ...]
-    variants: tuple[Variant, ...]
+    variants: tuple[NodeVariant, ...]
 
 
 class Missing(NamedTuple):
@@ -586,7 +586,7 @@ class Missing(NamedTuple):
     why: str
 
 
-class Report(NamedTuple):
+class FleetReport(NamedTuple):
     """All that `fleet` says."""
 
     version: str
@@ -595,17 +595,17 @@ class Report(NamedTuple):
     nodes: tuple[str, ...]
     expected: int | None
     machines: int
-    differences: tuple[Difference, ...]
-    findings: tuple[Found, ...]
+    differences: tuple[NodeDifference, ...]
+    findings: tuple[FleetFinding, ...]
     nothing: tuple[Some, ...]  # nodes without anything to judge, by the reason
     waiting: Mapping[str, int]  # rules that wait for what nobody gave, by that, on the commonest machine
     missing: tuple[Missing, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedRecord, ...] = ()
     twice: tuple[Twice, ...] = ()
     late: tuple[str, ...] = ()  # records that came after the verdict
     stale: tuple[str, ...] = ()  # records of other jobs
     left_out: tuple[str, ...] = ()  # nodes that were not asked, and why
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Diagnostic, ...] = ()
     fail_on: Severity = Severity.ERROR
 
     @property
@@ -626,7 +626,7 @@ class Report(NamedTuple):
         return {0: "may start", 1: "may not start"}.get(self.code, "cannot tell")
 
 
-class Setting(NamedTuple):
+class FleetContext(NamedTuple):
     """What the report says beside the records: who was expected, what came late, what is not of this job."""
 
     expected: tuple[str, ...] | int | None = None
@@ -634,11 +634,13 @@ class Setting(NamedTuple):
     late: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Diagnostic, ...] = ()
     fail_on: Severity = Severity.ERROR
 
 
-def reported(fleet: Fleet, rows: Sequence[Alike], known: Matrix, version: str, setting: Setting) -> Report:
+def reported(
+    fleet: Fleet, rows: Sequence[Alike], known: Matrix, version: str, setting: FleetContext
+) -> FleetReport:
     """What the records come to."""
     by_machine: dict[int, list[str]] = {}
     by_profile: dict[int, list[str]] = {}
@@ -656,7 +658,7 @@ def reported(fleet: Fleet, rows: Sequence[Alike], known: Matrix, version: str, s
         and (lack := expected - len(fleet.nodes) - len(missing) - len(fleet.refused)) > 0
     ):
         missing.append(Missing("", f"{lack} of {expected} that are expected are not there"))
-    return Report(
+    return FleetReport(
         version,
         known.updated,
         len(known.rules),
@@ -681,22 +683,22 @@ def reported(fleet: Fleet, rows: Sequence[Alike], known: Matrix, version: str, s
 # --- findings, once ---------------------------------------------------------------------------------
 
 
-def _findings(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> tuple[Found, ...]:
+def _findings(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> tuple[FleetFinding, ...]:
     together: dict[tuple[str, Verdict, Severity], dict[Any, tuple[Finding, list[str]]]] = {}
     for machine, names in nodes.items():
         for finding in judged[machine].judgement.findings:
             variants = together.setdefault((finding.rule.id, finding.verdict, finding.severity), {})
             # Sources are paths of a node; the facts are what differs.
             shown = (
-                tuple((*each.fact[:2], each.device, each.note) for each in finding.because),
+                tuple((*each.fact[:2], each.device, each.note) for each in finding.evidence),
                 finding.devices,
             )
             variants.setdefault(shown, (finding, []))[1].extend(names)
     found = []
     for each in together.values():
         ordered = sorted(each.values(), key=lambda variant: -len(variant[1]))
-        held = tuple(Variant(one.because, one.devices, one.note, tuple(names)) for one, names in ordered)
-        found.append(Found(ordered[0][0], tuple(name for one in held for name in one.nodes), held))
+        held = tuple(NodeVariant(one.evidence, one.devices, one.note, tuple(names)) for one, names in ordered)
+        found.append(FleetFinding(ordered[0][0], tuple(name for one in held for name in one.nodes), held))
     found.sort(
         key=lambda each: (
             each.finding.verdict is not Verdict.BROKEN,
@@ -727,8 +729,8 @@ def _waiting(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> Mappin
 
 def _differences(
     profiles: Sequence[Profile], nodes: Mapping[int, list[str]], rows: Sequence[Alike]
-) -> tuple[Difference, ...]:
-    found: dict[str, Difference] = {}
+) -> tuple[NodeDifference, ...]:
+    found: dict[str, NodeDifference] = {}
     if len(nodes) > 1:
         here = {number: profiles[number] for number in nodes}
         patterns = [row for row in rows if row.key.endswith("*") and not row.together]
@@ -746,7 +748,7 @@ def _differences(
     return tuple(kept)
 
 
-def _only_follows(one: Difference, other: Difference | None) -> bool:
+def _only_follows(one: NodeDifference, other: NodeDifference | None) -> bool:
     """Whether a difference parts the nodes as another does, which says it already."""
     if other is None:
         return False
@@ -755,7 +757,7 @@ def _only_follows(one: Difference, other: Difference | None) -> bool:
 
 def _difference(
     key: str, row: Alike, profiles: Mapping[int, Profile], nodes: Mapping[int, list[str]]
-) -> Difference | None:
+) -> NodeDifference | None:
     """What a key is on which nodes; None if it is alike wherever it is given."""
     values: dict[str | int | None, list[int]] = {}
     unread: dict[str, list[str]] = {}
@@ -787,7 +789,7 @@ def _difference(
     name = row.name or key.partition(".")[2]
     without = tuple(Some(why, tuple(names)) for why, names in unread.items())
     assert row.differ is not None  # noqa: S101 - rows that differ in nothing were passed over
-    return Difference(key, name, row.differ, row.why, row.source, _standing(some), some, without)
+    return NodeDifference(key, name, row.differ, row.why, row.source, _standing(some), some, without)
 
 
 _MISSING = {"env": "not set", "pkg": "not installed", "train": "not given"}

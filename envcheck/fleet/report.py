@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from envcheck.core.findings import Because, Verdict
+from envcheck.core.findings import Evidence, Verdict
 from envcheck.core.i18n import wrapped
 from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
 from envcheck.fleet import hostlist
-from envcheck.fleet.compare import Difference, Found, Report, Some, Variant
+from envcheck.fleet.compare import FleetFinding, FleetReport, NodeDifference, NodeVariant, Some
 from envcheck.reports.render import fix_text, shown
 
 SCHEMA_VERSION = 1
@@ -37,12 +37,12 @@ def _count(number: int, noun: str) -> str:
 # --- for people -------------------------------------------------------------------------------------
 
 
-def render(report: Report) -> str:
+def render(report: FleetReport) -> str:
     """The report as text."""
     return "".join(f"{inline(line).rstrip()}\n" for line in _lines(report))
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: FleetReport) -> Iterator[str]:
     yield f"envcheck {report.version}  matrix {report.updated}, {report.rules} known failures"
     judged = _count(len(report.nodes), "node")
     if report.expected is not None and report.expected != len(report.nodes):
@@ -67,7 +67,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"{report.verdict}: {'; '.join(reasons(report))}"
 
 
-def _difference(each: Difference) -> Iterator[str]:
+def _difference(each: NodeDifference) -> Iterator[str]:
     word = f"{_MARKS[each.severity]} {each.severity.value}: {each.name}"
     if len(each.values) > 1:
         standing = {"tie": ", a tie", "none": ", no majority"}.get(each.standing, "")
@@ -97,7 +97,7 @@ def _on(value: Some, *, whole: bool) -> str:
     return _count(len(value.nodes), "node") if whole else folded(value.nodes)
 
 
-def _finding(found: Found, of: int) -> Iterator[str]:
+def _finding(found: FleetFinding, of: int) -> Iterator[str]:
     finding = found.finding
     rule = finding.rule
     if finding.verdict is Verdict.UNDECIDED:
@@ -118,7 +118,7 @@ def _finding(found: Found, of: int) -> Iterator[str]:
         yield f"    {'known':<8}{rule.basis.value}: {source.url} (checked {source.checked})"
 
 
-def _because(variant: Variant, of: int, *, alone: bool) -> str:
+def _because(variant: NodeVariant, of: int, *, alone: bool) -> str:
     said = ", ".join(f"{each.fact.key} = {_value(each)}" for each in variant.because)
     on_gpus = f" (GPU {', '.join(map(str, variant.devices))})" if variant.devices else ""
     note = f"; {variant.note}" if variant.note else ""
@@ -128,7 +128,7 @@ def _because(variant: Variant, of: int, *, alone: bool) -> str:
     return f"{said}{on_gpus}{note} on {_count(number, 'node') if 2 * number > of else folded(variant.nodes)}"
 
 
-def _value(each: Because) -> str:
+def _value(each: Evidence) -> str:
     return "not known" if each.fact.value is None else shown(each.fact.value)
 
 
@@ -138,7 +138,7 @@ def _field(name: str, text: str) -> Iterator[str]:
         yield f"    {lead if number == 0 else ' ' * 8}{line}"
 
 
-def _roll(report: Report) -> Iterator[str]:
+def _roll(report: FleetReport) -> Iterator[str]:
     """Who is not judged, and which records are not what they should be."""
     lines: list[str] = []
     by_why: dict[str, list[str]] = {}
@@ -170,7 +170,7 @@ def _listed(word: str, said: Sequence[str]) -> list[str]:
     return [f"{word:<8} {each}" for each in said]
 
 
-def reasons(report: Report) -> tuple[str, ...]:
+def reasons(report: FleetReport) -> tuple[str, ...]:
     """What the verdict rests on, in words."""
     level = report.fail_on.rank
     broken = [
@@ -206,7 +206,7 @@ def reasons(report: Report) -> tuple[str, ...]:
 # --- for programs -----------------------------------------------------------------------------------
 
 
-def tree(report: Report) -> dict[str, Any]:
+def tree(report: FleetReport) -> dict[str, Any]:
     """The report as JSON: docs/reference/fleet-json.md."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -250,7 +250,7 @@ def _some(names: Sequence[str]) -> dict[str, Any]:
     return {"count": len(names), "nodes": hostlist.fold(names)}
 
 
-def _difference_tree(each: Difference) -> dict[str, Any]:
+def _difference_tree(each: NodeDifference) -> dict[str, Any]:
     return {
         "key": each.key,
         "name": each.name,
@@ -266,7 +266,7 @@ def _difference_tree(each: Difference) -> dict[str, Any]:
     }
 
 
-def _finding_tree(each: Found) -> dict[str, Any]:
+def _finding_tree(each: FleetFinding) -> dict[str, Any]:
     rule = each.finding.rule
     return {
         "rule": rule.id,

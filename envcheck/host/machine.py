@@ -29,7 +29,7 @@ _MOST_LINKS = 40  # as Linux itself (path_resolution(7))
 _NOWHERE = f"/{os.urandom(16).hex()}"  # no tree can have put something there
 
 
-class Ran(NamedTuple):
+class FinishedProcess(NamedTuple):
     """How a process ended: `code` is None if it outlived its deadline and was killed."""
 
     code: int | None
@@ -42,7 +42,7 @@ class Running(NamedTuple):
 
     process: subprocess.Popen[bytes]
 
-    def finish(self, deadline_s: float) -> Ran:
+    def finish(self, deadline_s: float) -> FinishedProcess:
         """Wait at most `deadline_s` seconds, then kill; a process stuck in the kernel is left behind.
 
         What the process wrote before it was killed is returned, so that a probe that hung half-way
@@ -63,7 +63,7 @@ class Running(NamedTuple):
             if stream is not None:
                 stream.close()
         code = self.process.returncode if ended else None
-        return Ran(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+        return FinishedProcess(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
     def _drain(self, out: bytearray, err: bytearray, seconds: float) -> bool:
         """Read both streams, whether to their ends or until the time is up.
@@ -231,7 +231,9 @@ class Host:
             )
         )
 
-    def run(self, command: Sequence[str], deadline_s: float, environ: Mapping[str, str] | None = None) -> Ran:
+    def run(
+        self, command: Sequence[str], deadline_s: float, environ: Mapping[str, str] | None = None
+    ) -> FinishedProcess:
         """Run a process to its end or its deadline. Raises OSError as `start` does."""
         return self.start(command, environ).finish(deadline_s)
 
@@ -549,7 +551,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"  # a real-time one
 
 
-class Ended(SystemExit):
+class ProcessExit(SystemExit):
     """A signal asks this process to end; `code` is the exit code that a shell has for it."""
 
     def __init__(self, number: int) -> None:
@@ -570,7 +572,7 @@ def signals_raise() -> Iterator[None]:
     import signal
 
     def end(number: int, _: object) -> None:
-        raise Ended(number)
+        raise ProcessExit(number)
 
     before = {}
     for number in (signal.SIGTERM, signal.SIGHUP):

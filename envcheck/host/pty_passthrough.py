@@ -100,14 +100,14 @@ class Kept:
         yield from self._partial.values()
 
 
-class Ended(NamedTuple):
+class CommandExit(NamedTuple):
     """How a command ended: its exit code, negative for a signal, and the signals we were asked to end by."""
 
     code: int
     asked: frozenset[int]
 
 
-def run(command: Sequence[str], environ: Mapping[str, str], kept: Kept) -> Ended:
+def run(command: Sequence[str], environ: Mapping[str, str], kept: Kept) -> CommandExit:
     """Run a command to its end; what it prints is passed on and added to `kept`.
 
     Raises:
@@ -133,7 +133,7 @@ def run(command: Sequence[str], environ: Mapping[str, str], kept: Kept) -> Ended
     passed = _Signals(process, streams.resize)
     code = streams.pass_on(kept, process, passed)
     signal.pthread_sigmask(signal.SIG_SETMASK, masked)  # from here on they are for us
-    return Ended(code, frozenset(passed.asked))
+    return CommandExit(code, frozenset(passed.asked))
 
 
 # --- signals ------------------------------------------------------------------------------------------

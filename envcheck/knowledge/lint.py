@@ -21,7 +21,7 @@ from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Tri, 
 from envcheck.core.findings import Verdict
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Clause, Default, Fix, NoFix, Ref, Rule, Severity, When
-from envcheck.core.toml_locations import Places, Row, places
+from envcheck.core.toml_locations import Places, TomlRow, places
 from envcheck.knowledge import load as matrix
 from envcheck.knowledge import log_signatures
 from envcheck.rules import clause_algebra, derive, judge
@@ -33,7 +33,7 @@ NARROW_GAP = 2
 """A hole of at most so many releases between two ranges looks like a slip, a wider one like knowledge."""
 
 
-class Problem(NamedTuple):
+class LintProblem(NamedTuple):
     """One mistake: `file:line`, what it is about, what is wrong. A note is worth a look and shuts nothing."""
 
     kind: str
@@ -44,7 +44,7 @@ class Problem(NamedTuple):
     note: bool = False
 
 
-def rendered(problems: Sequence[Problem], folder: str = "compat") -> str:
+def rendered(problems: Sequence[LintProblem], folder: str = "compat") -> str:
     """The problems, one a line, and their count."""
     rows = [
         f"{folder}/{each.file}:{each.line}: {'note' if each.note else 'error'}: "
@@ -60,7 +60,7 @@ def lint(
     vocabulary: Vocabulary,
     today: dt.date,
     newer: Mapping[str, Sequence[str]] | None = None,
-) -> list[Problem]:
+) -> list[LintProblem]:
     """Everything that is wrong, by file and line.
 
     `texts` are the files of compat/ by their names in it. `newer` are releases that an index shows beyond
@@ -90,7 +90,7 @@ def beyond(known_through: Mapping[str, str], published: Mapping[str, Iterable[st
     return found
 
 
-def _readable(texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
+def _readable(texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str], list[LintProblem]]:
     """The gathered tree of the files that are TOML, their texts, and a problem for each that is not."""
     import tomllib
 
@@ -103,7 +103,7 @@ def _readable(texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str],
             tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             line = re.search(r"line (\d+)", str(error))
-            problems.append(Problem("toml", name, int(line[1]) if line else 1, "", f"not TOML: {error}"))
+            problems.append(LintProblem("toml", name, int(line[1]) if line else 1, "", f"not TOML: {error}"))
         else:
             good[name] = text
     return matrix.gather(good), good, problems
@@ -125,24 +125,24 @@ class _Book:
         self.case_rows = list(zip(self.tree["case"], self._rows("case", len(self.tree["case"])), strict=True))
         self.at = {row.get("id"): place for row, place in reversed(self.rule_rows)}
 
-    def _rows(self, kind: str, count: int) -> list[Row]:
+    def _rows(self, kind: str, count: int) -> list[TomlRow]:
         return [self.places.row(kind, number) for number in range(count)]
 
     def rule_problem(
         self, kind: str, rule: Rule, message: str, line: int = 0, *, note: bool = False
-    ) -> Problem:
+    ) -> LintProblem:
         """A problem of a rule that loads, at a line of its own or at its id."""
         place = self.at[rule.id]
-        return Problem(kind, place.file, line or place.line, rule.id, message, note)
+        return LintProblem(kind, place.file, line or place.line, rule.id, message, note)
 
     def declared(self, key: str) -> Key | None:
         """What a fact means."""
         return self.vocabulary.get(key)
 
     @cached_property
-    def loaded(self) -> list[tuple[dict[str, Any], Row, Inventory | InputError]]:
+    def loaded(self) -> list[tuple[dict[str, Any], TomlRow, Inventory | InputError]]:
         """Every case with its facts, or with why they cannot be read."""
-        found: list[tuple[dict[str, Any], Row, Inventory | InputError]] = []
+        found: list[tuple[dict[str, Any], TomlRow, Inventory | InputError]] = []
         for row, place in self.case_rows:
             try:
                 found.append((row, place, facts_file.load(row.get("facts", {}), "facts", self.vocabulary)))
@@ -151,12 +151,12 @@ class _Book:
         return found
 
     @cached_property
-    def cases(self) -> list[tuple[dict[str, Any], Row, Inventory]]:
+    def cases(self) -> list[tuple[dict[str, Any], TomlRow, Inventory]]:
         """The cases whose facts can be read."""
         return [(row, place, read) for row, place, read in self.loaded if isinstance(read, Inventory)]
 
     @cached_property
-    def broken_cases(self) -> dict[str, list[tuple[dict[str, Any], Row, Inventory]]]:
+    def broken_cases(self) -> dict[str, list[tuple[dict[str, Any], TomlRow, Inventory]]]:
         """The cases in which a rule must be broken, by rule."""
         found = defaultdict(list)
         for row, place, read in self.cases:
@@ -210,26 +210,26 @@ _COMPLAINT = re.compile(
 )
 
 
-def _loader(book: _Book) -> Iterator[Problem]:
+def _loader(book: _Book) -> Iterator[LintProblem]:
     """What the loader refuses."""
     for text in book.unreadable:
         found = _COMPLAINT.match(text)
         if found is None:
             if "is defined twice" not in text:  # said below, with both places
-                yield Problem("load", "matrix.toml", 1, "", text)
+                yield LintProblem("load", "matrix.toml", 1, "", text)
             continue
         kind, name, what = found["kind"], found["id"], found["what"]
         key = what.partition(":")[0]
         place = _place_of(book, kind, found["file"], name)
         quoted = re.search(r"'([^']+)'", what)
         line = place.at(quoted[1]) if what.startswith("unknown key") and quoted else place.at(key)
-        yield Problem("load", place.file or found["file"], line, name, what)
+        yield LintProblem("load", place.file or found["file"], line, name, what)
 
 
-def _place_of(book: _Book, kind: str, file: str, name: str) -> Row:
+def _place_of(book: _Book, kind: str, file: str, name: str) -> TomlRow:
     if kind == "rule":
         rows = (place for row, place in book.rule_rows if row["file"] == file and row.get("id", "?") == name)
-        return next(rows, Row(file, book.places.row("rule", 0).block))
+        return next(rows, TomlRow(file, book.places.row("rule", 0).block))
     if kind == "target":
         return book.places.table(f"target.{name}")
     rows_of, key = ("default", "key") if kind == "default" else ("cell", "target")
@@ -263,9 +263,9 @@ _TARGET_KEYS = frozenset({"title", "packages", "train", "free", "build", "note",
 _EXPECTATIONS = ("broken", "fine", "undecided", "signature")
 
 
-def _unknown_keys(book: _Book) -> Iterator[Problem]:
+def _unknown_keys(book: _Book) -> Iterator[LintProblem]:
     """Keys that nothing reads: a misspelt `rule` in a case would silently test nothing."""
-    rows: list[tuple[str, Mapping[str, Any], Row, frozenset[str]]] = [
+    rows: list[tuple[str, Mapping[str, Any], TomlRow, frozenset[str]]] = [
         *((str(row.get("id", "")), row, place, _CASE_KEYS) for row, place in book.case_rows),
         *(
             (str(row.get("target", "")), row, book.places.row("cell", number), _CELL_KEYS)
@@ -279,35 +279,35 @@ def _unknown_keys(book: _Book) -> Iterator[Problem]:
     for name, row, place, allowed in rows:
         for key in row.keys() - allowed:
             if not key.endswith(("_zh", ".zh")) and key != "zh":
-                yield Problem("unknown-key", place.file, place.at(key), name, f"unknown key {key!r}")
+                yield LintProblem("unknown-key", place.file, place.at(key), name, f"unknown key {key!r}")
 
 
-def _duplicates(book: _Book) -> Iterator[Problem]:
+def _duplicates(book: _Book) -> Iterator[LintProblem]:
     """An id stands for one thing."""
     for what, rows in (("rule", book.rule_rows), ("case", book.case_rows)):
-        first: dict[str, Row] = {}
+        first: dict[str, TomlRow] = {}
         for row, place in rows:
             name = str(row.get("id", "?"))
             if name in first:
                 before = first[name]
                 message = f"{what} id already used at compat/{before.file}:{before.line}"
-                yield Problem("duplicate-id", place.file, place.line, name, message)
+                yield LintProblem("duplicate-id", place.file, place.line, name, message)
             first.setdefault(name, place)
             if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-                yield Problem("id", place.file, place.line, name, f"{what} id is not kebab-case")
+                yield LintProblem("id", place.file, place.line, name, f"{what} id is not kebab-case")
 
 
-def _withdrawn(book: _Book) -> Iterator[Problem]:
+def _withdrawn(book: _Book) -> Iterator[LintProblem]:
     """A rule found false stays, with the day and the reason."""
     for row, place in book.rule_rows:
         if "withdrawn" not in row:
             continue
         if _date(row["withdrawn"]) is None:
             message = f"withdrawn: expected a date, found {row['withdrawn']!r}"
-            yield Problem("withdrawn", place.file, place.at("withdrawn"), row.get("id", ""), message)
+            yield LintProblem("withdrawn", place.file, place.at("withdrawn"), row.get("id", ""), message)
         if not row.get("reason"):
             message = "withdrawn without a reason"
-            yield Problem("withdrawn", place.file, place.at("withdrawn"), row.get("id", ""), message)
+            yield LintProblem("withdrawn", place.file, place.at("withdrawn"), row.get("id", ""), message)
 
 
 def _date(text: Any) -> dt.date | None:
@@ -317,7 +317,7 @@ def _date(text: Any) -> dt.date | None:
         return None
 
 
-def _sources(book: _Book) -> Iterator[Problem]:
+def _sources(book: _Book) -> Iterator[LintProblem]:
     """Every source has a day on which somebody looked, and not too long ago."""
     for rule in book.known.rules:
         line = book.at[rule.id].at("sources")
@@ -334,18 +334,18 @@ def _sources(book: _Book) -> Iterator[Problem]:
             yield book.rule_problem("stale-source", rule, message, line)
 
 
-def _target_values(book: _Book) -> Iterator[Problem]:
+def _target_values(book: _Book) -> Iterator[LintProblem]:
     """What a target implies are values its facts may have."""
     for name, target in book.known.targets.items():
         place = book.places.table(f"target.{name}")
         for key, value in target.train.items():
             if wrong := _misfit(book, key, value):
-                yield Problem("target-value", place.file, place.at("train"), name, f"{key}: {wrong}")
+                yield LintProblem("target-value", place.file, place.at("train"), name, f"{key}: {wrong}")
     for number, default in enumerate(book.tree["tables"].get("default", [])):
         place = book.places.row("default", number)
         if wrong := _misfit(book, str(default.get("key", "")), default.get("value")):
             message = f"default {default.get('key')}: {wrong}"
-            yield Problem("default-value", place.file, place.at("value"), "", message)
+            yield LintProblem("default-value", place.file, place.at("value"), "", message)
 
 
 def _misfit(book: _Book, key: str, value: Any) -> str:
@@ -362,7 +362,7 @@ def _misfit(book: _Book, key: str, value: Any) -> str:
 # --- cases ------------------------------------------------------------------------------------------
 
 
-def _cases(book: _Book) -> Iterator[Problem]:
+def _cases(book: _Book) -> Iterator[LintProblem]:
     """A case names a rule there is, expects something, and has facts that can be read."""
     rules = {row.get("id") for row, _ in book.rule_rows}
     withdrawn = {row.get("id") for row, _ in book.rule_rows if "withdrawn" in row}
@@ -370,30 +370,32 @@ def _cases(book: _Book) -> Iterator[Problem]:
         name = str(row.get("id", ""))
         expect, rule = row.get("expect"), row.get("rule")
         if rule and rule not in rules:
-            yield Problem("case-rule", place.file, place.at("rule"), name, f"no such rule {rule!r}")
+            yield LintProblem("case-rule", place.file, place.at("rule"), name, f"no such rule {rule!r}")
         if rule in withdrawn and expect in ("broken", "undecided"):
             message = f"rule {rule!r} is withdrawn and can no longer be {expect}"
-            yield Problem("case-rule", place.file, place.at("rule"), name, message)
+            yield LintProblem("case-rule", place.file, place.at("rule"), name, message)
         if expect not in _EXPECTATIONS:
             message = f"expect: expected one of {', '.join(_EXPECTATIONS)}, found {expect!r}"
-            yield Problem("case", place.file, place.at("expect"), name, message)
+            yield LintProblem("case", place.file, place.at("expect"), name, message)
         if expect in ("broken", "undecided") and not rule:
-            yield Problem("case-rule", place.file, place.line, name, f"expects {expect}, but names no rule")
+            yield LintProblem(
+                "case-rule", place.file, place.line, name, f"expects {expect}, but names no rule"
+            )
         if isinstance(read, InputError):
-            yield Problem("case", place.file, place.at("facts"), name, str(read))
+            yield LintProblem("case", place.file, place.at("facts"), name, str(read))
 
 
-def _signatures(book: _Book) -> Iterator[Problem]:
+def _signatures(book: _Book) -> Iterator[LintProblem]:
     """A signature can be found: its texts are patterns, one of which holds a word logs are searched for."""
     words = [str(row.get("word", "")) for row in book.tree["tables"].get("trigger", [])]
     for row, place in book.case_rows:
         name, texts = str(row.get("id", "")), row.get("signature", [])
         if row.get("kind", "version") not in log_signatures.KINDS:
             message = f"kind: expected one of {', '.join(log_signatures.KINDS)}, found {row['kind']!r}"
-            yield Problem("case", place.file, place.at("kind"), name, message)
+            yield LintProblem("case", place.file, place.at("kind"), name, message)
         if not isinstance(texts, list) or not all(isinstance(each, str) and each for each in texts):
             message = f"signature: expected a list of patterns, found {texts!r}"
-            yield Problem("signature", place.file, place.at("signature"), name, message)
+            yield LintProblem("signature", place.file, place.at("signature"), name, message)
             continue
         for each in texts:
             try:
@@ -403,15 +405,15 @@ def _signatures(book: _Book) -> Iterator[Problem]:
             else:
                 message = f"signature {each!r} is found in any text" if empty else ""
             if message:
-                yield Problem("signature", place.file, place.at("signature"), name, message)
+                yield LintProblem("signature", place.file, place.at("signature"), name, message)
         if texts and not any(log_signatures.needs(each, words) for each in texts):
             message = (
                 f"no text of the signature needs one of the words logs are searched for: {', '.join(words)}"
             )
-            yield Problem("signature", place.file, place.at("signature"), name, message)
+            yield LintProblem("signature", place.file, place.at("signature"), name, message)
 
 
-def _both_cases(book: _Book) -> Iterator[Problem]:
+def _both_cases(book: _Book) -> Iterator[LintProblem]:
     """An error rule shows that it fires and that it does not fire next door."""
     expected = defaultdict(set)
     for row, _ in book.case_rows:
@@ -425,7 +427,7 @@ def _both_cases(book: _Book) -> Iterator[Problem]:
 # --- rules by themselves ----------------------------------------------------------------------------
 
 
-def _never_holds(book: _Book) -> Iterator[Problem]:
+def _never_holds(book: _Book) -> Iterator[LintProblem]:
     """A rule that can never be broken says nothing, and looks as if it did."""
     for rule in book.known.rules:
         place = book.at[rule.id]
@@ -468,7 +470,7 @@ def _between_releases(book: _Book, clause: Clause) -> str:
 # --- rules against rules ----------------------------------------------------------------------------
 
 
-def _same_ground(book: _Book) -> Iterator[Problem]:
+def _same_ground(book: _Book) -> Iterator[LintProblem]:
     """Two rules for one combination contradict or repeat each other; one inside another is worth a look."""
     tables = [
         (rule, number, table, frozenset(clause.key for clause in table))
@@ -502,7 +504,7 @@ def _advice(rule: Rule) -> tuple[Any, ...]:
     return rule.severity, tuple(fix.set for fix in rule.fixes)
 
 
-def _gaps(book: _Book) -> Iterator[Problem]:
+def _gaps(book: _Book) -> Iterator[LintProblem]:
     """Between `<0.14.1` and `>=0.14.2` of one family lies 0.14.1, which is then nobody's."""
     families: dict[Any, list[tuple[clause_algebra.Interval, Rule, int]]] = defaultdict(list)
     for rule in book.known.rules:
@@ -518,7 +520,7 @@ def _gaps(book: _Book) -> Iterator[Problem]:
 
 def _gaps_between(
     book: _Book, key: str, ranges: list[tuple[clause_algebra.Interval, Rule, int]]
-) -> Iterator[Problem]:
+) -> Iterator[LintProblem]:
     ranges = sorted(ranges, key=lambda each: versions.order(each[0].low or "0"))
     reached, owner = "", ranges[0][1]
     for (span, rule, _), (following, after, number) in pairwise(ranges):
@@ -567,7 +569,7 @@ def _excused(book: _Book, key: str, hole: clause_algebra.Interval, rules: set[st
 # --- ways out ---------------------------------------------------------------------------------------
 
 
-def _fixes(book: _Book) -> Iterator[Problem]:
+def _fixes(book: _Book) -> Iterator[LintProblem]:
     """Every way out leads out: proved on an inventory made of the rule's own `when`, or on its cases."""
     for rule in book.known.rules:
         tried, unproved = False, list(range(len(rule.fixes)))
@@ -589,7 +591,7 @@ def _fixes(book: _Book) -> Iterator[Problem]:
                 )
 
 
-def _no_fixes(book: _Book) -> Iterator[Problem]:
+def _no_fixes(book: _Book) -> Iterator[LintProblem]:
     """What is said not to help leaves the rule broken, wherever it is broken."""
     for rule in book.known.rules:
         examples = list(_examples(book, rule)) if rule.no_fixes else []
@@ -685,7 +687,7 @@ def _leads_back(book: _Book, rule: Rule, wanted: Clause, tried: str) -> bool:
     return any(clause_algebra.meet(clause, wanted, book.declared(wanted.key)) for clause in clauses)
 
 
-def _out_of_the_frying_pan(book: _Book) -> Iterator[Problem]:
+def _out_of_the_frying_pan(book: _Book) -> Iterator[LintProblem]:
     """A way out that breaks another error rule is none; where none is left, the user is told nothing."""
     about: dict[str, list[Rule]] = defaultdict(list)
     for rule in book.errors:
@@ -704,7 +706,7 @@ def _out_of_the_frying_pan(book: _Book) -> Iterator[Problem]:
                     )
             if rule.fixes and not left:
                 message = f"every fix of {rule.id} breaks another error rule here: a user is told no way out"
-                yield Problem("no-way-out", place.file, place.line, row["id"], message)
+                yield LintProblem("no-way-out", place.file, place.line, row["id"], message)
 
 
 def _entered(book: _Book, rule: Rule, fix: Fix, read: Inventory, about: Mapping[str, list[Rule]]) -> set[str]:
@@ -807,7 +809,7 @@ def _spoil(clause: Clause, facts: dict[str, Fact]) -> None:
 # --- cells, defaults, how far things are known ------------------------------------------------------
 
 
-def _cells(book: _Book) -> Iterator[Problem]:
+def _cells(book: _Book) -> Iterator[LintProblem]:
     """What was run is right: a cell that trained breaks no error rule, one that failed breaks its own."""
     rules = {rule.id for rule in book.known.rules}
     written = book.tree["matrix"].get("cell", [])
@@ -832,10 +834,10 @@ def _cells(book: _Book) -> Iterator[Problem]:
             message = f"failed by {cell.rule}, which does not forbid it: {shown}"
         else:
             continue
-        yield Problem("cell", place.file, place.at("pkg"), name, message)
+        yield LintProblem("cell", place.file, place.at("pkg"), name, message)
 
 
-def _defaults(book: _Book) -> Iterator[Problem]:
+def _defaults(book: _Book) -> Iterator[LintProblem]:
     """A default behind one that holds whenever it does is never reached."""
     written = book.tree["tables"].get("default", [])
     if len(written) != len(book.known.defaults):
@@ -849,24 +851,24 @@ def _defaults(book: _Book) -> Iterator[Problem]:
             message = (
                 f"default {default.key} is never reached: nothing is {impossible[0].key} {impossible[0].raw}"
             )
-            yield Problem("default-unreachable", place.file, place.at("when"), "", message)
+            yield LintProblem("default-unreachable", place.file, place.at("when"), "", message)
         elif any(
             clause_algebra.table_implies(default.when, before.when, declared)
             for before in earlier[default.key]
         ):
             message = f"default {default.key} is never reached: an earlier row holds whenever this one does"
-            yield Problem("default-unreachable", place.file, place.at("when"), "", message)
+            yield LintProblem("default-unreachable", place.file, place.at("when"), "", message)
         earlier[default.key].append(default)
 
 
-def _beyond(book: _Book, newer: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+def _beyond(book: _Book, newer: Mapping[str, Sequence[str]]) -> Iterator[LintProblem]:
     """Releases nobody has looked at yet."""
     place = book.places.table("known_through")
     for name, found in newer.items():
         message = (
             f"known through {book.known.known_through.get(name)}, but the index has {', '.join(found[-3:])}"
         )
-        yield Problem("known-through", place.file, place.at(name), name, message)
+        yield LintProblem("known-through", place.file, place.at(name), name, message)
 
 
 _CHECKS = (

@@ -233,7 +233,7 @@ def build(tree: Mapping[str, Any], vocabulary: Vocabulary) -> Matrix:
 
 def read(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix, list[str]]:
     """The Matrix of the rows that can be read, and what is wrong with the others: file, key, mistake."""
-    reader = _Reader(vocabulary)
+    reader = _TableReader(vocabulary)
     head = tree["matrix"]
     rules = tuple(rule for row in tree["rule"] if (rule := reader.rule(row)))
     reader.unique((rule.id for rule in rules), "rule")
@@ -282,7 +282,7 @@ def _place(row: Mapping[str, Any], shipped: str) -> str:
     return str(row.get("origin") or f"compat/{shipped}")
 
 
-class _Reader:
+class _TableReader:
     """Turns rows into values and keeps every problem met on the way."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:

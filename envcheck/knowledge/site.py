@@ -383,7 +383,7 @@ def _verdict(world: _World, rule: Rule, chosen: Mapping[str, int]) -> Tri:
     for finding in judgement.findings:
         if finding.verdict is Verdict.BROKEN:
             return Tri.YES
-    undecided = [each.fact.key for finding in judgement.findings for each in finding.because]
+    undecided = [each.fact.key for finding in judgement.findings for each in finding.evidence]
     undecided += [clause.key for waiting in judgement.waiting for clause in waiting.open]
     free = world.trainings[chosen["target"]].free if "target" in chosen else ()
     return Tri.MAYBE if undecided and all(key in free for key in undecided) else Tri.NO

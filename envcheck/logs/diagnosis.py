@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from envcheck.core.facts import Inventory, Tri, Unknown
-from envcheck.core.findings import Because, Finding, Judgement, Verdict
+from envcheck.core.findings import Evidence, Finding, Judgement, Verdict
 from envcheck.core.rules import Fix, Rule
 from envcheck.knowledge.log_signatures import Signature, found
 from envcheck.logs.scanner import Event, Frame, Log, Raised
@@ -238,14 +238,14 @@ def fit(rule: Rule | None, inventory: Inventory, judgement: Judgement) -> Fit:
     if finding is not None and finding.verdict is Verdict.BROKEN:
         held = tuple(
             f"{each.fact.key} = {clauses.shown(each.fact.value)}"
-            for each in finding.because
+            for each in finding.evidence
             if each.fact.value is not None
         )
         return Fit("yes", held, finding.fixes, finding)
     device = next(iter(inventory.visible_devices()), None)
     untried = tuple(bound for each in rule.fixes if (bound := bind(each, inventory, device)))
     if finding is not None:
-        return Fit("unknown", tuple(_unread(each) for each in finding.because), untried, finding)
+        return Fit("unknown", tuple(_unread(each) for each in finding.evidence), untried, finding)
     waiting = next((each for each in judgement.waiting if each.rule.id == rule.id), None)
     if waiting is not None:
         return Fit("unknown", tuple(dict.fromkeys(each.key for each in waiting.open)), untried)
@@ -260,7 +260,7 @@ def fit(rule: Rule | None, inventory: Inventory, judgement: Judgement) -> Fit:
     return Fit("no", tuple(said or met))
 
 
-def _unread(because: Because) -> str:
+def _unread(because: Evidence) -> str:
     why = because.fact.reading.why if isinstance(because.fact.reading, Unknown) else ""
     return f"{because.fact.key} ({why})" if why else because.fact.key
 

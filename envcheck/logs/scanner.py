@@ -281,7 +281,7 @@ _SUMMARY_CODE = re.compile(r"\s*exitcode\s+: (-?\d+) \(pid: \d+\)")
 _SUMMARY_FIELD = re.compile(r"\s*(?:error_file|traceback)\s*:")
 
 
-class Reader:
+class LineReader:
     """Lines → events. `busy` says whether it wants the lines that follow, too."""
 
     def __init__(self, look: Look) -> None:
@@ -546,7 +546,7 @@ class Scanner:
 
     def __init__(self, look: Look) -> None:
         """Take how logs look."""
-        self.reader = Reader(look)
+        self.reader = LineReader(look)
         self._words = look.words
         self._bare_words = [(word.translate(_LOWER, _NO_LETTER), word) for word in look.words]
         self._rest = b""

@@ -644,7 +644,7 @@ def _layer(model: Model, shape: Decoder, how: Training) -> _Layer:
     hidden, inner = shape.hidden, shape.intermediate
     queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
     values, attended = shape.kv_heads * shape.value_size, shape.heads * shape.value_size
-    read = _Reading(model, how, width, residual, shape)
+    read = _ModelReader(model, how, width, residual, shape)
 
     def norm(size: int) -> float:
         if not shape.rms:
@@ -678,7 +678,7 @@ def _layer(model: Model, shape: Decoder, how: Training) -> _Layer:
     return _Layer(kept, final, float(working), float(residual * hidden))
 
 
-class _Reading:
+class _ModelReader:
     """What linear modules keep of the tensors they read, in bytes for one token."""
 
     def __init__(self, model: Model, how: Training, width: int, residual: int, shape: Decoder) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from envcheck.core.findings import UNREADABLE, Remark
+from envcheck.core.findings import UNREADABLE, Diagnostic
 from envcheck.core.i18n import counted, wrapped
 from envcheck.core.sanitize import inline
 from envcheck.memory import estimate
@@ -54,7 +54,7 @@ class Options(NamedTuple):
     rules: tuple[str, ...] = ()  # that break them
 
 
-class Fitting(NamedTuple):
+class MemoryTable(NamedTuple):
     """All that `fit` says."""
 
     subject: str
@@ -65,7 +65,7 @@ class Fitting(NamedTuple):
     room: Room
     assumed: tuple[str, ...]
     options: Options
-    remarks: tuple[Remark, ...] = ()  # on the training configurations, worst first
+    remarks: tuple[Diagnostic, ...] = ()  # on the training configurations, worst first
 
     @property
     def verdict(self) -> str:
@@ -332,12 +332,12 @@ def name_of(how: estimate.Training) -> str:
 _COLUMNS = 80
 
 
-def render(found: Fitting) -> str:
+def render(found: MemoryTable) -> str:
     """The report: the verdict and the cheapest change, what was counted, parts, the machine, the table."""
     return "".join(f"{inline(line)}\n" for line in _lines(found))
 
 
-def _lines(found: Fitting) -> Iterator[str]:
+def _lines(found: MemoryTable) -> Iterator[str]:
     account, room = found.account, found.room
     yield from wrapped(f"{found.verdict}: {_why(found)}", _COLUMNS)
     yield from _advice(found)
@@ -375,7 +375,7 @@ def _under(head: str, texts: Iterable[str]) -> Iterator[str]:
         yield f"{'' if index else head:<9}{line}"
 
 
-def _asked(found: Fitting) -> Iterator[str]:
+def _asked(found: MemoryTable) -> Iterator[str]:
     how, account = found.how, found.account
     total = account.trainable + account.frozen
     trains = (
@@ -406,7 +406,7 @@ def _gpu(room: Room) -> str:
     return f"{room.name}: {gib(room.gpu)} GiB {'free now' if room.free else whole}"
 
 
-def _host(found: Fitting) -> Iterator[str]:
+def _host(found: MemoryTable) -> Iterator[str]:
     ram = found.room.ram
     if ram is None:
         yield "memory not known: declare it with --ram GIB"
@@ -419,12 +419,12 @@ def _host(found: Fitting) -> Iterator[str]:
     yield f"loading may take {gib(_loading(found))} GiB for each rank that reads all weights"
 
 
-def _loading(found: Fitting) -> int:
+def _loading(found: MemoryTable) -> int:
     width = estimate.WIDTH[found.model.dtype or found.how.precision]
     return found.model.stored or found.model.parameters * width
 
 
-def _why(found: Fitting) -> str:
+def _why(found: MemoryTable) -> str:
     account, room = found.account, found.room
     least, most = estimate.CONTEXT if found.how.cuda else (0, 0)
     low, high = account.total * (1 - estimate.ERROR) + least, account.total * (1 + estimate.ERROR) + most
@@ -443,7 +443,7 @@ def _why(found: Fitting) -> str:
     return need
 
 
-def _table_lines(found: Fitting) -> Iterator[str]:
+def _table_lines(found: MemoryTable) -> Iterator[str]:
     how, rows = found.how, found.options.table
     low = rows[0][2].how.precision
     size = f"sequences of {how.seq} and " if how.seq else ""
@@ -460,7 +460,7 @@ def _table_lines(found: Fitting) -> Iterator[str]:
     yield "  ckpt: gradient checkpointing"
 
 
-def _advice(found: Fitting) -> Iterator[str]:
+def _advice(found: MemoryTable) -> Iterator[str]:
     """The cheapest change, the arguments that make it, and the rules that broke cheaper ones."""
     cheapest, refused = found.options.cheapest, found.options.refused
     if found.verdict == "fits":
@@ -488,7 +488,7 @@ def _advice(found: Fitting) -> Iterator[str]:
 # --- as JSON ----------------------------------------------------------------------------------------
 
 
-def tree(found: Fitting) -> dict[str, Any]:
+def tree(found: MemoryTable) -> dict[str, Any]:
     """The same for programs; sizes in bytes."""
     account, room, cheapest = found.account, found.room, found.options.cheapest
     return {

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from envcheck.core.facts import Fact, Inventory, Known, Unknown, Value
 from envcheck.core.findings import (
     UNREADABLE,
-    Because,
+    Diagnostic,
+    Evidence,
     Finding,
     Judgement,
-    Remark,
     Report,
     Verdict,
     Waiting,
@@ -92,13 +92,13 @@ class Decision(NamedTuple):
 # --- a policy held against a judgement --------------------------------------------------------------
 
 
-def held(report: Report, remarks: Sequence[Remark], policy: Policy) -> Report:
+def held(report: Report, remarks: Sequence[Diagnostic], policy: Policy) -> Report:
     """The report as a policy sees it, with these remarks on configurations, and what of it fails marked."""
     judgement = under(report.judgement, policy, remarks)
-    return marked(report._replace(judgement=judgement, remarks=remarked(remarks, policy)), policy)
+    return marked(report._replace(judgement=judgement, diagnostics=remarked(remarks, policy)), policy)
 
 
-def remarked(remarks: Sequence[Remark], policy: Policy) -> tuple[Remark, ...]:
+def remarked(remarks: Sequence[Diagnostic], policy: Policy) -> tuple[Diagnostic, ...]:
     """The remarks as a policy sees them, worst first; one that could not read its input is never left out.
 
     To a policy a remark of the code `unknown-key` is the rule `remark:unknown-key`.
@@ -110,11 +110,11 @@ def remarked(remarks: Sequence[Remark], policy: Policy) -> tuple[Remark, ...]:
     )
 
 
-def _remark_id(remark: Remark) -> str:
+def _remark_id(remark: Diagnostic) -> str:
     return f"remark:{remark.code}"
 
 
-def under(judgement: Judgement, policy: Policy, remarks: Sequence[Remark] = ()) -> Judgement:
+def under(judgement: Judgement, policy: Policy, remarks: Sequence[Diagnostic] = ()) -> Judgement:
     """The judgement as a policy sees it: severities, what is left out, and what is wrong with waivers.
 
     A finding that is waived stays, with the waiver as its note.
@@ -156,7 +156,7 @@ def _severity(rule_id: str, severity: Severity, policy: Policy) -> Severity:
     return own[-1] if own else severity
 
 
-def _dead_waivers(judgement: Judgement, policy: Policy, remarks: Sequence[Remark]) -> Iterator[Finding]:
+def _dead_waivers(judgement: Judgement, policy: Policy, remarks: Sequence[Diagnostic]) -> Iterator[Finding]:
     open_rules = {each.rule.id for each in judgement.findings} | {each.rule.id for each in judgement.waiting}
     open_rules |= {_remark_id(remark) for remark in remarks}
     for waiver in policy.waivers:
@@ -171,7 +171,7 @@ def _waiver_finding(what: str, title: str, waiver: Waiver) -> Finding:
         f"waiver:{what}",
         Severity.WARNING,
         title,
-        [Because(Fact("waiver.until", Known(waiver.until), waiver.place))],
+        [Evidence(Fact("waiver.until", Known(waiver.until), waiver.place))],
         group="policy",
         note=waiver.reason,
     )
@@ -181,7 +181,7 @@ def written(
     rule_id: str,
     severity: Severity,
     title: str,
-    because: Sequence[Because],
+    because: Sequence[Evidence],
     *,
     group: str,
     note: str = "",
@@ -203,24 +203,24 @@ def missing_gpus(inventory: Inventory, expected: int) -> Finding | None:
     """
     driver = inventory.fact("driver.error")
     works = not isinstance(driver.reading, Known)
-    because = [] if works else [Because(driver)]
+    because = [] if works else [Evidence(driver)]
     usable = 0
     for device in range(len(inventory.devices)):
         obstacle = _obstacle(inventory, device)
         usable += works and obstacle is None
         if obstacle is not None:
-            because.append(Because(obstacle, device))
+            because.append(Evidence(obstacle, device))
     counted = inventory.fact("gpus.count")
     if not inventory.devices and works and isinstance(counted.value, int):
         usable = counted.value
     if usable >= expected:
         return None
     if len(inventory.devices) < expected:
-        because.append(Because(counted))
+        because.append(Evidence(counted))
         on_bus = inventory.fact("gpus.on_bus")
         if isinstance(counted.value, int) and isinstance(on_bus.value, int) and on_bus.value > counted.value:
-            because.append(Because(on_bus))
-    wanted = Because(Fact("gpus.expected", Known(expected)))
+            because.append(Evidence(on_bus))
+    wanted = Evidence(Fact("gpus.expected", Known(expected)))
     noun = f"{expected} GPUs are" if expected > 1 else "a GPU is"
     can = str(usable) if usable else "none"
     title = f"{noun} expected, {can} can be used"
@@ -264,10 +264,10 @@ def together(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
     (_, first), *others = parts
     if not others:
         return first
-    seen: dict[tuple[str, Verdict, tuple[Because, ...]], list[tuple[str, Finding]]] = {}
+    seen: dict[tuple[str, Verdict, tuple[Evidence, ...]], list[tuple[str, Finding]]] = {}
     for name, report in parts:
         for finding in report.judgement.findings:
-            seen.setdefault((finding.rule.id, finding.verdict, finding.because), []).append((name, finding))
+            seen.setdefault((finding.rule.id, finding.verdict, finding.evidence), []).append((name, finding))
     findings = [_of_several(each, len(parts), noun) for each in seen.values()]
     decided = {finding.rule.id for finding in findings}
     waiting: dict[str, Waiting] = {}
@@ -289,7 +289,7 @@ def together(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
 
 
 def _total(judgement: Judgement) -> int:
-    return judgement.held + len(judgement.findings) + len(judgement.waiting)
+    return judgement.passed + len(judgement.findings) + len(judgement.waiting)
 
 
 def _of_several(found: Sequence[tuple[str, Finding]], parts: int, noun: str) -> Finding:
@@ -317,7 +317,7 @@ def _common(inventories: Sequence[Inventory], why: str) -> Inventory:
 def marked(report: Report, policy: Policy) -> Report:
     """The report with what fails under a policy and what is waived, for formats that tell them apart."""
     ids = [each.rule.id for each in report.judgement.findings]
-    ids += [_remark_id(each) for each in report.remarks if each.code != UNREADABLE]
+    ids += [_remark_id(each) for each in report.diagnostics if each.code != UNREADABLE]
     waivers = [waiver.rule for waiver in policy.waivers if waiver.until >= policy.today]
     waived = frozenset(each for each in ids if any(_names(word, each) for word in waivers))
     fails = policy.undecided == "fail"
@@ -334,8 +334,8 @@ def decide(report: Report, policy: Policy) -> Decision:
     reasons: list[str] = []
     waived: list[str] = []
     let_pass: list[str] = []
-    for finding in report.told:
-        if isinstance(finding, Remark):
+    for finding in report.reported:
+        if isinstance(finding, Diagnostic):
             said = f"{lang.word(finding.severity.value)} {finding.code} ({finding.places[0]})"
             if finding.severity.rank >= policy.fail_on.rank:
                 known = finding.code != UNREADABLE and any(
@@ -353,7 +353,7 @@ def decide(report: Report, policy: Policy) -> Decision:
         elif undecided and policy.undecided == "warn":
             let_pass.append(said)
     words = tuple(reasons), tuple(waived), tuple(let_pass)
-    if any(remark.code == UNREADABLE for remark in report.remarks):
+    if any(remark.code == UNREADABLE for remark in report.diagnostics):
         return Decision(2, *words)
     if reasons:
         return Decision(1, *words)

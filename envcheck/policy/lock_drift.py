@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from envcheck.core import versions
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
-from envcheck.core.findings import Because, Finding, Verdict
+from envcheck.core.findings import Evidence, Finding, Verdict
 from envcheck.core.rules import Matrix, Severity
-from envcheck.dependency_files import Sheet
+from envcheck.dependency_files import DependencyList
 from envcheck.policy.decision import written
 from envcheck.rules.derive import derive, requirements
 
@@ -19,28 +19,28 @@ _INSTALLERS = ("pip", "setuptools", "wheel", "uv")
 _SHOWN = 12
 
 
-def findings(sheet: Sheet, read: Inventory, known: Matrix) -> Iterator[Finding]:
+def findings(sheet: DependencyList, read: Inventory, known: Matrix) -> Iterator[Finding]:
     """Where an environment is not the one its lock describes; `read` has nothing derived."""
     pinned = {line.name: line for line in sheet.lines}
-    unread = [Because(Fact("lock", Unknown(remark))) for remark in sheet.remarks]
+    unread = [Evidence(Fact("lock", Unknown(remark))) for remark in sheet.remarks]
     for line in pinned.values():
         here = read.fact(f"pkg.{line.name}")
         if not line.version:
             why = Unknown(line.why or "no version is pinned")
-            unread.append(Because(Fact(f"lock.{line.name}", why, line.place)))
+            unread.append(Evidence(Fact(f"lock.{line.name}", why, line.place)))
             continue
-        there = Because(Fact(f"lock.{line.name}", Known(line.version), line.place))
+        there = Evidence(Fact(f"lock.{line.name}", Known(line.version), line.place))
         if isinstance(here.reading, Absent):
             title = f"the lock has {line.name} {line.version}, which is not installed"
             yield written(
-                f"lock:missing:{line.name}", Severity.ERROR, title, [there, Because(here)], group=GROUP
+                f"lock:missing:{line.name}", Severity.ERROR, title, [there, Evidence(here)], group=GROUP
             )
         elif isinstance(here.reading, Known):
             yield from _other(
-                line.name, line.version, str(here.reading.value), [there, Because(here)], read, known
+                line.name, line.version, str(here.reading.value), [there, Evidence(here)], read, known
             )
         else:
-            unread.append(Because(here))
+            unread.append(Evidence(here))
     if unread:
         are = "line of the lock was" if len(unread) == 1 else "lines of the lock were"
         yield _undecided("not-compared", f"{len(unread)} {are} not compared", unread[:_SHOWN])
@@ -48,18 +48,18 @@ def findings(sheet: Sheet, read: Inventory, known: Matrix) -> Iterator[Finding]:
         names = ", ".join(extra[:_SHOWN]) + (
             f" and {len(extra) - _SHOWN} more" if len(extra) > _SHOWN else ""
         )
-        because = [Because(read.fact(f"pkg.{name}")) for name in extra[:_SHOWN]]
+        because = [Evidence(read.fact(f"pkg.{name}")) for name in extra[:_SHOWN]]
         yield written(
             "lock:extra", Severity.WARNING, f"installed and not in the lock: {names}", because, group=GROUP
         )
 
 
-def _undecided(what: str, title: str, because: list[Because]) -> Finding:
+def _undecided(what: str, title: str, because: list[Evidence]) -> Finding:
     return written(f"lock:{what}", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED)
 
 
 def _other(
-    name: str, wanted: str, installed: str, because: list[Because], read: Inventory, known: Matrix
+    name: str, wanted: str, installed: str, because: list[Evidence], read: Inventory, known: Matrix
 ) -> Iterator[Finding]:
     if _release(installed) != _release(wanted):
         title = f"the lock has {name} {wanted}, installed is {installed}"

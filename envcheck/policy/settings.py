@@ -61,7 +61,7 @@ def read(name: str, text: str) -> Settings | None:
         if not isinstance(tree, dict) or step not in tree:
             return None
         tree = tree[step]
-    reader = _Reader(name, text, ".".join(path))
+    reader = _SettingsReader(name, text, ".".join(path))
     settings = reader.settings(tree)
     if reader.problems:
         raise SettingsError(reader.told())
@@ -74,14 +74,14 @@ def machine(name: str, raw: object, where: str) -> Machine:
     Raises:
         SettingsError: it says something else than a driver, GPUs and a platform.
     """
-    reader = _Reader(where, "", "")
+    reader = _SettingsReader(where, "", "")
     found = reader.machine(name, raw)
     if reader.problems or found is None:
         raise SettingsError(reader.told())
     return found
 
 
-class _Reader:
+class _SettingsReader:
     """Turns the tree of a settings file into values and keeps every problem met on the way."""
 
     def __init__(self, file: str, text: str, prefix: str) -> None:

@@ -19,7 +19,7 @@ from envcheck.core.plugins import plugins
 from envcheck.host.machine import Host
 
 
-class Request(NamedTuple):
+class ProbeRequest(NamedTuple):
     """What to examine: the interpreter or environment folder, and how.
 
     `python` is an interpreter or the folder of a virtual environment; `named_by` says where it came
@@ -45,7 +45,7 @@ class Probe(NamedTuple):
 
     name: str
     yields: Mapping[str, Key]
-    begin: Callable[[Host, Request], Collect]
+    begin: Callable[[Host, ProbeRequest], Collect]
 
 
 def every_probe() -> tuple[Probe, ...]:
@@ -53,7 +53,7 @@ def every_probe() -> tuple[Probe, ...]:
     return plugins(__name__, __path__, "PROBE", Probe)
 
 
-def survey(host: Host, request: Request, probes: Iterable[Probe]) -> Inventory:
+def survey(host: Host, request: ProbeRequest, probes: Iterable[Probe]) -> Inventory:
     """Run all probes side by side and merge what they read.
 
     Raises:
@@ -63,7 +63,7 @@ def survey(host: Host, request: Request, probes: Iterable[Probe]) -> Inventory:
     return Inventory.merged([_collect(probe, collect) for probe, collect in begun])
 
 
-def _begin(probe: Probe, host: Host, request: Request) -> Collect:
+def _begin(probe: Probe, host: Host, request: ProbeRequest) -> Collect:
     try:
         return probe.begin(host, request)
     except EnvcheckError:

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 
 from envcheck.core.facts import Absent, Fact, Known
 from envcheck.host.machine import Host
-from envcheck.probes.distributions import Record, shared_libraries
+from envcheck.probes.distributions import InstalledFiles, shared_libraries
 
 _MATH = ("cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse")
 LIBRARIES = frozenset(f"lib{name}" for name in ("cudart", "cudnn", "nccl", "nvrtc", "nvJitLink", *_MATH))
 TOOLKIT = "/usr/local/cuda/lib64"
 
 
-def fact(host: Host, prefix: str, found: Mapping[str, list[Record]]) -> Fact:
+def fact(host: Host, prefix: str, found: Mapping[str, list[InstalledFiles]]) -> Fact:
     """`cuda.copies`, of the packages found, torch's own folder, conda's prefix and the default toolkit."""
     held: dict[str, dict[str, str]] = {}
     for owner, name in _files(host, prefix, found):
@@ -33,7 +33,7 @@ def fact(host: Host, prefix: str, found: Mapping[str, list[Record]]) -> Fact:
     return Fact("cuda.copies", Known(several) if several else Absent(), "names of files")
 
 
-def _files(host: Host, prefix: str, found: Mapping[str, list[Record]]) -> Iterator[tuple[str, str]]:
+def _files(host: Host, prefix: str, found: Mapping[str, list[InstalledFiles]]) -> Iterator[tuple[str, str]]:
     """Owners and names of shared libraries."""
     for name, (record, *_) in found.items():
         if name.startswith("nvidia-"):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from envcheck.core import elf
 from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.host.machine import Host, ranges
-from envcheck.probes.distributions import Record
+from envcheck.probes.distributions import InstalledFiles
 
 MOST_MODULES = 64
 """Shared libraries of one package that are read; of one with more no symbol is said to be missing."""
@@ -99,7 +99,7 @@ class _Own(NamedTuple):
 
 
 def facts(
-    host: Host, torch: Record, compiled: Iterable[tuple[Record, Sequence[str]]], label: Label
+    host: Host, torch: InstalledFiles, compiled: Iterable[tuple[InstalledFiles, Sequence[str]]], label: Label
 ) -> Iterator[Fact]:
     """What compiled packages cannot find in this torch, and the GPUs they were compiled for.
 
@@ -147,7 +147,7 @@ def _modules(host: Host, folder: str, paths: Iterable[str], files: ExitStack) ->
 
 
 def _of_package(
-    host: Host, record: Record, paths: Sequence[str], built: _Torch, files: ExitStack, label: Label
+    host: Host, record: InstalledFiles, paths: Sequence[str], built: _Torch, files: ExitStack, label: Label
 ) -> Iterator[Fact]:
     key = f"pkg.{record.name}"
     bundled = [path for path in paths if path.partition("/")[0].endswith(".libs")]  # auditwheel's

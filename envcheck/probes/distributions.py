@@ -26,7 +26,7 @@ _LONGEST_VERSION = 200
 _KINDS = (".dist-info", ".egg-info", ".egg", ".egg-link")
 
 
-class Record(NamedTuple):
+class InstalledFiles(NamedTuple):
     """One record of one installed distribution.
 
     `version` is empty if neither the headers nor the record's name tell it; `degraded` says that the
@@ -44,7 +44,7 @@ class Record(NamedTuple):
     checkout: str = ""
 
 
-def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[Record]:
+def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[InstalledFiles]:
     """The records of a package folder in the order of their names.
 
     `site` is the folder as the machine names it, `place` where it lies for us, and `locate` gives the
@@ -75,7 +75,7 @@ def _editable_name(entry: str) -> str:
     return normalised(_from_name(entry.removeprefix("__editable__."))[0])
 
 
-def _read_record(site: str, place: str, entry: str, locate: Callable[[str], str]) -> Record | None:
+def _read_record(site: str, place: str, entry: str, locate: Callable[[str], str]) -> InstalledFiles | None:
     path = f"{place}/{entry}"
     if entry.endswith(".dist-info"):
         head = read_head(f"{path}/METADATA")
@@ -91,7 +91,7 @@ def _read_record(site: str, place: str, entry: str, locate: Callable[[str], str]
     return _with_requires_txt(record, folder)
 
 
-def _read_egg_link(site: str, entry: str, path: str, locate: Callable[[str], str]) -> Record | None:
+def _read_egg_link(site: str, entry: str, path: str, locate: Callable[[str], str]) -> InstalledFiles | None:
     """A `setup.py develop` install: the link's first line is the checkout that holds the egg-info."""
     checkout = _read(path, _FIRST_READ).decode("utf-8", "replace").partition("\n")[0].strip()
     folder = f"{entry.removesuffix('.egg-link').replace('-', '_')}.egg-info"
@@ -102,7 +102,7 @@ def _read_egg_link(site: str, entry: str, path: str, locate: Callable[[str], str
     return record and record._replace(checkout=checkout)
 
 
-def _record(site: str, entry: str, head: bytes, *, editable: bool) -> Record | None:
+def _record(site: str, entry: str, head: bytes, *, editable: bool) -> InstalledFiles | None:
     name = normalised(_text(header(head, b"Name")))
     version = _text(header(head, b"Version"))
     degraded = not (_is_name(name) and _is_version(version))
@@ -112,7 +112,7 @@ def _record(site: str, entry: str, head: bytes, *, editable: bool) -> Record | N
         version = version if _is_version(version) else told_version
         if not _is_name(name):
             return None
-    return Record(name, version, requirements(head), degraded, editable, site, entry)
+    return InstalledFiles(name, version, requirements(head), degraded, editable, site, entry)
 
 
 def _is_name(name: str) -> bool:
@@ -227,7 +227,7 @@ def _checkout(path: str) -> str | None:
     return unquote(url.path) if url.scheme == "file" else ""
 
 
-def _with_requires_txt(record: Record | None, folder: str) -> Record | None:
+def _with_requires_txt(record: InstalledFiles | None, folder: str) -> InstalledFiles | None:
     """The record with what setuptools wrote beside an older PKG-INFO, which lacks Requires-Dist."""
     if record is None or record.requires:
         return record
@@ -252,7 +252,7 @@ _MOST_FILES = 40
 _LARGEST_FILE = 256 * 1024
 
 
-def imported_first(records: list[Record], place: Callable[[str], str]) -> list[Record]:
+def imported_first(records: list[InstalledFiles], place: Callable[[str], str]) -> list[InstalledFiles]:
     """Records of one name with the one first whose files `import` would find.
 
     The earlier folder wins. Within one folder the files tell: an upgrade that was cut short leaves
@@ -290,7 +290,7 @@ def _listed(record: str) -> list[tuple[str, str, str]]:
     return rows[:_MOST_FILES]
 
 
-def shared_libraries(place: str, record: Record) -> list[str]:
+def shared_libraries(place: str, record: InstalledFiles) -> list[str]:
     """The shared libraries a RECORD lists, as paths in the package folder; none where there is no RECORD."""
     text = _read(f"{place}/{record.entry}/RECORD", METADATA_LIMIT)
     if b".so" not in text:

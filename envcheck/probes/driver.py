@@ -15,7 +15,7 @@ from typing import NamedTuple
 from envcheck.core import nvidia
 from envcheck.core.facts import Absent, Fact, Facts, Inventory, Key, Kind, Known, Reading, Unknown, of_device
 from envcheck.host.machine import Host
-from envcheck.probes import Collect, Probe, Request, health, nvml
+from envcheck.probes import Collect, Probe, ProbeRequest, health, nvml
 from envcheck.probes.nvml import Heard
 from envcheck.probes.visible import ranks, told_uuids, visibility
 
@@ -513,7 +513,7 @@ def smi_rows(text: str) -> Iterator[tuple[str, str, str, str]]:
 # --- the probe ----------------------------------------------------------------------------------------
 
 
-def begin(host: Host, request: Request) -> Collect:
+def begin(host: Host, request: ProbeRequest) -> Collect:
     """Start the NVML child, read the files while it runs, and return what puts both together."""
     child = nvml.start_child(host, request.deadline_s)
     started = time.monotonic()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from envcheck.core.facts import Absent, Fact, Key, Kind, Known, Reading, Unknown
 from envcheck.core.nvidia import FUNCTION_NOT_FOUND, GONE, NOT_SUPPORTED, code_in_words
-from envcheck.probes.nvml import Heard, Problem, garbage
+from envcheck.probes.nvml import DriverProblem, Heard, garbage
 
 FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
 FABRIC_HEALTH = ("not_supported", "healthy", "unhealthy", "limited_capacity")
@@ -61,7 +61,7 @@ YIELDS = {
 }
 
 
-class Asked(NamedTuple):
+class HealthCall(NamedTuple):
     """The call that a fact comes from, and how its answer is read."""
 
     call: str
@@ -157,20 +157,20 @@ def licensed(value: object) -> Reading:
 
 
 _ROWS, _ECC = "nvmlDeviceGetRemappedRows", "nvmlDeviceGetEccMode"
-FACTS: Mapping[str, Asked] = {
-    "gpu.ecc": Asked(_ECC, _flag_at("ECC mode", 0, 2)),
-    "gpu.ecc_pending": Asked(_ECC, _flag_at("ECC mode", 1, 2)),
-    "gpu.ecc_uncorrected": Asked("nvmlDeviceGetTotalEccErrors volatile", errors),
-    "gpu.ecc_uncorrected_ever": Asked("nvmlDeviceGetTotalEccErrors aggregate", errors),
-    "gpu.remap_pending": Asked(_ROWS, _flag_at("row remapping", 2, 4)),
-    "gpu.remap_failed": Asked(_ROWS, _flag_at("row remapping", 3, 4)),
-    "gpu.recovery": Asked("nvmlDeviceGetFieldValues", recovery),
-    "gpu.fabric": Asked("nvmlDeviceGetGpuFabricInfoV", fabric),
-    "gpu.fabric_error": Asked("nvmlDeviceGetGpuFabricInfoV", fabric_error),
-    "gpu.fabric_health": Asked("nvmlDeviceGetGpuFabricInfoV", fabric_health),
-    "gpu.persistence": Asked("nvmlDeviceGetPersistenceMode", flag),
-    "gpu.virtualization": Asked("nvmlDeviceGetVirtualizationMode", virtualization),
-    "gpu.vgpu_licensed": Asked("nvmlDeviceGetGridLicensableFeatures_v4", licensed),
+FACTS: Mapping[str, HealthCall] = {
+    "gpu.ecc": HealthCall(_ECC, _flag_at("ECC mode", 0, 2)),
+    "gpu.ecc_pending": HealthCall(_ECC, _flag_at("ECC mode", 1, 2)),
+    "gpu.ecc_uncorrected": HealthCall("nvmlDeviceGetTotalEccErrors volatile", errors),
+    "gpu.ecc_uncorrected_ever": HealthCall("nvmlDeviceGetTotalEccErrors aggregate", errors),
+    "gpu.remap_pending": HealthCall(_ROWS, _flag_at("row remapping", 2, 4)),
+    "gpu.remap_failed": HealthCall(_ROWS, _flag_at("row remapping", 3, 4)),
+    "gpu.recovery": HealthCall("nvmlDeviceGetFieldValues", recovery),
+    "gpu.fabric": HealthCall("nvmlDeviceGetGpuFabricInfoV", fabric),
+    "gpu.fabric_error": HealthCall("nvmlDeviceGetGpuFabricInfoV", fabric_error),
+    "gpu.fabric_health": HealthCall("nvmlDeviceGetGpuFabricInfoV", fabric_health),
+    "gpu.persistence": HealthCall("nvmlDeviceGetPersistenceMode", flag),
+    "gpu.virtualization": HealthCall("nvmlDeviceGetVirtualizationMode", virtualization),
+    "gpu.vgpu_licensed": HealthCall("nvmlDeviceGetGridLicensableFeatures_v4", licensed),
 }
 
 
@@ -194,7 +194,7 @@ def _fact(heard: Heard, gpu: int, key: str, *, mig: bool) -> Fact:
     older = "nvmlDeviceGetGpuFabricInfo"
     if call.startswith(older) and (gpu, older) in heard.answers:
         call = older
-    problem = heard.problems.get((gpu, call), Problem(""))
+    problem = heard.problems.get((gpu, call), DriverProblem(""))
     code = problem.code
     source = f"NVML {call}" + (f": {code_in_words(code)}" if code is not None else "")
     value = heard.value(gpu, call)

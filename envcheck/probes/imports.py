@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from envcheck.host.machine import Host
-from envcheck.probes.distributions import Record
+from envcheck.probes.distributions import InstalledFiles
 
 _SOURCE = (".py", ".pyc")
 
 
 def hidden(
-    host: Host, first: Sequence[str], sites: Sequence[str], found: Mapping[str, list[Record]]
-) -> Iterator[tuple[Record, str]]:
+    host: Host, first: Sequence[str], sites: Sequence[str], found: Mapping[str, list[InstalledFiles]]
+) -> Iterator[tuple[InstalledFiles, str]]:
     """Every installed package that an import would not find first, and the path that it takes instead.
 
     `first` are the folders searched before the package folders (`sites`).
@@ -37,7 +37,7 @@ def hidden(
                     yield record, file
 
 
-def _named_in(names: frozenset[str], found: Mapping[str, list[Record]]) -> Iterator[Record]:
+def _named_in(names: frozenset[str], found: Mapping[str, list[InstalledFiles]]) -> Iterator[InstalledFiles]:
     """The records whose import name begins a name of the folder: few, of all that are installed."""
     starts = {name.partition(".")[0] for name in names}
     for name, records in found.items():
@@ -65,12 +65,12 @@ def _is_module(file: str, name: str) -> bool:
     )
 
 
-def _is_there(host: Host, record: Record, name: str) -> bool:
+def _is_there(host: Host, record: InstalledFiles, name: str) -> bool:
     """Whether the installed package has this import name at all: PyYAML has another."""
     return record.editable or bool(importable(host, record.site, name))
 
 
-def _is_its_own(host: Host, record: Record, real: str) -> bool:
+def _is_its_own(host: Host, record: InstalledFiles, real: str) -> bool:
     """Whether what is found is the checkout that is installed, or the installed package by another path."""
     folder = real.rpartition("/")[0]
     if folder == host.follow(record.site):

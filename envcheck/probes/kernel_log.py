@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.host.machine import Host
-from envcheck.probes import Collect, Probe, Request
+from envcheck.probes import Collect, Probe, ProbeRequest
 
 YIELDS = {
     "gpus.xids": Key(
@@ -24,7 +24,7 @@ _BOOT = r"(?:\[ *0\.0+\]|kernel:) ?(?:\[ *0\.0+\] ?)?Linux version [0-9]"
 _MOST = 100
 
 
-def begin(host: Host, _request: Request) -> Collect:
+def begin(host: Host, _request: ProbeRequest) -> Collect:
     """Nothing is read where no NVIDIA driver is loaded."""
     return lambda: Inventory({"gpus.xids": _xids(host)})
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.host.machine import Host, read_file
-from envcheck.probes import Collect, Probe, Request
+from envcheck.probes import Collect, Probe, ProbeRequest
 
 YIELDS = {
     "host.os": Key(Kind.WORD, "operating system as sys.platform names it: linux"),
@@ -59,7 +59,7 @@ _SHM = "/dev/shm"  # noqa: S108 - measured, never written to
 _NO_PROC = Unknown("no /proc in this tree", asked=False)
 
 
-def begin(host: Host, _request: Request) -> Collect:
+def begin(host: Host, _request: ProbeRequest) -> Collect:
     """Everything here is a handful of small files: all is read when collected."""
     return lambda: _inventory(host)
 

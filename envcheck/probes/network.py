@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.host.machine import Host
-from envcheck.probes import Collect, Probe, Request
+from envcheck.probes import Collect, Probe, ProbeRequest
 
 YIELDS = {
     "host.nccl_interfaces": Key(
@@ -29,7 +29,7 @@ YIELDS = {
 }
 
 
-def begin(host: Host, _request: Request) -> Collect:
+def begin(host: Host, _request: ProbeRequest) -> Collect:
     """A handful of small files, all read when collected."""
     return lambda: Inventory({fact.key: fact for fact in _facts(host)})
 

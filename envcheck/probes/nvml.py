@@ -20,7 +20,7 @@ from envcheck.core.nvidia import (
     OTHER_FOLDERS,
     code_in_words,
 )
-from envcheck.host.machine import Host, Ran, Running, own_python
+from envcheck.host.machine import FinishedProcess, Host, Running, own_python
 
 LOADER_FOLDERS = (
     "/usr/lib64",
@@ -85,7 +85,7 @@ def _further_folders(host: Host) -> tuple[str, ...]:
 Asked: TypeAlias = tuple[int | None, str]  # the GPU's index, None for the machine; and the call
 
 
-class Problem(NamedTuple):
+class DriverProblem(NamedTuple):
     """Why a call has no answer; with NVML's code if NVML gave one, and how it was lost if it was."""
 
     why: str
@@ -98,7 +98,7 @@ class Heard:
     """What came out of the child: answers, problems, and the calls entered and not left, oldest first."""
 
     answers: dict[Asked, object] = field(default_factory=dict)
-    problems: dict[Asked, Problem] = field(default_factory=dict)
+    problems: dict[Asked, DriverProblem] = field(default_factory=dict)
     entered: list[Asked] = field(default_factory=list)
     lost: str = ""  # how the child was lost, if it was: "no answer", "crashed"
     silence: str = ""  # why what was never asked was not
@@ -161,10 +161,10 @@ def hear(lines: str) -> Heard:
                 heard.answers[_left(heard, gpu, call)] = answer
             case ["refused", int() | None as gpu, str(call), int(code)]:
                 asked = _left(heard, gpu, call)
-                heard.problems[asked] = Problem(refusal(asked, code), code)
+                heard.problems[asked] = DriverProblem(refusal(asked, code), code)
             case ["failed", int() | None as gpu, str(call), str(words)]:
                 asked = _left(heard, gpu, call)
-                heard.problems[asked] = Problem(f"{_spoken(asked)}: {words}")
+                heard.problems[asked] = DriverProblem(f"{_spoken(asked)}: {words}")
             case _:
                 pass
     return heard
@@ -255,7 +255,7 @@ class Conversation(NamedTuple):
             if ending := _ending(ran, allowance_s, died=died):
                 for asked in heard.entered:
                     why = f"NVML {ending} in {_spoken(asked)}"
-                    all_heard.problems[asked] = Problem(why, lost=all_heard.lost)
+                    all_heard.problems[asked] = DriverProblem(why, lost=all_heard.lost)
                 last = heard.entered[-1:]
                 all_heard.silence = f"NVML {ending}" + "".join(f" in {_spoken(asked)}" for asked in last)
             if (no_module := heard.problems.get((None, "import pynvml"))) is not None:
@@ -268,7 +268,7 @@ class Conversation(NamedTuple):
             skip.append(f"{'' if gpu is None else gpu}:{every if number.isdecimal() else call}")
             running = self.host.start((*self.command, *skip), self.environ)
 
-    def _worth_another(self, ran: Ran, heard: Heard, crashes: int, allowance_s: float) -> bool:
+    def _worth_another(self, ran: FinishedProcess, heard: Heard, crashes: int, allowance_s: float) -> bool:
         """Whether to start a child again: it died in a call one can do without, and there is time."""
         return (
             ran.code is not None
@@ -279,7 +279,7 @@ class Conversation(NamedTuple):
         )
 
 
-def _ending(ran: Ran, allowance_s: float, *, died: bool) -> str:
+def _ending(ran: FinishedProcess, allowance_s: float, *, died: bool) -> str:
     """How the child ended if that was not well: "did not answer within 10 s"."""
     if ran.code is None:
         return f"did not answer within {allowance_s:g} s"

@@ -19,10 +19,10 @@ from typing import Any
 import envcheck.target_scripts
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
-from envcheck.host.machine import Host, Ran, here, own_python
-from envcheck.probes import Collect, Probe, Request, builds
+from envcheck.host.machine import FinishedProcess, Host, here, own_python
+from envcheck.probes import Collect, Probe, ProbeRequest, builds
 from envcheck.probes.distributions import (
-    Record,
+    InstalledFiles,
     conda_records,
     imported_first,
     installs_python_files,
@@ -84,7 +84,7 @@ _KEPT_VARIABLES = frozenset(
 )
 
 
-def begin(host: Host, request: Request) -> Collect:
+def begin(host: Host, request: ProbeRequest) -> Collect:
     """Start asking the interpreter, unless its files or our own process can answer.
 
     Raises:
@@ -97,7 +97,7 @@ def begin(host: Host, request: Request) -> Collect:
     return lambda: _inventory(host, find(), origin, request.deadline_s)
 
 
-def located(host: Host, request: Request) -> Environment:
+def located(host: Host, request: ProbeRequest) -> Environment:
     """Where the environment's package folders lie.
 
     Raises:
@@ -107,7 +107,7 @@ def located(host: Host, request: Request) -> Environment:
     return _finder(host, request, _named(host, request))()
 
 
-def interpreter(host: Host, request: Request) -> str:
+def interpreter(host: Host, request: ProbeRequest) -> str:
     """The interpreter that will be asked; nothing is started.
 
     Raises:
@@ -117,7 +117,7 @@ def interpreter(host: Host, request: Request) -> str:
     return find_interpreter(host, _named(host, request))
 
 
-def _finder(host: Host, request: Request, python: str) -> Callable[[], Environment]:
+def _finder(host: Host, request: ProbeRequest, python: str) -> Callable[[], Environment]:
     """Start what finds out where an environment's parts lie, and return what collects the answer."""
     if not host.staged and _is_own(host, python):
         return lambda: _own_environment(host)
@@ -148,7 +148,7 @@ PROBE = Probe("python_env", YIELDS, begin)
 # --- which interpreter ------------------------------------------------------------------------------
 
 
-def _named(host: Host, request: Request) -> str:
+def _named(host: Host, request: ProbeRequest) -> str:
     """The absolute path of what is to be examined: links are kept, they tell a venv from its base."""
     if request.python is None:
         return own_python() if not host.staged else _on_path(host, "python3")
@@ -211,7 +211,7 @@ def _with_python_path(host: Host, environment: Environment) -> Environment:
 # --- its answer -------------------------------------------------------------------------------------
 
 
-def _answer(interpreter: str, ran: Ran, marker: str, deadline_s: float) -> Environment:
+def _answer(interpreter: str, ran: FinishedProcess, marker: str, deadline_s: float) -> Environment:
     """The environment an interpreter described.
 
     Raises:
@@ -239,7 +239,7 @@ def _environment(answer: Mapping[str, Any], source: str) -> Environment:
     return Environment(version, implementation, abi, prefix, base_prefix, tuple(dict.fromkeys(sites)), source)
 
 
-def _complaint(ran: Ran) -> str:
+def _complaint(ran: FinishedProcess) -> str:
     """What a program that did not answer said instead, on one line."""
     if "Unknown option: -I" in ran.err or "future feature annotations" in ran.err:
         return "Python 2, or older than 3.7: not examined"
@@ -292,7 +292,7 @@ def _python_facts(host: Host, environment: Environment, origin: str) -> Iterator
 
 
 def _about_imports(
-    host: Host, environment: Environment, found: Mapping[str, list[Record]], label: _Label
+    host: Host, environment: Environment, found: Mapping[str, list[InstalledFiles]], label: _Label
 ) -> Iterator[Fact]:
     """What decides which package an import takes, beside what is installed."""
     yield Fact("python.base_torch", Absent(), "no virtual environment that hides one")
@@ -324,9 +324,9 @@ def _torch_of_base(host: Host, environment: Environment) -> Fact:
 
 def _records(
     host: Host, sites: Iterable[str], deadline_s: float
-) -> tuple[dict[str, list[Record]], list[str]]:
+) -> tuple[dict[str, list[InstalledFiles]], list[str]]:
     """Records by name, the one `import` takes first, and why a folder could not be read to its end."""
-    found: dict[str, list[Record]] = {}
+    found: dict[str, list[InstalledFiles]] = {}
     until = monotonic() + deadline_s
     unread = []
     places: dict[str, str] = {}
@@ -355,7 +355,7 @@ def _records(
     return found, unread
 
 
-def _stated_first(host: Host, records: list[Record]) -> list[Record]:
+def _stated_first(host: Host, records: list[InstalledFiles]) -> list[InstalledFiles]:
     """Torch's records with the one first that agrees with what torch/version.py states."""
     stated = _public(builds.stated_version(_reader(host, records[0].site)))
     for record in records:
@@ -392,7 +392,7 @@ class _Label:
         return self(site, name)
 
 
-def _package_facts(records: list[Record], label: _Label) -> Iterator[Fact]:
+def _package_facts(records: list[InstalledFiles], label: _Label) -> Iterator[Fact]:
     record = records[0]
     key = f"pkg.{record.name}"
     source = label(record.site, record.entry)
@@ -411,7 +411,7 @@ def _package_facts(records: list[Record], label: _Label) -> Iterator[Fact]:
             yield Fact(f"{key}.leftovers", Known(left), sources)
 
 
-def _version(record: Record) -> Reading:
+def _version(record: InstalledFiles) -> Reading:
     return (
         Known(record.version)
         if record.version
@@ -419,7 +419,9 @@ def _version(record: Record) -> Reading:
     )
 
 
-def _conda_facts(host: Host, environment: Environment, found: Mapping[str, list[Record]]) -> Iterator[Fact]:
+def _conda_facts(
+    host: Host, environment: Environment, found: Mapping[str, list[InstalledFiles]]
+) -> Iterator[Fact]:
     """Python packages only conda knows: no record in any package folder, but files there.
 
     conda's C libraries have no such files; a package whose own record we read is not named twice, but that
@@ -441,7 +443,7 @@ def _conda_facts(host: Host, environment: Environment, found: Mapping[str, list[
 def _build_facts(
     host: Host,
     environment: Environment,
-    found: Mapping[str, list[Record]],
+    found: Mapping[str, list[InstalledFiles]],
     label: _Label,
     unread: list[str],
 ) -> Iterator[Fact]:
@@ -465,14 +467,16 @@ def _build_facts(
             yield from (Fact(key, missing, f"{name} is not installed") for key in keys)
 
 
-def _torch_states(records: Sequence[Record], stated: str, source: Callable[[str], str]) -> Iterator[Fact]:
+def _torch_states(
+    records: Sequence[InstalledFiles], stated: str, source: Callable[[str], str]
+) -> Iterator[Fact]:
     """The version that torch itself states, where its record has another."""
     recorded = records[0].version if records else ""
     if stated and recorded and _public(stated) != _public(recorded):
         yield Fact("pkg.torch.own_version", Known(stated), source("torch/version.py"))
 
 
-def _extension_facts(host: Host, found: Mapping[str, list[Record]], label: _Label) -> Iterator[Fact]:
+def _extension_facts(host: Host, found: Mapping[str, list[InstalledFiles]], label: _Label) -> Iterator[Fact]:
     """What packages that require torch were compiled for; nothing is read where there is no torch."""
     if "torch" not in found:
         return

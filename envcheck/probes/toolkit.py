@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Unknown
 from envcheck.host.machine import Host, read_start
-from envcheck.probes import Collect, Probe, Request
+from envcheck.probes import Collect, Probe, ProbeRequest
 from envcheck.probes.nvml import LOADER_FOLDERS, VERSION
 
 YIELDS = {
@@ -24,7 +24,7 @@ YIELDS = {
 }
 
 
-def begin(host: Host, _request: Request) -> Collect:
+def begin(host: Host, _request: ProbeRequest) -> Collect:
     """A few look-ups, all made when collected."""
     return lambda: Inventory({fact.key: fact for fact in _facts(host)})
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.core.nvidia import chosen, index_of
 from envcheck.host.machine import Host
-from envcheck.probes import Collect, Probe, Request
+from envcheck.probes import Collect, Probe, ProbeRequest
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -25,7 +25,7 @@ YIELDS = {
 }
 
 
-def begin(host: Host, _request: Request) -> Collect:
+def begin(host: Host, _request: ProbeRequest) -> Collect:
     """One variable, and a folder if it is set."""
     return lambda: Inventory({"gpus.selection": selection(host.environ.get(VARIABLE), told_uuids(host))})
 

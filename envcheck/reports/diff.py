@@ -29,7 +29,7 @@ _OF_THE_MOMENT = frozenset({"host.ram_free_mib", "gpu.memory_free_mib", "gpu.mem
 """What is another at every look, and tells no machine from another."""
 
 
-class Difference(NamedTuple):
+class FactDifference(NamedTuple):
     """A fact that is another on the two sides: its name (`gpu[0].name`), and what it is on each."""
 
     name: str
@@ -37,23 +37,23 @@ class Difference(NamedTuple):
     other: str
 
 
-class Contrast(NamedTuple):
+class InventoryDiff(NamedTuple):
     """What differs, by group, and what became of the findings."""
 
-    groups: Mapping[str, tuple[Difference, ...]]
+    groups: Mapping[str, tuple[FactDifference, ...]]
     appear: tuple[Finding, ...]
     disappear: tuple[Finding, ...]
     stay: tuple[Finding, ...]
 
 
-def contrast(one: Report, other: Report) -> Contrast:
+def contrast(one: Report, other: Report) -> InventoryDiff:
     """What is another in `other` than in `one`."""
-    groups: dict[str, list[Difference]] = {}
+    groups: dict[str, list[FactDifference]] = {}
     for number in (None, *range(max(len(one.inventory.devices), len(other.inventory.devices)))):
         for each in _differences(one.inventory, other.inventory, number):
             groups.setdefault(_FAMILIES.get(family(each.name).partition("[")[0], "Other"), []).append(each)
     before, after = _by_id(one), _by_id(other)
-    return Contrast(
+    return InventoryDiff(
         {
             name: tuple(groups[name])
             for name in (*dict.fromkeys(_FAMILIES.values()), "Other")
@@ -69,7 +69,7 @@ def _by_id(report: Report) -> dict[tuple[str, Verdict], Finding]:
     return {(each.rule.id, each.verdict): each for each in report.judgement.findings}
 
 
-def _differences(one: Inventory, other: Inventory, device: int | None) -> Iterator[Difference]:
+def _differences(one: Inventory, other: Inventory, device: int | None) -> Iterator[FactDifference]:
     sides = []
     for inventory in (one, other):
         if device is None:
@@ -90,7 +90,7 @@ def _differences(one: Inventory, other: Inventory, device: int | None) -> Iterat
         values = [_said(fact) for fact in facts]
         if values[0] != values[1] and not {*values} <= {"-", "not given"}:
             name = key if device is None else key.replace("gpu.", f"gpu[{device}].", 1)
-            yield Difference(name, *values)
+            yield FactDifference(name, *values)
 
 
 def _side(inventory: Inventory, side: Mapping[str, Fact], key: str, device: int | None) -> Fact:
@@ -112,12 +112,12 @@ def _said(fact: Fact) -> str:
 # --- showing ----------------------------------------------------------------------------------------
 
 
-def page(found: Contrast, one: Report, other: Report) -> str:
+def page(found: InventoryDiff, one: Report, other: Report) -> str:
     """The contrast for people."""
     return "".join(f"{inline(line).rstrip()}\n" for line in _lines(found, one, other))
 
 
-def _lines(found: Contrast, one: Report, other: Report) -> Iterator[str]:
+def _lines(found: InventoryDiff, one: Report, other: Report) -> Iterator[str]:
     yield f"A  {one.subject}"
     yield f"B  {other.subject}"
     for name, differences in found.groups.items():
@@ -149,7 +149,7 @@ def _word(finding: Finding) -> str:
     return "undecided" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
 
 
-def tree(found: Contrast, one: Report, other: Report) -> dict[str, Any]:
+def tree(found: InventoryDiff, one: Report, other: Report) -> dict[str, Any]:
     """The contrast for programs."""
     return {
         "schema_version": 1,

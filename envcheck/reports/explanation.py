@@ -63,7 +63,7 @@ def _lines(each: Explanation) -> Iterator[str]:
     yield f"judged  {each.subject}"
     for note in each.notes:
         yield f"note    {note}"
-    for remark in each.report.remarks:
+    for remark in each.report.diagnostics:
         yield f"remark  {remark_line(remark)}"
     yield ""
     if not diagnosis.failed:
@@ -290,7 +290,7 @@ def tree(each: Explanation) -> dict[str, Any]:
             "notes": list(each.notes),
         },
         "subject": each.subject,
-        "remarks": [remark_tree(one) for one in each.report.remarks],
+        "remarks": [remark_tree(one) for one in each.report.diagnostics],
         "failed": diagnosis.failed,
         "cause": _cause_tree(diagnosis.cause) if diagnosis.cause else None,
         "consequences": [_cause_tree(one) for one in diagnosis.consequences],

@@ -15,7 +15,7 @@ from types import ModuleType
 from envcheck.core import versions
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Absent, Fact, Inventory, Tri, Value
-from envcheck.core.findings import Finding, Move, Plan, Remark, Report, Verdict
+from envcheck.core.findings import Diagnostic, Finding, Move, Plan, Report, Verdict
 from envcheck.core.plugins import module_names
 from envcheck.core.rules import Fix
 from envcheck.core.sanitize import Private, presented
@@ -86,7 +86,7 @@ def reading(inventory: Inventory, key: str, device: int | None = None) -> str:
     return "" if value is None else shown(value)
 
 
-def remark_line(remark: Remark) -> str:
+def remark_line(remark: Diagnostic) -> str:
     """A remark as compilers print one: `ds.json:3:5: warning: it is misspelt [unknown-key]`."""
     where = f"{remark.places[0]}: " if remark.places else ""
     return f"{where}{remark.severity.value}: {remark.text} [{remark.code}]"
@@ -236,9 +236,9 @@ def plan_notes(plan: Plan, report: Report) -> tuple[str, ...]:
 # --- what several formats ask -----------------------------------------------------------------------
 
 
-def fails(finding: Finding | Remark, report: Report) -> bool:
+def fails(finding: Finding | Diagnostic, report: Report) -> bool:
     """Whether a finding, or a remark on a configuration, is one that the exit code tells."""
-    if isinstance(finding, Remark):
+    if isinstance(finding, Diagnostic):
         return f"remark:{finding.code}" not in report.waived and finding.severity.rank >= report.fail_on.rank
     if finding.rule.id in report.waived:
         return False
@@ -252,7 +252,7 @@ def place_of(finding: Finding, report: Report) -> Place | None:
 
     What was derived leads to what it follows from: a driver that is too old, to the line of torch.
     """
-    said = {each.fact.key: each.fact for each in finding.because}
+    said = {each.fact.key: each.fact for each in finding.evidence}
     left = [key for fix in finding.fixes for key, _ in fix.set] + list(reversed(said))
     seen = set[str]()
     while left:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from envcheck.core import versions
 from envcheck.core.errors import NoSolutionError
 from envcheck.core.facts import Fact, Inventory, Known, Value, family, of_device
-from envcheck.core.findings import Because, Finding
+from envcheck.core.findings import Evidence, Finding
 from envcheck.core.rules import Rule
 from envcheck.resolution import resolver
-from envcheck.resolution.resolver import Problem, Reason, Release
+from envcheck.resolution.resolver import Reason, Release, SearchProblem
 from envcheck.rules import clauses, derive, judge
 
 MOST_WAYS = 6
@@ -37,7 +37,7 @@ _ORDER = (
 """What is dropped first, if it can be: what a person can do least about."""
 
 
-class Proof(NamedTuple):
+class ConflictProof(NamedTuple):
     """Sentences: what clashes, each a reason; what would help, each tried."""
 
     clash: tuple[str, ...]
@@ -55,11 +55,11 @@ class _AllBut(Container[Reason]):
         return reason not in self.kept
 
 
-def prove(problem: Problem, reasons: frozenset[Reason]) -> Proof:
+def prove(problem: SearchProblem, reasons: frozenset[Reason]) -> ConflictProof:
     """The least of these reasons that refuse everything, in words, and what would help."""
     least = _least(problem, reasons)
     teller = _Teller(problem, least)
-    return Proof(tuple(teller.clash()), tuple(_distinct(teller.ways())), least)
+    return ConflictProof(tuple(teller.clash()), tuple(_distinct(teller.ways())), least)
 
 
 def _distinct(ways: Iterator[str]) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _distinct(ways: Iterator[str]) -> Iterator[str]:
             return
 
 
-def _least(problem: Problem, reasons: frozenset[Reason]) -> frozenset[Reason]:
+def _least(problem: SearchProblem, reasons: frozenset[Reason]) -> frozenset[Reason]:
     kept = reasons
     for reason in sorted(reasons, key=lambda each: (_ORDER.index(each[0]), each)):
         if reason not in kept:
@@ -91,7 +91,7 @@ def _least(problem: Problem, reasons: frozenset[Reason]) -> frozenset[Reason]:
 
 @dataclass(slots=True)
 class _Teller:
-    problem: Problem
+    problem: SearchProblem
     least: frozenset[Reason]
     others: _AllBut = field(init=False)
     packages: tuple[str, ...] = field(init=False)
@@ -243,7 +243,7 @@ class _Teller:
         ]
         version = newer[0] if newer else next(iter(broken))
         settled = _settled(self.problem, {name: version})
-        if not any(each.fact.key == "cuda.minimum_driver" for each in broken[version].because):
+        if not any(each.fact.key == "cuda.minimum_driver" for each in broken[version].evidence):
             return ""
         cuda, floor = (settled.known(key) for key in ("cuda.runtime", "cuda.minimum_driver"))
         return f": {name} {version} has CUDA {cuda}, whose oldest driver is {floor}"
@@ -272,7 +272,7 @@ class _Teller:
                 seen.add(text)
                 yield text
 
-    def _because(self, rule: Rule) -> tuple[Because, ...]:
+    def _because(self, rule: Rule) -> tuple[Evidence, ...]:
         """Of the first choice found that breaks the rule."""
         found = self._finding(rule, {})
         for name in self.packages:
@@ -283,9 +283,9 @@ class _Teller:
                 (name, resolver.candidates(self.problem, name, self.others)[0]) for name in self.packages
             ]
             found = self._finding(rule, {name: each[0].version for name, each in offered if each})
-        return found[0].because if found else ()
+        return found[0].evidence if found else ()
 
-    def _said(self, because: Because) -> str:
+    def _said(self, because: Evidence) -> str:
         fact = because.fact
         if because.device is not None or (fact.key == "gpus.count" and self.problem.machine.devices):
             return _listed(_gpus(self.problem.machine))
@@ -306,7 +306,7 @@ class _Teller:
             elif reason[0] == "rule":
                 yield from self._ways_of(self._rule(reason[1]))
 
-    def _tried(self, label: str, changed: Problem) -> Iterator[str]:
+    def _tried(self, label: str, changed: SearchProblem) -> Iterator[str]:
         try:
             answer = resolver.solve(changed)
         except NoSolutionError:
@@ -403,7 +403,7 @@ class _Teller:
 # --- words ------------------------------------------------------------------------------------------
 
 
-def _settled(problem: Problem, chosen: Mapping[str, str]) -> Inventory:
+def _settled(problem: SearchProblem, chosen: Mapping[str, str]) -> Inventory:
     train = [
         Fact(key, Known(value), f"target {problem.target.name}")
         for key, value in problem.target.train.items()
@@ -412,7 +412,7 @@ def _settled(problem: Problem, chosen: Mapping[str, str]) -> Inventory:
     return derive.derive(problem.machine.with_facts([*train, *packages]), problem.known)
 
 
-def _with_fact(problem: Problem, key: str, value: Value) -> Problem:
+def _with_fact(problem: SearchProblem, key: str, value: Value) -> SearchProblem:
     if family(key) == "train" and not isinstance(value, tuple):
         target = problem.target._replace(train={**problem.target.train, key: value})
         return problem._replace(target=target)

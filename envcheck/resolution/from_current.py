@@ -9,7 +9,7 @@ from typing import NamedTuple
 from envcheck.core import versions
 from envcheck.core.facts import Absent, Fact, Inventory, Known
 from envcheck.core.findings import Move, Plan
-from envcheck.core.rules import Matrix, Severity, Target, Wish
+from envcheck.core.rules import Matrix, Severity, Target, UserRequirement
 from envcheck.resolution import remediation
 from envcheck.rules import derive
 
@@ -24,8 +24,8 @@ class Near(NamedTuple):
 
     plan: Plan
     read: Inventory  # the environment as a lock would have it
-    stack: tuple[Wish, ...]
-    closure: tuple[Wish, ...]
+    stack: tuple[UserRequirement, ...]
+    closure: tuple[UserRequirement, ...]
 
 
 def near(
@@ -61,7 +61,7 @@ def near(
     kept = {**installed, **{name: str(move.after) for name, move in moved.items() if move.after is not None}}
     first = (*target.packages, *(name for name in moved if name not in target.packages))
     stack = tuple(
-        Wish(name, f"=={kept[name]}", ASKED_BY, wanted=name in target.packages)
+        UserRequirement(name, f"=={kept[name]}", ASKED_BY, wanted=name in target.packages)
         for name in first
         if name in kept
     )
@@ -73,7 +73,7 @@ def near(
         _brought(read, [name for name in brought if name not in stale], stale)
     )
     closure = tuple(
-        Wish(name, f"=={version}", ASKED_BY, wanted=False)
+        UserRequirement(name, f"=={version}", ASKED_BY, wanted=False)
         for name, version in installed.items()
         if name not in first and name not in loose
     )

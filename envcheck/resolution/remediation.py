@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Tri, Value, family
-from envcheck.core.findings import Finding, Move, Plan, Unmended, Verdict
+from envcheck.core.findings import Finding, Move, Plan, Unresolved, Verdict
 from envcheck.core.rules import Comparison, Matrix, Requirement, Rule, Severity, Target
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive, judge
@@ -177,7 +177,7 @@ class _State(NamedTuple):
         return frozenset(finding.rule.id for finding in self.open)
 
 
-class World:
+class RemediationSpace:
     """One inventory, what is known, and what of it is to be mended; remembers every state it judged."""
 
     def __init__(
@@ -655,7 +655,7 @@ def _keys(rule: Rule) -> set[str]:
 # --- the search -------------------------------------------------------------------------------------
 
 
-class Found(NamedTuple):
+class RemediationResult(NamedTuple):
     """The best changes of a search, None if there are none, and how much is proved of them.
 
     `fewest` means that no fewer moves will do (or that none will), `smallest` that no as few are smaller.
@@ -667,7 +667,7 @@ class Found(NamedTuple):
 
 
 def search(
-    world: World,
+    world: RemediationSpace,
     wanted: frozenset[str],
     states: int = STATES,
     *,
@@ -675,7 +675,7 @@ def search(
     below: tuple[int, int] | None = None,
     any_release: bool = False,
     hurried: bool = False,
-) -> Found:
+) -> RemediationResult:
     """The cheapest changes after which nothing of `wanted` is open and nothing new is broken.
 
     `states` is how many may be judged, and `more` how many once there is an answer, for a smaller one of as
@@ -701,10 +701,10 @@ def search(
     while queue and world.states < limit:
         *order, _, state = heapq.heappop(queue)
         if best is not None and tuple(order[:2]) > world.cost(best)[:2]:
-            return Found(best, fewest=True, smallest=True)
+            return RemediationResult(best, fewest=True, smallest=True)
         if not state.open:
             if hurried:
-                return Found(state.changes, fewest=False, smallest=False)
+                return RemediationResult(state.changes, fewest=False, smallest=False)
             if best is None:
                 limit = min(limit, world.states + more)
             best = min((each for each in (best, state.changes) if each is not None), key=world.cost)
@@ -712,14 +712,14 @@ def search(
         for after in world.successors(state, wanted, any_release=any_release):
             look_at(after)
     # The queue is by what an answer costs at least: the first one has the fewest moves.
-    return Found(best, fewest=best is not None or not queue, smallest=not queue)
+    return RemediationResult(best, fewest=best is not None or not queue, smallest=not queue)
 
 
 def _values(changes: Changes) -> frozenset[tuple[str, Value]]:
     return frozenset((key, proposal.value) for key, proposal in changes.items())
 
 
-def _bound(world: World, state: _State) -> tuple[int, int, Cost]:
+def _bound(world: RemediationSpace, state: _State) -> tuple[int, int, Cost]:
     """What any answer beyond this state costs at least, in moves; and what it costs itself."""
     cost = world.cost(state.changes)
     administrator = max(cost.administrator, world.administrator_needed(state))
@@ -745,7 +745,7 @@ def plan(
 
     `strict` mends as a lock is judged: what packages ask of each other too, and what only some GPUs miss.
     """
-    world = World(read, known, target, listed, level, strict=strict)
+    world = RemediationSpace(read, known, target, listed, level, strict=strict)
     start = world.state({}, frozenset())
     mendable = [each for each in world.broken if any(world.ways_out(each, start))]
     wanted = frozenset(each.rule.id for each in mendable)
@@ -755,7 +755,7 @@ def plan(
     changes = _needed(world, found.changes or {}, wanted)
     after = world.state(changes, frozenset(world.before))
     left = [each for each in world.broken if each.rule.id in after.ids]
-    unmended = (Unmended(each.rule, NOT_TOGETHER if each in mendable else NO_WAY) for each in left)
+    unmended = (Unresolved(each.rule, NOT_TOGETHER if each in mendable else NO_WAY) for each in left)
     return Plan(
         moves=tuple(_moves(world, changes, wanted)),
         unmended=tuple(unmended),
@@ -767,7 +767,7 @@ def plan(
     )
 
 
-def smallest(world: World, wanted: frozenset[str]) -> Found:
+def smallest(world: RemediationSpace, wanted: frozenset[str]) -> RemediationResult:
     """The cheapest changes by ways out that rules list; by other releases where those need fewer moves."""
     # The more is broken, the longer a state takes to judge, and the less an exhaustive search is worth.
     states = STATES * 8 // (8 + len(wanted))
@@ -791,10 +791,10 @@ def smallest(world: World, wanted: frozenset[str]) -> Found:
     return listed._replace(fewest=fewest, smallest=fewest and listed.smallest)
 
 
-def _most(world: World, findings: Sequence[Finding]) -> tuple[frozenset[str], Found]:
+def _most(world: RemediationSpace, findings: Sequence[Finding]) -> tuple[frozenset[str], RemediationResult]:
     """As many of the findings as can be mended together, worst first, and how."""
     wanted: frozenset[str] = frozenset()
-    best = Found({}, fewest=True, smallest=True)
+    best = RemediationResult({}, fewest=True, smallest=True)
     for finding in findings:
         found = search(world, wanted | {finding.rule.id}, STATES // 10, hurried=True)
         if found.changes is not None:
@@ -802,7 +802,7 @@ def _most(world: World, findings: Sequence[Finding]) -> tuple[frozenset[str], Fo
     return wanted, best
 
 
-def _needed(world: World, changes: Changes, wanted: frozenset[str]) -> Changes:
+def _needed(world: RemediationSpace, changes: Changes, wanted: frozenset[str]) -> Changes:
     """The changes without those that turned out needless; settings that belong together stay together."""
     for key, needless in changes.items():
         fewer = {
@@ -819,7 +819,7 @@ def _needed(world: World, changes: Changes, wanted: frozenset[str]) -> Changes:
     return changes
 
 
-def _moves(world: World, changes: Changes, wanted: frozenset[str]) -> Iterator[Move]:
+def _moves(world: RemediationSpace, changes: Changes, wanted: frozenset[str]) -> Iterator[Move]:
     companions = world.companions(changes)
     # What an installer does first, then the configuration, then what only an administrator can do.
     kinds = {"pkg": 0, "train": 1, "env": 1}
@@ -849,7 +849,7 @@ def _moves(world: World, changes: Changes, wanted: frozenset[str]) -> Iterator[M
                 yield Move(other, before, version or None, "", (), leader=name, install=install)
 
 
-def _install(world: World, key: str, proposal: Proposal) -> str:
+def _install(world: RemediationSpace, key: str, proposal: Proposal) -> str:
     name = key.removeprefix("pkg.")
     if name == key:
         return ""
@@ -879,7 +879,7 @@ def _added(changes: Changes, settled: Inventory) -> tuple[str, ...]:
     return tuple(sorted(set(lacking)))
 
 
-def _brings(world: World, after: _State) -> Iterator[Rule]:
+def _brings(world: RemediationSpace, after: _State) -> Iterator[Rule]:
     """Rules, at any level, that are broken after the change and were not before."""
 
     def broken(settled: Inventory) -> dict[str, Rule]:

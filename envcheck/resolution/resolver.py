@@ -29,8 +29,8 @@ from envcheck.core.rules import (
     Severity,
     Source,
     Target,
+    UserRequirement,
     When,
-    Wish,
 )
 from envcheck.knowledge import load as matrix
 from envcheck.rules import clauses, derive, judge
@@ -73,7 +73,7 @@ class Objection(NamedTuple):
     bounds: tuple[str, ...] = ()
 
 
-class Problem(NamedTuple):
+class SearchProblem(NamedTuple):
     """What to choose for: the knowledge, the target, the machine's facts, and whatever else binds.
 
     `until` is an ISO date after which no release is taken, as `until_by` asks.
@@ -84,7 +84,7 @@ class Problem(NamedTuple):
     machine: Inventory
     python: str
     releases: tuple[Release, ...]
-    wishes: tuple[Wish, ...] = ()
+    wishes: tuple[UserRequirement, ...] = ()
     until: str = ""
     until_by: str = ""
     objections: tuple[Objection, ...] = ()
@@ -113,7 +113,7 @@ class Answer(NamedTuple):
 # --- what may be chosen -----------------------------------------------------------------------------
 
 
-def wanted_packages(problem: Problem, without: Container[Reason] = ()) -> tuple[str, ...]:
+def wanted_packages(problem: SearchProblem, without: Container[Reason] = ()) -> tuple[str, ...]:
     """The packages whose version is searched: the target's, then those of wishes that the tables know."""
     listed = {release.package for release in problem.releases}
     asked = [wish.package for wish in problem.wishes if wish.wanted and wish.package in listed]
@@ -121,7 +121,7 @@ def wanted_packages(problem: Problem, without: Container[Reason] = ()) -> tuple[
     return tuple(name for name in names if ("wants", name) not in without)
 
 
-def built(problem: Problem, versions_of: Mapping[str, str]) -> tuple[str, ...]:
+def built(problem: SearchProblem, versions_of: Mapping[str, str]) -> tuple[str, ...]:
     """Those of a choice that are built on installation: the target says so, or there are no wheels."""
     sdists = {(each.package, each.version) for each in problem.releases if each.sdist}
     return tuple(
@@ -132,7 +132,7 @@ def built(problem: Problem, versions_of: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def candidates(
-    problem: Problem, package: str, without: Container[Reason] = ()
+    problem: SearchProblem, package: str, without: Container[Reason] = ()
 ) -> tuple[list[Release], frozenset[Reason]]:
     """Releases of a package that may be chosen, newest first, and what kept the others out."""
     kept, refused = [], set()
@@ -148,7 +148,7 @@ def candidates(
     return kept, frozenset(refused)
 
 
-def _kept_out(problem: Problem, release: Release) -> Iterator[Reason]:
+def _kept_out(problem: SearchProblem, release: Release) -> Iterator[Reason]:
     """All that speaks against a release before anything is judged."""
     through = problem.known.known_through.get(release.package)
     if release.yanked:
@@ -168,7 +168,7 @@ def _kept_out(problem: Problem, release: Release) -> Iterator[Reason]:
         yield ("until",)
 
 
-def _names_pre(wish: Wish) -> bool:
+def _names_pre(wish: UserRequirement) -> bool:
     """Whether a wish names a pre-release itself: nobody gets one unasked."""
     try:
         bounds = versions.parse_specifier(wish.specifier)
@@ -181,7 +181,7 @@ def _names_pre(wish: Wish) -> bool:
     return False
 
 
-def _takes(wish: Wish, version: str) -> bool:
+def _takes(wish: UserRequirement, version: str) -> bool:
     """Whether a wish takes this version. What the comparator calls a maybe is packaging's to decide."""
     answer = _meets(version, wish.specifier)
     if answer is not Tri.MAYBE:
@@ -210,7 +210,7 @@ def admits(release: Release, python: str) -> bool:
     return any(versions.satisfies(f"{python}.{patch}", bounds) is not Tri.NO for patch in (0, 99))
 
 
-def with_variants(problem: Problem, only: Container[str] | None = None) -> Problem:
+def with_variants(problem: SearchProblem, only: Container[str] | None = None) -> SearchProblem:
     """The same with torch's builds for other CUDA versions in place of those that a plain install brings.
 
     They are `2.7.1+cu118` and the like, and each CUDA has an index of its own; `only` are the versions that
@@ -254,7 +254,7 @@ def _cuda_for_gpu() -> Rule:
     )
 
 
-def asked_rules(problem: Problem) -> list[Rule]:
+def asked_rules(problem: SearchProblem) -> list[Rule]:
     """The rules that may refuse a choice: those of error level, and that a GPU gets a CUDA build."""
     errors = [rule for rule in problem.known.rules if rule.severity is Severity.ERROR]
     return [*errors, _cuda_for_gpu()]
@@ -308,7 +308,7 @@ def reason_of(rule: Rule) -> Reason:
 
 
 def free_values(
-    problem: Problem, *, reluctant: bool, without: Container[Reason] = ()
+    problem: SearchProblem, *, reluctant: bool, without: Container[Reason] = ()
 ) -> dict[str, tuple[Value, ...]]:
     """What the free training facts may become: what the rules' own ways out set them to, in their order.
 
@@ -364,7 +364,7 @@ class _Bench:
     Variables are packages and the keys of free facts, in `order`; a part holds the first few of them.
     """
 
-    problem: Problem
+    problem: SearchProblem
     without: Container[Reason]
     order: tuple[str, ...]
     requires: Mapping[tuple[str, str], tuple[str, ...]]
@@ -608,7 +608,7 @@ def _fact_of(name: str, version: str) -> Fact:
     return Fact(f"pkg.{name}", Known(version) if version else Absent(), "the lock")
 
 
-def solve(problem: Problem, without: Container[Reason] = ()) -> Answer:
+def solve(problem: SearchProblem, without: Container[Reason] = ()) -> Answer:
     """The first choice that nothing speaks against, as if the reasons in `without` did not exist.
 
     Raises:
@@ -657,7 +657,7 @@ def _offered(pkg: Mapping[str, str], target: Target, offered: Mapping[str, Seque
     return all(pkg.get(name) in offered.get(name, ()) for name in target.packages if name in offered)
 
 
-def _measured_good(problem: Problem) -> list[Mapping[str, str]]:
+def _measured_good(problem: SearchProblem) -> list[Mapping[str, str]]:
     """Combinations that trained the way the target says, newest first by the target's packages in turn."""
     target = problem.target
     found = [
@@ -681,7 +681,7 @@ def _measured_good(problem: Problem) -> list[Mapping[str, str]]:
 
 
 def objections(
-    problem: Problem, pins: Mapping[str, str], changed: Mapping[str, Value], stack: Collection[str]
+    problem: SearchProblem, pins: Mapping[str, str], changed: Mapping[str, Value], stack: Collection[str]
 ) -> list[Objection]:
     """What a completed lock breaks, as bounds of the search; none if nothing.
 
@@ -707,7 +707,11 @@ def objections(
 
 
 def _objection(
-    problem: Problem, finding: Finding, inventory: Inventory, pins: Mapping[str, str], stack: Collection[str]
+    problem: SearchProblem,
+    finding: Finding,
+    inventory: Inventory,
+    pins: Mapping[str, str],
+    stack: Collection[str],
 ) -> Objection:
     names = {each for each in scope(finding.rule, problem.known) if family(each) != "train"}
     concerned = sorted(names & set(stack)) or sorted(stack)

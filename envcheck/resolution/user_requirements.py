@@ -17,14 +17,14 @@ from packaging.version import Version
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Known, Reading, Unknown, normalised
-from envcheck.core.rules import Wish
+from envcheck.core.rules import UserRequirement
 from envcheck.lock.model import Pin
 
 
-class Asked(NamedTuple):
+class RequirementWithExtras(NamedTuple):
     """A wish with the extras it names: a search knows nothing of them, an engine completes them."""
 
-    wish: Wish
+    wish: UserRequirement
     extras: tuple[str, ...] = ()
 
     @property
@@ -34,21 +34,21 @@ class Asked(NamedTuple):
         return f"{self.wish.package}{extras}{self.wish.specifier}"
 
 
-def unmet(wishes: Iterable[Wish], extras: Iterable[str], pins: Iterable[Pin]) -> list[str]:
+def unmet(wishes: Iterable[UserRequirement], extras: Iterable[str], pins: Iterable[Pin]) -> list[str]:
     """What a lock's pins do not fulfil; none if nothing. Which extras it was made for, no lock says."""
     versions = {pin.name: pin.version for pin in pins}
     reasons = [reason for each in wishes if (reason := _unmet(each, versions.get(each.package)))]
     return [*reasons, *(f"was not made for {each}" for each in extras)]
 
 
-def _unmet(wish: Wish, version: str | None) -> str:
+def _unmet(wish: UserRequirement, version: str | None) -> str:
     package, specifier, origin, wanted = wish
     if version is None:
         return f"lacks {package} ({origin})" if wanted else ""
     return "" if admits(wish, version) else f"has {package} {version}, {origin} asks for {package}{specifier}"
 
 
-def admits(wish: Wish, version: str) -> bool:
+def admits(wish: UserRequirement, version: str) -> bool:
     """Whether a version is one that is asked for; pre-releases are, for somebody chose this one."""
     return bool(_specifier(wish.specifier).contains(version, prereleases=True))
 
@@ -63,7 +63,9 @@ def _specifier(text: str) -> Any:
 # --- one requirement --------------------------------------------------------------------------------
 
 
-def read_one(text: str, origin: str, python: str, platform: str, *, wanted: bool = True) -> Asked | None:
+def read_one(
+    text: str, origin: str, python: str, platform: str, *, wanted: bool = True
+) -> RequirementWithExtras | None:
     """A requirement as written; None if its marker excludes Python `3.11` on `linux-x86_64`.
 
     Raises:
@@ -88,7 +90,7 @@ def read_one(text: str, origin: str, python: str, platform: str, *, wanted: bool
     extras = tuple(sorted(map(normalised, parsed.extras)))
     # In one order: the same wish spelt otherwise is the same request to an engine.
     bounds = ",".join(sorted(map(str, parsed.specifier)))
-    return Asked(Wish(normalised(parsed.name), bounds, origin, wanted), extras)
+    return RequirementWithExtras(UserRequirement(normalised(parsed.name), bounds, origin, wanted), extras)
 
 
 def _environment(python: str, platform: str) -> dict[str, str]:
@@ -120,7 +122,7 @@ TextOf = Callable[[str, str], tuple[str, str]]
 """A file's full name and its text, by its name and the full name of the file that names it (or "")."""
 
 
-def read(file: str, text_of: TextOf, python: str, platform: str) -> tuple[Asked, ...]:
+def read(file: str, text_of: TextOf, python: str, platform: str) -> tuple[RequirementWithExtras, ...]:
     """The requirements of a file and of those it names with `-r` and `-c`.
 
     Raises:
@@ -137,7 +139,9 @@ class _File(NamedTuple):
     python: str
     platform: str
 
-    def wishes(self, name: str, text: str, above: tuple[str, ...], *, wanted: bool) -> Iterator[Asked]:
+    def wishes(
+        self, name: str, text: str, above: tuple[str, ...], *, wanted: bool
+    ) -> Iterator[RequirementWithExtras]:
         if "\0" in text or "\ufffd" in text:
             raise InputError(name, "not a text file in UTF-8")
         for number, line in _lines(text, name):
@@ -192,7 +196,7 @@ def day(text: str) -> dt.date:
 # --- wishes that stand for a requirement ------------------------------------------------------------
 
 
-def kept(name: str, installed: Reading, subject: str) -> Asked:
+def kept(name: str, installed: Reading, subject: str) -> RequirementWithExtras:
     """`--keep NAME`: the version installed in the environment that `subject` names.
 
     A local label (`+cu128`) is left out: an index has the release, and what is installed satisfies it.
@@ -203,10 +207,12 @@ def kept(name: str, installed: Reading, subject: str) -> Asked:
     if not isinstance(installed, Known):
         why = f": {installed.why}" if isinstance(installed, Unknown) and installed.asked else ""
         raise InputError(f"--keep {name}", f"not found in {subject}{why}")
-    return Asked(Wish(normalised(name), f"=={Version(str(installed.value)).public}", f"--keep {name}"))
+    return RequirementWithExtras(
+        UserRequirement(normalised(name), f"=={Version(str(installed.value)).public}", f"--keep {name}")
+    )
 
 
-def for_model(model_type: str, rows: Iterable[Mapping[str, Any]]) -> Asked | None:
+def for_model(model_type: str, rows: Iterable[Mapping[str, Any]]) -> RequirementWithExtras | None:
     """`--model TYPE`: the transformers that know it; None if every release of the tables does.
 
     Raises:
@@ -220,4 +226,8 @@ def for_model(model_type: str, rows: Iterable[Mapping[str, Any]]) -> Asked | Non
         raise InputError(f"--model {model_type}", f"no such model type{nearest(model_type, list(by_type))}")
     bounds = [] if row.get("before") else [f">={row.get('install') or row['transformers']}"]
     bounds += [f"<{row['gone']}"] if row.get("gone") else []
-    return Asked(Wish("transformers", ",".join(bounds), f"--model {model_type}")) if bounds else None
+    return (
+        RequirementWithExtras(UserRequirement("transformers", ",".join(bounds), f"--model {model_type}"))
+        if bounds
+        else None
+    )

@@ -23,7 +23,7 @@ from envcheck.lock.wheels import usable_files, usable_tags
 INSTALL_HINT = "pip install 'envcheck[resolve]'"
 
 
-class Given(NamedTuple):
+class ExtraWheel(NamedTuple):
     """A wheel that the index is not asked for: its pin, which holds its address, and its METADATA."""
 
     pin: Pin
@@ -31,7 +31,7 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CompletionRequest:
     """What to complete: exact `pins`, `also` further requirements (`setuptools`, `rich>=13`), and for where.
 
     `constraints` (`numpy<2`) bind a package only if something else brings it. `until` (an ISO date) leaves
@@ -51,7 +51,7 @@ class Wanted:
     local: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     until: str = ""
-    given: tuple[Given, ...] = ()
+    given: tuple[ExtraWheel, ...] = ()
     deadline_s: float = 300.0
 
     def requirements(self) -> str:
@@ -90,7 +90,7 @@ class YankedError(NoSolutionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class Backend:
     """One resolver: `available` says whether it is installed, `complete` asks it.
 
     `complete` raises ExamineError (no network, it failed, it cannot serve this Python), NoSolutionError
@@ -101,15 +101,15 @@ class Engine:
     name: str
     rank: int
     available: Callable[[Host], bool]
-    complete: Callable[[Host, Wanted], tuple[Pin, ...]]
+    complete: Callable[[Host, CompletionRequest], tuple[Pin, ...]]
 
 
-def every_engine() -> tuple[Engine, ...]:
+def every_backend() -> tuple[Backend, ...]:
     """All engines of this folder, best first."""
-    return tuple(sorted(plugins(__name__, __path__, "ENGINE", Engine), key=lambda engine: engine.rank))
+    return tuple(sorted(plugins(__name__, __path__, "ENGINE", Backend), key=lambda engine: engine.rank))
 
 
-def choose_named(engines: Iterable[Engine], name: str) -> tuple[Engine, ...]:
+def choose_named(engines: Iterable[Backend], name: str) -> tuple[Backend, ...]:
     """The engines of that name, all of them if it is empty.
 
     Raises:
@@ -123,7 +123,7 @@ def choose_named(engines: Iterable[Engine], name: str) -> tuple[Engine, ...]:
     return found
 
 
-def choose(host: Host, engines: Iterable[Engine], name: str = "") -> Engine:
+def choose(host: Host, engines: Iterable[Backend], name: str = "") -> Backend:
     """The engine of that name, or the best that is installed.
 
     Raises:
@@ -146,10 +146,10 @@ BOTH = "both"
 class Asking:
     """The engine whose answer counts, and others whose answers are held against it."""
 
-    engine: Engine
-    others: tuple[Engine, ...] = ()
+    engine: Backend
+    others: tuple[Backend, ...] = ()
 
-    def complete(self, host: Host, wanted: Wanted, remarks: list[str]) -> tuple[Pin, ...]:
+    def complete(self, host: Host, wanted: CompletionRequest, remarks: list[str]) -> tuple[Pin, ...]:
         """As `Engine.complete`; what the others answer differently is added to `remarks`."""
         pins = self.engine.complete(host, wanted)
         for other in self.others:
@@ -163,7 +163,7 @@ class Asking:
         return pins
 
 
-def asking(host: Host, engines: Iterable[Engine], name: str = "") -> Asking:
+def asking(host: Host, engines: Iterable[Backend], name: str = "") -> Asking:
     """The engine of that name, the best that is installed, or all of them for `both`.
 
     Raises:
@@ -196,7 +196,7 @@ def differences(one: tuple[str, Iterable[Pin]], other: tuple[str, Iterable[Pin]]
     return told
 
 
-def stand_ins(wanted: Wanted, folder: Path) -> str:
+def stand_ins(wanted: CompletionRequest, folder: Path) -> str:
     """Requirements for what is given: in the folder, wheels that hold nothing but the real one's metadata.
 
     So an engine learns what it requires, reads no second index, and fetches none of its hundreds of MiB.
@@ -216,7 +216,7 @@ def stand_ins(wanted: Wanted, folder: Path) -> str:
 
 
 def checked_pins(
-    wanted: Wanted,
+    wanted: CompletionRequest,
     found: Mapping[str, tuple[str, tuple[Artifact, ...]]],
     yanked: Mapping[str, str],
 ) -> tuple[Pin, ...]:

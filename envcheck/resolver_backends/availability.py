@@ -10,8 +10,8 @@ from packaging.version import Version
 from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact
 from envcheck.lock.wheels import release_of, usable_files, usable_tags
-from envcheck.resolver_backends import Wanted
-from envcheck.resolver_backends.index import NoProjectError, Reader
+from envcheck.resolver_backends import CompletionRequest
+from envcheck.resolver_backends.index import IndexReader, NoProjectError
 
 PAGES_S = 60.0
 """Seconds for the pages of a handful of packages."""
@@ -24,7 +24,7 @@ class Offer(NamedTuple):
     yanked: frozenset[Version]
 
 
-def offers(host: Host, wanted: Wanted, also: Iterable[str] = ()) -> dict[str, Offer]:
+def offers(host: Host, wanted: CompletionRequest, also: Iterable[str] = ()) -> dict[str, Offer]:
     """What the index offers of pinned packages and of others, for the Python, platform and day wanted.
 
     What is given is not asked for.
@@ -32,12 +32,12 @@ def offers(host: Host, wanted: Wanted, also: Iterable[str] = ()) -> dict[str, Of
     Raises:
         ExamineError: the index cannot be read.
     """
-    reader = Reader(host, PAGES_S)
+    reader = IndexReader(host, PAGES_S)
     names = (name for name in {*wanted.pins, *also} if not wanted.gives(name))
     return {name: _offer(reader, wanted, name) for name in sorted(names)}
 
 
-def _offer(reader: Reader, wanted: Wanted, name: str) -> Offer:
+def _offer(reader: IndexReader, wanted: CompletionRequest, name: str) -> Offer:
     tags = usable_tags(wanted.python, wanted.platform, wanted.glibc)
     usable: set[Version] = set()
     kept: set[Version] = set()

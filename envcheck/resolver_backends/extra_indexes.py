@@ -23,8 +23,8 @@ from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import release_of, usable_tags
-from envcheck.resolver_backends import Given, Wanted
-from envcheck.resolver_backends.index import Index, Listed, Reader, further_indexes, one_line
+from envcheck.resolver_backends import CompletionRequest, ExtraWheel
+from envcheck.resolver_backends.index import Index, IndexReader, Listed, further_indexes, one_line
 from envcheck.resolver_backends.lazy_wheel import RemoteFile
 
 PAGE_S = 20.0
@@ -49,7 +49,7 @@ class Shelf(NamedTuple):
     why: str = ""
 
 
-def shelves(host: Host, name: str, wanted: Wanted) -> tuple[Shelf, ...]:
+def shelves(host: Host, name: str, wanted: CompletionRequest) -> tuple[Shelf, ...]:
     """What every further index of the user's has of a package, with a local label, for the place wanted.
 
     Indexes are read side by side; one that hangs costs `PAGE_S` seconds.
@@ -69,12 +69,12 @@ def shelves(host: Host, name: str, wanted: Wanted) -> tuple[Shelf, ...]:
         return tuple(pool.map(ask, labels, [index for _, index in indexes]))
 
 
-def _shelf(host: Host, name: str, wanted: Wanted, label: str, index: Index) -> Shelf:
+def _shelf(host: Host, name: str, wanted: CompletionRequest, label: str, index: Index) -> Shelf:
     why = _private(index.url)
     if why:
         return Shelf(label, index, {}, why=f"was not asked: its address {why}")
     try:
-        files = Reader(host, PAGE_S, index).files(name)
+        files = IndexReader(host, PAGE_S, index).files(name)
     except ExamineError as error:
         return Shelf(label, index, {}, why=f"gave no answer: {error}")
     tags = usable_tags(wanted.python, wanted.platform, wanted.glibc)
@@ -102,7 +102,7 @@ def _labelled(file: Listed, name: str, tags: Collection[Tag]) -> str:
     return "" if release[2] is None or release[2].isdisjoint(tags) else str(release[1])
 
 
-def _pin(file: Listed, name: str, version: str, wanted: Wanted) -> Pin | str:
+def _pin(file: Listed, name: str, version: str, wanted: CompletionRequest) -> Pin | str:
     """The wheel as a pin, or why it cannot be one."""
     if file.yanked:
         return "it was withdrawn there"
@@ -122,7 +122,7 @@ def _pin(file: Listed, name: str, version: str, wanted: Wanted) -> Pin | str:
         return "its address is none that a lock may hold"
 
 
-def why_not(shelf: Shelf, version: str, wanted: Wanted) -> str:
+def why_not(shelf: Shelf, version: str, wanted: CompletionRequest) -> str:
     """Why this index has no wheel of that version for us, as a sentence; nothing if it has."""
     if shelf.why:
         return f"{shelf.label} {shelf.why}"
@@ -162,14 +162,14 @@ def _private(url: str) -> str:
 # --- what a wheel requires --------------------------------------------------------------------------
 
 
-def given(host: Host, shelf: Shelf, name: str, version: str) -> Given:
+def given(host: Host, shelf: Shelf, name: str, version: str) -> ExtraWheel:
     """A wheel of a shelf with its metadata, of which some KiB are read and no more.
 
     Raises:
         ExamineError: they cannot be had from where the lock would say the wheel lies, or are another's.
     """
     pin = shelf.pins[version]
-    reader = Reader(host, PAGE_S, shelf.place)
+    reader = IndexReader(host, PAGE_S, shelf.place)
     try:
         metadata = _metadata(reader, pin, beside=version in shelf.served)
     except (ExamineError, ValueError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
@@ -184,10 +184,10 @@ def given(host: Host, shelf: Shelf, name: str, version: str) -> Given:
     if any("@" in str(line).partition(";")[0] for line in about.get_all("Requires-Dist", [])):
         # An engine would go wherever it says.
         raise ExamineError(f"{shelf.label}: its wheel of {name} {version} requires a file by its address")
-    return Given(pin, metadata)
+    return ExtraWheel(pin, metadata)
 
 
-def _metadata(reader: Reader, pin: Pin, *, beside: bool) -> bytes:
+def _metadata(reader: IndexReader, pin: Pin, *, beside: bool) -> bytes:
     if beside:
         return reader.fetch(f"{pin.url}.metadata", METADATA_LIMIT)[0]
     with zipfile.ZipFile(RemoteFile(reader, pin.url, METADATA_LIMIT)) as archive:
@@ -198,7 +198,7 @@ def _metadata(reader: Reader, pin: Pin, *, beside: bool) -> bytes:
             return member.read(METADATA_LIMIT)
 
 
-def companion(host: Host, shelf: Shelf, name: str, version: str, wanted: Wanted) -> Given:
+def companion(host: Host, shelf: Shelf, name: str, version: str, wanted: CompletionRequest) -> ExtraWheel:
     """A wheel built for the same CUDA as one that was taken from this shelf's index, from there as well.
 
     Raises:

@@ -266,7 +266,7 @@ def release_files(
     end = time.monotonic() + deadline_s
     if not index.url:
         index = Index(default_index(host, min(30.0, deadline_s)), index.cert)
-    reader = _Reader(index, python, end)
+    reader = _PageReader(index, python, end)
     with ThreadPoolExecutor(max_workers=8) as pool:
         names = sorted(names)
         return dict(zip(names, pool.map(reader.project, names), strict=True))
@@ -319,7 +319,7 @@ class Listed(NamedTuple):
     reason: str = ""  # why it was yanked, if somebody said
 
 
-class Reader:
+class IndexReader:
     """Pages and files of the user's one index, or another, within `deadline_s` seconds altogether."""
 
     def __init__(self, host: Host, deadline_s: float, other: Index | None = None) -> None:
@@ -331,7 +331,7 @@ class Reader:
         index = other or user_index(host)
         if not index.url:
             index = Index(default_index(host, min(30.0, deadline_s)), index.cert)
-        self._reader = _Reader(index, "", time.monotonic() + deadline_s)
+        self._reader = _PageReader(index, "", time.monotonic() + deadline_s)
 
     def files(self, name: str) -> tuple[Listed, ...]:
         """Every file of a project, with a full address. Raises ExamineError."""
@@ -350,7 +350,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _PageReader:
     """Reads one index until a moment of the monotonic clock."""
 
     index: Index

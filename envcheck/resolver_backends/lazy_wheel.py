@@ -10,7 +10,7 @@ import os
 import re
 
 from envcheck.core.errors import ExamineError
-from envcheck.resolver_backends.index import Reader
+from envcheck.resolver_backends.index import IndexReader
 
 BLOCK = 64 * 1024
 """Bytes of the first request from the end: most wheels have their whole directory in them."""
@@ -19,7 +19,7 @@ BLOCK = 64 * 1024
 class RemoteFile(io.RawIOBase):
     """A seekable file that is fetched as it is read, at most `limit` bytes of it altogether."""
 
-    def __init__(self, reader: Reader, url: str, limit: int) -> None:
+    def __init__(self, reader: IndexReader, url: str, limit: int) -> None:
         """Ask for the end of the file, which also tells how long it is.
 
         Raises:

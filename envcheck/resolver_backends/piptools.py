@@ -21,7 +21,7 @@ from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.host.machine import Host, own_python, scratch
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import release_of, usable_tags
-from envcheck.resolver_backends import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
+from envcheck.resolver_backends import INSTALL_HINT, Backend, CompletionRequest, checked_pins, stand_ins
 from envcheck.resolver_backends.index import (
     Index,
     NoProjectError,
@@ -38,8 +38,8 @@ def available(_host: Host) -> bool:
     return importlib.util.find_spec("piptools") is not None
 
 
-def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
-    """Complete pins by `pip-compile`, then read the hashes. Raises as `Engine` says."""
+def complete(host: Host, wanted: CompletionRequest) -> tuple[Pin, ...]:
+    """Complete pins by `pip-compile`, then read the hashes. Raises as `Backend` says."""
     if not available(host):
         raise ExamineError(f"pip-tools is not installed; {INSTALL_HINT}")
     usable_tags(wanted.python, wanted.platform, wanted.glibc)
@@ -62,7 +62,7 @@ def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
     return checked_pins(wanted, found, yanked)
 
 
-def _refuse_foreign(wanted: Wanted) -> None:
+def _refuse_foreign(wanted: CompletionRequest) -> None:
     """Raises ExamineError if the lock is for another Python or platform than ours."""
     own = "{}.{}".format(*sys.version_info)
     here = sysconfig.get_platform()
@@ -77,7 +77,7 @@ _DATES = (26, 0)
 """The pip that learnt `--uploaded-prior-to`."""
 
 
-def _refuse_date(wanted: Wanted) -> None:
+def _refuse_date(wanted: CompletionRequest) -> None:
     """Raises ExamineError if releases up to a day are wanted and this pip cannot tell their days."""
     import importlib.metadata
 
@@ -89,7 +89,7 @@ def _refuse_date(wanted: Wanted) -> None:
         )
 
 
-def _resolve(host: Host, wanted: Wanted, index: Index) -> dict[str, str]:
+def _resolve(host: Host, wanted: CompletionRequest, index: Index) -> dict[str, str]:
     """Name → version of the closure. Raises ExamineError, NoSolutionError."""
     # /dev/null is pip's word for "read no configuration file".
     extra = {"PIP_CONFIG_FILE": "/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
@@ -123,7 +123,7 @@ def _resolve(host: Host, wanted: Wanted, index: Index) -> dict[str, str]:
         )
 
 
-def _options(wanted: Wanted) -> list[str]:
+def _options(wanted: CompletionRequest) -> list[str]:
     # fast-deps reads a wheel's metadata by range requests: without it, and without PEP 658, pip downloads
     # all of torch to learn what it requires.
     pip_args = ["--use-feature=fast-deps", "--only-binary=:all:"]
@@ -205,4 +205,4 @@ def _last_error(said: str) -> str:
     return (errors or lines or ["it said nothing"])[-1]
 
 
-ENGINE = Engine("pip-tools", 2, available, complete)
+ENGINE = Backend("pip-tools", 2, available, complete)

@@ -11,15 +11,15 @@ from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.host.machine import Host, find_program, own_python, scratch
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import usable_tags
-from envcheck.resolver_backends import INSTALL_HINT, Engine, Wanted, checked_pins, stand_ins
+from envcheck.resolver_backends import INSTALL_HINT, Backend, CompletionRequest, checked_pins, stand_ins
 from envcheck.resolver_backends.index import engine_environment, one_line, redact, user_index
 
 # The glibc versions uv has a platform for (0.13), ascending; between them the next lower one is asked.
 _GLIBC_MINORS = (17, 28, *range(31, 41))
 
 
-def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
-    """Complete pins by `uv pip compile`. Raises as `Engine` says."""
+def complete(host: Host, wanted: CompletionRequest) -> tuple[Pin, ...]:
+    """Complete pins by `uv pip compile`. Raises as `Backend` says."""
     usable_tags(wanted.python, wanted.platform, wanted.glibc)  # refuses a bad platform before uv is started
     program = find_program(host, "uv")
     if program is None:
@@ -54,7 +54,7 @@ def complete(host: Host, wanted: Wanted) -> tuple[Pin, ...]:
 _YANKED = re.compile(r"(?m)^warning: `([^`=]+)==[^`]+` is yanked(?: \(reason: \"?(.*?)\"?\)$)?")
 
 
-def _options(wanted: Wanted) -> list[str]:
+def _options(wanted: CompletionRequest) -> list[str]:
     minor = max((one for one in _GLIBC_MINORS if one <= int(wanted.glibc[2:])), default=_GLIBC_MINORS[0])
     architecture = wanted.platform.partition("-")[2]
     options = ["pip", "compile", "--no-config", "--no-header", "--format", "pylock.toml"]
@@ -105,4 +105,4 @@ def _failure(said: str) -> Exception:
     return ExamineError(f"uv could not resolve: {plain}")
 
 
-ENGINE = Engine("uv", 1, lambda host: find_program(host, "uv") is not None, complete)
+ENGINE = Backend("uv", 1, lambda host: find_program(host, "uv") is not None, complete)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Absent, Inventory, Kind, Tri, Unknown, Value, family, of_device
-from envcheck.core.findings import Because, Finding, Judgement, Verdict, Waiting
+from envcheck.core.findings import Evidence, Finding, Judgement, Verdict, Waiting
 from envcheck.core.rules import Clause, Fix, Rule, Severity, When
 from envcheck.rules.clauses import ask, refs
 
@@ -36,7 +36,7 @@ torch. Counting GPUs makes a rule about shared memory none about GPUs, so `gpus`
 """
 
 
-def area(rule: Rule, because: Iterable[Because] = ()) -> str:
+def area(rule: Rule, because: Iterable[Evidence] = ()) -> str:
     """One of the words of `AREAS`; of a rule that asks nothing, by the facts of its finding."""
     keys = {clause.key for table in rule.when for clause in table} or {each.fact.key for each in because}
     families = {"build" if key == _OF_BUILD else family(key) for key in keys}
@@ -199,7 +199,7 @@ def _broken(
     return Finding(rule, Verdict.BROKEN, severity, because, devices=concerned, note="; ".join(notes))
 
 
-def _because(clauses: When, inventory: Inventory, device: int | None) -> Iterator[Because]:
+def _because(clauses: When, inventory: Inventory, device: int | None) -> Iterator[Evidence]:
     seen: set[str] = set()
     for clause in clauses:
         for key in (clause.key, *refs(clause)):
@@ -208,7 +208,7 @@ def _because(clauses: When, inventory: Inventory, device: int | None) -> Iterato
             seen.add(key)
             fact = inventory.fact(key, device)
             plain = clause.kind is Kind.VERSION and isinstance(fact.value, str)
-            yield Because(
+            yield Evidence(
                 fact,
                 device if of_device(key) else None,
                 versions.note(str(fact.value)) if plain else "",
@@ -263,7 +263,7 @@ def forbids_lock(finding: Finding) -> bool:
 
 def device_of(finding: Finding) -> int | None:
     """The GPU a finding is about, or None if it is about the machine."""
-    return next((each.device for each in finding.because if each.device is not None), None)
+    return next((each.device for each in finding.evidence if each.device is not None), None)
 
 
 def bind(fix: Fix, inventory: Inventory, device: int | None) -> Fix | None:

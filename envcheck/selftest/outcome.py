@@ -32,7 +32,7 @@ _ECHO_S = 30.0
 """How long before a death was noticed an error may be its echo: writing a core file takes that long."""
 
 
-class Variant(NamedTuple):
+class SelftestVariant(NamedTuple):
     """One way a test is run: what it needs beyond its test, and the training facts it stands for.
 
     `ranks` are the least and the most processes if they are others than its test's.
@@ -45,7 +45,7 @@ class Variant(NamedTuple):
     ranks: tuple[int, int] | None = None
 
 
-class Claim(NamedTuple):
+class SelftestDeclaration(NamedTuple):
     """A self-test by its constants.
 
     `needs` are clauses as in compat/, `seconds` the deadline of one variant, `ranks` the least and the most
@@ -60,7 +60,7 @@ class Claim(NamedTuple):
     imports: tuple[str, ...]
     seconds: float
     ranks: tuple[int, int]
-    variants: tuple[Variant, ...]
+    variants: tuple[SelftestVariant, ...]
     digest: str
 
 
@@ -72,8 +72,8 @@ class Outcome(NamedTuple):
     judge knows one.
     """
 
-    claim: Claim
-    variant: Variant
+    claim: SelftestDeclaration
+    variant: SelftestVariant
     result: str
     why: str = ""
     rank: int | None = None
@@ -93,7 +93,7 @@ class Outcome(NamedTuple):
 _CONSTANTS = {"LEVEL", "NEEDS", "IMPORTS", "SECONDS", "RANKS", "DEVICES", "TRAIN", "VARIANTS"}
 
 
-def read_claim(name: str, text: str, stage: str) -> Claim:
+def read_claim(name: str, text: str, stage: str) -> SelftestDeclaration:
     """The claim of a test's source text; `stage` is that of what it stands on.
 
     Raises:
@@ -116,7 +116,7 @@ def read_claim(name: str, text: str, stage: str) -> Claim:
         raise InputError(where, "not a self-test: needs a docstring and LEVEL = 1, 2 or 3")
     devices = tuple(given.get("DEVICES", ("cpu", "cuda")))
     variants = given.get("VARIANTS", {name: {}})  # TRAIN holds for all of them, unless one says otherwise
-    return Claim(
+    return SelftestDeclaration(
         name=name,
         title=doc.splitlines()[0].rstrip("."),
         level=given["LEVEL"],
@@ -125,7 +125,7 @@ def read_claim(name: str, text: str, stage: str) -> Claim:
         seconds=float(given.get("SECONDS", 60)),
         ranks=tuple(given.get("RANKS", (1, 1))),
         variants=tuple(
-            Variant(
+            SelftestVariant(
                 each,
                 about.get("needs", {}),
                 {**given.get("TRAIN", {}), **about.get("train", {})},
@@ -138,7 +138,7 @@ def read_claim(name: str, text: str, stage: str) -> Claim:
     )
 
 
-def contradicts(variant: Variant, train: Mapping[str, Any], free: Sequence[str] = ()) -> bool:
+def contradicts(variant: SelftestVariant, train: Mapping[str, Any], free: Sequence[str] = ()) -> bool:
     """Whether a target's training facts (keys with `train.`) rule a variant out; a free fact never does."""
     return any(
         f"train.{key}" in train and f"train.{key}" not in free and train[f"train.{key}"] != value
@@ -149,7 +149,7 @@ def contradicts(variant: Variant, train: Mapping[str, Any], free: Sequence[str] 
 # --- what a journal says ----------------------------------------------------------------------------
 
 
-class Ended(NamedTuple):
+class ProcessEnd(NamedTuple):
     """How the process of one rank ended: its exit code (None if killed at the deadline) and its words."""
 
     code: int | None
@@ -161,7 +161,7 @@ class Ended(NamedTuple):
 class _Rank(NamedTuple):
     rank: int
     events: tuple[Mapping[str, Any], ...]
-    ended: Ended
+    ended: ProcessEnd
     stack: str
 
     def all(self, event: str) -> list[Mapping[str, Any]]:
@@ -171,7 +171,7 @@ class _Rank(NamedTuple):
         return next((each for each in reversed(self.events) if each["event"] == event), {})
 
 
-def fold(claim: Claim, variant: Variant, ranks: Sequence[Ended]) -> Outcome:
+def fold(claim: SelftestDeclaration, variant: SelftestVariant, ranks: Sequence[ProcessEnd]) -> Outcome:
     """The outcome of a variant from what each of its ranks left behind, rank 0 first."""
     read = [
         _Rank(
@@ -212,7 +212,7 @@ def _events(journal: str) -> Iterator[Mapping[str, Any]]:
             yield event
 
 
-def _culprit(claim: Claim, variant: Variant, ranks: Sequence[_Rank]) -> Outcome:
+def _culprit(claim: SelftestDeclaration, variant: SelftestVariant, ranks: Sequence[_Rank]) -> Outcome:
     """The outcome by the rank that was first to go wrong, those last that only lost their partner."""
     absent = next((rank for rank in ranks if rank.last("absent")), None)
     if absent is not None:
@@ -258,7 +258,11 @@ def _echoes(rank: _Rank, event: Mapping[str, Any], ranks: Sequence[_Rank]) -> bo
 
 
 def _erred(
-    claim: Claim, variant: Variant, rank: _Rank, end: Mapping[str, Any], ranks: Sequence[_Rank]
+    claim: SelftestDeclaration,
+    variant: SelftestVariant,
+    rank: _Rank,
+    end: Mapping[str, Any],
+    ranks: Sequence[_Rank],
 ) -> Outcome:
     accused = end.get("accused")
     number = accused if isinstance(accused, int) and -1 <= accused < len(ranks) else rank.rank
@@ -274,7 +278,9 @@ def _erred(
     )
 
 
-def _dead(claim: Claim, variant: Variant, rank: _Rank, death: Mapping[str, Any], world: int) -> Outcome:
+def _dead(
+    claim: SelftestDeclaration, variant: SelftestVariant, rank: _Rank, death: Mapping[str, Any], world: int
+) -> Outcome:
     if death["event"] == "lost":
         how = "was lost: no word of it any more"
     elif isinstance(death.get("signal"), int):
@@ -301,7 +307,9 @@ def _last_line(said: str) -> str:
     return (said.strip().splitlines() or [""])[-1][:300]
 
 
-def _unfinished(claim: Claim, variant: Variant, open_: Sequence[_Rank], ranks: Sequence[_Rank]) -> Outcome:
+def _unfinished(
+    claim: SelftestDeclaration, variant: SelftestVariant, open_: Sequence[_Rank], ranks: Sequence[_Rank]
+) -> Outcome:
     """No rank said what went wrong and some never came to an end: they hang, or never started."""
     code = ranks[0].ended.code
     stopped = any(rank.last("late") or rank.last("stopped") for rank in open_)
@@ -394,7 +402,7 @@ _NAMED = 5  # names in the first lines; all of them stand below
 _MARKS = {PASS: "✓", FAIL: "✗", SKIP: "-", UNKNOWN: "?"}
 
 
-class Proof(NamedTuple):
+class SelftestReport(NamedTuple):
     """What was run: the environment and device in words, and the outcomes in order."""
 
     version: str
@@ -440,12 +448,12 @@ def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {"schema_version": 1, "selftest": found, "sources": sources}
 
 
-def render(proof: Proof) -> str:
+def render(proof: SelftestReport) -> str:
     """The report for people: a line a variant, under each failure what was seen and what is known of it."""
     return "\n".join(_lines(proof)) + "\n"
 
 
-def _lines(proof: Proof) -> Iterator[str]:
+def _lines(proof: SelftestReport) -> Iterator[str]:
     yield f"envcheck {proof.version}  self-tests"
     yield f"tested  {proof.subject}"
     yield f"device  {proof.device}"
@@ -520,7 +528,7 @@ def _outcome_lines(each: Outcome, shown: dict[tuple[str, ...], str]) -> Iterator
             yield f"      way out: {way}"
 
 
-def tree(proof: Proof) -> dict[str, Any]:
+def tree(proof: SelftestReport) -> dict[str, Any]:
     """The report for machines."""
     return {
         "schema_version": 1,

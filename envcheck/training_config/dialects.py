@@ -15,7 +15,7 @@ from envcheck.training_config.values import FALSE, TRUE, as_number, either, same
 _NOTHING: Mapping[str, Any] = {}
 
 
-class Row(NamedTuple):
+class DialectRow(NamedTuple):
     """What some names of one section mean. compat/dialects/README.md says what each field is."""
 
     names: Sequence[str]
@@ -85,7 +85,7 @@ class Dialect(NamedTuple):
     spelled: bool  # whether its program reads numbers that are written as texts, such as YAML's 1e-4
     inside: str  # the file's name, where what is named is its folder, or nothing that is here
     lineage: Sequence[str]  # its own name and those of the dialects it extends
-    rows: Mapping[str, Sequence[Row]]
+    rows: Mapping[str, Sequence[DialectRow]]
     implied: Sequence[Implied]
     contradictions: Sequence[Contradiction]
     filled: Sequence[Mapping[str, Any]]
@@ -107,14 +107,14 @@ def load(
     return {name: _dialect(name, trees, common) for name in sorted(trees)}
 
 
-def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence[Row]) -> Dialect:
+def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence[DialectRow]) -> Dialect:
     tree = trees[name]
     lineage = [name]
     for each in lineage:  # grows while it is walked
         if each not in trees:
             raise ValueError(f"dialect {name} extends {each}, which is not there")
         lineage += [parent for parent in trees[each].get("extends", ()) if parent not in lineage]
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[DialectRow]] = {}
     said = [_row(row) for row in _stated("setting", lineage, trees)]
     for row in (*said, *(common if tree.get("shared", True) else ())):
         for leaf in row.names:
@@ -156,9 +156,11 @@ def _stated(
             yield {"package": trees[each].get("package", ""), **row}
 
 
-def _row(row: Mapping[str, Any]) -> Row:
+def _row(row: Mapping[str, Any]) -> DialectRow:
     # `in` is the word for a section, and Python's own.
-    named: Row = _of(Row, {("under" if field == "in" else field): value for field, value in row.items()})
+    named: DialectRow = _of(
+        DialectRow, {("under" if field == "in" else field): value for field, value in row.items()}
+    )
     return named
 
 
@@ -218,7 +220,7 @@ _KINDS = {
 }
 
 
-def misfit(row: Row, value: Said, *, as_text: bool) -> str:
+def misfit(row: DialectRow, value: Said, *, as_text: bool) -> str:
     """What is wrong with a value for a row, empty if nothing is; `as_text` where all is spelled out."""
     if row.words:
         fits = any(same(value, word) or (as_text and _spells(value, word)) for word in row.words)
@@ -239,7 +241,7 @@ def _spells(value: Said, word: Scalar) -> bool:
     return isinstance(value, str) and value.lower() == spelled(word)
 
 
-def _out_of_bounds(row: Row, number: float) -> str:
+def _out_of_bounds(row: DialectRow, number: float) -> str:
     # Written so that NaN, which compares with nothing, is out of every bound.
     if row.least is not None and not number >= row.least:
         return f"{row.least:g} or more"

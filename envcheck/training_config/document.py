@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Unknown
-from envcheck.core.findings import Remark
+from envcheck.core.findings import Diagnostic
 
 
 class Section(NamedTuple):
@@ -53,7 +53,7 @@ class Document(NamedTuple):
     liberties: tuple[tuple[str, Place], ...] = ()
     open_end: str = ""
     written: tuple[str, ...] = ()
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Diagnostic, ...] = ()
 
     def names(self) -> frozenset[str]:
         """Every name that is said."""

@@ -13,57 +13,64 @@ from typing import Any, NamedTuple
 from envcheck.core import versions
 from envcheck.core.errors import Place
 from envcheck.core.facts import Absent, Fact, Known, Reading, Tri, Unknown
-from envcheck.core.findings import Remark
+from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.core.training_facts import KEYS
-from envcheck.training_config.dialects import CONVERTED, Dialect, Row, misfit, program_names, recognised
+from envcheck.training_config.dialects import (
+    CONVERTED,
+    Dialect,
+    DialectRow,
+    misfit,
+    program_names,
+    recognised,
+)
 from envcheck.training_config.document import Document, Reference, Said, Section, Setting
 from envcheck.training_config.values import FALSE, SILENT, TRUE, as_number, either, same, spelled
 
 
-class Understood(NamedTuple):
+class Interpretation(NamedTuple):
     """What a document means: facts, what is wrong with it, and the files it names."""
 
     document: Document
     dialect: Dialect | None
     facts: tuple[Fact, ...] = ()
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Diagnostic, ...] = ()
     references: tuple[Reference, ...] = ()
 
 
 def understood(
     document: Document, dialects: Mapping[str, Dialect], installed: Mapping[str, str]
-) -> list[Understood]:
+) -> list[Interpretation]:
     """What a document means, and what each configuration means that stands inside it.
 
     `installed` are versions of packages, as far as they are known.
     """
     dialect = recognised(document, dialects)
     if dialect is None:
-        return [Understood(document, None)]
-    reading = _Reading(document, dialect, installed)
+        return [Interpretation(document, None)]
+    reading = _Interpreter(document, dialect, installed)
     inner = [each for part in reading.embedded() for each in understood(part, dialects, installed)]
     facts, remarks = tuple(reading.facts()), tuple(_at_most(reading.remarks(), document.file))
-    return [*inner, Understood(document, dialect, facts, remarks, tuple(reading.references()))]
+    return [*inner, Interpretation(document, dialect, facts, remarks, tuple(reading.references()))]
 
 
 _MOST = 100  # remarks on one document
 
 
-def _at_most(remarks: Iterator[Remark], file: str) -> Iterator[Remark]:
+def _at_most(remarks: Iterator[Diagnostic], file: str) -> Iterator[Diagnostic]:
     yield from islice(remarks, _MOST)
     if next(remarks, None) is not None:
         text = f"more than {_MOST} mistakes: the others are not shown"
-        yield Remark(Severity.WARNING, "too-many", text, (Place(file),))
+        yield Diagnostic(Severity.WARNING, "too-many", text, (Place(file),))
 
 
-class _Reading:
+class _Interpreter:
     def __init__(self, document: Document, dialect: Dialect, installed: Mapping[str, str]) -> None:
         self.document, self.dialect, self.installed = document, dialect, installed
         self.settings = {setting.name: setting for setting in document.settings}
         self.typed = document.form != "arguments"
 
-    def rows(self, name: str) -> list[Row]:
+    def rows(self, name: str) -> list[DialectRow]:
         """The rows about a name that speak in this document; an item of a list has those of `*`."""
         found = self.dialect.rows.get(name)
         if found is None:
@@ -100,7 +107,7 @@ class _Reading:
         line = f":{setting.named.line}" if setting.named.line else ""
         return f"{setting.named.file}{line}: {setting.name}"
 
-    def _says(self, row: Row, value: Said) -> Reading | None:
+    def _says(self, row: DialectRow, value: Said) -> Reading | None:
         """What a row makes of a value; None if the value says nothing, or nothing of its kind."""
         if not row.key:
             return None
@@ -117,13 +124,13 @@ class _Reading:
         holds = _meets(row, word)
         return Known(row.value) if holds else None if row.otherwise is None else Known(row.otherwise)
 
-    def _unusable(self, row: Row, value: Said) -> bool:
+    def _unusable(self, row: DialectRow, value: Said) -> bool:
         wrong, severity = self.problem(row, value)
         return bool(wrong) and severity is Severity.ERROR
 
     # --- what is wrong
 
-    def remarks(self) -> Iterator[Remark]:
+    def remarks(self) -> Iterator[Diagnostic]:
         """Everything that is wrong with the document by itself: what contradicts, then each setting."""
         yield from self.document.remarks
         yield from self._twice()
@@ -132,7 +139,7 @@ class _Reading:
                 places = tuple(self.settings[name].place for name in each.when if name in self.settings)
                 places = places or (Place(self.document.file),)
                 severity = Severity(each.severity)
-                yield Remark(severity, each.code, each.text, places, each.advice, each.source)
+                yield Diagnostic(severity, each.code, each.text, places, each.advice, each.source)
         for setting in self.document.settings:
             rows = self.rows(setting.name)
             if not rows:
@@ -145,17 +152,17 @@ class _Reading:
             if wrong:
                 severity = severity if severity is not Severity.NOTE else Severity.ERROR
                 text, source = f"{setting.name}: {wrong}", self._said_in(rows[0])
-                yield Remark(severity, "wrong-value", text, (setting.place,), source=source)
+                yield Diagnostic(severity, "wrong-value", text, (setting.place,), source=source)
 
-    def _twice(self) -> Iterator[Remark]:
+    def _twice(self) -> Iterator[Diagnostic]:
         for name, first, again in self.document.twice if self.typed else ():
             if self.dialect.twice:
                 text, severity = f"{name} stands twice: {self.dialect.twice}", Severity.ERROR
             else:
                 text, severity = f"{name} stands twice; the later one counts", Severity.WARNING
-            yield Remark(severity, "twice", text, (again, first), source=self.dialect.sources.get("", ""))
+            yield Diagnostic(severity, "twice", text, (again, first), source=self.dialect.sources.get("", ""))
 
-    def _unknown(self, setting: Setting) -> Iterator[Remark]:
+    def _unknown(self, setting: Setting) -> Iterator[Diagnostic]:
         section, _, leaf = setting.name.rpartition(".")
         refused = self._refuses(section)
         if refused is None and not self.typed and not section:
@@ -171,7 +178,7 @@ class _Reading:
             Tri.MAYBE: f"{what} refuses it from {self._since(section)} on, and ignores it before",
         }[refused]
         here = f"{section} has no {leaf}" if section else f"{leaf} is no setting of {what}"
-        yield Remark(
+        yield Diagnostic(
             Severity.ERROR if refused is Tri.YES else Severity.WARNING,
             "unknown-key",
             f"{here}: {becomes}",
@@ -180,7 +187,7 @@ class _Reading:
             self.dialect.sources.get(section, ""),
         )
 
-    def _misspelt(self, setting: Setting) -> Iterator[Remark]:
+    def _misspelt(self, setting: Setting) -> Iterator[Diagnostic]:
         """An argument that is nearly one that decides something; a script may well have both."""
         name = setting.name
         near = [
@@ -196,7 +203,7 @@ class _Reading:
 
         if meant := get_close_matches(name, near, n=1, cutoff=_NEARLY):
             text, advice = f"{name} is no name that envcheck knows", f"did you mean {meant[0]}?"
-            yield Remark(Severity.NOTE, "unknown-name", text, (setting.named,), advice)
+            yield Diagnostic(Severity.NOTE, "unknown-name", text, (setting.named,), advice)
 
     def _refuses(self, section: str) -> Tri | None:
         """Whether a section refuses names that it does not know; None if it takes any."""
@@ -229,7 +236,7 @@ class _Reading:
                 return f"did you mean {close[0] if known is here else known[close[0]]}?"
         return ""
 
-    def _of_its_time(self, setting: Setting, row: Row) -> Iterator[Remark]:
+    def _of_its_time(self, setting: Setting, row: DialectRow) -> Iterator[Diagnostic]:
         """Old names, and names that the installed release does not have."""
         section, _, leaf = setting.name.rpartition(".")
         said_in, write = self._said_in(row), f"write {row.instead or row.renamed}" if row.renamed else ""
@@ -242,19 +249,19 @@ class _Reading:
             own = not self.typed and not self.dialect.programs
             text += becomes if policy is not None else "; a script may add it itself" if own else ""
             severity = Severity.ERROR if refused else Severity.WARNING
-            yield Remark(severity, "other-release", text, (setting.named,), write, said_in)
+            yield Diagnostic(severity, "other-release", text, (setting.named,), write, said_in)
         if not row.renamed:
             return
         renamed = f"{section}.{row.renamed}" if section else row.renamed
         new = self.settings.get(renamed)
         if new is not None:
             text = f"{leaf} is the old name of {row.renamed}, and both are set"
-            yield Remark(Severity.ERROR, "old-and-new", text, (setting.named, new.named), source=said_in)
+            yield Diagnostic(Severity.ERROR, "old-and-new", text, (setting.named, new.named), source=said_in)
         elif write and self._has(renamed) and self._takes(row.versions, row.package) is not Tri.NO:
             text = f"{leaf} is the old name of {row.renamed}"
-            yield Remark(Severity.NOTE, "old-name", text, (setting.named,), write, said_in)
+            yield Diagnostic(Severity.NOTE, "old-name", text, (setting.named,), write, said_in)
 
-    def _said_in(self, row: Row) -> str:
+    def _said_in(self, row: DialectRow) -> str:
         return row.source or self.dialect.sources.get(row.under, "")
 
     def _has(self, name: str) -> bool:
@@ -269,7 +276,7 @@ class _Reading:
             return Tri.MAYBE
         return versions.satisfies(self.installed[package], versions.parse_specifier(wanted))
 
-    def problem(self, row: Row, value: Said) -> tuple[str, Severity]:
+    def problem(self, row: DialectRow, value: Said) -> tuple[str, Severity]:
         """What is wrong with a value (empty if nothing is), and how bad that is. "auto" is for `merging`.
 
         pydantic, which refuses unknown names, reads `"3"` as 3 and true as 1. YAML 1.1 takes 1e-4 for a text,
@@ -362,7 +369,7 @@ def _read_as(text: Said, wanted: Any) -> bool:
     return spelled(text) == spelled(wanted)
 
 
-def _outside(row: Row, reading: Reading | None) -> str:
+def _outside(row: DialectRow, reading: Reading | None) -> str:
     """What is wrong with a value that its fact cannot have; empty if nothing is."""
     words = KEYS[row.key].words if isinstance(reading, Known) else ()
     if not isinstance(reading, Known) or not words or str(reading.value) in words:
@@ -370,14 +377,14 @@ def _outside(row: Row, reading: Reading | None) -> str:
     return f"expected {either(words)}, found {reading.value!r}"
 
 
-def _as_number(value: Said, row: Row) -> Said:
+def _as_number(value: Said, row: DialectRow) -> Said:
     """True as 1, where a number is meant."""
     return (
         int(value) if isinstance(value, bool) and row.kind not in ("flag", "word", "switch", "any") else value
     )
 
 
-def _names_a_file(value: Said, row: Row) -> bool:
+def _names_a_file(value: Said, row: DialectRow) -> bool:
     if not isinstance(value, str) or value.lstrip().startswith("{"):
         return False
     return spelled(value) not in {*row.values, *SILENT, *FALSE, "true"}
@@ -394,7 +401,7 @@ def _value(kind: str, word: str) -> str | int | bool:
     return word
 
 
-def _meets(row: Row, word: str) -> bool:
+def _meets(row: DialectRow, word: str) -> bool:
     """Whether a value is such that the row's `value` is the fact."""
     if row.when == "any":
         return True

@@ -12,16 +12,16 @@ from typing import Any
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Fact, Unknown
-from envcheck.core.findings import Remark
+from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.training_config.document import Said, Setting
-from envcheck.training_config.interpret import Understood
+from envcheck.training_config.interpret import Interpretation
 from envcheck.training_config.values import TRUE, as_number, shown, spelled
 
 _LAST_WORD = "deepspeed"
 
 
-def merged(parts: Sequence[Understood]) -> tuple[list[Fact], list[Remark]]:
+def merged(parts: Sequence[Interpretation]) -> tuple[list[Fact], list[Diagnostic]]:
     """The facts that all parts together state, and what is wrong with them together.
 
     Parts come in the order in which they count, the last one most. Launches of one script that disagree
@@ -29,7 +29,7 @@ def merged(parts: Sequence[Understood]) -> tuple[list[Fact], list[Remark]]:
     """
     launches = sorted({part.document.launch for part in parts} - {0}) or [0]
     outcomes = []
-    remarks: dict[tuple[object, ...], Remark] = {}
+    remarks: dict[tuple[object, ...], Diagnostic] = {}
     for launch in launches:
         group = [part for part in parts if part.document.launch in (0, launch)]
         outcomes.append(_facts(group))
@@ -40,7 +40,7 @@ def merged(parts: Sequence[Understood]) -> tuple[list[Fact], list[Remark]]:
     return _agreed(outcomes), list(remarks.values())
 
 
-def _facts(group: Sequence[Understood]) -> dict[str, Fact]:
+def _facts(group: Sequence[Interpretation]) -> dict[str, Fact]:
     facts: dict[str, Fact] = {}
     for part in sorted(group, key=_has_the_last_word):
         own: set[str] = set()
@@ -55,14 +55,14 @@ def _facts(group: Sequence[Understood]) -> dict[str, Fact]:
     return facts
 
 
-def _may_be_said(part: Understood) -> set[str]:
+def _may_be_said(part: Interpretation) -> set[str]:
     """The facts that arguments which cannot be read here may state."""
     if not part.document.open_end or part.dialect is None:
         return set()
     return {row.key for rows in part.dialect.rows.values() for row in rows if row.key}
 
 
-def _has_the_last_word(part: Understood) -> bool:
+def _has_the_last_word(part: Interpretation) -> bool:
     return part.dialect is not None and part.dialect.name == _LAST_WORD
 
 
@@ -88,12 +88,14 @@ def _shown(fact: Fact) -> str:
 # --- what the trainer refuses -----------------------------------------------------------------------
 
 
-def _contradictions(group: Sequence[Understood], facts: Mapping[str, Fact]) -> Iterator[Remark]:
+def _contradictions(group: Sequence[Interpretation], facts: Mapping[str, Fact]) -> Iterator[Diagnostic]:
     several = [part for part in group if _has_the_last_word(part)]
     if len(several) > 1:
         text = f"{len(several)} DeepSpeed configurations for one launch: the last one counts here"
         places = tuple(Place(part.document.file) for part in reversed(several))
-        yield Remark(Severity.WARNING, "several-configurations", text, places, "name the one that is used")
+        yield Diagnostic(
+            Severity.WARNING, "several-configurations", text, places, "name the one that is used"
+        )
     for inner in several:
         trainers = [part for part in group if part.dialect is not None and not _has_the_last_word(part)]
         yield from _form(inner, trainers)
@@ -107,12 +109,12 @@ def _contradictions(group: Sequence[Understood], facts: Mapping[str, Fact]) -> I
         yield from _batch(inner, trainers, facts)
 
 
-def _sure(part: Understood) -> bool:
+def _sure(part: Interpretation) -> bool:
     """Whether it is known whose arguments these are: a script of one's own may do otherwise."""
     return part.dialect is not None and bool(part.dialect.trainer)
 
 
-def _form(inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]:
+def _form(inner: Interpretation, trainers: Sequence[Interpretation]) -> Iterator[Diagnostic]:
     """What is more than JSON, where a program reads the file that takes plain JSON only."""
     strict = [part for part in trainers if part.dialect and part.dialect.strict]
     lenient = inner.dialect.strict if inner.dialect else ""
@@ -120,12 +122,14 @@ def _form(inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]
         if strict and strict[0].dialect:
             severity = Severity.ERROR if any(map(_sure, strict)) else Severity.WARNING
             text = f"{what}: {strict[0].dialect.strict}"
-            yield Remark(severity, "not-plain-json", text, (place,), "take it out")
+            yield Diagnostic(severity, "not-plain-json", text, (place,), "take it out")
         elif lenient and not trainers:
-            yield Remark(Severity.NOTE, "not-plain-json", f"{what}: {lenient}", (place,))
+            yield Diagnostic(Severity.NOTE, "not-plain-json", f"{what}: {lenient}", (place,))
 
 
-def _filled(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]:
+def _filled(
+    row: Mapping[str, Any], inner: Interpretation, trainers: Sequence[Interpretation]
+) -> Iterator[Diagnostic]:
     ours = _settings(inner).get(str(row["setting"]))
     if ours is None or ours.value is None or ours.value == "auto" or isinstance(ours.value, Unknown):
         return
@@ -149,7 +153,7 @@ def _filled(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Unders
     own = not all(part.dialect and part.dialect.programs and not part.document.open_end for part in trainers)
     unless = "" if given or not own else " (unless the script itself sets another)"
     severity = Severity.WARNING if unless else Severity.ERROR
-    yield Remark(
+    yield Diagnostic(
         severity,
         "contradicts-arguments",
         f"{ours.name} is {_said(ours.value)} here and {theirs_is}{unless}: {row['refuses']}",
@@ -163,7 +167,9 @@ def _filled(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Unders
     )
 
 
-def _excluded(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]:
+def _excluded(
+    row: Mapping[str, Any], inner: Interpretation, trainers: Sequence[Interpretation]
+) -> Iterator[Diagnostic]:
     """What another file may not set beside this one."""
     for part in trainers:
         settings = _settings(part)
@@ -176,14 +182,16 @@ def _excluded(row: Mapping[str, Any], inner: Understood, trainers: Sequence[Unde
         if both:
             text = f"{', '.join(each.name for each in both)} beside {inner.document.file}: {row['refuses']}"
             places = tuple(each.named for each in both)
-            yield Remark(Severity.ERROR, "set-beside-the-file", text, places, row["advice"], row["source"])
+            yield Diagnostic(
+                Severity.ERROR, "set-beside-the-file", text, places, row["advice"], row["source"]
+            )
 
 
-def _settings(part: Understood) -> dict[str, Setting]:
+def _settings(part: Interpretation) -> dict[str, Setting]:
     return {setting.name: setting for setting in part.document.settings}
 
 
-def _argument(parts: Sequence[Understood], name: str) -> tuple[Said, Setting | None]:
+def _argument(parts: Sequence[Interpretation], name: str) -> tuple[Said, Setting | None]:
     """What an argument is, by its name in transformers, and the last setting that says so, if one does."""
     default: Said = None
     for part in reversed(parts):
@@ -221,7 +229,7 @@ def _said(value: Said) -> str:
     return value if isinstance(value, str) else shown(value)
 
 
-def _left_open(inner: Understood, trainers: Sequence[Understood]) -> Iterator[Remark]:
+def _left_open(inner: Interpretation, trainers: Sequence[Interpretation]) -> Iterator[Diagnostic]:
     """What is "auto": who fills it in, and what nobody does."""
     dialect = inner.dialect
     if dialect is None:
@@ -233,7 +241,7 @@ def _left_open(inner: Understood, trainers: Sequence[Understood]) -> Iterator[Re
         names = waiting[0].name if len(waiting) == 1 else f"{waiting[0].name} and {len(waiting) - 1} more"
         alone = "a Hugging Face trainer fills it in, DeepSpeed alone does not"
         known = next((part.dialect.trainer for part in trainers if part.dialect and part.dialect.trainer), "")
-        yield Remark(
+        yield Diagnostic(
             Severity.WARNING if known else Severity.NOTE,
             "left-to-the-trainer",
             f'"auto" for {names}: {alone}{f", and {known} is none" if known else ""}',
@@ -245,7 +253,7 @@ def _left_open(inner: Understood, trainers: Sequence[Understood]) -> Iterator[Re
             refused = "accelerate, through which the Trainer starts DeepSpeed, refuses that"
             text = f'"auto" for {each.name}: nothing fills it in; {refused}'
             severity = Severity.ERROR if any(map(_sure, fillers)) else Severity.WARNING
-            yield Remark(
+            yield Diagnostic(
                 severity, "auto-that-nobody-fills", text, (each.place,), "write a value, or leave it out"
             )
 
@@ -258,7 +266,9 @@ _FACTORS = (
 _SHARED = ("train.tensor_parallel", "train.sequence_parallel", "train.context_parallel")
 
 
-def _batch(inner: Understood, trainers: Sequence[Understood], facts: Mapping[str, Fact]) -> Iterator[Remark]:
+def _batch(
+    inner: Interpretation, trainers: Sequence[Interpretation], facts: Mapping[str, Fact]
+) -> Iterator[Diagnostic]:
     """train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x processes."""
     settings = _settings(inner)
     whole = settings.get("train_batch_size")
@@ -283,7 +293,7 @@ def _batch(inner: Understood, trainers: Sequence[Understood], facts: Mapping[str
     verb = "is not" if len(factors) > len(_FACTORS) else "is no multiple of"
     text = f"train_batch_size {total} {verb} {said}: DeepSpeed refuses that"
     places = (whole.place, *(place for _, _, place in factors if place is not None))
-    yield Remark(Severity.ERROR, _BATCH, text, places, "leave train_batch_size out", _BATCH_SOURCE)
+    yield Diagnostic(Severity.ERROR, _BATCH, text, places, "leave train_batch_size out", _BATCH_SOURCE)
 
 
 _BATCH_SOURCE = "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.5/deepspeed/runtime/config.py"

@@ -36,25 +36,27 @@ def trouble(outcome: Outcome) -> list[str]:
     ]
 
 
-def sheet(folder: Path, name: str, text: str, python: str = "") -> dependency_files.Sheet:
+def sheet(folder: Path, name: str, text: str, python: str = "") -> dependency_files.DependencyList:
     def text_of(file: str, _: str) -> tuple[str, str]:
         path = folder / file
         if not path.is_file():
             raise InputError(file, "no such file")
         return file, path.read_text()
 
-    return dependency_files.read(text, name, dependency_files.Asked(text_of, {"image": IMAGES}, python))[-1]
+    return dependency_files.read(
+        text, name, dependency_files.ReadingContext(text_of, {"image": IMAGES}, python)
+    )[-1]
 
 
-def pins(found: dependency_files.Sheet) -> dict[str, str]:
+def pins(found: dependency_files.DependencyList) -> dict[str, str]:
     return {line.name: line.version for line in found.lines}
 
 
-def places(found: dependency_files.Sheet) -> dict[str, str]:
+def places(found: dependency_files.DependencyList) -> dict[str, str]:
     return {line.name: line.place for line in found.lines}
 
 
-def facts(found: dependency_files.Sheet) -> dict[str, object]:
+def facts(found: dependency_files.DependencyList) -> dict[str, object]:
     return {fact.key: fact.value for fact in found.facts}
 
 

@@ -46,7 +46,7 @@ def known() -> Matrix:
 
 def judged(
     records: Sequence[str], may_differ: Sequence[str] = (), **setting: Any
-) -> tuple[compare.Report, list[str]]:
+) -> tuple[compare.FleetReport, list[str]]:
     """The report on these lines, and the places of the records that were judged."""
     asked: list[str] = []
 
@@ -58,8 +58,8 @@ def judged(
     rows = compare.alike(ROWS, may_differ)
     taken = compare.Fleet(vocabulary(), known(), rows, lambda read: read, examine)
     for number, text in enumerate(records, 1):
-        taken.take(compare.Record(f"f:{number}", text, f"f:{number}"))
-    return compare.reported(taken, rows, known(), "0", compare.Setting(**setting)), asked
+        taken.take(compare.NodeRecord(f"f:{number}", text, f"f:{number}"))
+    return compare.reported(taken, rows, known(), "0", compare.FleetContext(**setting)), asked
 
 
 def lines(*changes: Mapping[str, Any]) -> list[str]:
@@ -76,7 +76,7 @@ def lines(*changes: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def differences(report: compare.Report) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+def differences(report: compare.FleetReport) -> dict[str, tuple[str, list[tuple[str, str]]]]:
     return {
         each.key: (each.standing, [(value.value, hostlist.fold(value.nodes)) for value in each.values])
         for each in report.differences
@@ -167,7 +167,7 @@ def test_a_fact_that_the_judge_is_said_not_to_see_never_changes_what_he_says() -
     assert "host.shm_mib" not in unseen
     after = examine_command.considered("f", read.without(*unseen), known(), None).judgement
     assert [each.rule.id for each in before.findings] == [each.rule.id for each in after.findings]
-    assert (before.held, before.applied) == (after.held, after.applied)
+    assert (before.passed, before.applied) == (after.passed, after.applied)
 
 
 def test_a_number_makes_another_machine_where_a_rule_has_its_bound_and_only_there() -> None:
@@ -457,7 +457,7 @@ def test_a_stream_of_what_facts_prints_is_read_and_one_that_was_cut_off_is_named
     pretty = [json.dumps(json.loads(text), indent=2) for text in lines({}, {}, {})]
     file = tmp_path / "all.json"
     file.write_text("\n".join([pretty[0], pretty[1][:500], pretty[2]]))
-    report = fleet.of_files(examine_command.Question(), fleet.Wanted(str(file)))
+    report = fleet.of_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(file)))
     assert report.nodes == ("n1", "n3")
     assert [each.where for each in report.refused] == [f"{file}:{pretty[0].count(chr(10)) + 2}"]
 
@@ -467,7 +467,7 @@ def test_what_has_no_name_is_called_by_its_file_and_line(tmp_path: Path) -> None
     del tree["host"]["name"]
     file = tmp_path / "two.jsonl"
     file.write_text(f"{json.dumps(tree)}\n{json.dumps(tree)}\n")
-    assert fleet.of_files(examine_command.Question(), fleet.Wanted(str(file))).nodes == (
+    assert fleet.of_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(file))).nodes == (
         f"{file}:1",
         f"{file}:2",
     )
@@ -479,7 +479,7 @@ def test_a_line_without_an_end_and_a_pipe_in_the_folder_do_not_hold_it_up(tmp_pa
     )
     os.mkfifo(tmp_path / "b.json")
     (tmp_path / "c.json").write_bytes(b"\xff\xfe{}")
-    report = fleet.of_files(examine_command.Question(), fleet.Wanted(str(tmp_path)))
+    report = fleet.of_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(tmp_path)))
     assert report.nodes == ("n1", "n2")
     assert [each.where.rpartition("/")[2] for each in report.refused] == ["a.jsonl:2", "b.json", "c.json:1"]
 

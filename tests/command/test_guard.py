@@ -135,7 +135,7 @@ def test_a_rule_is_likely_only_where_its_versions_and_its_engine_are(
 
 
 def test_a_finding_says_rank_tensor_expected_found_call_and_rule() -> None:
-    finding = guard.Finding("device", "parameter a.weight", "cuda:0", "cpu", "clip", "some-rule", 2, 3)
+    finding = guard.GuardFinding("device", "parameter a.weight", "cuda:0", "cpu", "clip", "some-rule", 2, 3)
     assert str(finding) == (
         "rank 3: device: parameter a.weight (and 2 more): expected cuda:0, found cpu, "
         "between backward and step (clip); likely rule some-rule (envcheck rule some-rule)"

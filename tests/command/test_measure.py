@@ -163,7 +163,7 @@ LORA: dict[str, Any] = {
 def outcome(result: str, why: str = "", **train: Any) -> selftest_outcome.Outcome:
     claim = next(each for each in selftest.claims() if each.name == "recompute_consistency")
     return selftest_outcome.Outcome(
-        claim, selftest_outcome.Variant("v", {}, train, ("cpu",)), result, why, seconds=1.0
+        claim, selftest_outcome.SelftestVariant("v", {}, train, ("cpu",)), result, why, seconds=1.0
     )
 
 
@@ -194,7 +194,7 @@ def test_a_test_that_leaves_checkpointing_open_counts_towards_every_configuratio
 
 def test_another_way_to_train_is_another_measurement() -> None:
     combination = measure_command.Combination({"torch": "2.13.0"})
-    run = measure_command.Run("zero3-lora", (), selftest.Wanted(2))
+    run = measure_command.Run("zero3-lora", (), selftest.SelftestOptions(2))
     row = {"target": "zero3-lora", "pkg": {"torch": "2.13.0"}, "test": "sha256:0", "outcome": "ok"}
     assert measure_command._same(row, combination, run, "sha256:0")
     assert not measure_command._same(row, combination, run, "sha256:1")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envcheck.core.facts import Inventory
 from envcheck.host.machine import Host
-from envcheck.probes import Request, survey
+from envcheck.probes import ProbeRequest, survey
 from envcheck.probes.python_env import PROBE
 
 
@@ -46,7 +46,7 @@ def record_line(path: str, content: str) -> str:
 def read(
     path: Path | str | None, *, host: Host | None = None, static: bool = True, limit: float = 10
 ) -> Inventory:
-    request = Request(None if path is None else Path(path), "named by --python", static, limit)
+    request = ProbeRequest(None if path is None else Path(path), "named by --python", static, limit)
     return survey(host or Host(), request, [PROBE])
 
 

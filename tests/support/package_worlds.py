@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from envcheck.core.facts import Fact, Inventory, Known, Value
-from envcheck.core.rules import Wish
-from envcheck.resolution.resolver import Problem, Release
+from envcheck.core.rules import UserRequirement
+from envcheck.resolution.resolver import Release, SearchProblem
 from tests.support.worlds import known, rule
 
 World = Mapping[str, Sequence[str | Release]]
@@ -21,9 +21,9 @@ def problem(
     head: str = "",
     python: str = "3.11",
     machine: Mapping[str, Value] | None = None,
-    wishes: Sequence[Wish] = (),
+    wishes: Sequence[UserRequirement] = (),
     tables: str = "",
-) -> Problem:
+) -> SearchProblem:
     """What to search: package → releases (a version, or one that says more), rules in TOML, free facts."""
     names = list(world)
     target = f'[target.t]\ntitle = "t"\npackages = {names}\ntrain = {train}\nfree = {list(free)}\n'
@@ -35,7 +35,7 @@ def problem(
     ]
     said: dict[str, Value] = {"python.version": f"{python}.0", **(machine or {})}
     facts = {key: Fact(key, Known(value), "declared") for key, value in said.items()}
-    return Problem(
+    return SearchProblem(
         matrix_, matrix_.targets["t"], Inventory(facts), python, tuple(releases), wishes=tuple(wishes)
     )
 

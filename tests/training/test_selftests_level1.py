@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from envcheck.commands import selftest as selftest_command
-from envcheck.commands.examine import Question
+from envcheck.commands.examine import ExamineRequest
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.host.machine import Host
 from envcheck.selftest import outcome as selftest_outcome
@@ -126,13 +126,13 @@ def on_cuda(
 ) -> dict[str, selftest_outcome.Outcome]:
     """The outcomes by variant on a machine that is said to have GPUs."""
     machine = Host(environ=environ)
-    prepared = selftest_command.prepare(Question(python=python), machine)
+    prepared = selftest_command.prepare(ExamineRequest(python=python), machine)
     card: dict[str, str | bool] = {"gpu.name": "Pretended GPU", "gpu.visible": True, "gpu.mig": False}
     facts = {key: Fact(key, Known(value), "said by the test") for key, value in card.items()}
     prepared = prepared._replace(
         inventory=Inventory.merged([prepared.inventory, Inventory(devices=(facts,) * gpus)])
     )
-    asked = selftest_command.Wanted(only=only, **wanted)
+    asked = selftest_command.SelftestOptions(only=only, **wanted)
     return {each.variant.name: each for each in selftest_command.run(prepared, asked, "cuda", machine)}
 
 
@@ -282,9 +282,9 @@ def test_an_import_that_hangs_is_ended_at_its_deadline(stack: str, bitsandbytes:
     env = Env(tmp_path / "env", stack)
     env.also(bitsandbytes)
     machine = Host(environ=sabotaged(tmp_path / "mutant", ("bitsandbytes_hangs",)))
-    prepared = selftest_command.prepare(Question(python=env.python), machine)
+    prepared = selftest_command.prepare(ExamineRequest(python=env.python), machine)
     # The stage's own import is not hurried: only what hangs is to come late.
-    wanted = selftest_command.Wanted(only=("bitsandbytes",), patience=0.3)
+    wanted = selftest_command.SelftestOptions(only=("bitsandbytes",), patience=0.3)
     (outcome,) = selftest_command.run(prepared, wanted, "cpu", machine)
     assert (outcome.result, outcome.call) == (selftest_outcome.FAIL, "import bitsandbytes")
     assert outcome.why == "no end within 27 s"

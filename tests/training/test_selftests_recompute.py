@@ -216,8 +216,8 @@ def test_what_no_version_can_do_is_not_run_unasked(stack: str) -> None:
     from envcheck.host import machine as host
 
     machine = host.Host()
-    prepared = selftest.prepare(examine.Question(python=stack), machine)
-    chosen = selftest._choose(prepared, selftest.Wanted(level=2, device="cpu"), "cpu", machine)
+    prepared = selftest.prepare(examine.ExamineRequest(python=stack), machine)
+    chosen = selftest._choose(prepared, selftest.SelftestOptions(level=2, device="cpu"), "cpu", machine)
     limits = {each.variant.name: each.rule for each in chosen if each.rule}
     assert limits == KNOWN_LIMITS
     for each in chosen:
@@ -225,5 +225,7 @@ def test_what_no_version_can_do_is_not_run_unasked(stack: str) -> None:
             assert each.skipped == (
                 f"fails with every version (rule {each.rule}); --only {each.variant.name} runs it"
             )
-    asked = selftest._choose(prepared, selftest.Wanted(only=("fsdp1-dora-reentrant",)), "cpu", machine)
+    asked = selftest._choose(
+        prepared, selftest.SelftestOptions(only=("fsdp1-dora-reentrant",)), "cpu", machine
+    )
     assert [each.skipped for each in asked] == [""]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.core.errors import Place
-from envcheck.core.findings import Finding, Remark, Report
+from envcheck.core.findings import Diagnostic, Finding, Report
 from envcheck.core.sanitize import inline
 from envcheck.reports.formats import markdown
 from envcheck.reports.formats.text import count_text, details, heading, line, remark_details
@@ -27,14 +27,14 @@ def render(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    for each in report.told:
-        yield _on_configuration(each, report) if isinstance(each, Remark) else _annotation(each, report)
+    for each in report.reported:
+        yield _on_configuration(each, report) if isinstance(each, Diagnostic) else _annotation(each, report)
     if report.nothing_to_judge:
         yield f"::warning title=envcheck::{_message(report.language.told(report.nothing_to_judge))}"
     yield inline(count_text(report))
 
 
-def _on_configuration(remark: Remark, report: Report) -> str:
+def _on_configuration(remark: Diagnostic, report: Report) -> str:
     lang, severity = report.language, remark.severity.value
     lines = [f"{lang.word(severity)}: {lang.told(remark.text)}", *map(line, remark_details(remark, lang))]
     place = remark.places[0] if remark.places else None

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
-from envcheck.core.findings import Because, Finding, Plan, Remark, Report, Verdict
+from envcheck.core.findings import Diagnostic, Evidence, Finding, Plan, Report, Verdict
 from envcheck.core.i18n import Language, width
 from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
@@ -113,7 +113,7 @@ def _verdict(report: Report) -> str:
 
 
 def _remarks(report: Report, severity: Severity) -> int:
-    return sum(each.severity is severity for each in report.remarks)
+    return sum(each.severity is severity for each in report.diagnostics)
 
 
 def _state(report: Report) -> str:
@@ -121,7 +121,7 @@ def _state(report: Report) -> str:
     if report.nothing_to_judge:
         return "none"
     marks = [heading(each, report.language).mark for each in report.judgement.findings]
-    marks += [each.severity.value for each in report.remarks]
+    marks += [each.severity.value for each in report.diagnostics]
     return min(marks, key=_RANK.index, default="ok")
 
 
@@ -158,7 +158,7 @@ def _overview(report: Report) -> Iterator[str]:
 # --- the picture ------------------------------------------------------------------------------------
 
 
-class _Node(NamedTuple):
+class _HtmlNode(NamedTuple):
     """A part of the stack: its name, lines that say what is here, and whether anything is known of it."""
 
     name: str
@@ -196,7 +196,7 @@ def _part(key: str) -> str:
     return "cuda" if head == "cuda" else ""
 
 
-def _nodes(report: Report) -> list[_Node]:
+def _nodes(report: Report) -> list[_HtmlNode]:
     lang, inventory = report.language, report.inventory
 
     def known(*said: str) -> tuple[str, ...]:
@@ -238,7 +238,7 @@ def _nodes(report: Report) -> list[_Node]:
         (lang.word("Training"), "train", phrases(inventory, lang)),
     )
     return [
-        _Node(
+        _HtmlNode(
             name,
             known(*(lines if any(lines[:1]) else (_missing(inventory.fact(key).reading, lang), *lines))),
             any(lines[:1]),
@@ -281,12 +281,12 @@ _WORDS = {"error": "error", "warning": "warning", "note": "note", "unknown": "un
 def _blamed(report: Report) -> Iterator[tuple[str, str, str, set[str]]]:
     """Remarks and findings: the anchor of each, its mark, its title, and the parts it is about."""
     lang = report.language
-    for number, told in enumerate(report.told, 1):
-        if isinstance(told, Remark):
+    for number, told in enumerate(report.reported, 1):
+        if isinstance(told, Diagnostic):
             yield f"f{number}", told.severity.value, lang.told(told.text), {"training"}
         else:
             mark, _, title = heading(told, lang)
-            yield f"f{number}", mark, title, {_part(each.fact.key) for each in told.because} - {""}
+            yield f"f{number}", mark, title, {_part(each.fact.key) for each in told.evidence} - {""}
 
 
 def _picture(report: Report) -> Iterator[str]:
@@ -313,7 +313,7 @@ class _Drawing:
     name = ""
     width = height = 0
 
-    def __init__(self, nodes: Sequence[_Node]) -> None:
+    def __init__(self, nodes: Sequence[_HtmlNode]) -> None:
         """Take the parts, first to last."""
         self.nodes = nodes
         self.cut = [_cut(node.lines) for node in nodes]
@@ -362,7 +362,7 @@ class _Drawing:
             return "", left + width - 4, top + 4
         return self.near(each.one) if each.other == each.one + 1 else self.far(each.one, each.other)
 
-    def _box(self, place: int, node: _Node, mark: str) -> Iterator[str]:
+    def _box(self, place: int, node: _HtmlNode, mark: str) -> Iterator[str]:
         left, top, width, height = self.box(place)
         kind = " ".join(filter(None, ("node", mark, "" if node.known else "open")))
         yield f'<g class="{kind}">'
@@ -398,7 +398,7 @@ class _Wide(_Drawing):
     name = "wide"
     wide, gap = 166, 40
 
-    def __init__(self, nodes: Sequence[_Node]) -> None:
+    def __init__(self, nodes: Sequence[_HtmlNode]) -> None:
         super().__init__(nodes)
         self.tall = _tallest(self.cut)
         self.width = len(nodes) * (self.wide + self.gap) - self.gap + 24
@@ -430,7 +430,7 @@ class _Tall(_Drawing):
     name = "tall"
     wide, gap = 206, 34
 
-    def __init__(self, nodes: Sequence[_Node]) -> None:
+    def __init__(self, nodes: Sequence[_HtmlNode]) -> None:
         super().__init__(nodes)
         tops = [12]
         for lines in self.cut:
@@ -460,9 +460,9 @@ def _findings(report: Report) -> Iterator[str]:
     yield f'<section aria-labelledby="findings"><h2 id="findings">{text(lang.say("Findings"))}</h2>'
     marks = [
         Heading(each.severity.value, lang.word(each.severity.value), "")
-        if isinstance(each, Remark)
+        if isinstance(each, Diagnostic)
         else heading(each, lang)
-        for each in report.told
+        for each in report.reported
     ]
     if len(marks) > 1:
         yield f'<form id="filter" hidden role="search" aria-label="{text(lang.say("Filter"))}">'
@@ -480,9 +480,9 @@ def _findings(report: Report) -> Iterator[str]:
         yield '<output id="left" aria-live="polite"></output></form>'
     if not marks:
         yield f'<p class="fine {_state(report)}">{text(_nothing(report))}</p>'
-    for number, told in enumerate(report.told, 1):
+    for number, told in enumerate(report.reported, 1):
         opened = number == 1 or len(marks) <= _FEW
-        if isinstance(told, Remark):
+        if isinstance(told, Diagnostic):
             yield from _remark(number, told, report, opened=opened)
         else:
             yield from _finding(number, told, report, opened=opened)
@@ -493,7 +493,7 @@ def _nothing(report: Report) -> str:
     lang = report.language
     if report.nothing_to_judge:
         return lang.told(report.nothing_to_judge)
-    return lang.say("{} rules held", report.judgement.held)
+    return lang.say("{} rules held", report.judgement.passed)
 
 
 def _finding(number: int, finding: Finding, report: Report, *, opened: bool) -> Iterator[str]:
@@ -510,7 +510,7 @@ def _finding(number: int, finding: Finding, report: Report, *, opened: bool) -> 
     yield "</details></article>"
 
 
-def _remark(number: int, remark: Remark, report: Report, *, opened: bool) -> Iterator[str]:
+def _remark(number: int, remark: Diagnostic, report: Report, *, opened: bool) -> Iterator[str]:
     lang, mark = report.language, remark.severity.value
     yield f'<article id="f{number}" class="{mark}" data-mark="{mark}">'
     yield f"<details{' open' if opened else ''}><summary>"
@@ -525,11 +525,11 @@ def _remark(number: int, remark: Remark, report: Report, *, opened: bool) -> Ite
 
 
 def _because(finding: Finding, report: Report) -> Iterator[str]:
-    if not finding.because:
+    if not finding.evidence:
         return
     lang = report.language
     yield f'<table class="because"><caption>{text(lang.say("because"))}</caption><tbody>'
-    for each in finding.because:
+    for each in finding.evidence:
         name, said, source = because_parts(each, lang)
         yield _table_row(name, said, source)
     yield "</tbody></table>"
@@ -609,7 +609,7 @@ def _everything(report: Report) -> Iterator[str]:
 
 
 def _row(name: str, fact: Fact, lang: Language) -> str:
-    _, state, source = because_parts(Because(fact), lang)
+    _, state, source = because_parts(Evidence(fact), lang)
     return _table_row(name, state.removeprefix("= "), source)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from envcheck.core import facts_file
 from envcheck.core.errors import Place
 from envcheck.core.facts import Known
-from envcheck.core.findings import Because, Finding, Plan, Remark, Report, Verdict
+from envcheck.core.findings import Diagnostic, Evidence, Finding, Plan, Report, Verdict
 from envcheck.core.rules import Severity
 from envcheck.reports.render import (
     configuration_changes,
@@ -44,7 +44,7 @@ def _tree(report: Report) -> dict[str, Any]:
         "measured": _measured(report),
         "nothing_to_judge": report.nothing_to_judge or None,
         "facts": facts_file.dump(report.inventory),
-        "remarks": [remark_tree(each) for each in report.remarks],
+        "remarks": [remark_tree(each) for each in report.diagnostics],
         "findings": [_finding(each, report) for each in report.judgement.findings],
         "waiting": [
             {
@@ -114,7 +114,7 @@ def _summary(report: Report) -> dict[str, Any]:
     for each in judgement.waiting:
         waiting[each.reason] = waiting.get(each.reason, 0) + 1
     return {
-        "rules_held": judgement.held + len(judgement.findings) + len(judgement.waiting),
+        "rules_held": judgement.passed + len(judgement.findings) + len(judgement.waiting),
         "rules_applied": judgement.applied,
         "broken": {each.value: judgement.tally(Verdict.BROKEN, each) for each in Severity},
         "undecided": judgement.tally(Verdict.UNDECIDED),
@@ -122,7 +122,7 @@ def _summary(report: Report) -> dict[str, Any]:
     }
 
 
-def remark_tree(remark: Remark) -> dict[str, Any]:
+def remark_tree(remark: Diagnostic) -> dict[str, Any]:
     """What is wrong with a configuration itself; a line of 0 is the file as a whole."""
     places = [_place(each) for each in remark.places]
     return {
@@ -141,14 +141,14 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
         "rule": finding.rule.id,
         "severity": finding.severity.value,
         "verdict": finding.verdict.value,
-        "area": area(finding.rule, finding.because),
+        "area": area(finding.rule, finding.evidence),
         "title": finding.rule.title,
         "why": finding.rule.why,
         "basis": finding.rule.basis.value,
         "from": finding.rule.group,
         "note": finding.note,
         "devices": list(finding.devices),
-        "because": [_because(each, report) for each in finding.because],
+        "because": [_because(each, report) for each in finding.evidence],
         "fix": [
             {
                 "text": fix_text(fix),
@@ -168,7 +168,7 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
     }
 
 
-def _because(because: Because, report: Report) -> dict[str, Any]:
+def _because(because: Evidence, report: Report) -> dict[str, Any]:
     reading = because.fact.reading
     value: Any = None
     if isinstance(reading, Known):

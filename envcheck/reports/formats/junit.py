@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.core.findings import Finding, Remark, Report, Verdict
+from envcheck.core.findings import Diagnostic, Finding, Report, Verdict
 from envcheck.core.rules import Rule
 from envcheck.core.sanitize import inline
 from envcheck.knowledge import load as matrix
@@ -34,9 +34,9 @@ def _lines(report: Report) -> Iterator[str]:
         for each in judgement.waiting
     ]
     passed = [_case(rule, report) for rule in _held(report)]
-    remarks = [_remark(each, report) for each in report.remarks]
+    remarks = [_remark(each, report) for each in report.diagnostics]
     cases = [*remarks, *findings, *waiting, *passed]
-    failures = sum(fails(each, report) for each in report.remarks)
+    failures = sum(fails(each, report) for each in report.diagnostics)
     failures += sum(fails(each, report) for each in judgement.findings)
     skipped = len(waiting) + sum(
         each.verdict is Verdict.UNDECIDED and not fails(each, report) for each in judgement.findings
@@ -71,7 +71,7 @@ def _found(finding: Finding, report: Report) -> str:
     return _case(finding.rule, report, body)
 
 
-def _remark(remark: Remark, report: Report) -> str:
+def _remark(remark: Diagnostic, report: Report) -> str:
     lang, severity = report.language, remark.severity.value
     title = lang.told(remark.text)
     text = "\n".join(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from itertools import groupby
 
-from envcheck.core.findings import Finding, Plan, Remark, Report
+from envcheck.core.findings import Diagnostic, Finding, Plan, Report
 from envcheck.core.sanitize import inline
 from envcheck.reports.formats.text import (
     MARKS,
@@ -57,9 +57,9 @@ def _lines(report: Report) -> Iterator[str]:
     if report.nothing_to_judge:
         yield ""
         yield f"**{prose(lang.told(report.nothing_to_judge))}**"
-    for each in report.told:
+    for each in report.reported:
         yield ""
-        yield from _remark(each, report) if isinstance(each, Remark) else _finding(each, report)
+        yield from _remark(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
     lead, nearest = waits(report)
     if lead:
         yield ""
@@ -85,7 +85,7 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     yield "</details>"
 
 
-def _remark(remark: Remark, report: Report) -> Iterator[str]:
+def _remark(remark: Diagnostic, report: Report) -> Iterator[str]:
     lang, severity = report.language, remark.severity.value
     opened = " open" if fails(remark, report) else ""
     word, title = markup(lang.word(severity)), markup(lang.told(remark.text))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from envcheck.core.errors import Place
-from envcheck.core.findings import Because, Finding, Remark, Report, Verdict
+from envcheck.core.findings import Diagnostic, Evidence, Finding, Report, Verdict
 from envcheck.core.rules import Rule
 from envcheck.core.sanitize import inline
 from envcheck.reports.formats.markdown import link, prose
@@ -32,7 +32,7 @@ def render(report: Report) -> str:
 def _log(report: Report) -> dict[str, Any]:
     findings = report.judgement.findings
     rules = {finding.rule.id: finding.rule for finding in findings}
-    codes = dict.fromkeys(remark.code for remark in report.remarks)
+    codes = dict.fromkeys(remark.code for remark in report.diagnostics)
     ids = [*rules, *(f"configuration/{code}" for code in codes)]
     driver = {
         "name": "envcheck",
@@ -56,9 +56,9 @@ def _log(report: Report) -> dict[str, Any]:
         ],
         "results": [
             _remark(each, ids.index(f"configuration/{each.code}"), report)
-            if isinstance(each, Remark)
+            if isinstance(each, Diagnostic)
             else _result(each, ids.index(each.rule.id), report)
-            for each in report.told
+            for each in report.reported
         ],
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -102,11 +102,11 @@ def _result(finding: Finding, index: int, report: Report) -> dict[str, Any]:
         "message": {"text": _message("\n".join(lines))},
         "locations": [_location(finding, report)],
         "partialFingerprints": {"rule/v1": finding.rule.id},
-        "properties": {"verdict": word, "because": [_named(each) for each in finding.because]},
+        "properties": {"verdict": word, "because": [_named(each) for each in finding.evidence]},
     }
 
 
-def _remark(remark: Remark, index: int, report: Report) -> dict[str, Any]:
+def _remark(remark: Diagnostic, index: int, report: Report) -> dict[str, Any]:
     lang = report.language
     lines = [inline(lang.told(remark.text)), *map(line, remark_details(remark, lang))]
     first, *others = [_physical(place) for place in remark.places] or [{}]
@@ -124,7 +124,7 @@ def _remark(remark: Remark, index: int, report: Report) -> dict[str, Any]:
     }
 
 
-def _named(because: Because) -> str:
+def _named(because: Evidence) -> str:
     key = because.fact.key
     return key if because.device is None else key.replace("gpu.", f"gpu[{because.device}].", 1)
 
@@ -132,14 +132,14 @@ def _named(because: Because) -> str:
 def _location(finding: Finding, report: Report) -> dict[str, Any]:
     """The line of the user's own file, else the installed file; always the facts by their names."""
     logical = [
-        {"fullyQualifiedName": _message(_named(each)), "kind": "resource"} for each in finding.because
+        {"fullyQualifiedName": _message(_named(each)), "kind": "resource"} for each in finding.evidence
     ] or [{"fullyQualifiedName": finding.rule.id, "kind": "resource"}]
     found: dict[str, Any] = {"logicalLocations": _distinct(logical)}
     place = place_of(finding, report)
     if place is not None:
         found["physicalLocation"] = _physical(place)
     else:
-        installed = [each.fact.source for each in finding.because if each.fact.source.endswith(".dist-info")]
+        installed = [each.fact.source for each in finding.evidence if each.fact.source.endswith(".dist-info")]
         if installed:
             artifact = {"uri": f"{_uri(installed[0])}/METADATA", "uriBaseId": _ENVIRONMENT}
             found["physicalLocation"] = {"artifactLocation": artifact}

@@ -9,7 +9,17 @@ from typing import NamedTuple
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
-from envcheck.core.findings import Because, Finding, Judgement, Move, Plan, Remark, Report, Verdict, Waiting
+from envcheck.core.findings import (
+    Diagnostic,
+    Evidence,
+    Finding,
+    Judgement,
+    Move,
+    Plan,
+    Report,
+    Verdict,
+    Waiting,
+)
 from envcheck.core.i18n import Language, padded, width
 from envcheck.core.rules import Clause, Fix, Matrix, Severity, Target, When
 from envcheck.core.sanitize import inline
@@ -60,9 +70,9 @@ def lines(report: Report) -> Iterator[Line]:
     if report.nothing_to_judge:
         yield ()
         yield (Span(report.language.told(report.nothing_to_judge), "warning"),)
-    for each in report.told:
+    for each in report.reported:
         yield ()
-        yield from _remark(each, report.language) if isinstance(each, Remark) else _finding(each, report)
+        yield from _remark(each, report.language) if isinstance(each, Diagnostic) else _finding(each, report)
     yield ()
     lead, nearest = waits(report)
     if lead:
@@ -98,7 +108,7 @@ _CATEGORY_OF = {
 
 def category(finding: Finding) -> str:
     """The line of the overview that a finding belongs to."""
-    return _CATEGORY_OF[area(finding.rule, finding.because)]
+    return _CATEGORY_OF[area(finding.rule, finding.evidence)]
 
 
 class Category(NamedTuple):
@@ -111,7 +121,7 @@ class Category(NamedTuple):
 
 def categories(report: Report) -> Iterator[Category]:
     """Machine, driver, GPU, packages, training, and the nearest measured combination."""
-    worst = _worst_by_category(report.judgement.findings, report.remarks)
+    worst = _worst_by_category(report.judgement.findings, report.diagnostics)
     lang = report.language
     facts = {
         "Machine": _machine(report.inventory, lang),
@@ -126,7 +136,7 @@ def categories(report: Report) -> Iterator[Category]:
         yield _measured(report)
 
 
-def _worst_by_category(findings: Iterable[Finding], remarks: Sequence[Remark]) -> dict[str, str]:
+def _worst_by_category(findings: Iterable[Finding], remarks: Sequence[Diagnostic]) -> dict[str, str]:
     # The worst remark comes first; a note on how something is spelled is no mark on the training.
     blamed = [each.severity.value for each in remarks[:1] if each.severity is not Severity.NOTE]
     worst: dict[str, str] = {"Training": blamed[0]} if blamed else {}
@@ -286,7 +296,7 @@ def _measured(report: Report) -> Category:
 # --- remarks on configurations ----------------------------------------------------------------------
 
 
-def _remark(remark: Remark, lang: Language) -> Iterator[Line]:
+def _remark(remark: Diagnostic, lang: Language) -> Iterator[Line]:
     style = remark.severity.value
     yield (
         Span(f"{MARKS[style]} {lang.word(style)}: ", style),
@@ -300,7 +310,7 @@ def _remark(remark: Remark, lang: Language) -> Iterator[Line]:
     yield from map(_detail, remark_details(remark, lang))
 
 
-def remark_details(remark: Remark, lang: Language) -> Iterator["Detail"]:
+def remark_details(remark: Diagnostic, lang: Language) -> Iterator["Detail"]:
     """What to do about a remark, and the code that says so."""
     if remark.advice:
         yield Detail(lang.say("fix"), lang.told(remark.advice), "advice")
@@ -373,7 +383,7 @@ def details(finding: Finding, report: Report) -> Iterator[Detail]:
     if finding.devices:
         only = "GPU " + ", ".join(str(device) for device in finding.devices)
         yield Detail(lang.say("only"), only, "only")
-    for number, because in enumerate(finding.because):
+    for number, because in enumerate(finding.evidence):
         label = lang.say("because") if number == 0 else ""
         yield Detail(label, because_text(because, lang), "because")
     if finding.note:
@@ -423,14 +433,14 @@ def _detail(detail: Detail) -> Line:
     return (Span(f"    {padded(detail.label, 8)}", "dim"), Span(f"{prompt}{detail.text}"))
 
 
-def because_text(because: Because, lang: Language) -> str:
+def because_text(because: Evidence, lang: Language) -> str:
     """A fact that made a rule hold, with its source: `pkg.torch = 2.6.0 (torch-2.6.0.dist-info)`."""
     name, state, source = because_parts(because, lang)
     note = f"; {lang.told(because.note)}" if because.note else ""
     return f"{name} {state}{f' ({source})' if source else ''}{note}"
 
 
-def because_parts(because: Because, lang: Language) -> tuple[str, str, str]:
+def because_parts(because: Evidence, lang: Language) -> tuple[str, str, str]:
     """A fact that made a rule hold: its name, what it is, and where it was read."""
     fact = because.fact
     name = fact.key if because.device is None else fact.key.replace("gpu.", f"gpu[{because.device}].", 1)
@@ -505,9 +515,11 @@ def count_text(report: Report) -> str:
         if (count := judgement.tally(Verdict.BROKEN, each))
     ]
     parts = [lang.say("{} broken", broken) + (f" ({', '.join(by_severity)})" if broken else "")]
-    if report.remarks:
-        remarks = lang.say("{} remarks on the configuration", len(report.remarks))
-        parts.append(lang.say("{} remark on the configuration", 1) if len(report.remarks) == 1 else remarks)
+    if report.diagnostics:
+        remarks = lang.say("{} remarks on the configuration", len(report.diagnostics))
+        parts.append(
+            lang.say("{} remark on the configuration", 1) if len(report.diagnostics) == 1 else remarks
+        )
     parts.append(lang.say("{} undecided", judgement.tally(Verdict.UNDECIDED)))
     reasons: dict[str, int] = {}
     for each in judgement.waiting:
@@ -519,7 +531,7 @@ def count_text(report: Report) -> str:
             parts.append(lang.say("{} waits for {}", 1, lang.word(reason)))
         else:
             parts.append(lang.say("{} wait for {}", count, lang.word(reason)))
-    parts.append(lang.say("{} rules held", judgement.held))
+    parts.append(lang.say("{} rules held", judgement.passed))
     return " · ".join(parts)
 
 

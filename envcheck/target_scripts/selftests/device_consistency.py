@@ -128,7 +128,7 @@ def partition_tensors(zero, own, at):
                 yield f"reduced gradient {number}.{place}", each, {own, at}
 
 
-class Watch:
+class DeviceWatch:
     """Looks at every tensor after a call; remembers how many gradients and states there were to see."""
 
     def __init__(self, stage, tensors):
@@ -188,7 +188,7 @@ def plain(stage, train):
         yield from model_tensors(model, own, own)
         yield from optimizer_tensors(optimizer, own)
 
-    watch = Watch(stage, tensors)
+    watch = DeviceWatch(stage, tensors)
     for step in range(2):
         ids = stage.batch(step)
         with stage.call("forward"):
@@ -235,7 +235,7 @@ def sharded(stage, train):
         yield from partition_tensors(zero, own, at)
         yield from optimizer_tensors(zero.optimizer, at)
 
-    watch = Watch(stage, tensors)
+    watch = DeviceWatch(stage, tensors)
     norms = watch_clip(stage, zero, watch)
     for step in range(2):
         ids = stage.batch(step)

@@ -289,13 +289,13 @@ def engine(stage, model, train):
     if train["parallel"] == "none":
         if train["quantization"] == "none":
             model.to(stage.device)
-        return Plain(stage, model, train), lambda parameter: parameter.grad.clone()
+        return PlainTraining(stage, model, train), lambda parameter: parameter.grad.clone()
     deepspeed = stage.deepspeed()
     config = stage.deepspeed_config(train["zero_stage"], train["precision"])
     return stage.engine(deepspeed, model, config), deepspeed.utils.safe_get_full_grad
 
 
-class Plain:
+class PlainTraining:
     """Training without an engine, bf16 by autocast."""
 
     def __init__(self, stage, model, train):

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from envcheck.core.errors import InputError, Place
-from envcheck.core.findings import Remark
+from envcheck.core.findings import Diagnostic
 from envcheck.core.plugins import plugins
 from envcheck.training_config.document import Document
 
 
-class Reader(NamedTuple):
+class ConfigReader(NamedTuple):
     """One form of text. `read` gets the text and the name to report places under.
 
     It raises InputError, with `file:line:column` where there is one, and nothing else. Of the readers that
@@ -29,9 +29,9 @@ class Reader(NamedTuple):
     read: Callable[[str, str], tuple[Document, ...]]
 
 
-def every_reader() -> tuple[Reader, ...]:
+def every_reader() -> tuple[ConfigReader, ...]:
     """All readers of this folder, in the order in which they are asked."""
-    return tuple(sorted(plugins(__name__, __path__, "READER", Reader), key=lambda reader: reader.order))
+    return tuple(sorted(plugins(__name__, __path__, "READER", ConfigReader), key=lambda reader: reader.order))
 
 
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
@@ -82,7 +82,7 @@ _WIDEST = 200  # characters of a line that are shown
 _BEFORE = 40  # of them before the place, where the line is longer
 
 
-def quoted(remarks: Iterable[Remark], texts: dict[str, str]) -> list[Remark]:
+def quoted(remarks: Iterable[Diagnostic], texts: dict[str, str]) -> list[Diagnostic]:
     """The remarks with the source line of each place; `texts` by the file names that places have."""
     lines = {file: text.split("\n") for file, text in texts.items()}
 

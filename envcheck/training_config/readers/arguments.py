@@ -12,7 +12,7 @@ from typing import NamedTuple
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Setting
-from envcheck.training_config.readers import Lines, Reader, json_text
+from envcheck.training_config.readers import ConfigReader, Lines, json_text
 
 _PIECE = re.compile(
     r"""(?P<blank>[ \t\r\n;&|]+|\\\r?\n)
@@ -27,7 +27,7 @@ _PIECE = re.compile(
 _ESCAPED = re.compile(r'\\(["\\$`])|\\\n')
 
 
-class Word(NamedTuple):
+class ArgumentWord(NamedTuple):
     """A word of a command line without its quotes, and where it stands; `open` if a `$` is left in it."""
 
     text: str
@@ -40,19 +40,19 @@ def recognises(text: str) -> bool:
     return any(token.startswith("--") or "=" in token for token in text.split())
 
 
-def words(text: str, file: str) -> list[Word]:
+def words(text: str, file: str) -> list[ArgumentWord]:
     """The words of a text.
 
     Raises:
         InputError: a quote is not closed, with its place.
     """
     lines = Lines(text, file)
-    found: list[Word] = []
+    found: list[ArgumentWord] = []
     spelled, start, opened, glued = "", 0, False, False
     for piece in _PIECE.finditer(text):
         kind = piece.lastgroup
         if kind in ("blank", "comment") and glued:
-            found.append(Word(spelled, lines.place(start, piece.start()), opened))
+            found.append(ArgumentWord(spelled, lines.place(start, piece.start()), opened))
             spelled, opened, glued = "", False, False
         if kind in ("blank", "comment"):
             continue
@@ -71,7 +71,7 @@ def words(text: str, file: str) -> list[Word]:
             spelled += piece[0]
             opened |= "$" in piece[0] or "`" in piece[0]
     if glued:
-        found.append(Word(spelled, lines.place(start, len(text)), opened))
+        found.append(ArgumentWord(spelled, lines.place(start, len(text)), opened))
     return found
 
 
@@ -123,4 +123,4 @@ def nested(setting: Setting) -> Iterator[Setting]:
             yield Setting(f"{setting.name}.{each.name}", each.value, setting.named, setting.place)
 
 
-READER = Reader("arguments such as --flag value", 9, recognises, read)
+READER = ConfigReader("arguments such as --flag value", 9, recognises, read)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
 from envcheck.training_config.document import Document, Said, Section, Setting
-from envcheck.training_config.readers import Lines, Reader
+from envcheck.training_config.readers import ConfigReader, Lines
 
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r\n\ufeff]+)
@@ -40,7 +40,7 @@ def read(text: str, file: str) -> tuple[Document, ...]:
     Raises:
         InputError: with line and column.
     """
-    parser = _Parser(text, file)
+    parser = _JsonParser(text, file)
     return (parser.document(),)
 
 
@@ -51,7 +51,7 @@ class _Token(NamedTuple):
     end: int
 
 
-class _Parser:
+class _JsonParser:
     def __init__(self, text: str, file: str) -> None:
         self.lines, self.file = Lines(text, file), file
         self.liberties: dict[str, Place] = {}
@@ -221,4 +221,4 @@ def loads(text: str, file: str) -> Any:
         raise InputError(file, f"not JSON: {why}") from None
 
 
-READER = Reader("JSON", 0, recognises, read)
+READER = ConfigReader("JSON", 0, recognises, read)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.training_config.document import Document
-from envcheck.training_config.readers import Reader
+from envcheck.training_config.readers import ConfigReader
 
 _STARTS = re.compile(
     r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
@@ -40,4 +40,4 @@ def read(text: str, file: str) -> tuple[Document, ...]:
     return launch_lines.read(text, file)
 
 
-READER = Reader("a launch script", 5, recognises, read)
+READER = ConfigReader("a launch script", 5, recognises, read)

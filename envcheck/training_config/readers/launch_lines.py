@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
-from envcheck.core.findings import Remark
+from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.training_config.document import Document, Setting
 from envcheck.training_config.readers import Lines, json_text
@@ -86,7 +86,7 @@ def read(text: str, file: str) -> tuple[Document, ...]:
         documents += _Launch(command, line, lines, followed, number).documents()
     remarks = (*_assumed(followed, lines, training[0][0]), *_several(training, lines))
     remarks += tuple(
-        Remark(Severity.WARNING, "broken-command", said, (lines.place(at, at + 1),))
+        Diagnostic(Severity.WARNING, "broken-command", said, (lines.place(at, at + 1),))
         for at, said in followed.notes
     )
     documents[-1] = documents[-1]._replace(remarks=remarks)
@@ -97,7 +97,7 @@ def _name(line: _Line) -> str:
     return " ".join(line.program).lower().rpartition("/")[2]
 
 
-def _assumed(followed: Followed, lines: Lines, command: Command) -> Iterator[Remark]:
+def _assumed(followed: Followed, lines: Lines, command: Command) -> Iterator[Diagnostic]:
     names = sorted(followed.assumed - {"@"})
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     parts = ["without its arguments"] if "@" in followed.assumed else []
@@ -106,19 +106,19 @@ def _assumed(followed: Followed, lines: Lines, command: Command) -> Iterator[Rem
         parts.append(f"as where {', '.join(names[:_NAMED])}{more} {be} not set outside")
     if parts:
         text = f"read {' and '.join(parts)}"
-        yield Remark(Severity.NOTE, "read-as-if", text, (lines.place(command.at, command.at + 1),))
+        yield Diagnostic(Severity.NOTE, "read-as-if", text, (lines.place(command.at, command.at + 1),))
 
 
 _NAMED = 6
 
 
-def _several(training: Sequence[tuple[Command, _Line]], lines: Lines) -> Iterator[Remark]:
+def _several(training: Sequence[tuple[Command, _Line]], lines: Lines) -> Iterator[Diagnostic]:
     if len(training) > 1:
         places = tuple(
             lines.place(each.at, each.at + len(each.words[0].text)) for each, _ in training[:_NAMED]
         )
         text = f"{len(training)} launch lines: what differs between them is not known"
-        yield Remark(Severity.NOTE, "several-launches", text, places)
+        yield Diagnostic(Severity.NOTE, "several-launches", text, places)
 
 
 # --- which program ----------------------------------------------------------------------------------

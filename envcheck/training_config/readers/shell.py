@@ -183,7 +183,7 @@ def parse(text: str, origins: tuple[tuple[int, int], ...] = ((0, 0),)) -> Script
     Raises:
         NotAScriptError: the text is no shell script.
     """
-    return _Parser(text, origins).script()
+    return _ShellParser(text, origins).script()
 
 
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)+")
@@ -211,7 +211,7 @@ def _status(word: str) -> Sequence:
     return Sequence(((";", Simple(0, (Word((Text(word, 0, quoted=False),), 0),), ())),))
 
 
-class _Parser:
+class _ShellParser:
     """One pass over a text. A method that reads something leaves `i` behind it."""
 
     def __init__(self, text: str, origins: tuple[tuple[int, int], ...], depth: int = 0) -> None:
@@ -284,7 +284,9 @@ class _Parser:
             body = text[start:]
         if quoted:
             return Word((Text(body, self.at(start), quoted=True),), self.at(start))
-        inner = _Parser(body, tuple((each - start, self.at(each)) for each in self.marks(start)), self.depth)
+        inner = _ShellParser(
+            body, tuple((each - start, self.at(each)) for each in self.marks(start)), self.depth
+        )
         return Word(tuple(inner.until_end()), self.at(start))
 
     def marks(self, start: int) -> list[int]:

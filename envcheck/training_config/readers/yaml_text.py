@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Said, Scalar, Section, Setting
-from envcheck.training_config.readers import Reader
+from envcheck.training_config.readers import ConfigReader
 
 _FIRST = re.compile(r"""(?:---(?:\s|$)|%YAML|["']?[\w./-]+["']?\s*:(?:\s|$))""")
 _DEEPEST = 64
@@ -38,7 +38,7 @@ def read(text: str, file: str) -> tuple[Document, ...]:
     """
     import yaml  # ten milliseconds that only YAML pays
 
-    parser = _Parser(text, file)
+    parser = _YamlParser(text, file)
     try:
         document = parser.document()
     except yaml.MarkedYAMLError as error:
@@ -50,16 +50,16 @@ def read(text: str, file: str) -> tuple[Document, ...]:
     return (document,)
 
 
-class _Node(NamedTuple):
+class _YamlNode(NamedTuple):
     """What was composed: a scalar's value, a list of nodes, or a mapping's (key, place, node)."""
 
     place: Place
     value: Scalar
-    items: tuple[_Node, ...] | None = None
-    pairs: tuple[tuple[str, Place, _Node], ...] | None = None
+    items: tuple[_YamlNode, ...] | None = None
+    pairs: tuple[tuple[str, Place, _YamlNode], ...] | None = None
 
 
-class _Parser:
+class _YamlParser:
     def __init__(self, text: str, file: str) -> None:
         import yaml
 
@@ -67,7 +67,7 @@ class _Parser:
         self.events: Iterator[Any] = yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self.resolver: Any = yaml.resolver.Resolver()
         self.constructor = yaml.constructor.SafeConstructor()
-        self.anchors: dict[str, _Node] = {}
+        self.anchors: dict[str, _YamlNode] = {}
         self.twice: list[tuple[str, Place, Place]] = []
         self.count = 0
 
@@ -88,7 +88,7 @@ class _Parser:
 
     # --- events → nodes
 
-    def _node(self, event: Any, depth: int) -> _Node:
+    def _node(self, event: Any, depth: int) -> _YamlNode:
         if depth > _DEEPEST:
             raise InputError(self._place(event), f"nested deeper than {_DEEPEST}")
         if isinstance(event, self.yaml.AliasEvent):
@@ -99,22 +99,22 @@ class _Parser:
         if event.tag not in _COLLECTIONS and not isinstance(event, self.yaml.ScalarEvent):
             raise InputError(place, f"the tag {event.tag}, which safe loaders refuse")
         if isinstance(event, self.yaml.ScalarEvent):
-            node = _Node(place, self._scalar(event))
+            node = _YamlNode(place, self._scalar(event))
         elif isinstance(event, self.yaml.SequenceStartEvent):
             items = []
             while not isinstance(inner := next(self.events), self.yaml.SequenceEndEvent):
                 items.append(self._node(inner, depth + 1))
-            node = _Node(place, None, items=tuple(items))
+            node = _YamlNode(place, None, items=tuple(items))
         else:
             node = self._pairs(place, depth)
         if event.anchor:
             self.anchors[event.anchor] = node
         return node
 
-    def _pairs(self, place: Place, depth: int) -> _Node:
+    def _pairs(self, place: Place, depth: int) -> _YamlNode:
         """A mapping; what `<<` brings counts where the mapping does not say it itself."""
-        own: dict[str, tuple[str, Place, _Node]] = {}
-        brought: list[tuple[str, Place, _Node]] = []
+        own: dict[str, tuple[str, Place, _YamlNode]] = {}
+        brought: list[tuple[str, Place, _YamlNode]] = []
         while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
             key = self._node(event, depth + 1)
             value = self._node(next(self.events), depth + 1)
@@ -129,7 +129,7 @@ class _Parser:
                 self.twice.append((name, own.pop(name)[1], key.place))
             own[name] = (name, key.place, value)
         merged = {pair[0]: pair for pair in reversed(brought)}
-        return _Node(place, None, pairs=tuple({**merged, **own}.values()))
+        return _YamlNode(place, None, pairs=tuple({**merged, **own}.values()))
 
     def _scalar(self, event: Any) -> Scalar:
         tag = event.tag
@@ -155,7 +155,7 @@ class _Parser:
     # --- nodes → settings
 
     def _mapping(
-        self, pairs: tuple[tuple[str, Place, _Node], ...], path: str
+        self, pairs: tuple[tuple[str, Place, _YamlNode], ...], path: str
     ) -> tuple[Section, list[Setting]]:
         settings = []
         names = []
@@ -166,7 +166,7 @@ class _Parser:
             names.append(key)
         return Section(tuple(names)), settings
 
-    def _value(self, node: _Node, path: str) -> tuple[Said, list[Setting]]:
+    def _value(self, node: _YamlNode, path: str) -> tuple[Said, list[Setting]]:
         self.count += 1
         if self.count > _MOST:
             raise InputError(node.place, f"comes to more than {_MOST} values, aliases written out")
@@ -190,4 +190,4 @@ _COLLECTIONS = (None, "!", *(f"{_STANDARD}{kind}" for kind in ("map", "seq", "se
 _KINDS = frozenset({"str", "bool", "int", "float", "null", "timestamp", "binary", "merge", "value"})
 
 
-READER = Reader("YAML", 1, recognises, read)
+READER = ConfigReader("YAML", 1, recognises, read)

@@ -29,7 +29,7 @@ def trial(bad: dict[str, Bad], make: Maker = adam, change: Maker | None = None, 
         net = change(net) or net
     optimizer = make(net)
 
-    def run() -> guard.Watch:
+    def run() -> guard.StepWatch:
         with guard.watch(net, optimizer, **options) as watch:
             loop(net, optimizer, bad)
         return watch
@@ -123,7 +123,7 @@ def leaves_nothing(bad: dict[str, Bad]) -> bool:
     watch = guard.watch(net, optimizer)
     before = {name: dict(vars(thing)) for name, thing in (("net", net), ("optimizer", optimizer))}
 
-    def run() -> guard.Watch:
+    def run() -> guard.StepWatch:
         with watch:
             loop(net, optimizer, bad)
         return watch

@@ -55,7 +55,7 @@ def loop(net: Any, optimizer: Any, bad: Mapping[str, Bad] | None = None, steps: 
     return losses
 
 
-def result(run: Callable[[], guard.Watch | None]) -> str:
+def result(run: Callable[[], guard.StepWatch | None]) -> str:
     """The word silent, the findings of a watch that only warned, or the exception with its notes."""
     try:
         watch = run()

@@ -77,7 +77,7 @@ def train(
 def outcome(wrap: Maker, make: Maker = adam, **options: Any) -> str:
     """Silent if guarded and unguarded training are equal, else what is said."""
 
-    def run() -> guard.Watch:
+    def run() -> guard.StepWatch:
         plain = wrap(net())
         losses = train(plain, make(plain), **options)
         watched = wrap(net())
@@ -96,7 +96,7 @@ def spoilt(wrap: Maker) -> str:
     wrapped = wrap(net())
     optimizer = adam(wrapped)
 
-    def run() -> guard.Watch:
+    def run() -> guard.StepWatch:
         with guard.watch(wrapped, optimizer) as watch:
             train(wrapped, optimizer, nan=True)
         return watch

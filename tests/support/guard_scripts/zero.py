@@ -71,7 +71,7 @@ def left(driven: Any) -> bool:
 
 
 def healthy(stage: int, precision: str, offload: tuple[str, ...] = ()) -> str:
-    def run() -> guard.Watch:
+    def run() -> guard.StepWatch:
         plain = engine(stage, precision, offload)
         losses = train(plain)
         watched = engine(stage, precision, offload)
@@ -91,7 +91,7 @@ def spoilt(bad: Bad, stage: int = 3, offload: tuple[str, ...] = (), early: Bad |
     if early:
         early(driven)
 
-    def run() -> guard.Watch:
+    def run() -> guard.StepWatch:
         with guard.watch(driven) as watch:
             train(driven, bad)
         return watch

@@ -205,7 +205,7 @@ def test_what_is_missing_is_english() -> None:
 
 
 def test_a_rule_without_a_translation_is_shown_in_english(facts: Path) -> None:
-    report = examine.examine(examine.Question(facts=str(facts)), Host())
+    report = examine.examine(examine.ExamineRequest(facts=str(facts)), Host())
     poor = i18n.Language("zh", SPOKEN.words, SPOKEN.sentences, {})
     out = format_named("text")(report._replace(language=poor))
     assert f"✗ 错误: {RULES[RULE]['title']} [{RULE}]" in out
@@ -252,7 +252,7 @@ def test_labels_take_the_same_columns() -> None:
 
 @pytest.mark.parametrize("form", ["text", "terminal"])
 def test_texts_begin_in_one_column(form: str, facts: Path) -> None:
-    report = examine.examine(examine.Question(facts=str(facts), target="zero3-lora"), Host())
+    report = examine.examine(examine.ExamineRequest(facts=str(facts), target="zero3-lora"), Host())
     out = re.sub(r"\x1b\[[0-9;]*m", "", format_named(form)(report._replace(language=SPOKEN)))
     categories = [line for line in out.splitlines() if re.match(r"\[.\] ", line)]
     assert len(categories) == 6
@@ -441,7 +441,7 @@ sources = [{{ url = "https://example.org/1", kind = "docs", checked = 2026-11-20
 
 def test_every_kind_of_finding_can_be_told(facts: Path) -> None:
     """An undecided finding, one without a way out that passes, and an undated source, in both languages."""
-    report = examine.examine(examine.Question(facts=str(facts)), Host())
+    report = examine.examine(examine.ExamineRequest(facts=str(facts)), Host())
     (finding, *_) = report.judgement.findings
     rule = finding.rule._replace(
         id="nobody-knows-it", sources=(Source("here", "docs", ""),), fixes=(Fix(()),)

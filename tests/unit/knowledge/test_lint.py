@@ -11,7 +11,7 @@ from envcheck import probes
 from envcheck.commands import examine
 from envcheck.host import machine as host
 from envcheck.knowledge import lint
-from envcheck.knowledge.lint import Problem
+from envcheck.knowledge.lint import LintProblem
 from tests.support.running import envcheck
 
 TODAY = dt.date(2026, 11, 21)
@@ -78,7 +78,7 @@ def linted(
     tables: str = RELEASES,
     head: str = HEAD,
     newer: dict[str, list[str]] | None = None,
-) -> list[Problem]:
+) -> list[LintProblem]:
     texts = {
         "rules/peft.toml": rules,
         "cases/peft.toml": cases,
@@ -93,12 +93,12 @@ def line_of(text: str, part: str, nth: int = 0) -> int:
     return [number for number, line in enumerate(text.splitlines(), 1) if part in line][nth]
 
 
-def only(problems: list[Problem]) -> Problem:
+def only(problems: list[LintProblem]) -> LintProblem:
     assert len(problems) == 1, lint.rendered(problems)
     return problems[0]
 
 
-def errors(problems: list[Problem]) -> list[Problem]:
+def errors(problems: list[LintProblem]) -> list[LintProblem]:
     return [each for each in problems if not each.note]
 
 
@@ -590,7 +590,10 @@ def test_everything_wrong_is_said_in_one_go_and_sorted() -> None:
 
 def test_problems_are_rendered_as_file_line_and_words() -> None:
     text = lint.rendered(
-        [Problem("gap", "rules/a.toml", 7, "a-rule", "a gap"), Problem("x", "b", 1, "", "hm", note=True)]
+        [
+            LintProblem("gap", "rules/a.toml", 7, "a-rule", "a gap"),
+            LintProblem("x", "b", 1, "", "hm", note=True),
+        ]
     )
     assert (
         text

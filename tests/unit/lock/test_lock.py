@@ -471,7 +471,7 @@ def test_a_shipped_lock_passes_today_s_matrix(path: Path) -> None:
         "python.version": Fact("python.version", Known(f"{lock.python}.0")),
         **{key: Fact(key, Known(value)) for key, op, value in lock.needs if op == ">="},
     }
-    place = pin_command.Place(
+    place = pin_command.LockTarget(
         Inventory(facts), lock.python, lock.platform, lock.glibc, known.targets[lock.target], known
     )
     versions = {pin.name: pin.version for pin in lock.pins}

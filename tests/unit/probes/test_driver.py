@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from envcheck.core.facts import Absent, Inventory, Kind, Known, Unknown
 from envcheck.core.nvidia import chosen
 from envcheck.host.machine import Host
-from envcheck.probes import Request, every_probe, health, nvml, survey
+from envcheck.probes import ProbeRequest, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE, YIELDS, smi_rows
 from envcheck.probes.visible import visibility
 from tests.support.fake_nvml import Box
@@ -58,7 +58,7 @@ def no_child_is_left() -> Iterator[None]:
 
 def probed(host: Host, deadline_s: float = 20.0) -> Inventory:
     """What the probe reads; the deadline is long unless the test is about it, for the machine may be busy."""
-    return PROBE.begin(host, Request(deadline_s=deadline_s))()
+    return PROBE.begin(host, ProbeRequest(deadline_s=deadline_s))()
 
 
 def why(inventory: Inventory, key: str, gpu: int | None = None) -> str:
@@ -156,7 +156,7 @@ def test_the_machine_we_run_on_is_asked_with_its_own_files(
     scenario = tmp_path / "scenario"
     scenario.write_text("[gpu]\nname = Real Host, Fake Card\n")
     environ = {"LD_LIBRARY_PATH": str(built("")), "FAKE_NVML": str(scenario)}
-    inventory = survey(Host(environ=environ), Request(deadline_s=20), [PROBE])
+    inventory = survey(Host(environ=environ), ProbeRequest(deadline_s=20), [PROBE])
     assert inventory.known("gpu.name", 0) == "Real Host, Fake Card"
 
 
@@ -262,7 +262,7 @@ CODES = (1, 2, 3, 4, 15, 16, 17, 25, 999, 12345)
 @pytest.mark.parametrize("call", DEVICE_KEYS)
 def test_a_call_that_fails_on_one_gpu_costs_only_its_own_facts(box: Box, call: str) -> None:
     hosts = [box.host(THREE.format(f"fail {call} = {code}")) for code in CODES]
-    collectors = [PROBE.begin(host, Request(deadline_s=20)) for host in hosts]
+    collectors = [PROBE.begin(host, ProbeRequest(deadline_s=20)) for host in hosts]
     for code, collect in zip(CODES, collectors, strict=True):
         inventory = collect()
         lost = set() if (call, code) == ("nvmlDeviceGetMigMode", 3) else set(DEVICE_KEYS[call])

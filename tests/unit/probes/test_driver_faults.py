@@ -18,7 +18,7 @@ import pytest
 from envcheck.core.facts import Absent, Inventory, Known, Reading, Unknown, of_device
 from envcheck.core.nvidia import GONE, code_in_words
 from envcheck.host.machine import Host
-from envcheck.probes import Request, health, nvml
+from envcheck.probes import ProbeRequest, health, nvml
 from envcheck.probes.driver import PROBE, YIELDS
 from tests.support.fake_nvml import Box
 
@@ -156,7 +156,7 @@ def no_child_is_left() -> Iterator[None]:
 
 def all_probed(hosts: Sequence[Host], deadline_s: float = LOADED_S) -> list[Inventory]:
     """What is read of several machines at the same time."""
-    begun = [PROBE.begin(host, Request(deadline_s=deadline_s)) for host in hosts]
+    begun = [PROBE.begin(host, ProbeRequest(deadline_s=deadline_s)) for host in hosts]
     return [collect() for collect in begun]
 
 

@@ -19,7 +19,7 @@ from envcheck.commands import examine
 from envcheck.core import elf
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
 from envcheck.host.machine import Host, ranges
-from envcheck.probes import Request, _extensions, survey
+from envcheck.probes import ProbeRequest, _extensions, survey
 from envcheck.probes.python_env import PROBE
 from envcheck.rules import derive
 
@@ -124,7 +124,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def read(site: Path, host: Host | None = None) -> Inventory:
-    return survey(host or Host(), Request(site.parents[2], static=True), [PROBE])
+    return survey(host or Host(), ProbeRequest(site.parents[2], static=True), [PROBE])
 
 
 def linked(lib: Path, *names: str) -> list[Path]:

@@ -16,7 +16,7 @@ from envcheck.core.nvidia import LIBRARY
 from envcheck.core.rules import Matrix, Severity
 from envcheck.host.machine import Host
 from envcheck.policy import decision
-from envcheck.probes import Request, every_probe, health, nvml, survey
+from envcheck.probes import ProbeRequest, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE
 from envcheck.reports.render import format_named
 from tests.support.fake_nvml import Box
@@ -29,7 +29,7 @@ def known() -> Matrix:
 
 
 def probed(host: Host) -> Inventory:
-    return survey(host, Request(deadline_s=20), [PROBE])
+    return survey(host, ProbeRequest(deadline_s=20), [PROBE])
 
 
 def reported(inventory: Inventory) -> Report:
@@ -182,7 +182,7 @@ def test_a_gpu_that_shares_the_hosts_memory(box: Box) -> None:
 def test_memory_that_others_hold_is_a_note_with_its_size(box: Box) -> None:
     finding = findings(probed(box.host("[gpu]\nmig = 0\nmemory_free = 10737418240\n")))["gpu-memory-in-use"]
     assert finding.severity is Severity.NOTE
-    assert finding.because[0].fact.value == 81920 - 10240
+    assert finding.evidence[0].fact.value == 81920 - 10240
 
 
 def test_gpus_of_several_models_are_numbered_in_two_ways(box: Box) -> None:
@@ -206,7 +206,7 @@ def switches(box: Box, count: int) -> Box:
 
 def test_a_gpu_that_the_driver_does_not_count_is_missed(box: Box) -> None:
     found = findings(probed(box.with_gpus(8).host("[gpu]\ncopies = 7\nmig = 0\n")))
-    because = {each.fact.key: each.fact.value for each in found["gpus-missing-from-driver"].because}
+    because = {each.fact.key: each.fact.value for each in found["gpus-missing-from-driver"].evidence}
     assert (because["gpus.count"], because["gpus.on_bus"]) == (7, 8)
 
 
@@ -306,7 +306,7 @@ def test_a_device_file_that_may_not_be_opened_is_named_with_its_mode(box: Box) -
 
 def test_of_declared_gpus_nothing_is_said_that_was_read_here(box: Box) -> None:
     inventory = probed(switches(box.with_gpus(8), 4).host("[gpu]\ncopies = 7\nmig = 0\n"))
-    for question in (examine.Question(gpus=("H100",)), examine.Question(gpus=("none",))):
+    for question in (examine.ExamineRequest(gpus=("H100",)), examine.ExamineRequest(gpus=("none",))):
         declared = examine.declare_machine(inventory, question, known())
         assert {"gpus-missing-from-driver", "nvswitch-odd-gpus"} & set(findings(declared)) == set()
 
@@ -320,7 +320,7 @@ def missing(inventory: Inventory, expected: int) -> tuple[str, list[tuple[str, i
     if finding is None:
         return "", []
     assert finding.severity is Severity.ERROR
-    return finding.rule.title, [(each.fact.key, each.device) for each in finding.because[1:]]
+    return finding.rule.title, [(each.fact.key, each.device) for each in finding.evidence[1:]]
 
 
 def test_enough_gpus_are_no_finding(box: Box) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from envcheck.core.facts import Absent, Inventory, Known, Reading, Unknown, Vocabulary
 from envcheck.core.nvidia import chosen
 from envcheck.host.machine import Host
-from envcheck.probes import Request, survey
+from envcheck.probes import ProbeRequest, survey
 from envcheck.probes.machine import PROBE
 from envcheck.probes.network import nccls_choice
 from envcheck.probes.visible import selection
@@ -38,7 +38,7 @@ def stage(root: Path, files: Mapping[str, str | bytes]) -> None:
 
 def examine(root: Path, files: Mapping[str, str | bytes], **environ: str) -> Inventory:
     stage(root, files)
-    return survey(Host(root, environ), Request(), [PROBE])
+    return survey(Host(root, environ), ProbeRequest(), [PROBE])
 
 
 def reading(inventory: Inventory, name: str) -> Reading:
@@ -404,14 +404,14 @@ def test_variable_loses_the_home_folder_and_gpu_uuids(tmp_path: Path) -> None:
 
 
 def test_variable_not_set_is_absent_here_and_not_given_in_a_tree(tmp_path: Path) -> None:
-    here = survey(Host(environ={}), Request(), [PROBE])
+    here = survey(Host(environ={}), ProbeRequest(), [PROBE])
     assert here.fact("env.CUDA_HOME").reading == Absent()
     tree = examine(tmp_path, {}).fact("env.CUDA_HOME").reading
     assert tree == Unknown("not given", asked=False)
 
 
 def test_this_machine_is_read() -> None:
-    inventory = survey(Host(environ={}), Request(), [PROBE])
+    inventory = survey(Host(environ={}), ProbeRequest(), [PROBE])
     assert inventory.known("host.arch") == os.uname().machine
     cpus, ram, limit = (inventory.known(f"host.{name}") for name in ("cpu_count", "ram_mib", "ram_limit_mib"))
     assert isinstance(cpus, int)
@@ -447,7 +447,7 @@ LINES = st.sampled_from(
 @given(contents=st.lists(LINES.map(str.encode) | st.binary(max_size=40), min_size=9, max_size=9))
 def test_garbage_never_raises(tmp_path: Path, contents: list[bytes]) -> None:
     stage(tmp_path, dict(zip(FILES, contents, strict=True)))
-    inventory = survey(Host(tmp_path, {}), Request(), [PROBE])
+    inventory = survey(Host(tmp_path, {}), ProbeRequest(), [PROBE])
     assert not inventory.unread, "the probe crashed"
 
 

@@ -23,7 +23,7 @@ import pytest
 
 from envcheck import probes
 from envcheck.commands import examine
-from envcheck.commands.examine import Question
+from envcheck.commands.examine import ExamineRequest
 from envcheck.core.facts import Absent, Fact, Known
 from envcheck.core.findings import Report, Verdict
 from envcheck.core.rules import Matrix
@@ -129,12 +129,12 @@ def judged(tree: Mapping[str, Any], root: Path, scratch: Path) -> tuple[Report, 
         if text := tree.get(name.partition(".")[0]):
             (scratch / name).write_text(text)
             train.append(str(scratch / name))
-    question = Question(
+    question = ExamineRequest(
         python="/opt/venv", static=True, train=tuple(train), driver=tree.get("declared"), deadline_s=20
     )
     found = probes.every_probe()
     subject, read, remarks = examine.take_inventory(question, machine, found, known(), vocabulary())
-    report = examine.considered(subject, read, known(), None)._replace(remarks=remarks)
+    report = examine.considered(subject, read, known(), None)._replace(diagnostics=remarks)
     return report, decision.decide(report, decision.Policy()).code
 
 

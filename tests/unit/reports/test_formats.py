@@ -19,7 +19,7 @@ from envcheck.commands import examine
 from envcheck.core import sanitize
 from envcheck.core.errors import Place
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
-from envcheck.core.findings import Move, Remark, Report, Verdict
+from envcheck.core.findings import Diagnostic, Move, Report, Verdict
 from envcheck.core.rules import Clause, Matrix, Origin, Severity, Source, Target
 from envcheck.core.sanitize import Private
 from envcheck.host.machine import Host
@@ -98,7 +98,7 @@ def rich() -> Report:
         (where / "facts.toml").write_text(FACTS)
         (where / "ds.json").write_text(CONFIG)
         (where / "run.args").write_text(ARGUMENTS)
-        question = examine.Question(
+        question = examine.ExamineRequest(
             facts=str(where / "facts.toml"),
             train=(str(where / "run.args"), "--max_grad_norm 1.0 --bf16 true"),
             target="zero3-lora",
@@ -122,8 +122,8 @@ def rich() -> Report:
     ],
 )
 def test_the_worst_comes_first_whether_of_a_configuration_or_of_an_environment(name: str, mark: str) -> None:
-    worse = [each._replace(severity=Severity.NOTE) for each in rich().remarks[-1:]]
-    told = rendered(name, rich()._replace(remarks=(*rich().remarks[:-1], *worse)), Private())
+    worse = [each._replace(severity=Severity.NOTE) for each in rich().diagnostics[-1:]]
+    told = rendered(name, rich()._replace(diagnostics=(*rich().diagnostics[:-1], *worse)), Private())
     ranks = {"error": 0, "warning": 1, "note": 2, "notice": 2, "undecided": 3, "unknown": 3, "none": 3}
     found = [ranks[each] for each in re.findall(mark, told, re.MULTILINE)]
     if name == "github":  # which has no word for what is undecided but warning
@@ -139,7 +139,7 @@ def test_the_rich_report_has_what_formats_show() -> None:
     assert any(each.verdict is Verdict.UNDECIDED for each in report.judgement.findings)
     assert any(each.devices for each in report.judgement.findings)
     assert any(each.rule.group == "requires-dist" for each in report.judgement.findings)
-    assert {each.severity for each in report.remarks} == {Severity.ERROR, Severity.WARNING}
+    assert {each.severity for each in report.diagnostics} == {Severity.ERROR, Severity.WARNING}
     assert report.plan is not None
     assert report.plan.moves
     assert report.measured is not None
@@ -416,10 +416,10 @@ def changed(value: Any, text: Change, *, keys: bool) -> Any:  # noqa: C901, PLR0
             return Move(value.key, *map(walk, value[1:]))
         case Place():
             return value._replace(file=text(), excerpt=text())
-        case Remark():
+        case Diagnostic():
             said = text()
             source = "x" if said.startswith("http") else said
-            return Remark(value.severity, text(), text(), walk(value.places), text(), source)
+            return Diagnostic(value.severity, text(), text(), walk(value.places), text(), source)
         case Target():
             return value._replace(name=text(), title=text())
         case Mapping():
@@ -613,7 +613,7 @@ def check_junit(out: str) -> None:
 
 def check_github(out: str) -> None:
     *annotations, _ = out.splitlines()
-    assert len(annotations) == len(rich().judgement.findings) + len(rich().remarks)
+    assert len(annotations) == len(rich().judgement.findings) + len(rich().diagnostics)
     for line in annotations:
         found = re.fullmatch(r"::(error|warning|notice) ([^:]*)::(.*)", line)
         assert found, line
@@ -714,8 +714,8 @@ def planted(text: str) -> Report:
         findings = tuple(
             each._replace(rule=each.rule._replace(sources=())) for each in report.judgement.findings
         )
-        remarks = tuple(each._replace(source="") for each in report.remarks)
-        report = report._replace(judgement=report.judgement._replace(findings=findings), remarks=remarks)
+        remarks = tuple(each._replace(source="") for each in report.diagnostics)
+        report = report._replace(judgement=report.judgement._replace(findings=findings), diagnostics=remarks)
     return report._replace(version="0", language=rich().language)
 
 
@@ -806,10 +806,10 @@ def test_facts_are_printed_without_secrets(tmp_path: Path) -> None:
 def test_absent_and_unknown_are_told_apart_in_every_format() -> None:
     report = rich()
     finding = report.judgement.findings[0]
-    because = finding.because[0]._replace(fact=Fact("pkg.torch", Absent(), "nowhere"))
+    because = finding.evidence[0]._replace(fact=Fact("pkg.torch", Absent(), "nowhere"))
     unknown = because._replace(fact=Fact("pkg.torch", Unknown("it hangs"), "nowhere"))
     changed_ = report._replace(
-        judgement=report.judgement._replace(findings=(finding._replace(because=(because, unknown)),))
+        judgement=report.judgement._replace(findings=(finding._replace(evidence=(because, unknown)),))
     )
     for name in FORMATS:
         out = rendered(name, changed_)

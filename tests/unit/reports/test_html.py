@@ -77,7 +77,7 @@ def test_the_broken_link_is_marked_and_leads_to_its_finding(browser: Any, tmp_pa
 @pytest.mark.browser
 def test_nothing_broken_marks_nothing(browser: Any, tmp_path: Path) -> None:
     report = rich()
-    fine = report._replace(judgement=report.judgement._replace(findings=()), remarks=(), plan=None)
+    fine = report._replace(judgement=report.judgement._replace(findings=()), diagnostics=(), plan=None)
     page = opened(browser, tmp_path, page_of(fine))
     assert page.page.locator("svg a").count() == 0
     assert page.page.inner_text("h1").endswith("Nothing known is broken")
@@ -88,7 +88,7 @@ def test_nothing_broken_marks_nothing(browser: Any, tmp_path: Path) -> None:
 def test_findings_are_filtered_by_severity_and_by_words(browser: Any, tmp_path: Path) -> None:
     page = opened(browser, tmp_path)
     shown = page.page.locator("article:visible")
-    everything = len(rich().judgement.findings) + len(rich().remarks)
+    everything = len(rich().judgement.findings) + len(rich().diagnostics)
     assert shown.count() == everything
     page.page.fill("[name=q]", "driver too old")
     assert shown.count() == 1
@@ -106,7 +106,7 @@ def test_it_can_be_read_without_a_script_and_by_keyboard(browser: Any, tmp_path:
     page = opened(browser, tmp_path, java_script_enabled=False)
     assert not page.page.is_visible("#filter")
     assert page.page.locator("article:visible").count() == len(rich().judgement.findings) + len(
-        rich().remarks
+        rich().diagnostics
     )
     again = opened(browser, tmp_path)
     seen = set()
@@ -149,7 +149,7 @@ def test_no_text_runs_loads_or_leaves(browser: Any, tmp_path: Path, start: int) 
     page.page.wait_for_timeout(50)
     assert page.complaints == []
     assert page.asked == [f"file://{tmp_path}/index.html"]
-    assert page.page.locator("article").count() == len(rich().judgement.findings) + len(rich().remarks)
+    assert page.page.locator("article").count() == len(rich().judgement.findings) + len(rich().diagnostics)
     assert page.page.locator("img, iframe, object, embed, link, base, audio, video").count() == 0
     assert page.page.locator("script").count() == 1
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envcheck.core.rules import Wish
+from envcheck.core.rules import UserRequirement
 from envcheck.resolution import conflicts, resolver
-from envcheck.resolution.conflicts import Proof
-from envcheck.resolution.resolver import Problem, Release
+from envcheck.resolution.conflicts import ConflictProof
+from envcheck.resolution.resolver import Release, SearchProblem
 from tests.support.package_worlds import forbids, problem
 from tests.support.worlds import rule
 
 
-def proven(asked: Problem) -> Proof:
+def proven(asked: SearchProblem) -> ConflictProof:
     answer = resolver.solve(asked)
     assert answer.versions is None
     return conflicts.prove(asked, answer.reasons)
@@ -27,7 +27,7 @@ def test_a_wish_against_a_rule_names_both_and_helps_either_way() -> None:
     clash = rule(
         '{ "pkg.a" = "<2", "train.zero_stage" = 3 }', more="[[rule.fix]]\nset = { 'train.zero_stage' = 2 }"
     )
-    wish = Wish("a", "<2", "--with a<2")
+    wish = UserRequirement("a", "<2", "--with a<2")
     asked = problem({"a": ["2", "1"], "b": ["5"]}, clash, train="{ zero_stage = 3 }", wishes=[wish])
     found = proven(asked)
     assert holds(found.clash, "t needs a")
@@ -86,7 +86,7 @@ def test_rule_against_rule_says_which_releases_meet() -> None:
 
 
 def test_metadata_against_a_wish() -> None:
-    wish = Wish("b", ">=9", "requirements.txt line 3")
+    wish = UserRequirement("b", ">=9", "requirements.txt line 3")
     found = proven(problem({"a": [Release("a", "2", ("b<9",))], "b": ["9", "8"]}, wishes=[wish]))
     assert holds(found.clash, "a 2 asks for b<9")
     assert holds(found.clash, "requirements.txt line 3 asks for b>=9", "that leaves b 9")
@@ -95,14 +95,14 @@ def test_metadata_against_a_wish() -> None:
 
 def test_a_package_that_was_asked_for_is_not_called_the_targets_own() -> None:
     asked = problem({"a": ["2"]}, forbids({"a": "present", "x": "<5"}, "old-x"))
-    wishes = (Wish("x", "<5", "--with x<5"),)
+    wishes = (UserRequirement("x", "<5", "--with x<5"),)
     asked = asked._replace(releases=(*asked.releases, Release("x", "5"), Release("x", "4")), wishes=wishes)
     found = proven(asked)
     assert holds(found.clash, "t needs a")
     assert not holds(found.clash, "t needs", "x")
     assert list(found.ways) == ["without the bound x<5 (--with x<5): a 2, x 5"]
     plain = asked._replace(
-        releases=(*asked.releases[:-2], Release("x", "4")), wishes=(Wish("x", "", "--with x"),)
+        releases=(*asked.releases[:-2], Release("x", "4")), wishes=(UserRequirement("x", "", "--with x"),)
     )
     assert holds(proven(plain).clash, "--with x asks for x")
 
@@ -134,7 +134,7 @@ def test_nothing_in_a_proof_can_be_dropped_and_every_way_out_helps() -> None:
         + forbids({"a": "<2", "c": "present"}, "three")
         + forbids({"d": ">=1", "a": ">=7"}, "of-no-matter")
     )
-    wish = Wish("c", ">=2", "--with c>=2")
+    wish = UserRequirement("c", ">=2", "--with c>=2")
     asked = problem({"a": ["1", "2"], "b": ["1", "2"], "c": ["1", "2"], "d": ["1"]}, clash, wishes=[wish])
     found = proven(asked)
     assert ("rule", "of-no-matter") not in found.reasons

@@ -91,7 +91,7 @@ def test_no_move_of_a_plan_can_be_left_out_and_each_names_the_rules_that_ask(cas
         assert move.rules
         fewer = tuple(each for each in plan.moves if each is not move and each.leader != move.key[4:])
         after = judged(applied(read, fewer, known()), known())
-        still = {each.rule.id for each in after.findings if each.verdict is not Verdict.HELD}
+        still = {each.rule.id for each in after.findings if each.verdict is not Verdict.PASSED}
         assert {rule.id for rule in move.rules if rule.group != "requires-dist"} <= still
 
 
@@ -342,7 +342,7 @@ def test_of_all_that_ways_out_lead_to_the_cheapest_is_taken(
 ) -> None:
     """Against every state there is a path to, looked at without bounds, order or end."""
     of = world(drawn, needs)
-    small = remediation.World(
+    small = remediation.RemediationSpace(
         tiny(of), of, None, remediation.releases(of, of.tables["release"], None), Severity.ERROR
     )
     wanted = frozenset(each.rule.id for each in small.broken)
@@ -379,7 +379,7 @@ def test_a_change_reaches_only_facts_that_are_known_to_follow_from_it() -> None:
         if "facts" not in case:
             continue
         read = facts_of(case)
-        small = remediation.World(read, known(), None, listed("3.11.9"), Severity.ERROR)
+        small = remediation.RemediationSpace(read, known(), None, listed("3.11.9"), Severity.ERROR)
         for key, value in sorted(changes, key=str)[::4]:
             if isinstance(value, str) and "{" in value:
                 continue
@@ -392,7 +392,7 @@ def test_a_change_reaches_only_facts_that_are_known_to_follow_from_it() -> None:
     assert reached > 100
 
 
-def ancestors(small: remediation.World, key: str) -> set[str]:
+def ancestors(small: remediation.RemediationSpace, key: str) -> set[str]:
     found, todo = {key}, [key]
     while todo:
         more = set(small._bears_on(todo.pop())) - found

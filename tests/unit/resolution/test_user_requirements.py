@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Known, Unknown
-from envcheck.core.rules import Wish
+from envcheck.core.rules import UserRequirement
 from envcheck.lock.model import Artifact, Pin
 from envcheck.resolution import user_requirements
 
 HERE = ("3.11", "linux-x86_64")
 
 
-def read(text: str, **others: str) -> tuple[user_requirements.Asked, ...]:
+def read(text: str, **others: str) -> tuple[user_requirements.RequirementWithExtras, ...]:
     files: Mapping[str, str] = {"my.in": text, **{f"{name}.in": other for name, other in others.items()}}
 
     def text_of(file: str, named_in: str) -> tuple[str, str]:
@@ -115,27 +115,27 @@ def test_a_file_that_ends_in_a_backslash_was_cut_short() -> None:
 @pytest.mark.parametrize(
     ("wish", "version", "unmet"),
     [
-        (Wish("torch", ">=2.5", "--with"), "2.6.0", ""),
-        (Wish("torch", ">=2.7", "--with"), "2.6.0", "has torch 2.6.0, --with asks for torch>=2.7"),
-        (Wish("torch", "", "--with"), "2.6.0", ""),
-        (Wish("torch", ">=2.7", "--with"), None, "lacks torch (--with)"),
-        (Wish("torch", ">=2.7", "b.in:1", wanted=False), None, ""),
+        (UserRequirement("torch", ">=2.5", "--with"), "2.6.0", ""),
+        (UserRequirement("torch", ">=2.7", "--with"), "2.6.0", "has torch 2.6.0, --with asks for torch>=2.7"),
+        (UserRequirement("torch", "", "--with"), "2.6.0", ""),
+        (UserRequirement("torch", ">=2.7", "--with"), None, "lacks torch (--with)"),
+        (UserRequirement("torch", ">=2.7", "b.in:1", wanted=False), None, ""),
     ],
 )
-def test_what_a_lock_does_not_fulfil_is_said(wish: Wish, version: str | None, unmet: str) -> None:
+def test_what_a_lock_does_not_fulfil_is_said(wish: UserRequirement, version: str | None, unmet: str) -> None:
     pins = [Pin("torch", version, (Artifact("", "a" * 64),))] if version else []
     assert user_requirements.unmet([wish], [], pins) == ([unmet] if unmet else [])
 
 
 def test_no_lock_is_known_to_have_been_made_for_extras() -> None:
     pins = [Pin("trl", "1.0", (Artifact("", "a" * 64),))]
-    assert user_requirements.unmet([Wish("trl", "", "--with")], ["trl[vllm]"], pins) == [
+    assert user_requirements.unmet([UserRequirement("trl", "", "--with")], ["trl[vllm]"], pins) == [
         "was not made for trl[vllm]"
     ]
 
 
 def test_keeping_asks_for_the_release_without_this_machine_s_label() -> None:
-    assert user_requirements.kept("Torch", Known("2.10.0+cu128"), "env").wish == Wish(
+    assert user_requirements.kept("Torch", Known("2.10.0+cu128"), "env").wish == UserRequirement(
         "torch", "==2.10.0", "--keep Torch"
     )
     with pytest.raises(InputError, match="--keep torch: not found in the env"):

@@ -18,13 +18,13 @@ from envcheck.host.machine import Host, own_python
 from envcheck.lock.model import Artifact, Lock, Pin, build_needs, render_requirements
 from envcheck.resolver_backends import (
     BOTH,
-    Engine,
-    Wanted,
+    Backend,
+    CompletionRequest,
     YankedError,
     asking,
     choose,
     differences,
-    every_engine,
+    every_backend,
 )
 from envcheck.resolver_backends.availability import Offer, offers
 from envcheck.resolver_backends.index import (
@@ -37,7 +37,7 @@ from envcheck.resolver_backends.index import (
 )
 from tests.support.local_index import LocalIndex, sdist, serving, wheel
 
-ENGINES = {engine.name: engine for engine in every_engine()}
+ENGINES = {engine.name: engine for engine in every_backend()}
 PYTHON = "{}.{}".format(*sys.version_info)
 TAG = f"cp{PYTHON.replace('.', '')}"
 SECRETS = ("canary-user", "canary-pass", "canary-path-token")
@@ -90,8 +90,8 @@ def host_for(index: LocalIndex, home: Path, **more: str) -> Host:
     return Host(environ={**environ, **more})
 
 
-def wanted(**pins: str) -> Wanted:
-    return Wanted(pins, python=PYTHON, deadline_s=60.0)
+def wanted(**pins: str) -> CompletionRequest:
+    return CompletionRequest(pins, python=PYTHON, deadline_s=60.0)
 
 
 def text_of(pins: tuple[Pin, ...]) -> str:
@@ -112,7 +112,7 @@ def test_engines_of_the_same_index_give_the_same_bytes(index: LocalIndex, tmp_pa
 
 @both
 def test_engine_admits_every_usable_file_and_no_other(
-    engine: Engine, index: LocalIndex, tmp_path: Path
+    engine: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     pins = {pin.name: pin for pin in engine.complete(host_for(index, tmp_path), wanted(gamma="3.0"))}
     assert sorted(file.filename for file in pins["gamma"].artifacts) == [
@@ -122,16 +122,16 @@ def test_engine_admits_every_usable_file_and_no_other(
 
 
 @both
-def test_engine_ignores_the_caller_s_own_order(engine: Engine, index: LocalIndex, tmp_path: Path) -> None:
+def test_engine_ignores_the_caller_s_own_order(engine: Backend, index: LocalIndex, tmp_path: Path) -> None:
     host = host_for(index, tmp_path)
-    one = engine.complete(host, Wanted({"alpha": "1.0", "beta": "1.0"}, python=PYTHON))
-    other = engine.complete(host, Wanted({"beta": "1.0", "alpha": "1.0"}, python=PYTHON))
+    one = engine.complete(host, CompletionRequest({"alpha": "1.0", "beta": "1.0"}, python=PYTHON))
+    other = engine.complete(host, CompletionRequest({"beta": "1.0", "alpha": "1.0"}, python=PYTHON))
     assert text_of(one) == text_of(other)
 
 
 @both
 def test_engine_names_both_constraints_of_a_conflict(
-    engine: Engine, index: LocalIndex, tmp_path: Path
+    engine: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     with pytest.raises(NoSolutionError) as caught:
         engine.complete(host_for(index, tmp_path), wanted(delta="1.0", epsilon="1.0"))
@@ -143,14 +143,16 @@ def test_engine_names_both_constraints_of_a_conflict(
 
 
 @both
-def test_engine_says_that_a_version_does_not_exist(engine: Engine, index: LocalIndex, tmp_path: Path) -> None:
+def test_engine_says_that_a_version_does_not_exist(
+    engine: Backend, index: LocalIndex, tmp_path: Path
+) -> None:
     with pytest.raises(NoSolutionError, match="beta"):
         engine.complete(host_for(index, tmp_path), wanted(beta="9.9"))
 
 
 @both
 @pytest.mark.parametrize("kind", ["ok", "conflict", "missing", "unauthorised", "dead"])
-def test_login_of_the_index_is_never_shown(engine: Engine, kind: str, tmp_path: Path) -> None:
+def test_login_of_the_index_is_never_shown(engine: Backend, kind: str, tmp_path: Path) -> None:
     pins = {"delta": "1.0", "epsilon": "1.0"} if kind == "conflict" else {"alpha": "1.0"}
     if kind == "missing":
         pins = {"nosuchpackage": "1.0"}
@@ -171,7 +173,7 @@ def test_login_of_the_index_is_never_shown(engine: Engine, kind: str, tmp_path: 
 
 
 @both
-def test_unreachable_index_is_not_taken_for_an_impossible_wish(engine: Engine, tmp_path: Path) -> None:
+def test_unreachable_index_is_not_taken_for_an_impossible_wish(engine: Backend, tmp_path: Path) -> None:
     with serving(LocalIndex({})) as gone:
         pass
     with pytest.raises(ExamineError) as caught:
@@ -180,7 +182,7 @@ def test_unreachable_index_is_not_taken_for_an_impossible_wish(engine: Engine, t
 
 
 @both
-def test_hanging_index_is_cut_by_the_deadline(engine: Engine, tmp_path: Path) -> None:
+def test_hanging_index_is_cut_by_the_deadline(engine: Backend, tmp_path: Path) -> None:
     with serving(LocalIndex(world(), hang_s=20)) as index:
         began = time.monotonic()
         with pytest.raises(ExamineError, match="did not finish within 3 s"):
@@ -189,16 +191,18 @@ def test_hanging_index_is_cut_by_the_deadline(engine: Engine, tmp_path: Path) ->
 
 
 @both
-def test_local_version_nobody_asked_for_is_refused(engine: Engine, index: LocalIndex, tmp_path: Path) -> None:
+def test_local_version_nobody_asked_for_is_refused(
+    engine: Backend, index: LocalIndex, tmp_path: Path
+) -> None:
     with pytest.raises(EnvcheckError, match=r"labelled"):
         engine.complete(host_for(index, tmp_path), wanted(labelled="1.0"))
-    allowed = Wanted({"labelled": "1.0+label"}, python=PYTHON, local=("label",))
+    allowed = CompletionRequest({"labelled": "1.0+label"}, python=PYTHON, local=("label",))
     assert [pin.version for pin in engine.complete(host_for(index, tmp_path), allowed)] == ["1.0+label"]
 
 
 @both
 def test_wheel_folders_and_second_indexes_of_this_machine_are_not_used(
-    engine: Engine, index: LocalIndex, tmp_path: Path
+    engine: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     folder = tmp_path / "wheels"
     folder.mkdir()
@@ -218,7 +222,7 @@ def test_wheel_folders_and_second_indexes_of_this_machine_are_not_used(
 
 @both
 def test_source_distribution_is_refused_unless_named(
-    engine: Engine, index: LocalIndex, tmp_path: Path
+    engine: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     with pytest.raises(EnvcheckError, match="source"):
         engine.complete(host_for(index, tmp_path), wanted(source="1.0"))
@@ -246,14 +250,14 @@ def test_piptools_says_that_it_cannot_lock_for_another_python(index: LocalIndex,
 
 @both
 def test_platform_no_lock_can_be_made_for_is_an_input_error(
-    engine: Engine, index: LocalIndex, tmp_path: Path
+    engine: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="platform"):
         engine.complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), platform="plan9-mips"))
 
 
 def test_missing_engine_names_what_to_install() -> None:
-    gone = Engine("gone", 1, lambda _: False, lambda *_: ())
+    gone = Backend("gone", 1, lambda _: False, lambda *_: ())
     with pytest.raises(ExamineError, match=r"gone is not installed; pip install 'envcheck\[resolve\]'"):
         choose(Host(), [gone])
 
@@ -267,7 +271,7 @@ def test_best_engine_is_chosen_unless_one_is_named() -> None:
 
 @both
 def test_constraints_bind_what_comes_and_bring_nothing(
-    engine: Engine, index: LocalIndex, tmp_path: Path
+    engine: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     ask = replace(wanted(alpha="1.0"), constraints=("beta<1.1", "delta==1.0"))
     pins = engine.complete(host_for(index, tmp_path), ask)
@@ -276,7 +280,7 @@ def test_constraints_bind_what_comes_and_bring_nothing(
 
 @both
 def test_a_yanked_release_is_refused_with_its_reason_on_one_line(
-    engine: Engine, index: LocalIndex, tmp_path: Path
+    engine: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     index.as_json = True
     index.said["beta-1.0-py3-none-any.whl"] = {"yanked": "it\n\x1b[31m ate data"}
@@ -491,6 +495,6 @@ def test_redacting_hides_escapes_urls_and_the_pieces_of_an_address() -> None:
 @pytest.mark.parametrize("transformers", ["4.57.6"])
 def test_engines_agree_about_the_real_stack(transformers: str) -> None:
     pins = {"torch": "2.10.0", "deepspeed": "0.19.8", "transformers": transformers}
-    ask = Wanted(pins, build_needs(["deepspeed"]), PYTHON, build=("deepspeed",), deadline_s=500)
+    ask = CompletionRequest(pins, build_needs(["deepspeed"]), PYTHON, build=("deepspeed",), deadline_s=500)
     texts = {text_of(engine.complete(Host(), ask)) for engine in ENGINES.values()}
     assert len(texts) == 1

@@ -68,11 +68,11 @@ def test_breaking_any_one_clause_is_a_way_out(before: str, after: str) -> None:
 
 def test_a_finding_says_which_facts_made_it_and_where_they_came_from() -> None:
     (finding,) = judged(ZERO3, BAD).findings
-    assert {each.fact.key: each.fact.value for each in finding.because} == {
+    assert {each.fact.key: each.fact.value for each in finding.evidence} == {
         "train.zero_stage": 3, "train.frozen_params": True, "train.use_reentrant": False,
         "pkg.torch": "2.6.0", "pkg.deepspeed": "0.16.4",
     }  # fmt: skip
-    assert all(each.fact.source == "facts.toml" for each in finding.because)
+    assert all(each.fact.source == "facts.toml" for each in finding.evidence)
 
 
 # --- absent, unknown, not given ---------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_a_vendor_build_is_judged_by_its_base_release_and_softened_to_a_warning(
     (finding,) = judged(ZERO3, BAD.replace("2.6.0", "2.6.0a0+df5bbc09d1.nv24.12")).findings
     assert finding.verdict is Verdict.BROKEN
     assert finding.severity is Severity.WARNING
-    assert any("vendor build" in each.note for each in finding.because)
+    assert any("vendor build" in each.note for each in finding.evidence)
 
 
 # --- clauses ----------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_rules_about_hardware_wait_where_there_is_none() -> None:
     none = 'complete = ["gpu", "gpus", "driver"]\ngpus = { count = 0 }\ntrain = { precision = "bf16" }'
     result = judged(OLD_GPU, none)
     assert [each.reason for each in result.waiting] == ["GPU"]
-    assert judged(OLD_GPU, none.replace("bf16", "fp32")).held == 1
+    assert judged(OLD_GPU, none.replace("bf16", "fp32")).passed == 1
 
 
 # --- three-valued logic -----------------------------------------------------------------------------

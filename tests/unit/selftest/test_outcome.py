@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from envcheck.selftest import outcome
-from envcheck.selftest.outcome import Claim, Ended, Outcome, Variant
+from envcheck.selftest.outcome import Outcome, ProcessEnd, SelftestDeclaration, SelftestVariant
 from tests.support.running import envcheck
 
-VARIANT = Variant("v", {}, {}, ("cpu",))
-CLAIM = Claim("t", "It holds", 3, {}, ("torch",), 60.0, (2, 64), (VARIANT,), "sha256:0")
+VARIANT = SelftestVariant("v", {}, {}, ("cpu",))
+CLAIM = SelftestDeclaration("t", "It holds", 3, {}, ("torch",), 60.0, (2, 64), (VARIANT,), "sha256:0")
 
 WAITS = """Timeout (0:00:58)!
 Thread 0x00007f10 (most recent call first):
@@ -43,12 +43,12 @@ def event(kind: str, time: float, /, **details: Any) -> dict[str, Any]:
     return {"event": kind, "test": "t", "variant": "v", "time": time, **details}
 
 
-def rank(*events: dict[str, Any], stack: str = "", code: int | None = 0, said: str = "") -> Ended:
+def rank(*events: dict[str, Any], stack: str = "", code: int | None = 0, said: str = "") -> ProcessEnd:
     journal = "".join(json.dumps(each) + "\n" for each in events)
-    return Ended(code, said, journal, {"t.v": stack})
+    return ProcessEnd(code, said, journal, {"t.v": stack})
 
 
-def fold(*ranks: Ended) -> Outcome:
+def fold(*ranks: ProcessEnd) -> Outcome:
     return outcome.fold(CLAIM, VARIANT, ranks)
 
 
@@ -198,7 +198,7 @@ def test_a_test_whose_watcher_is_gone_is_not_told_as_a_hang() -> None:
 
 
 def test_facts_are_a_facts_file_and_a_failure_is_their_source() -> None:
-    other = Variant("w", {}, {}, ("cpu",))
+    other = SelftestVariant("w", {}, {}, ("cpu",))
     outcomes = [
         Outcome(CLAIM, VARIANT, "pass"),
         Outcome(CLAIM, other, "fail", "rank 1 hangs"),

@@ -11,22 +11,26 @@ from envcheck.commands import selftest
 from envcheck.host import machine as host
 from envcheck.selftest import outcome as selftest_outcome
 
-EXTENSIONS = selftest_outcome.Claim(
+EXTENSIONS = selftest_outcome.SelftestDeclaration(
     "extension_results", "Extensions compute", 1, {}, ("torch",), 90, (1, 1), (), ""
 )
-MEMORY = selftest_outcome.Claim("free_memory", "Memory can be had", 1, {}, ("torch",), 60, (1, 1), (), "")
+MEMORY = selftest_outcome.SelftestDeclaration(
+    "free_memory", "Memory can be had", 1, {}, ("torch",), 60, (1, 1), (), ""
+)
 
 
 def outcome(
-    claim: selftest_outcome.Claim, name: str, result: str, why: str = "", **more: Any
+    claim: selftest_outcome.SelftestDeclaration, name: str, result: str, why: str = "", **more: Any
 ) -> selftest_outcome.Outcome:
     return selftest_outcome.Outcome(
-        claim, selftest_outcome.Variant(name, {}, {}, ("cpu",)), result, why, seconds=0.5, **more
+        claim, selftest_outcome.SelftestVariant(name, {}, {}, ("cpu",)), result, why, seconds=0.5, **more
     )
 
 
 def shown(*outcomes: selftest_outcome.Outcome) -> list[str]:
-    return selftest_outcome.render(selftest_outcome.Proof("1", "here", "cpu", outcomes)).splitlines()[5:]
+    return selftest_outcome.render(
+        selftest_outcome.SelftestReport("1", "here", "cpu", outcomes)
+    ).splitlines()[5:]
 
 
 def test_what_is_skipped_for_one_reason_is_one_line() -> None:
@@ -150,5 +154,7 @@ def test_what_it_comes_to_stands_first(ends: tuple[tuple[str, str], ...], said: 
     outcomes = tuple(outcome(EXTENSIONS, name, result) for name, result in ends)
     assert (
         f"result  {said}"
-        in selftest_outcome.render(selftest_outcome.Proof("1", "here", "cpu", outcomes)).splitlines()[:4]
+        in selftest_outcome.render(
+            selftest_outcome.SelftestReport("1", "here", "cpu", outcomes)
+        ).splitlines()[:4]
     )
