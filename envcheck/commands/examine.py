@@ -10,7 +10,18 @@ from envcheck import __version__, probes
 from envcheck.core import facts_file, i18n, nvidia, versions
 from envcheck.core import training_facts as core_training_facts
 from envcheck.core.errors import ExamineError, InputError, Place
-from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Value, Vocabulary
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Inventory,
+    Key,
+    Kind,
+    Known,
+    Value,
+    Vocabulary,
+    package_key,
+    package_name,
+)
 from envcheck.core.findings import (
     UNREADABLE,
     Diagnostic,
@@ -196,7 +207,7 @@ def completed(
     """
     inventory = declare_machine(inventory, question, known)
     packages = {
-        key.removeprefix("pkg."): str(fact.value)
+        package_name(key): str(fact.value)
         for key, fact in inventory.facts.items()
         if fact.value is not None and key.startswith("pkg.") and key.count(".") == 1
     }
@@ -520,7 +531,7 @@ def nearest_cell(inventory: Inventory, known: Matrix, target: Target | None) -> 
 def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[tuple[str, str, str]]:
     """What is another here than in the cell: packages by base release, and training facts that are known."""
     for name, there in cell.pkg.items():
-        here = inventory.known(f"pkg.{name}")
+        here = inventory.known(package_key(name))
         if here is None or versions.base_release(str(here)) != versions.base_release(there):
             yield name, str(here) if here is not None else "not installed", there
     for key, value in {**target.train, **cell.train}.items():

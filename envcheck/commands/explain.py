@@ -10,7 +10,7 @@ from typing import NamedTuple
 from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.core.errors import EnvcheckError, InputError
-from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary
+from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary, package_name
 from envcheck.core.findings import Diagnostic, Report
 from envcheck.core.rules import Matrix
 from envcheck.host import machine as host
@@ -326,7 +326,7 @@ def _differing(facts: list[Fact], local: Inventory) -> str:
 
 
 def _shown(fact: Fact) -> str:
-    return f"{fact.key.removeprefix('pkg.')} {fact.value} ({fact.source.removeprefix('log ')})"
+    return f"{package_name(fact.key)} {fact.value} ({fact.source.removeprefix('log ')})"
 
 
 def _judged(question: examine.ExamineRequest, subject: str, read: Inventory, known: Matrix) -> Report:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from envcheck import probes
 from envcheck.commands import examine
 from envcheck.core.errors import ExamineError, InputError
-from envcheck.core.facts import Fact, Inventory, Known, Unknown, Value
+from envcheck.core.facts import Fact, Inventory, Known, Unknown, Value, package_key
 from envcheck.core.findings import UNREADABLE, Verdict
 from envcheck.core.rules import Matrix, Rule, Severity
 from envcheck.core.sanitize import inline
@@ -64,7 +64,7 @@ def fitted(question: examine.ExamineRequest, wanted: FitOptions, machine: Host) 
         count,
         room,
         judged.breaks,
-        frozenset(name for name in ("bitsandbytes", "liger-kernel") if inventory.known(f"pkg.{name}")),
+        frozenset(name for name in ("bitsandbytes", "liger-kernel") if inventory.known(package_key(name))),
     )
     assumed = tuple(settings.assumed)
     return report.MemoryTable(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from envcheck.commands import examine, selftest
 from envcheck.core import versions
 from envcheck.core.errors import ExamineError, InputError
-from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Matrix, Target
 from envcheck.host import machine as host
@@ -123,7 +123,7 @@ def _filled(given: Mapping[str, str], target: Target, known: Matrix) -> Combinat
     Raises:
         InputError: no cell of the target names one of them.
     """
-    facts = {f"pkg.{name}": Fact(f"pkg.{name}", Known(version)) for name, version in given.items()}
+    facts = {package_key(name): Fact(package_key(name), Known(version)) for name, version in given.items()}
     near = examine.nearest_cell(Inventory(facts, complete=frozenset({"pkg"})), known, target)
     from_cell = near.cell.pkg if near is not None else {}
     pins = {}
@@ -279,7 +279,7 @@ def _told(cell: Mapping[str, Any]) -> str:
 
 def _refuse_others(each: Combination, inventory: Inventory) -> None:
     for name, version in each.pins.items():
-        here = str(inventory.known(f"pkg.{name}") or "")
+        here = str(inventory.known(package_key(name)) or "")
         if versions.base_release(here) != versions.base_release(version):
             raise ExamineError(f"{name} {version} was asked for and {here or 'none'} is installed")
 

@@ -15,7 +15,7 @@ from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.core import versions
 from envcheck.core.errors import ExamineError, InputError, NoSolutionError
-from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, normalised
+from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, normalised, package_key
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Severity, Target, UserRequirement
 from envcheck.host import machine as host
@@ -282,7 +282,7 @@ def _asked(
     found = [each for file in order.files for each in user_requirements.read(file, _text_of, *where)]
     found += [each for text in order.besides if (each := user_requirements.read_one(text, "--with", *where))]
     found += [
-        user_requirements.kept(name, read.fact(f"pkg.{normalised(name)}").reading, subject)
+        user_requirements.kept(name, read.fact(package_key(normalised(name))).reading, subject)
         for name in order.keep
     ]
     models = place.known.tables.get("model", [])
@@ -338,7 +338,7 @@ def objections(place: LockTarget, pkg: Iterable[Fact], *, complete: bool) -> lis
 
 
 def _pkg_facts(choice: Mapping[str, str]) -> list[Fact]:
-    return [Fact(f"pkg.{name}", Known(version), "the lock") for name, version in choice.items()]
+    return [Fact(package_key(name), Known(version), "the lock") for name, version in choice.items()]
 
 
 # --- shipped locks ----------------------------------------------------------------------------------

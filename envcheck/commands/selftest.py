@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.core.errors import ExamineError, InputError
-from envcheck.core.facts import Fact, Inventory, Known, Tri, Vocabulary
+from envcheck.core.facts import Fact, Inventory, Known, Tri, Vocabulary, package_key, package_name
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.host import machine as host
@@ -241,7 +241,7 @@ def _missing(
     """What the environment lacks for this variant; empty if nothing."""
     needs = {**claim.needs, **variant.needs}
     gone = [
-        key.removeprefix("pkg.")
+        package_name(key)
         for key, bound in needs.items()
         if key.startswith("pkg.") and bound == "present" and prepared.inventory.known(key) is None
     ]
@@ -264,7 +264,7 @@ def _missing(
             is not Tri.YES
         ):
             here = prepared.inventory.known(key)
-            name = key.removeprefix("pkg.")
+            name = package_name(key)
             return f"needs {name} {bound}, here {here}" if here is not None else f"needs {name}, not here"
     return ""
 
@@ -543,7 +543,7 @@ class _Children:
     def _imports(self, claim: selftest_outcome.SelftestDeclaration) -> list[str]:
         """What is loaded once for all variants: on a CPU, what of it is installed."""
         here = self._prepared.inventory.known
-        installed = [each for each in claim.imports if here(f"pkg.{each.partition('.')[0]}") is not None]
+        installed = [each for each in claim.imports if here(package_key(each.partition(".")[0])) is not None]
         return installed if _forks(claim, self._device) else []
 
     def _environ(self, order: Mapping[str, Any], folder: Path) -> dict[str, str]:

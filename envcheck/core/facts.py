@@ -102,6 +102,16 @@ def family(key: str) -> str:
     return key.partition(".")[0]
 
 
+def package_key(name: str, detail: str = "") -> str:
+    """Return the key of a package's version fact (`pkg.torch`), or of a detail (`pkg.torch.requires`)."""
+    return f"pkg.{name}.{detail}" if detail else f"pkg.{name}"
+
+
+def package_name(key: str) -> str:
+    """Return the package that a `pkg.` key is about; any other key as it is."""
+    return key.removeprefix("pkg.")
+
+
 def normalised(name: str) -> str:
     """A distribution's name as PEP 503 spells it: `flash-attn` of `Flash_Attn`."""
     name = name.lower().replace("_", "-").replace(".", "-")

@@ -95,8 +95,21 @@ def _comparison(part: str) -> Comparison:
     return Comparison(op, operand)
 
 
-def satisfies(text: str, comparisons: tuple[Comparison, ...]) -> Tri:
-    """Whether the version meets all of the comparisons."""
+def satisfies(version: str, specifier: str, *, unknown: Tri) -> Tri:
+    """Return whether a version satisfies a specifier such as `>=2.5,<3`.
+
+    `unknown` is the answer for a specifier that cannot be read: `Tri.YES` where an unreadable bound binds
+    nothing, `Tri.NO` where only a bound that is known counts.
+    """
+    try:
+        comparisons = parse_specifier(specifier)
+    except ValueError:
+        return unknown
+    return satisfies_all(version, comparisons)
+
+
+def satisfies_all(text: str, comparisons: tuple[Comparison, ...]) -> Tri:
+    """Return whether a version meets all of these comparisons."""
     return min((compare(text, each.op, str(each.operand)) for each in comparisons), default=Tri.YES)
 
 

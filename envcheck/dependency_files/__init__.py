@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Fact, Inventory, Known, Unknown
+from envcheck.core.facts import Fact, Inventory, Known, Unknown, package_key
 from envcheck.core.plugins import plugins
 
 
@@ -84,27 +84,9 @@ def inventory(sheet: DependencyList) -> Inventory:
     """The facts of a sheet: what is not pinned was given by nobody, and is waited for."""
     facts = {fact.key: fact for fact in sheet.facts}
     for line in sheet.lines:
-        key = f"pkg.{line.name}"
+        key = package_key(line.name)
         if line.version:
             facts[key] = Fact(key, Known(line.version), line.place)
         else:
             facts[key] = Fact(key, Unknown(line.why or "no version is pinned", asked=False), line.place)
     return Inventory(facts, complete=frozenset({"pkg"} if sheet.whole else ()))
-
-
-def environment(asked: ReadingContext) -> dict[str, str]:
-    """What an environment marker is evaluated for: Linux, CPython; `python` stands for all its releases."""
-    return {
-        "implementation_name": "cpython",
-        "implementation_version": f"{asked.python}.0",
-        "os_name": "posix",
-        "platform_machine": asked.arch,
-        "platform_python_implementation": "CPython",
-        "platform_release": "",
-        "platform_system": "Linux",
-        "platform_version": "",
-        "python_full_version": f"{asked.python}.0",
-        "python_version": asked.python,
-        "sys_platform": "linux",
-        "extra": "",
-    }

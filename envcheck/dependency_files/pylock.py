@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from envcheck.core import markers
 from envcheck.core.errors import InputError
 from envcheck.core.facts import normalised
 from envcheck.core.toml_locations import parsed
@@ -12,7 +13,6 @@ from envcheck.dependency_files import (
     DependencyList,
     ListedPackage,
     ReadingContext,
-    environment,
     toml,
 )
 
@@ -54,7 +54,7 @@ def _line(package: dict[str, object], place: str, asked: ReadingContext) -> List
         if "python" in marker and not asked.python:
             return ListedPackage(name, "", place, "its marker asks for the Python, which nobody said")
         try:
-            if not Marker(marker).evaluate(environment(asked)):
+            if not Marker(marker).evaluate(markers.environment(asked.python, architecture=asked.arch)):
                 return None
         except InvalidMarker:
             raise InputError(place, f"{name}: its marker cannot be read") from None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from envcheck.core import markers
 from envcheck.core.facts import normalised
-from envcheck.dependency_files import ListedPackage, ReadingContext, environment
+from envcheck.dependency_files import ListedPackage, ReadingContext
 
 _OPTIONS = re.compile(r"\s--?[A-Za-z]")
 _FULL_RELEASE = 3  # parts of a version that conda's fuzzy `=` cannot mean another by
@@ -32,7 +33,7 @@ def read(text: str, place: str, asked: ReadingContext) -> ListedPackage | None:
         words = str(parsed.marker)
         if "python" in words and not asked.python:
             return ListedPackage(name, "", place, "its marker asks for the Python, which nobody said")
-        if not parsed.marker.evaluate(environment(asked)):
+        if not parsed.marker.evaluate(markers.environment(asked.python, architecture=asked.arch)):
             return None
     if parsed.url:
         return _at(name, parsed.url, place)

@@ -17,7 +17,20 @@ from typing import Any, NamedTuple
 
 from envcheck.core import facts_file, versions
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Tri, Value, Vocabulary, of_device
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Inventory,
+    Key,
+    Kind,
+    Known,
+    Tri,
+    Value,
+    Vocabulary,
+    of_device,
+    package_key,
+    package_name,
+)
 from envcheck.core.findings import Verdict
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Clause, Default, Fix, NoFix, Ref, Rule, Severity, When
@@ -180,7 +193,7 @@ class _Book:
 
     def releases_of(self, key: str) -> list[str]:
         """The releases of the package a `pkg.NAME` key is about; none if the tables have none."""
-        return self.releases.get(key.removeprefix("pkg."), []) if key.startswith("pkg.") else []
+        return self.releases.get(package_name(key), []) if key.startswith("pkg.") else []
 
     def can_hold(self, clause: Clause) -> bool:
         """Whether anything satisfies the clause."""
@@ -464,7 +477,7 @@ def _between_releases(book: _Book, clause: Clause) -> str:
         return ""
     if any(clause_algebra.answer(clause, Known(each)) is not Tri.NO for each in released):
         return ""
-    return f"can never hold: no release of {clause.key.removeprefix('pkg.')} is {clause.raw}"
+    return f"can never hold: no release of {package_name(clause.key)} is {clause.raw}"
 
 
 # --- rules against rules ----------------------------------------------------------------------------
@@ -533,7 +546,7 @@ def _gaps_between(
         hole = clause_algebra.Interval(reached, following.low)
         between = _inside(book.releases_of(key), hole)
         if between is not None and not _excused(book, key, hole, {owner.id, after.id}):
-            name = key.removeprefix("pkg.")
+            name = package_name(key)
             what = f", and {' and '.join(between)} lies there" if between else ""
             message = (
                 f"{name} >={hole.low},<{hole.high} is a gap between {owner.id} and this rule{what}; "
@@ -660,7 +673,7 @@ def _fix_versions(book: _Book, rule: Rule, fix: Fix) -> Iterator[tuple[str, bool
         ):
             continue
         tried, released = str(judge.trial(value)), book.releases_of(key)
-        name = key.removeprefix("pkg.")
+        name = package_name(key)
         if released and versions.order(tried) >= versions.order(released[0]) and not _among(tried, released):
             yield f"fix {name} {value}: there is no release {tried} in the tables", False
         if any(
@@ -819,7 +832,7 @@ def _cells(book: _Book) -> Iterator[LintProblem]:
         place = book.places.row("cell", number)
         name = f"cell of {cell.target}"
         train = {**book.known.targets[cell.target].train, **cell.train}
-        facts = [Fact(f"pkg.{each}", Known(version), "cell") for each, version in cell.pkg.items()]
+        facts = [Fact(package_key(each), Known(version), "cell") for each, version in cell.pkg.items()]
         facts += [Fact(key, Known(value), "cell") for key, value in train.items()]
         python = written[number].get("python")
         facts += [Fact("python.version", Known(python), "cell")] if isinstance(python, str) else []

@@ -12,7 +12,7 @@ from typing import Any
 
 from envcheck.core import versions
 from envcheck.core.errors import EnvcheckError, InputError
-from envcheck.core.facts import Fact, Key, Kind, Vocabulary
+from envcheck.core.facts import Fact, Key, Kind, Vocabulary, package_key
 from envcheck.core.i18n import counted
 from envcheck.core.rules import (
     ABSENT,
@@ -610,14 +610,14 @@ def requirement_rules(requirements: Iterable[Requirement]) -> Iterator[Rule]:
         except ValueError:
             continue
         wanted = f"{required}{specifier}"
-        key = f"pkg.{required}"
+        key = package_key(required)
         need = Clause(key, Kind.VERSION, ((PRESENT, *bounds),), specifier or "present")
         yield Rule(
             id=f"requires-dist:{package}:{required}",
             severity=Severity.WARNING,
             basis=Basis.METADATA,
             title=f"{package} asks for {wanted} in its own metadata",
-            when=((Clause(f"pkg.{package}", Kind.VERSION, ((PRESENT,),), "present"),),),
+            when=((Clause(package_key(package), Kind.VERSION, ((PRESENT,),), "present"),),),
             require=(need,),
             sources=(Source(source, "metadata", ""),),
             group="requires-dist",
@@ -646,7 +646,7 @@ def target_rules(target: Target | None) -> Iterator[Rule]:
         return
     source = (Source(f"envcheck target {target.name}", "target", ""),)
     for name in target.packages:
-        key = f"pkg.{name}"
+        key = package_key(name)
         yield Rule(
             id=f"target:{target.name}:{name}",
             severity=Severity.ERROR,

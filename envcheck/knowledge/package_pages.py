@@ -8,7 +8,7 @@ from typing import Any
 
 from envcheck.core import versions
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Known, Tri
+from envcheck.core.facts import Known, Tri, package_key, package_name
 from envcheck.core.i18n import counted
 from envcheck.core.rules import OUTCOMES, Cell, Clause, Matrix, Rule, When
 from envcheck.knowledge.rule_pages import nearest
@@ -68,7 +68,7 @@ def _overview(known: Matrix) -> Iterator[str]:
     for name in _packages(known):
         rows = [str(row["version"]) for row in _rows(known) if row["package"] == name]
         span = f"{rows[0]} to {rows[-1]} ({len(rows)})" if rows else ""
-        rules = sum(f"pkg.{name}" in _keys(rule) for rule in known.rules)
+        rules = sum(package_key(name) in _keys(rule) for rule in known.rules)
         cells = sum(name in cell.pkg for cell in known.cells)
         yield f"{name:<18} {span:<28} {rules:>5} {cells:>5}"
 
@@ -85,7 +85,7 @@ def _package_page(name: str, known: Matrix) -> Iterator[str]:
         for row in rows[-_LATEST:]:
             python = f"   Python {row['requires_python']}" if row.get("requires_python") else ""
             yield f"    {row.get('date', ''):<10}  {row['version']:<12}{python}{_yanked(row)}"
-    named = [rule for rule in known.rules if f"pkg.{name}" in _keys(rule)]
+    named = [rule for rule in known.rules if package_key(name) in _keys(rule)]
     yield ""
     yield f"{counted(len(named), 'known failure')} name{'s' * (len(named) == 1)} it"
     for rule in named:
@@ -113,7 +113,7 @@ def _release_page(name: str, version: str, known: Matrix) -> Iterator[str]:
     if name == "torch" and row is not None:
         yield from _torch(row, known)
     verdicts = [
-        (_concerns(rule, name, version), rule) for rule in known.rules if f"pkg.{name}" in _keys(rule)
+        (_concerns(rule, name, version), rule) for rule in known.rules if package_key(name) in _keys(rule)
     ]
     concerned = [(tri, rule) for tri, rule in verdicts if tri is not Tri.NO]
     yield ""
@@ -197,7 +197,7 @@ def _floor(cuda: str, known: Matrix) -> str:
 
 def _concerns(rule: Rule, name: str, version: str) -> Tri:
     """Whether the rule can be broken with this version, whatever else is there."""
-    key, reading = f"pkg.{name}", Known(version)
+    key, reading = package_key(name), Known(version)
     required = [clause_algebra.answer(clause, reading) for clause in rule.require if clause.key == key]
     unmet = max((tri.negated() for tri in required), default=Tri.YES)
     if any(clause.key != key for clause in rule.require):
@@ -207,7 +207,11 @@ def _concerns(rule: Rule, name: str, version: str) -> Tri:
 
 def _table_concerns(table: When, name: str, version: str) -> Tri:
     return min(
-        (clause_algebra.answer(clause, Known(version)) for clause in table if clause.key == f"pkg.{name}"),
+        (
+            clause_algebra.answer(clause, Known(version))
+            for clause in table
+            if clause.key == package_key(name)
+        ),
         default=Tri.YES,
     )
 
@@ -219,14 +223,14 @@ def _rule(rule: Rule, name: str, version: str = "") -> Iterator[str]:
     yield f"      {rule.title}"
     tables = [each for each in rule.when if not version or _table_concerns(each, name, version) is not Tri.NO]
     for number, table in enumerate(tables):
-        own = sorted(table, key=lambda clause: clause.key != f"pkg.{name}")
+        own = sorted(table, key=lambda clause: clause.key != package_key(name))
         yield f"      {'or' if number else 'if'} {_clauses(own)}"
     if rule.require:
         yield f"      unless {_clauses(rule.require)}"
 
 
 def _clauses(table: Sequence[Clause]) -> str:
-    return ", ".join(f"{clause.key.removeprefix('pkg.')} {clause.raw}" for clause in table)
+    return ", ".join(f"{package_name(clause.key)} {clause.raw}" for clause in table)
 
 
 def _tally(cells: Sequence[Cell]) -> str:

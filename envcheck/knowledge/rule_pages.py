@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Fact, Inventory, Known, Tri
+from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key
 from envcheck.core.i18n import ENGLISH, Language, padded
 from envcheck.core.rules import Cell, Matrix, Rule, Target, When
 from envcheck.core.training_facts import KEYS as TRAINING
@@ -88,7 +88,9 @@ def _one_away(cell: Cell, rule: Rule, known: Matrix) -> bool:
     """Whether exactly one clause of the rule keeps it from a combination that trained."""
     train = {**known.targets[cell.target].train, **cell.train}
     facts = {key: Fact(key, Known(value)) for key, value in train.items()}
-    facts |= {f"pkg.{name}": Fact(f"pkg.{name}", Known(version)) for name, version in cell.pkg.items()}
+    facts |= {
+        package_key(name): Fact(package_key(name), Known(version)) for name, version in cell.pkg.items()
+    }
     inventory = derive(Inventory(facts, complete=frozenset({"pkg"})), known)
     return any(sum(ask(clause, inventory) is Tri.NO for clause in table) == 1 for table in rule.when)
 

@@ -16,7 +16,7 @@ from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, family
+from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, family, package_key, package_name
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Clause, Fix, Matrix, NoFix, Ref, Requirement, Rule
 from envcheck.knowledge import load as matrix
@@ -123,7 +123,7 @@ class _World:
             elif dimension == "python":
                 put("python.version", f"{self.pythons[option]}.0")
             else:
-                put(f"pkg.{dimension}", self.version(dimension, option))
+                put(package_key(dimension), self.version(dimension, option))
         return derive.derive(Inventory(facts, devices), self.known)
 
 
@@ -140,7 +140,7 @@ def _releases(known: Matrix) -> dict[str, list[Mapping[str, Any]]]:
 
 def _worth_showing(name: str, rows: Sequence[Mapping[str, Any]], known: Matrix) -> list[Mapping[str, Any]]:
     """The newest patch of each minor, what was measured, and the releases on both sides of every bound."""
-    key = f"pkg.{name}"
+    key = package_key(name)
     wanted = {cell.pkg[name] for cell in known.cells if name in cell.pkg}
     ordered = [str(row["version"]) for row in rows if not row.get("yanked")]
     newest: dict[tuple[str, ...], str] = {}
@@ -308,7 +308,7 @@ class _Needs(NamedTuple):
             settings.append("driver")
         if "python.version" in keys:
             settings.append("python")
-        packages = {key.removeprefix("pkg.") for key in keys if key.startswith("pkg.")}
+        packages = {package_name(key) for key in keys if key.startswith("pkg.")}
         if _FROM_TORCH & keys or any(key.startswith("build.torch.") for key in keys):
             packages.add("torch")
         shown = sorted(packages & world.shown.keys())
@@ -321,7 +321,7 @@ def _packages_of(table: Iterable[Clause]) -> frozenset[str]:
     for clause in table:
         for key in (clause.key, *refs(clause)):
             if key.startswith("pkg."):
-                found.add(key.removeprefix("pkg."))
+                found.add(package_name(key))
             elif key in _FROM_TORCH or key.startswith("build.torch."):
                 found.add("torch")
     return frozenset(found)
@@ -346,7 +346,7 @@ def _signature(world: _World, needs: _Needs, dimension: str, option: int) -> Any
     if dimension == "python":
         key, value = "python.version", f"{world.pythons[option]}.0"
     else:
-        key, value = f"pkg.{dimension}", world.version(dimension, option)
+        key, value = package_key(dimension), world.version(dimension, option)
     if dimension == "torch" and (
         _FROM_TORCH & needs.keys or any(each.startswith("build.torch.") for each in needs.keys)
     ):
@@ -412,7 +412,7 @@ def _admits(row: Mapping[str, Any], python: str) -> bool:
         bounds = versions.parse_specifier(row.get("requires_python", ""))
     except ValueError:
         return True
-    return versions.satisfies(f"{python}.99", bounds) is not Tri.NO
+    return versions.satisfies_all(f"{python}.99", bounds) is not Tri.NO
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
@@ -498,7 +498,7 @@ def _forbids(world: _World) -> Iterator[dict[str, Any]]:
 
 def _meets(name: str, other: str, bound: str, version: str) -> bool:
     """Whether the judge finds nothing against this version in the other's requirement."""
-    facts = [Fact(f"pkg.{name}", Known("1"), ""), Fact(f"pkg.{other}", Known(version), "")]
+    facts = [Fact(package_key(name), Known("1"), ""), Fact(package_key(other), Known(version), "")]
     inventory = Inventory({fact.key: fact for fact in facts})
     rules = list(matrix.requirement_rules([Requirement(name, other, bound, "metadata")]))
     return not any(each.verdict is Verdict.BROKEN for each in judge.judge(inventory, rules).findings)

@@ -11,7 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import Fact, Inventory, Kind, Known, Reading, Unknown, Value, Vocabulary, normalised
+from envcheck.core.facts import (
+    Fact,
+    Inventory,
+    Kind,
+    Known,
+    Reading,
+    Unknown,
+    Value,
+    Vocabulary,
+    normalised,
+    package_key,
+)
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -38,7 +49,7 @@ def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Ite
     for row in tables.get("log_listing", ()):
         for package, version, line in _listed(row, text):
             if versions.parse(version) is not None:
-                yield Printed(f"pkg.{normalised(package)}", version, None, number + line)
+                yield Printed(package_key(normalised(package)), version, None, number + line)
 
 
 def commands(text: str, number: int, tables: Tables) -> Iterator[tuple[str, int]]:

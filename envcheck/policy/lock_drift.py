@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from envcheck.core import versions
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, package_key, package_name
 from envcheck.core.findings import Evidence, Finding, Verdict
 from envcheck.core.rules import Matrix, Severity
 from envcheck.dependency_files import DependencyList
@@ -24,7 +24,7 @@ def findings(sheet: DependencyList, read: Inventory, known: Matrix) -> Iterator[
     pinned = {line.name: line for line in sheet.lines}
     unread = [Evidence(Fact("lock", Unknown(remark))) for remark in sheet.remarks]
     for line in pinned.values():
-        here = read.fact(f"pkg.{line.name}")
+        here = read.fact(package_key(line.name))
         if not line.version:
             why = Unknown(line.why or "no version is pinned")
             unread.append(Evidence(Fact(f"lock.{line.name}", why, line.place)))
@@ -48,7 +48,7 @@ def findings(sheet: DependencyList, read: Inventory, known: Matrix) -> Iterator[
         names = ", ".join(extra[:_SHOWN]) + (
             f" and {len(extra) - _SHOWN} more" if len(extra) > _SHOWN else ""
         )
-        because = [Evidence(read.fact(f"pkg.{name}")) for name in extra[:_SHOWN]]
+        because = [Evidence(read.fact(package_key(name))) for name in extra[:_SHOWN]]
         yield written(
             "lock:extra", Severity.WARNING, f"installed and not in the lock: {names}", because, group=GROUP
         )
@@ -66,7 +66,7 @@ def _other(
         yield written(f"lock:version:{name}", Severity.ERROR, title, because, group=GROUP)
         return
     why: str | None = ""
-    if read.known(f"pkg.{name}.editable") is True:
+    if read.known(package_key(name, "editable")) is True:
         why = f"{name} is installed from a checkout"
     elif (label := versions.local_label(wanted)) and label != versions.local_label(installed):
         why = f"the lock has {name} {wanted}, installed is {installed}"
@@ -106,7 +106,7 @@ def _other_cuda(wanted: str, installed: str, read: Inventory, known: Matrix) -> 
 def _extra(pinned: Iterable[str], read: Inventory) -> list[str]:
     """Installed packages that no line asks for; envcheck with what it needs is left out, and installers."""
     ours = _closure("envcheck", read)
-    here = (key.removeprefix("pkg.") for key, fact in read.facts.items() if _is_package(key, fact))
+    here = (package_name(key) for key, fact in read.facts.items() if _is_package(key, fact))
     return sorted(set(here) - set(pinned) - ours - set(_INSTALLERS))
 
 

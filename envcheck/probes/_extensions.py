@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from envcheck.core import elf
-from envcheck.core.facts import Fact, Known, Unknown
+from envcheck.core.facts import Fact, Known, Unknown, package_key
 from envcheck.host.machine import Host, ranges
 from envcheck.probes.distributions import InstalledFiles
 
@@ -116,7 +116,7 @@ def facts(
                     found = list(_of_package(host, record, paths, built, own, label))
             except TimeoutError:
                 why = Unknown(f"not looked at to its end within {SECONDS:g} s")
-                found = [Fact(f"pkg.{record.name}.unresolved", why, label(record.site, record.entry))]
+                found = [Fact(package_key(record.name, "unresolved"), why, label(record.site, record.entry))]
             yield from found
 
 
@@ -149,7 +149,7 @@ def _modules(host: Host, folder: str, paths: Iterable[str], files: ExitStack) ->
 def _of_package(
     host: Host, record: InstalledFiles, paths: Sequence[str], built: _Torch, files: ExitStack, label: Label
 ) -> Iterator[Fact]:
-    key = f"pkg.{record.name}"
+    key = package_key(record.name)
     bundled = [path for path in paths if path.partition("/")[0].endswith(".libs")]  # auditwheel's
     others = [path for path in paths if path not in bundled][:MOST_MODULES]
     modules = list(_modules(host, record.site, others, files))

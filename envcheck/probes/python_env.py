@@ -18,7 +18,7 @@ from typing import Any
 
 import envcheck.target_scripts
 from envcheck.core.errors import ExamineError, InputError
-from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
+from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown, package_key
 from envcheck.host.machine import FinishedProcess, Host, here, own_python
 from envcheck.probes import Collect, Probe, ProbeRequest, builds
 from envcheck.probes.distributions import (
@@ -310,7 +310,9 @@ def _about_imports(
         first.insert(0, here())
     for record, path in hidden(host, [folder for folder in first if folder], environment.sites, found):
         yield Fact(
-            f"pkg.{record.name}.hidden_by", Known(path), "the order in which Python looks, started here"
+            package_key(record.name, "hidden_by"),
+            Known(path),
+            "the order in which Python looks, started here",
         )
 
 
@@ -394,7 +396,7 @@ class _Label:
 
 def _package_facts(records: list[InstalledFiles], label: _Label) -> Iterator[Fact]:
     record = records[0]
-    key = f"pkg.{record.name}"
+    key = package_key(record.name)
     source = label(record.site, record.entry)
     yield Fact(key, _version(record), source)
     if record.requires:
@@ -433,11 +435,11 @@ def _conda_facts(
         source = f"conda-meta/{record.entry}"
         if name in found:
             if _public(found[name][0].version) != _public(record.version) and found[name][0].version:
-                yield Fact(f"pkg.{name}.conda", Known(record.version), source)
+                yield Fact(package_key(name, "conda"), Known(record.version), source)
         elif record.name not in found:
             text = host.read_text(f"{folder}/{record.entry}")
             if text is not None and installs_python_files(text):
-                yield Fact(f"pkg.{name}", Known(record.version), source)
+                yield Fact(package_key(name), Known(record.version), source)
 
 
 def _build_facts(

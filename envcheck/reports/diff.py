@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family, package_name
 from envcheck.core.findings import Finding, Report, Verdict
 from envcheck.core.i18n import counted
 from envcheck.core.sanitize import inline
@@ -123,7 +123,7 @@ def _lines(found: InventoryDiff, one: Report, other: Report) -> Iterator[str]:
     for name, differences in found.groups.items():
         yield ""
         yield name
-        names = [each.name.removeprefix("pkg.") for each in differences]
+        names = [package_name(each.name) for each in differences]
         wide = min(max(map(len, names)), 40)
         for label, each in zip(names, differences, strict=True):
             yield f"    {label:<{wide}}  {each.one} -> {each.other}"

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from envcheck.core import versions
 from envcheck.core.errors import InputError, Place
-from envcheck.core.facts import Absent, Fact, Inventory, Tri, Value
+from envcheck.core.facts import Absent, Fact, Inventory, Tri, Value, package_key, package_name
 from envcheck.core.findings import Diagnostic, Finding, Move, Plan, Report, Verdict
 from envcheck.core.plugins import module_names
 from envcheck.core.rules import Fix
@@ -96,7 +96,7 @@ def fix_text(fix: Fix, joint: str = " and ") -> str:
     """A way out in words: `deepspeed >=0.19.3`, `train.use_reentrant = true`."""
     parts = []
     for key, value in fix.set:
-        name = key.removeprefix("pkg.")
+        name = package_name(key)
         if name != key or key.endswith(".version"):
             parts.append(f"{name} {shown(value)}")
         else:
@@ -114,7 +114,7 @@ def fix_commands(fix: Fix, moved: dict[str, tuple[str, ...]], inventory: Invento
     wanted: list[str] = []
     in_the_way: list[str] = []
     for key, value in fix.tried:
-        name = key.removeprefix("pkg.")
+        name = package_name(key)
         if name != key:
             others = moved.get(name, ())
             wanted += [f"'{name}=={shown(value)}'", *others]
@@ -129,7 +129,7 @@ def fix_commands(fix: Fix, moved: dict[str, tuple[str, ...]], inventory: Invento
 def moved_with(report: Report) -> dict[str, tuple[str, ...]]:
     """For each package, the installed ones that must move with it."""
     return {
-        name: tuple(each for each in others if report.inventory.known(f"pkg.{each}") is not None)
+        name: tuple(each for each in others if report.inventory.known(package_key(each)) is not None)
         for name, others in report.matrix.moves_with.items()
     }
 
@@ -139,7 +139,7 @@ def moved_with(report: Report) -> dict[str, tuple[str, ...]]:
 
 def move_name(move: Move) -> str:
     """What moves, in words: `deepspeed`, `train.use_reentrant`, `driver.version`."""
-    return move.key.removeprefix("pkg.")
+    return package_name(move.key)
 
 
 def move_then(move: Move) -> str:

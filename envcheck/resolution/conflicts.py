@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.errors import NoSolutionError
-from envcheck.core.facts import Fact, Inventory, Known, Value, family, of_device
+from envcheck.core.facts import Fact, Inventory, Known, Value, family, of_device, package_key
 from envcheck.core.findings import Evidence, Finding
 from envcheck.core.rules import Rule
 from envcheck.resolution import resolver
@@ -408,7 +408,7 @@ def _settled(problem: SearchProblem, chosen: Mapping[str, str]) -> Inventory:
         Fact(key, Known(value), f"target {problem.target.name}")
         for key, value in problem.target.train.items()
     ]
-    packages = [Fact(f"pkg.{name}", Known(version), "the lock") for name, version in chosen.items()]
+    packages = [Fact(package_key(name), Known(version), "the lock") for name, version in chosen.items()]
     return derive.derive(problem.machine.with_facts([*train, *packages]), problem.known)
 
 

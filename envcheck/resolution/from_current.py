@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import Absent, Fact, Inventory, Known
+from envcheck.core.facts import Absent, Fact, Inventory, Known, package_key, package_name
 from envcheck.core.findings import Move, Plan
 from envcheck.core.rules import Matrix, Severity, Target, UserRequirement
 from envcheck.resolution import remediation
@@ -39,14 +39,14 @@ def near(
     brought = _brought(read, target.packages)
     installed, replaced = {}, []
     for name in brought:
-        before = str(read.known(f"pkg.{name}"))
+        before = str(read.known(package_key(name)))
         installed[name], *_ = before.partition("+")  # a lock names no build
         fit = listed.fit.get(name, ())
         if name in listed.every and fit and installed[name] not in fit:
             installed[name] = remediation.nearest_first(fit, name, before)[0]
             replaced.append(
                 Move(
-                    f"pkg.{name}",
+                    package_key(name),
                     before,
                     installed[name],
                     "",
@@ -57,7 +57,7 @@ def near(
             )
     lockable = _lockable(read, machine, target, installed)
     plan = remediation.plan(lockable, known, target, listed, Severity.ERROR, strict=True)
-    moved = {move.key.removeprefix("pkg."): move for move in plan.moves if move.install}
+    moved = {package_name(move.key): move for move in plan.moves if move.install}
     kept = {**installed, **{name: str(move.after) for name, move in moved.items() if move.after is not None}}
     first = (*target.packages, *(name for name in moved if name not in target.packages))
     stack = tuple(
@@ -66,9 +66,9 @@ def near(
         if name in kept
     )
     # What torch brings is another thing once torch moves, or if its build here is not the one a lock holds.
-    names = (*moved, *(move.key.removeprefix("pkg.") for move in replaced))
+    names = (*moved, *(package_name(move.key) for move in replaced))
     stale = [name for name in names if not listed.requires.get((name, kept[name]))]
-    stale += [name for name in brought if versions.local_label(str(read.known(f"pkg.{name}")))]
+    stale += [name for name in brought if versions.local_label(str(read.known(package_key(name))))]
     loose = set(_brought(read, stale)) - set(
         _brought(read, [name for name in brought if name not in stale], stale)
     )
@@ -78,7 +78,7 @@ def near(
         if name not in first and name not in loose
     )
     told = (move._replace(before=read.known(move.key)) for move in plan.moves)
-    moves = (*(move for move in replaced if move.key.removeprefix("pkg.") not in moved), *told)
+    moves = (*(move for move in replaced if package_name(move.key) not in moved), *told)
     return Near(plan._replace(moves=moves), lockable, stack, (*stack, *closure))
 
 
@@ -91,7 +91,7 @@ def _brought(read: Inventory, names: Iterable[str], but: Collection[str] = ()) -
     todo = list(names)
     while todo:
         name = todo.pop(0)
-        if name not in found and name not in but and read.known(f"pkg.{name}") is not None:
+        if name not in found and name not in but and read.known(package_key(name)) is not None:
             found[name] = None
             todo += asks.get(name, [])
     return tuple(found)
@@ -99,11 +99,11 @@ def _brought(read: Inventory, names: Iterable[str], but: Collection[str] = ()) -
 
 def _lockable(read: Inventory, machine: Inventory, target: Target, installed: dict[str, str]) -> Inventory:
     facts = [Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()]
-    facts += [Fact(f"pkg.{name}", Absent(), "") for name in target.packages if name not in installed]
+    facts += [Fact(package_key(name), Absent(), "") for name in target.packages if name not in installed]
     for name, version in installed.items():
-        here = read.fact(f"pkg.{name}")
+        here = read.fact(package_key(name))
         facts.append(Fact(here.key, Known(version), here.source))
-        requires = read.fact(f"pkg.{name}.requires")
+        requires = read.fact(package_key(name, "requires"))
         if isinstance(requires.reading, Known) and str(here.value).partition("+")[0] == version:
             facts.append(requires)
     python = read.fact("python.version")

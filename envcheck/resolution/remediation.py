@@ -21,7 +21,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Tri, Value, family
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Tri, Value, family, package_key, package_name
 from envcheck.core.findings import Finding, Move, Plan, Unresolved, Verdict
 from envcheck.core.rules import Comparison, Matrix, Requirement, Rule, Severity, Target
 from envcheck.knowledge import load as matrix
@@ -99,7 +99,7 @@ def _for_python(row: Mapping[str, Any], python: str | None) -> bool:
         bounds = versions.parse_specifier(row.get("requires_python", ""))
     except ValueError:
         return True
-    return versions.satisfies(python, bounds) is not Tri.NO
+    return versions.satisfies_all(python, bounds) is not Tri.NO
 
 
 # --- what a change costs ----------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def nearest_first(releases: Sequence[str], name: str, here: Value | None) -> tup
     order = versions.order(str(here))
     up = [each for each in releases if versions.order(each) > order]
     down = [each for each in reversed(releases) if versions.order(each) < order]
-    return tuple(sorted((*up, *down), key=lambda version: size(f"pkg.{name}", here, version)))
+    return tuple(sorted((*up, *down), key=lambda version: size(package_key(name), here, version)))
 
 
 # --- states -----------------------------------------------------------------------------------------
@@ -256,8 +256,8 @@ class RemediationSpace:
             for each in self._unmet_after(settled, touched)
             # An installer brings what the packages it installs lack.
             if not (
-                f"pkg.{each.package}" in changes
-                and isinstance(settled.fact(f"pkg.{each.requires}").reading, Absent)
+                package_key(each.package) in changes
+                and isinstance(settled.fact(package_key(each.requires)).reading, Absent)
             )
         )
         metadata = judge.judge(settled, matrix.requirement_rules(unmet)).findings
@@ -295,14 +295,14 @@ class RemediationSpace:
         if finding.verdict is not Verdict.BROKEN:
             return False
         rule = finding.rule
-        if rule.group == "requires-dist" and f"pkg.{rule.id.split(':')[1]}" in changes:
+        if rule.group == "requires-dist" and package_key(rule.id.split(":")[1]) in changes:
             return True  # an installer would not leave it so either
         worse = finding.severity.rank > self.before.get(rule.id, -1)
         return worse and (rule.severity.rank >= self.level.rank or rule.group in ("requires-dist", "target"))
 
     def settled(self, changes: Changes) -> Inventory:
         """The inventory after these changes, with what follows: requirements, companions, derived facts."""
-        leaders = [key for key in changes if key.removeprefix("pkg.") in self.known.moves_with]
+        leaders = [key for key in changes if package_name(key) in self.known.moves_with]
         ordered = [*leaders, *(key for key in changes if key not in leaders)]
         read = derive.changed(self.read, [(key, changes[key].value) for key in ordered], self.known)
         facts = [
@@ -311,7 +311,7 @@ class RemediationSpace:
             if version
         ]
         for key, proposal in changes.items():
-            name = key.removeprefix("pkg.")
+            name = package_name(key)
             lines = self.listed.requires.get((name, str(proposal.value)))
             if name != key and lines:
                 source = f"metadata of {name} {proposal.value}"
@@ -322,15 +322,15 @@ class RemediationSpace:
         """Installed packages that move because another one does, and to which release; empty if unknown."""
         found = {}
         for name, others in self.known.moves_with.items():
-            if f"pkg.{name}" not in changes:
+            if package_key(name) not in changes:
                 continue
-            version = str(changes[f"pkg.{name}"].value)
+            version = str(changes[package_key(name)].value)
             row = next(
                 (row for row in self.known.tables.get(name, []) if row["version"] == version),
                 {},
             )
             for other in others:
-                key = f"pkg.{other}"
+                key = package_key(other)
                 if key not in changes and self.read.known(key) is not None:
                     found[key] = str(row.get(other, ""))
         return found
@@ -355,7 +355,7 @@ class RemediationSpace:
 
     def _measured(self, changes: Changes) -> bool:
         def here(name: str) -> str:
-            key = f"pkg.{name}"
+            key = package_key(name)
             return versions.base_release(
                 str(changes[key].value if key in changes else self.read.known(key) or "")
             )
@@ -367,7 +367,7 @@ class RemediationSpace:
 
     def _between(self, key: str, proposal: Proposal) -> int:
         """How many listed releases a move passes, its own included."""
-        name = key.removeprefix("pkg.")
+        name = package_name(key)
         if name == key or name not in self.listed.fit:
             return 0
         if name not in self._orders:
@@ -419,8 +419,10 @@ class RemediationSpace:
             )
         if family(key) in ("pkg", "build"):
             name = key.split(".")[1]
-            yield f"pkg.{name}"
-            yield from (f"pkg.{leader}" for leader, others in self.known.moves_with.items() if name in others)
+            yield package_key(name)
+            yield from (
+                package_key(leader) for leader, others in self.known.moves_with.items() if name in others
+            )
         for default in self.known.defaults:
             if default.key == key:
                 yield from (each for clause in default.when for each in (clause.key, *refs(clause)))
@@ -440,7 +442,7 @@ class RemediationSpace:
     def _unlisted(self, finding: Finding, state: _State) -> Iterator[tuple[str, str]]:
         """Of each package a rule asks of, the nearest releases, one of each size, that the rule lets be."""
         for key in sorted(_keys(finding.rule)):
-            name = key.removeprefix("pkg.")
+            name = package_name(key)
             here = self.read.known(key)
             if here is None or name not in self.listed.fit:
                 continue
@@ -496,16 +498,16 @@ class RemediationSpace:
             limits = versions.parse_specifier(bound or f"=={value}")
         except ValueError:
             return False
-        return versions.satisfies(str(here), limits) is Tri.YES
+        return versions.satisfies_all(str(here), limits) is Tri.YES
 
     def _still(self, new: Sequence[Finding], key: str, value: Value, after: _State) -> bool:
         """Whether one of these would be broken by that release too, by its own version and metadata alone."""
-        name = key.removeprefix("pkg.")
+        name = package_name(key)
         trial = after.settled.with_facts([Fact(key, Known(value))])
         for finding in new:
             if finding.rule.group == "requires-dist":
                 _, package, required = finding.rule.id.split(":")
-                here, there = trial.known(f"pkg.{package}"), trial.known(f"pkg.{required}")
+                here, there = trial.known(package_key(package)), trial.known(package_key(required))
                 if name not in (package, required) or not self._accepts(package, here, required, there):
                     return True
             elif any(each.verdict is Verdict.BROKEN for each in judge.judge(trial, [finding.rule]).findings):
@@ -533,7 +535,7 @@ class RemediationSpace:
 
     def _values(self, key: str, value: str | int | bool) -> Sequence[Value]:
         first = judge.trial(value)
-        name = key.removeprefix("pkg.")
+        name = package_name(key)
         if name == key or name not in self.listed.fit or not isinstance(value, str):
             return (first,)
         fitting = self.fitting(name, value)
@@ -555,9 +557,9 @@ class RemediationSpace:
             return ()
         candidates: Iterable[str] = self.listed.fit.get(name, ())
         if name not in self.listed.every:
-            candidates = sorted(self._tried.get(f"pkg.{name}", ()), key=versions.order)
-        found = [each for each in candidates if versions.satisfies(each, limits) is Tri.YES]
-        return nearest_first(found, name, self.read.known(f"pkg.{name}"))
+            candidates = sorted(self._tried.get(package_key(name), ()), key=versions.order)
+        found = [each for each in candidates if versions.satisfies_all(each, limits) is Tri.YES]
+        return nearest_first(found, name, self.read.known(package_key(name)))
 
     def _metadata(self, rule: Rule, state: _State) -> Iterator[tuple[str, Sequence[Value], str]]:
         """Another release of what is required, within all that is asked of it; or of what requires it."""
@@ -568,8 +570,8 @@ class RemediationSpace:
         for bound in dict.fromkeys((together, own)):
             values = self.fitting(required, bound) or self._lowest(required, bound)
             if values:
-                yield f"pkg.{required}", values[:1], bound if required not in self.listed.every else ""
-        here = state.settled.known(f"pkg.{required}")
+                yield package_key(required), values[:1], bound if required not in self.listed.every else ""
+        here = state.settled.known(package_key(required))
         accepting = [
             version
             for version in self.fitting(package, ">=0")
@@ -577,10 +579,10 @@ class RemediationSpace:
         ]
         nearest: dict[tuple[int, bool], str] = {}
         for version in accepting:
-            step = size(f"pkg.{package}", self.read.known(f"pkg.{package}"), version)
+            step = size(package_key(package), self.read.known(package_key(package)), version)
             nearest.setdefault(step, version)
         for version in nearest.values():
-            yield f"pkg.{package}", (version,), ""
+            yield package_key(package), (version,), ""
 
     def _lowest(self, name: str, bound: str) -> Sequence[str]:
         """The lower bound of what is asked, for a package whose releases nobody lists here."""
@@ -588,9 +590,9 @@ class RemediationSpace:
         if first == bound or not isinstance(first, str):
             return ()
         limits = versions.parse_specifier(bound)
-        here = self.read.known(f"pkg.{name}")
+        here = self.read.known(package_key(name))
         upwards = here is not None and versions.order(first) > versions.order(str(here))
-        return (first,) if upwards and versions.satisfies(first, limits) is Tri.YES else ()
+        return (first,) if upwards and versions.satisfies_all(first, limits) is Tri.YES else ()
 
     def _accepts(self, package: str, version: Value | None, required: str, there: Value | None) -> bool:
         """Whether a release takes another package as it is; by the tables, or by what is installed."""
@@ -598,11 +600,13 @@ class RemediationSpace:
             return known
         lines = self.listed.requires.get((package, str(version)))
         if lines is None:
-            installed = self.read.known(f"pkg.{package}.requires")
+            installed = self.read.known(package_key(package, "requires"))
             lines = installed if isinstance(installed, tuple) else ()
-        mini = {f"pkg.{package}.requires": Fact(f"pkg.{package}.requires", Known(lines))}
+        mini = {package_key(package, "requires"): Fact(package_key(package, "requires"), Known(lines))}
         asked = (each.specifier for each in derive.requirements(Inventory(mini)) if each.requires == required)
-        taken = there is None or all(_within(str(there), specifier) for specifier in asked)
+        taken = there is None or all(
+            versions.satisfies(str(there), specifier, unknown=Tri.YES) is not Tri.NO for specifier in asked
+        )
         self._accepted[package, version, required, there] = taken
         return taken
 
@@ -610,7 +614,7 @@ class RemediationSpace:
         """What a target wants: a package (as it was measured, newest first; else the newest) or a fact."""
         clause = rule.when[0][0]
         test = clause.any_of[0][0]
-        name = clause.key.removeprefix("pkg.")
+        name = package_name(clause.key)
         if name == clause.key:
             if isinstance(test, Comparison) and not isinstance(test.operand, tuple):
                 yield clause.key, (test.operand,), ""
@@ -631,7 +635,7 @@ class RemediationSpace:
 
         def agreement(pkg: Mapping[str, str]) -> tuple[int, Any]:
             same = sum(
-                versions.base_release(str(self.read.known(f"pkg.{each}"))) == versions.base_release(there)
+                versions.base_release(str(self.read.known(package_key(each)))) == versions.base_release(there)
                 for each, there in pkg.items()
             )
             return same, versions.order(pkg[name])
@@ -639,11 +643,8 @@ class RemediationSpace:
         return (max(ran, key=agreement)[name],) if ran else ()
 
 
-def _within(version: str, bound: str) -> bool:
-    try:
-        return versions.satisfies(version, versions.parse_specifier(bound)) is not Tri.NO
-    except ValueError:
-        return True  # nothing binds that cannot be read
+def _possibly_within(version: str, specifier: str) -> bool:
+    return versions.satisfies(version, specifier, unknown=Tri.YES) is not Tri.NO
 
 
 def _keys(rule: Rule) -> set[str]:
@@ -825,7 +826,7 @@ def _moves(world: RemediationSpace, changes: Changes, wanted: frozenset[str]) ->
     kinds = {"pkg": 0, "train": 1, "env": 1}
     leads = world.known.moves_with
     for key in sorted(
-        changes, key=lambda each: (kinds.get(family(each), 2), each.removeprefix("pkg.") not in leads, each)
+        changes, key=lambda each: (kinds.get(family(each), 2), package_name(each) not in leads, each)
     ):
         proposal = changes[key]
         fewer = {each: other for each, other in changes.items() if each != key}
@@ -841,16 +842,16 @@ def _moves(world: RemediationSpace, changes: Changes, wanted: frozenset[str]) ->
             unchecked=_unchecked(world.listed, key, str(proposal.value)),
             administrator=family(key) in ADMINISTRATOR,
         )
-        name = key.removeprefix("pkg.")
+        name = package_name(key)
         for other, version in companions.items():
             before = world.read.known(other)
-            if other.removeprefix("pkg.") in world.known.moves_with.get(name, ()) and version != before:
-                install = other.removeprefix("pkg.") + (f"=={version}" if version else "")
+            if package_name(other) in world.known.moves_with.get(name, ()) and version != before:
+                install = package_name(other) + (f"=={version}" if version else "")
                 yield Move(other, before, version or None, "", (), leader=name, install=install)
 
 
 def _install(world: RemediationSpace, key: str, proposal: Proposal) -> str:
-    name = key.removeprefix("pkg.")
+    name = package_name(key)
     if name == key:
         return ""
     # What other packages ask of one that no table lists need not begin at a release.
@@ -863,7 +864,7 @@ def _install(world: RemediationSpace, key: str, proposal: Proposal) -> str:
 
 
 def _unchecked(listed: Releases, key: str, version: str) -> str:
-    name = key.removeprefix("pkg.")
+    name = package_name(key)
     if name == key or version in listed.fit.get(name, ()):
         return "" if name == key or listed.checked else "not checked for your Python"
     return "not checked: no table lists its releases" if name not in listed.every else "not checked"
@@ -873,8 +874,8 @@ def _added(changes: Changes, settled: Inventory) -> tuple[str, ...]:
     lacking = (
         each.requires
         for each in derive.unmet(settled)[0]
-        if f"pkg.{each.package}" in changes
-        and isinstance(settled.fact(f"pkg.{each.requires}").reading, Absent)
+        if package_key(each.package) in changes
+        and isinstance(settled.fact(package_key(each.requires)).reading, Absent)
     )
     return tuple(sorted(set(lacking)))
 

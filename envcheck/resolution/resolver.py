@@ -15,7 +15,19 @@ from typing import Any, NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.errors import NoSolutionError
-from envcheck.core.facts import Absent, Fact, Inventory, Kind, Known, Tri, Unknown, Value, family
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Inventory,
+    Kind,
+    Known,
+    Tri,
+    Unknown,
+    Value,
+    family,
+    package_key,
+    package_name,
+)
 from envcheck.core.findings import Finding
 from envcheck.core.rules import (
     ABSENT,
@@ -183,19 +195,12 @@ def _names_pre(wish: UserRequirement) -> bool:
 
 def _takes(wish: UserRequirement, version: str) -> bool:
     """Whether a wish takes this version. What the comparator calls a maybe is packaging's to decide."""
-    answer = _meets(version, wish.specifier)
+    answer = versions.satisfies(version, wish.specifier, unknown=Tri.YES)
     if answer is not Tri.MAYBE:
         return answer is Tri.YES
     from packaging.specifiers import SpecifierSet
 
     return SpecifierSet(wish.specifier).contains(version, prereleases=True)
-
-
-def _meets(version: str, specifier: str) -> Tri:
-    try:
-        return versions.satisfies(version, versions.parse_specifier(specifier))
-    except ValueError:
-        return Tri.YES  # nothing binds that cannot be read
 
 
 def admits(release: Release, python: str) -> bool:
@@ -207,7 +212,7 @@ def admits(release: Release, python: str) -> bool:
     except ValueError:
         return True
     # `>=3.11.4` admits 3.11: a lock is for the minor version, and the installer asks again.
-    return any(versions.satisfies(f"{python}.{patch}", bounds) is not Tri.NO for patch in (0, 99))
+    return any(versions.satisfies_all(f"{python}.{patch}", bounds) is not Tri.NO for patch in (0, 99))
 
 
 def with_variants(problem: SearchProblem, only: Container[str] | None = None) -> SearchProblem:
@@ -330,20 +335,18 @@ def free_values(
     return {key: tuple(values) for key, values in found.items() if values}
 
 
+def _surely_within(version: str, bound: Value) -> bool:
+    """Return whether a version satisfies a bound; `=={gpu.torch_last}` is none until that fact is known."""
+    return versions.satisfies(version, str(bound), unknown=Tri.NO) is Tri.YES
+
+
 def _reachable(fix: Fix, domains: Mapping[str, Sequence[str]]) -> bool:
     """Whether some release that may be chosen meets each bound of a way out that sets packages only."""
     for key, value in fix.set:
-        offered = domains.get(key.removeprefix("pkg."), ())
-        if not key.startswith("pkg.") or not any(_within(each, value) for each in offered):
+        offered = domains.get(package_name(key), ())
+        if not key.startswith("pkg.") or not any(_surely_within(each, value) for each in offered):
             return False
     return True
-
-
-def _within(version: str, bound: Value) -> bool:
-    try:
-        return versions.satisfies(version, versions.parse_specifier(str(bound))) is Tri.YES
-    except ValueError:
-        return False  # `=={gpu.torch_last}`: known once it is bound
 
 
 # --- the search -------------------------------------------------------------------------------------
@@ -433,7 +436,7 @@ class _Bench:
         if tests is None or family(name) == "train":
             return value
         if (name, value) not in self.kinds:
-            alone = Inventory({f"pkg.{name}": _fact_of(name, str(value))})
+            alone = Inventory({package_key(name): _fact_of(name, str(value))})
             self.kinds[name, value] = tuple(clauses.ask(test, alone) for test in tests)
         return self.kinds[name, value]
 
@@ -490,13 +493,16 @@ class _Bench:
                     continue
                 reason = ("metadata", package, each.requires)
                 there = str(grown[each.requires])
-                if _meets(there, each.specifier) is Tri.NO and reason not in self.without:
+                if (
+                    versions.satisfies(there, each.specifier, unknown=Tri.YES) is Tri.NO
+                    and reason not in self.without
+                ):
                     yield _Refusal(reason, frozenset(reason[1:]), ((each.requires, each.specifier),))
 
     def _required(self, package: str, version: str) -> list[Requirement]:
         if (package, version) not in self.bounds:
             lines = self.requires.get((package, version), ())
-            alone = Fact(f"pkg.{package}.requires", Known(lines), "metadata")
+            alone = Fact(package_key(package, "requires"), Known(lines), "metadata")
             self.bounds[package, version] = [
                 each
                 for each in derive.requirements(self.problem.machine.with_facts([alone]))
@@ -588,9 +594,13 @@ class _Search:
 
 def _jumped(left: list[Value | None], bounds: Sequence[Value]) -> list[Value | None]:
     """What is left to try, what the ways out name first; nothing is lost, so nothing is missed."""
-    if left and left[0] is not None and any(_within(str(left[0]), bound) for bound in bounds):
+    if left and left[0] is not None and any(_surely_within(str(left[0]), bound) for bound in bounds):
         return left
-    named = [each for each in left if each is not None and any(_within(str(each), bound) for bound in bounds)]
+    named = [
+        each
+        for each in left
+        if each is not None and any(_surely_within(str(each), bound) for bound in bounds)
+    ]
     return [*named, *(each for each in left if each not in named)] if named else left
 
 
@@ -600,12 +610,12 @@ def _ways(finding: Finding, inventory: Inventory, order: Sequence[str]) -> Itera
         bound = judge.bind(fix, inventory, judge.device_of(finding))
         if bound is not None and len(bound.set) == 1:
             key, value = bound.set[0]
-            if key.removeprefix("pkg.") in order:
-                yield key.removeprefix("pkg."), value
+            if package_name(key) in order:
+                yield package_name(key), value
 
 
 def _fact_of(name: str, version: str) -> Fact:
-    return Fact(f"pkg.{name}", Known(version) if version else Absent(), "the lock")
+    return Fact(package_key(name), Known(version) if version else Absent(), "the lock")
 
 
 def solve(problem: SearchProblem, without: Container[Reason] = ()) -> Answer:
@@ -694,7 +704,7 @@ def objections(
         if pins.get(release.package) == release.version and release.requires
     }
     facts += [_fact_of(name, version) for name, version in pins.items()]
-    facts += [Fact(f"pkg.{name}.requires", Known(each), "metadata") for name, each in lines.items()]
+    facts += [Fact(package_key(name, "requires"), Known(each), "metadata") for name, each in lines.items()]
     whole = problem.machine.with_facts(facts)
     inventory = derive.derive(replace(whole, complete=whole.complete | {"pkg"}), problem.known)
     rules = [*asked_rules(problem), *matrix.target_rules(problem.target)]
@@ -730,6 +740,6 @@ def _bounds(finding: Finding, inventory: Inventory, added: Collection[str]) -> t
     """The rule's first way out that sets nothing but packages an engine chose, as constraints for it."""
     for fix in finding.rule.fixes:
         bound = judge.bind(fix, inventory, judge.device_of(finding))
-        if bound is not None and all(key.removeprefix("pkg.") in added for key, _ in bound.set):
-            return tuple(f"{key.removeprefix('pkg.')}{value}" for key, value in bound.set)
+        if bound is not None and all(package_name(key) in added for key, _ in bound.set):
+            return tuple(f"{package_name(key)}{value}" for key, value in bound.set)
     return ()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from packaging.version import Version
 
+from envcheck.core import markers
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Known, Reading, Unknown, normalised
 from envcheck.core.rules import UserRequirement
@@ -85,30 +86,15 @@ def read_one(
     except (InvalidRequirement, RecursionError) as error:
         why = str(error).partition("\n")[0].rstrip(":")
         raise InputError(origin, f"expected name>=version, found {text[:80]!r} ({why[:120]})") from None
-    if parsed.marker is not None and not parsed.marker.evaluate(_environment(python, platform)):
+    system, _, architecture = platform.partition("-")
+    if parsed.marker is not None and not parsed.marker.evaluate(
+        markers.environment(python, architecture=architecture, system=system)
+    ):
         return None
     extras = tuple(sorted(map(normalised, parsed.extras)))
     # In one order: the same wish spelt otherwise is the same request to an engine.
     bounds = ",".join(sorted(map(str, parsed.specifier)))
     return RequirementWithExtras(UserRequirement(normalised(parsed.name), bounds, origin, wanted), extras)
-
-
-def _environment(python: str, platform: str) -> dict[str, str]:
-    system, _, architecture = platform.partition("-")
-    return {
-        "implementation_name": "cpython",
-        "implementation_version": f"{python}.0",
-        "os_name": "posix",
-        "platform_machine": architecture,
-        "platform_python_implementation": "CPython",
-        "platform_release": "",
-        "platform_system": system.capitalize(),
-        "platform_version": "",
-        "python_full_version": f"{python}.0",
-        "python_version": python,
-        "sys_platform": system,
-        "extra": "",
-    }
 
 
 # --- requirement files ------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from envcheck.core import versions
+from envcheck.core import markers, versions
 from envcheck.core.facts import (
     Absent,
     Fact,
@@ -25,6 +25,8 @@ from envcheck.core.facts import (
     Unknown,
     Value,
     normalised,
+    package_key,
+    package_name,
 )
 from envcheck.core.nvidia import has_code, has_ptx, is_capability
 from envcheck.core.rules import Matrix, Requirement
@@ -532,12 +534,12 @@ def requirements(inventory: Inventory) -> Iterator[Requirement]:
     for key, fact in inventory.facts.items():
         if not key.endswith(".requires") or not isinstance(fact.value, tuple):
             continue
-        package = key.removeprefix("pkg.").removesuffix(".requires")
+        package = package_name(key).removesuffix(".requires")
         for line in fact.value:
             bare, _, marker = line.partition(";")
             if marker:
                 environment = environment or _marker_environment(inventory)
-                if not marker_holds(marker, environment):
+                if not markers.holds(marker, environment):
                     continue
             name, specifier = _split_requirement(bare)
             if name:
@@ -551,19 +553,15 @@ def unmet(inventory: Inventory) -> tuple[list[Requirement], int]:
     """
     found, met = [], 0
     for each in requirements(inventory):
-        here = inventory.fact(f"pkg.{each.requires}").reading
-        if isinstance(here, Known) and _meets(str(here.value), each.specifier):
+        here = inventory.fact(package_key(each.requires)).reading
+        # A specifier that cannot be read binds nothing.
+        if isinstance(here, Known) and (
+            versions.satisfies(str(here.value), each.specifier, unknown=Tri.YES) is Tri.YES
+        ):
             met += 1
         else:
             found.append(each)
     return found, met
-
-
-def _meets(version: str, specifier: str) -> bool:
-    try:
-        return versions.satisfies(version, versions.parse_specifier(specifier)) is Tri.YES
-    except ValueError:
-        return True  # nothing binds that cannot be read
 
 
 _NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
@@ -582,73 +580,12 @@ def _split_requirement(text: str) -> tuple[str, str]:
 
 
 def _marker_environment(inventory: Inventory) -> dict[str, str]:
-    full = str(inventory.known("python.version") or "3.11.0")
-    os_name = str(inventory.known("host.os") or "linux")
-    return {
-        "python_version": ".".join(full.split(".")[:2]),
-        "python_full_version": full,
-        "implementation_name": str(inventory.known("python.implementation") or "cpython"),
-        "implementation_version": full,
-        "platform_python_implementation": "CPython",
-        "sys_platform": os_name,
-        "platform_system": os_name.capitalize(),
-        "platform_machine": str(inventory.known("host.arch") or "x86_64"),
-        "platform_release": "",
-        "platform_version": "",
-        "os_name": "posix",
-        "extra": "",
-    }
-
-
-def marker_holds(marker: str, environment: Mapping[str, str]) -> bool:
-    """Whether an environment marker holds; one that cannot be read binds nothing.
-
-    Nearly all markers in the wild are `variable operator "literal"`, joined by and/or. Those are answered
-    here, because packaging's parser costs as much to import as Python costs to start.
-    """
-    simple = _simple_marker(marker, environment)
-    if simple is not None:
-        return simple
-    from packaging.markers import InvalidMarker, Marker, UndefinedComparison
-
-    try:
-        return Marker(marker.strip()).evaluate(dict(environment))
-    except (InvalidMarker, UndefinedComparison):
-        return False
-
-
-def _simple_marker(marker: str, environment: Mapping[str, str]) -> bool | None:
-    """The answer to a marker without parentheses, `in` or anything else out of the ordinary, or None."""
-    answers = []
-    for alternative in marker.split(" or "):
-        parts = [_simple_test(part.split(), environment) for part in alternative.split(" and ")]
-        if None in parts:
-            return None
-        answers.append(all(parts))
-    return any(answers)
-
-
-def _simple_test(words: Sequence[str], environment: Mapping[str, str]) -> bool | None:
-    if len(words) != len(("variable", "operator", "literal")):
-        return None
-    name, op, quoted = words
-    literal = quoted[1:-1]
-    if (
-        name not in environment
-        or quoted[:1] not in ("'", '"')
-        or quoted != f"{quoted[0]}{literal}{quoted[0]}"
-    ):
-        return None
-    here = environment[name]
-    if name in ("python_version", "python_full_version") and versions.parse(literal) and op in _ORDERS:
-        answer = versions.compare(here, op, literal)
-        return None if answer is Tri.MAYBE else answer is Tri.YES
-    if op not in ("==", "!=") or versions.parse(literal) is not None:
-        return None
-    return (here == literal) == (op == "==")
-
-
-_ORDERS = frozenset({"==", "!=", ">=", "<=", "<", ">"})
+    return markers.environment(
+        str(inventory.known("python.version") or "3.11.0"),
+        architecture=str(inventory.known("host.arch") or "x86_64"),
+        system=str(inventory.known("host.os") or "linux"),
+        implementation=str(inventory.known("python.implementation") or "cpython"),
+    )
 
 
 OF_DRIVER = frozenset(
@@ -667,7 +604,7 @@ def changed(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matri
     """
     facts = dict(read.facts)
     for key, value in changes:
-        name = key.removeprefix("pkg.")
+        name = package_name(key)
         if name == "torch":
             facts = {
                 k: _unread_again(fact) if k.endswith(BESIDE_TORCH) else fact for k, fact in facts.items()
@@ -676,9 +613,9 @@ def changed(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matri
             for other in (name, *matrix.moves_with.get(name, ())):
                 prefixes = (f"pkg.{other}.", f"build.{other}.")
                 facts = {k: fact for k, fact in facts.items() if not k.startswith(prefixes)}
-                if other != name and isinstance(read.fact(f"pkg.{other}").reading, Known):
+                if other != name and isinstance(read.fact(package_key(other)).reading, Known):
                     moved = Unknown(f"moves with {name}", asked=False)
-                    facts[f"pkg.{other}"] = Fact(f"pkg.{other}", moved)
+                    facts[package_key(other)] = Fact(package_key(other), moved)
         elif key == "driver.version":
             facts = {k: fact for k, fact in facts.items() if k not in OF_DRIVER}
         facts[key] = Fact(key, Known(value), "proposed")

@@ -274,7 +274,7 @@ class _Interpreter:
             return Tri.YES
         if not self.installed.get(package):
             return Tri.MAYBE
-        return versions.satisfies(self.installed[package], versions.parse_specifier(wanted))
+        return versions.satisfies_all(self.installed[package], versions.parse_specifier(wanted))
 
     def problem(self, row: DialectRow, value: Said) -> tuple[str, Severity]:
         """What is wrong with a value (empty if nothing is), and how bad that is. "auto" is for `merging`.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
+from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown, package_key, package_name
 from envcheck.core.findings import Diagnostic, Evidence, Finding, Plan, Report, Verdict
 from envcheck.core.i18n import Language, width
 from envcheck.core.rules import Severity
@@ -218,7 +218,7 @@ def _nodes(report: Report) -> list[_HtmlNode]:
         kinds[kind] = kinds.get(kind, 0) + 1
     gpus = [line for kind, count in kinds.items() for line in _counted(kind, count)]
     wanted = (*STACK, *(report.target.packages if report.target else ()))
-    libraries = [labelled(name, f"pkg.{name}") for name in dict.fromkeys(wanted) if name != "torch"]
+    libraries = [labelled(name, package_key(name)) for name in dict.fromkeys(wanted) if name != "torch"]
     torch = reading(inventory, "pkg.torch")
     cpu = torch and isinstance(inventory.fact("cuda.runtime").reading, Absent)
     driver = lang.word("Driver")
@@ -595,7 +595,7 @@ def _everything(report: Report) -> Iterator[str]:
         for number, device in enumerate(inventory.devices)
         for fact in device.values()
     ]
-    named = [(fact.key.removeprefix("pkg."), fact) for fact in packages if isinstance(fact.reading, Known)]
+    named = [(package_name(fact.key), fact) for fact in packages if isinstance(fact.reading, Known)]
     for title, rows in ((lang.say("All packages"), named), (lang.say("All other facts"), facts)):
         if rows:
             count = f'<span class="dim">{len(rows)}</span>'

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 
-from envcheck.core import nvidia
+from envcheck.core import markers, nvidia
 from envcheck.core.facts import Absent, Known, Reading, Unknown
 from envcheck.core.rules import Matrix
 from envcheck.host import machine as host
@@ -328,18 +328,18 @@ tests = st.tuples(
         ["3.11", "3.9", "3.12", "3.11.9", "linux", "win32", "Linux", "x86_64", "aarch64", "cpython", ""]
     ),
 ).map(lambda part: f'{part[0]} {part[1]} "{part[2]}"')
-markers = st.lists(tests, min_size=1, max_size=3).flatmap(
+chains = st.lists(tests, min_size=1, max_size=3).flatmap(
     lambda parts: st.sampled_from([" and ", " or "]).map(lambda word: word.join(parts))
 )
 
 
-@given(st.one_of(markers, st.tuples(markers, tests).map(lambda two: f"({two[0]}) and {two[1]}")))
+@given(st.one_of(chains, st.tuples(chains, tests).map(lambda two: f"({two[0]}) and {two[1]}")))
 def test_markers_get_packagings_own_answer(marker: str) -> None:
     try:
         expected = Marker(marker).evaluate(dict(ENVIRONMENT))
     except (InvalidMarker, UndefinedComparison):
         expected = False
-    assert derive.marker_holds(marker, ENVIRONMENT) == expected
+    assert markers.holds(marker, ENVIRONMENT) == expected
 
 
 @pytest.mark.parametrize(

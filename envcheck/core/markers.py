@@ -1,0 +1,84 @@
+"""PEP 508 environment markers: the environment to evaluate them for, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from envcheck.core import versions
+from envcheck.core.facts import Tri
+
+
+def environment(
+    python: str, *, architecture: str, system: str = "linux", implementation: str = "cpython"
+) -> dict[str, str]:
+    """Return the variables a marker may name, for a Python (`3.11.9`) on a platform.
+
+    `3.11` stands for all releases of that minor version and is evaluated as `3.11.0`.
+    """
+    minor = ".".join(python.split(".")[:2])
+    full = f"{python}.0" if python == minor and python else python
+    return {
+        "python_version": minor,
+        "python_full_version": full,
+        "implementation_name": implementation,
+        "implementation_version": full,
+        "platform_python_implementation": "CPython",
+        "sys_platform": system,
+        "platform_system": system.capitalize(),
+        "platform_machine": architecture,
+        "platform_release": "",
+        "platform_version": "",
+        "os_name": "posix",
+        "extra": "",
+    }
+
+
+def holds(marker: str, environment: Mapping[str, str]) -> bool:
+    """Whether an environment marker holds; one that cannot be read binds nothing.
+
+    Nearly all markers in the wild are `variable operator "literal"`, joined by and/or. Those are answered
+    here, because packaging's parser costs as much to import as Python costs to start.
+    """
+    simple = _simple_marker(marker, environment)
+    if simple is not None:
+        return simple
+    from packaging.markers import InvalidMarker, Marker, UndefinedComparison
+
+    try:
+        return Marker(marker.strip()).evaluate(dict(environment))
+    except (InvalidMarker, UndefinedComparison):
+        return False
+
+
+def _simple_marker(marker: str, environment: Mapping[str, str]) -> bool | None:
+    """The answer to a marker without parentheses, `in` or anything else out of the ordinary, or None."""
+    answers = []
+    for alternative in marker.split(" or "):
+        parts = [_simple_test(part.split(), environment) for part in alternative.split(" and ")]
+        if None in parts:
+            return None
+        answers.append(all(parts))
+    return any(answers)
+
+
+def _simple_test(words: Sequence[str], environment: Mapping[str, str]) -> bool | None:
+    if len(words) != len(("variable", "operator", "literal")):
+        return None
+    name, op, quoted = words
+    literal = quoted[1:-1]
+    if (
+        name not in environment
+        or quoted[:1] not in ("'", '"')
+        or quoted != f"{quoted[0]}{literal}{quoted[0]}"
+    ):
+        return None
+    here = environment[name]
+    if name in ("python_version", "python_full_version") and versions.parse(literal) and op in _ORDERS:
+        answer = versions.compare(here, op, literal)
+        return None if answer is Tri.MAYBE else answer is Tri.YES
+    if op not in ("==", "!=") or versions.parse(literal) is not None:
+        return None
+    return (here == literal) == (op == "==")
+
+
+_ORDERS = frozenset({"==", "!=", ">=", "<=", "<", ">"})
