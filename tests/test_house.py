@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
+import shutil
 import subprocess  # noqa: TID251 - tests are users
 import sys
 from pathlib import Path
@@ -41,13 +44,18 @@ def test_house_rule(command: tuple[str, ...]) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@pytest.mark.parametrize(
-    "module", sorted(path.stem for path in (ROOT / "envcheck").glob("*.py") if path.stem != "__main__")
-)
+SOURCES = sorted((ROOT / "envcheck").rglob("*.py"))
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in SOURCES
+    if path.stem != "__main__" and "target_scripts" not in path.parts  # the target's interpreter runs those
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_every_module_can_be_imported_alone(module: str) -> None:
-    name = "envcheck" if module == "__init__" else f"envcheck.{module}"
     ran = subprocess.run(
-        [sys.executable, "-c", f"import {name}"],
+        [sys.executable, "-c", f"import {module}"],
         capture_output=True,
         text=True,
         timeout=60,
@@ -55,6 +63,68 @@ def test_every_module_can_be_imported_alone(module: str) -> None:
         cwd=ROOT,
     )
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "broken"),
+    [
+        ("rules/planted.py", "import subprocess", "pure packages do not touch the machine"),
+        (
+            "knowledge/planted.py",
+            "from envcheck.host import machine",
+            "pure packages do not touch the machine",
+        ),
+        ("core/planted.py", "from envcheck.rules import judge", "floors: imports go down only"),
+        ("memory/planted.py", "from envcheck.fleet import report", "floors: imports go down only"),
+        ("planted.py", "x = 1", "floors: imports go down only"),
+    ],
+)
+def test_a_new_module_falls_under_the_import_contracts(
+    tmp_path: Path, file: str, line: str, broken: str
+) -> None:
+    """No contract names a module, so one that is added is held to them: a planted violation is found."""
+    shutil.copytree(ROOT / "envcheck", tmp_path / "envcheck", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    clean = _lint_imports(tmp_path)
+    assert clean.returncode == 0, clean.stdout
+    (tmp_path / "envcheck" / file).write_text(f"{line}\n")
+    planted = _lint_imports(tmp_path)
+    assert planted.returncode != 0
+    assert broken in " ".join(planted.stdout.split())
+    assert "planted" in planted.stdout
+
+
+def _lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).parent / "lint-imports"
+    if not program.is_file():
+        pytest.skip("lint-imports is not installed beside this Python; the extra [test] brings it")
+    return subprocess.run(
+        [program, "--no-logo", "--no-cache"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},  # noqa: TID251 - tests are users
+    )
+
+
+@pytest.mark.parametrize("package", sorted(path.parent for path in SOURCES if path.name == "__init__.py"))
+def test_every_package_says_what_it_holds(package: Path) -> None:
+    source = (package / "__init__.py").read_text()
+    assert ast.get_docstring(ast.parse(source)), package
+
+
+def test_class_names_are_unique() -> None:
+    """A class can be named in a sentence without its module."""
+    owners: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                owners.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    # The public result of `envcheck.doctor` wraps the report that formats render; both are called so.
+    owners.pop("Report")
+    assert {name: files for name, files in owners.items() if len(files) > 1} == {}
 
 
 def test_scripts_run_by_the_target_need_no_third_party_and_no_envcheck() -> None:
