@@ -13,7 +13,8 @@ from envcheck.core.findings import Diagnostic, Finding
 from envcheck.core.findings import Report as Judged
 from envcheck.core.rules import Severity
 from envcheck.core.sanitize import presented
-from envcheck.host import machine as host
+from envcheck.host.environment import private_names
+from envcheck.host.machine import Host
 from envcheck.policy import decision
 from envcheck.reports import render
 
@@ -29,7 +30,7 @@ class Report:
 
     @cached_property
     def _private(self) -> Any:
-        return host.private()
+        return private_names()
 
     @cached_property
     def _shown(self) -> Judged:
@@ -120,7 +121,7 @@ def doctor(
         deadline_s=timeout,
         overlays=_several(matrix),
     )
-    judged = examine.examine(question, host.Host(), level if fix else None)
+    judged = examine.examine(question, Host(), level if fix else None)
     return Report(judged._replace(fail_on=level))
 
 

@@ -34,8 +34,10 @@ from envcheck.core.findings import (
     worst_first,
 )
 from envcheck.core.rules import Cell, Matrix, Severity, Target
-from envcheck.host import machine as host
+from envcheck.host.environment import own_python
+from envcheck.host.files import name_exists, read_file
 from envcheck.host.machine import Host
+from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge import load as matrix
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.rules import derive, judge
@@ -91,7 +93,7 @@ def load_matrix(words: Vocabulary, named: Sequence[str] = (), *, errors_only: bo
         MatrixError: compat/ has mistakes; all of them are named.
         InputError: a file laid over it is missing or wrong.
     """
-    compiled = host.shipped_text("judging.json")
+    compiled = shipped_text("judging.json")
     overlays = overlay_texts(named)
     if compiled is not None and not overlays:
         return matrix.thaw(json.loads(compiled), errors_only=errors_only)
@@ -100,9 +102,9 @@ def load_matrix(words: Vocabulary, named: Sequence[str] = (), *, errors_only: bo
 
 def source_tree() -> dict[str, Any]:
     """Everything in compat/ as one tree, release rows and cases too: slower, and seldom needed."""
-    text = host.shipped_text("source.json")
+    text = shipped_text("source.json")
     tree: dict[str, Any] = (
-        json.loads(text) if text else matrix.gather(host.source_texts("compat", ".toml", but="lang"))
+        json.loads(text) if text else matrix.gather(source_texts("compat", ".toml", excluded="lang"))
     )
     return tree
 
@@ -116,9 +118,7 @@ def overlay_texts(named: Sequence[str]) -> list[tuple[str, str, str]]:
     said = settings_here()
     files = [(file, said.file) for file in said.matrix] if said is not None else []
     wanted = [*files, *((file, "--matrix") for file in named)]
-    return [
-        (file, named_by, host.read_file(Path(file)).decode("utf-8", "replace")) for file, named_by in wanted
-    ]
+    return [(file, named_by, read_file(Path(file)).decode("utf-8", "replace")) for file, named_by in wanted]
 
 
 def settings_here() -> "Settings | None":
@@ -129,8 +129,8 @@ def settings_here() -> "Settings | None":
         SettingsError: it has mistakes; all of them are named.
     """
     for name, word in (("envcheck.toml", ""), ("pyproject.toml", "envcheck")):
-        if host.named(Path(name)):  # what is no file, or leads nowhere, is told and not passed over
-            text = host.read_file(Path(name)).decode("utf-8", "replace")
+        if name_exists(Path(name)):  # what is no file, or leads nowhere, is told and not passed over
+            text = read_file(Path(name)).decode("utf-8", "replace")
             if word in text:  # nearly no pyproject.toml, and a parser is worth some milliseconds
                 from envcheck.policy import settings
 
@@ -166,12 +166,12 @@ def spoken(option: str | None, machine: Host) -> i18n.Language:
     name, asked_by = i18n.chosen(option, machine.environ)
     if name == i18n.ENGLISH.name:
         return i18n.ENGLISH
-    found = host.source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
+    found = source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
     for file, text in found.items():
         return i18n.load(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
     if not asked_by:
         return i18n.ENGLISH
-    known = {file.partition(".")[0] for file in host.source_texts("compat/lang", "")}
+    known = {file.partition(".")[0] for file in source_texts("compat/lang", "")}
     raise InputError(asked_by, f"no such language{nearest(name, sorted(known | {i18n.ENGLISH.name}))}")
 
 
@@ -239,7 +239,7 @@ def which_environment(python: str | None, machine: Host) -> tuple[Path, str]:
         return Path(machine.environ[variable]), f"named by {variable}"
     if Path(".venv/pyvenv.cfg").is_file():
         return Path(".venv"), "in this folder"
-    return Path(host.own_python()), "envcheck's own; name another with --python"
+    return Path(own_python()), "envcheck's own; name another with --python"
 
 
 def read_facts(where: str, words: Vocabulary) -> Inventory:
@@ -248,7 +248,7 @@ def read_facts(where: str, words: Vocabulary) -> Inventory:
     Raises:
         InputError: with the place of the mistake.
     """
-    text = host.read_file(Path(where)).decode("utf-8", "replace")
+    text = read_file(Path(where)).decode("utf-8", "replace")
     return facts_file.load(_parse(text, where), where, words)
 
 
@@ -466,7 +466,7 @@ def located(judgement: Judgement, question: ExamineRequest) -> dict[str, Place]:
 
     because = [each.fact for finding in judgement.findings for each in finding.evidence]
     keys = {fact.key for fact in because if fact.source == question.facts}
-    text = host.read_file(Path(question.facts)).decode("utf-8", "replace")
+    text = read_file(Path(question.facts)).decode("utf-8", "replace")
     return {key: Place(question.facts, *toml_locations.setting(text, key)) for key in sorted(keys)}
 
 

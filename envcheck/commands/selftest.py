@@ -19,8 +19,11 @@ from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Vocabulary, package_key, package_name
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.rules import Matrix, Severity, Target
-from envcheck.host import machine as host
-from envcheck.host.machine import Host, Running
+from envcheck.host.files import folder_texts, scratch_folder
+from envcheck.host.machine import Host
+from envcheck.host.package_files import package_folder
+from envcheck.host.processes import FinishedProcess, Running
+from envcheck.host.signals import raise_on_termination
 from envcheck.knowledge import log_signatures
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.probes.layout import find_interpreter
@@ -114,7 +117,7 @@ def prepare(question: examine.ExamineRequest, machine: Host) -> TestEnvironment:
 
 def claims() -> tuple[selftest_outcome.SelftestDeclaration, ...]:
     """Every self-test of the folder, by level."""
-    texts = host.folder_texts(host.package_folder("target_scripts/selftests"), ".py")
+    texts = folder_texts(package_folder("target_scripts/selftests"), ".py")
     stage = texts.pop("_worker.py")
     read = [
         selftest_outcome.read_claim(name.removesuffix(".py"), text, stage) for name, text in texts.items()
@@ -353,7 +356,7 @@ def run(
     """Run what is asked for and fold it into outcomes, in the order of the claims."""
     chosen = _choose(prepared, wanted, device, machine)
     ended: dict[tuple[str, str], selftest_outcome.Outcome] = {}
-    with host.signals_raise(), host.scratch() as folder:
+    with raise_on_termination(), scratch_folder() as folder:
         batches = _batches(chosen, device, _started(machine))
         with _Children(machine, prepared, wanted, device, folder) as children:
             for batch, ranks in children.of(batches):
@@ -470,7 +473,7 @@ class _Children:
         folder = self._folder / str(batch.number)
         folder.mkdir()
         order = self._order(batch, folder)
-        stage = host.package_folder("target_scripts/selftests") / "_worker.py"
+        stage = package_folder("target_scripts/selftests") / "_worker.py"
         running = self._machine.start(
             [self._prepared.interpreter, "-X", "utf8", str(stage), json.dumps(order)],
             self._environ(order, folder),
@@ -481,7 +484,7 @@ class _Children:
         tests = sum(each.claim.seconds + GRACE_S for each in batch.chosen)
         self._running.append((batch, running, _Patience(waits + tests)))
 
-    def _left_behind(self, batch: _Batch, ran: host.FinishedProcess) -> list[selftest_outcome.ProcessEnd]:
+    def _left_behind(self, batch: _Batch, ran: FinishedProcess) -> list[selftest_outcome.ProcessEnd]:
         said = ran.err.strip()
         if ran.code == CUT_OFF_CODE and self._started:
             rank, world, _, address, port = self._started
@@ -501,7 +504,7 @@ class _Children:
         ]
 
     def _order(self, batch: _Batch, folder: Path) -> dict[str, Any]:
-        tests = host.package_folder("target_scripts/selftests")
+        tests = package_folder("target_scripts/selftests")
         by_claim: dict[str, dict[str, Any]] = {}
         for each in batch.chosen:
             claim = by_claim.setdefault(

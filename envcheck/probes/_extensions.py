@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from envcheck.core import elf
 from envcheck.core.facts import Fact, Known, Unknown, package_key
-from envcheck.host.machine import Host, ranges
+from envcheck.host.files import open_ranges
+from envcheck.host.machine import Host
 from envcheck.probes.distributions import InstalledFiles
 
 MOST_MODULES = 64
@@ -85,7 +86,7 @@ def architectures_of_torch(host: Host, folder: str) -> tuple[str, ...]:
     Read out of the first source files: a few kernels further down are for single architectures.
     """
     try:
-        with ranges(host.path(f"{folder}/libtorch_cuda.so")) as read:
+        with open_ranges(host.path(f"{folder}/libtorch_cuda.so")) as read:
             return elf.architectures(read, FIRST) or ()
     except OSError:
         return ()
@@ -138,7 +139,7 @@ def _opened(host: Host, folder: str, files: ExitStack, until: float) -> _Torch |
 def _modules(host: Host, folder: str, paths: Iterable[str], files: ExitStack) -> Iterator[_Module]:
     for path in paths:
         try:
-            read = files.enter_context(ranges(host.path(f"{folder}/{path}")))
+            read = files.enter_context(open_ranges(host.path(f"{folder}/{path}")))
         except (OSError, ValueError):
             continue
         library = elf.library(read)

@@ -29,7 +29,7 @@ from envcheck.core.rules import Matrix, Severity
 from envcheck.core.sanitize import Private, presented
 from envcheck.fleet import compare, hostlist, launchers
 from envcheck.fleet import report as fleet_report
-from envcheck.host import machine as host
+from envcheck.host.environment import node_name
 from tests.support import hostile
 from tests.support.fleets import FAULTS, cluster, node, vary
 from tests.support.paths import ROOT
@@ -937,4 +937,4 @@ def test_without_ray_the_option_says_what_to_install() -> None:
 
 
 def test_the_output_boundary_names_nodes_and_no_user() -> None:
-    assert host.node_name() == os.uname().nodename
+    assert node_name() == os.uname().nodename

@@ -15,7 +15,7 @@ from envcheck.core import facts_file
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Judgement, Verdict
 from envcheck.core.rules import Matrix, Rule, Severity
-from envcheck.host import machine as host
+from envcheck.host.package_files import source_texts
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive, judge
 from tests.support.worlds import vocabulary
@@ -23,7 +23,7 @@ from tests.support.worlds import vocabulary
 
 @lru_cache(maxsize=1)
 def tree() -> dict[str, Any]:
-    return matrix.gather(host.source_texts("compat", ".toml"))
+    return matrix.gather(source_texts("compat", ".toml"))
 
 
 @lru_cache(maxsize=1)

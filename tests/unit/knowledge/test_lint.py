@@ -9,7 +9,7 @@ import pytest
 
 from envcheck import probes
 from envcheck.commands import examine
-from envcheck.host import machine as host
+from envcheck.host.package_files import source_texts
 from envcheck.knowledge import lint
 from envcheck.knowledge.lint import LintProblem
 from tests.support.running import envcheck
@@ -106,7 +106,7 @@ def errors(problems: list[LintProblem]) -> list[LintProblem]:
 
 
 def test_the_shipped_matrix_is_clean() -> None:
-    texts = host.source_texts("compat", ".toml")
+    texts = source_texts("compat", ".toml")
     problems = lint.lint(texts, examine.vocabulary(probes.every_probe()), TODAY)
     assert not errors(problems), lint.rendered(errors(problems))
 

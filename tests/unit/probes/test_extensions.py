@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from envcheck.commands import examine
 from envcheck.core import elf
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
-from envcheck.host.machine import Host, ranges
+from envcheck.host.files import open_ranges
+from envcheck.host.machine import Host
 from envcheck.probes import ProbeRequest, _extensions, survey
 from envcheck.probes.python_env import PROBE
 from envcheck.rules import derive
@@ -371,7 +372,7 @@ def test_images_that_cannot_be_followed_are_not_guessed(
     compiler: str, tmp_path: Path, section: bytes
 ) -> None:
     path = compiled(compiler, tmp_path / "x.so", section=section.ljust(32, b"\1"))
-    with ranges(path) as reads:
+    with open_ranges(path) as reads:
         assert elf.architectures(reads) is None
 
 
@@ -408,7 +409,7 @@ def test_what_readelf_says_of_a_library_is_read(compiler: str, tmp_path: Path) -
     path = compiled(
         compiler, tmp_path / "it.so", defines=["f", "g"], needs=["here"], libraries=[other], options=options
     )
-    with ranges(path) as reads:
+    with open_ranges(path) as reads:
         library = elf.library(reads)
         assert library is not None
         assert (library.soname, library.search) == ("libit.so.3", ("$ORIGIN/../lib", "/opt/x"))

@@ -355,7 +355,7 @@ def test_a_report_that_cannot_be_written_is_told_before_the_work(folder: Path) -
         (("--format", "../text"), "no such format"),
         (("--format", "__init__"), "no such format"),
         (("--json", "--format", "html"), "--json: contradicts --format html"),
-        (("-o", "no/such/folder/r.html"), "the folder it would lie in is not there"),
+        (("-o", "no/such/folder/r.html"), "the folder of this file does not exist"),
         (("-o", "r.yaml"), "-o r.yaml: no format ends so; name one with --format, or end it in .htm, .html,"),
         (("-o", "r.json.bak"), "no format ends so"),
         (("-o", "."), "expected a file, found a directory"),

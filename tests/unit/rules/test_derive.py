@@ -12,7 +12,7 @@ from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 from envcheck.core import markers, nvidia
 from envcheck.core.facts import Absent, Known, Reading, Unknown
 from envcheck.core.rules import Matrix
-from envcheck.host import machine as host
+from envcheck.host.package_files import source_texts
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive
 from tests.support.worlds import inventory, vocabulary
@@ -20,7 +20,7 @@ from tests.support.worlds import inventory, vocabulary
 
 @lru_cache(maxsize=1)
 def shipped() -> Matrix:
-    return matrix.build(matrix.gather(host.source_texts("compat", ".toml")), vocabulary())
+    return matrix.build(matrix.gather(source_texts("compat", ".toml")), vocabulary())
 
 
 def reading(facts: str, key: str, device: int | None = None) -> Reading:
