@@ -19,6 +19,7 @@ from envcheck.core.facts import (
     Known,
     Value,
     Vocabulary,
+    is_package_version_key,
     package_key,
     package_name,
 )
@@ -41,7 +42,10 @@ from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge import load as matrix
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.rules import derive, judge
-from envcheck.rules.clauses import shown
+from envcheck.rules.changes import DRIVER_FACTS, apply_changes
+from envcheck.rules.clauses import format_value
+from envcheck.rules.fixes import with_passing_fixes
+from envcheck.rules.requirements import unmet_requirements
 
 if TYPE_CHECKING:
     from envcheck.policy.decision import Settings
@@ -209,7 +213,7 @@ def completed(
     packages = {
         package_name(key): str(fact.value)
         for key, fact in inventory.facts.items()
-        if fact.value is not None and key.startswith("pkg.") and key.count(".") == 1
+        if fact.value is not None and is_package_version_key(key)
     }
     said, remarks = training_facts(question, known, packages)
     implied = f"target {question.target}"
@@ -295,12 +299,12 @@ def declare_machine(inventory: Inventory, question: ExamineRequest, known: Matri
     if question.gpus == (NO_GPU,):
         said = f"declared by --gpu {NO_GPU}"
         none = [Fact("gpus.count", Known(0), said), Fact("driver.version", Absent(), said)]
-        probed = inventory.without(*derive.OF_DRIVER, *_OF_GPUS_HERE)
+        probed = inventory.without(*DRIVER_FACTS, *_OF_GPUS_HERE)
         inventory = replace(probed.with_facts(none), devices=())
     if question.driver is not None:
         if versions.parse(question.driver) is None:
             raise InputError("--driver", f"expected a version such as 550.54.15, found {question.driver!r}")
-        inventory = inventory.without(*derive.OF_DRIVER).with_facts(
+        inventory = inventory.without(*DRIVER_FACTS).with_facts(
             [Fact("driver.version", Known(question.driver), "declared by --driver")]
         )
     if question.gpus and question.gpus != (NO_GPU,):
@@ -479,7 +483,7 @@ def _nothing_to_judge(inventory: Inventory) -> str:
 
 def judged(inventory: Inventory, known: Matrix, target: Target | None) -> Judgement:
     """The judge's word on an inventory: written rules, those a target brings, those of installed metadata."""
-    unmet, met = derive.unmet(inventory)
+    unmet, met = unmet_requirements(inventory)
     rules = [
         *known.rules,
         *matrix.target_rules(target),
@@ -503,9 +507,9 @@ def advised(
         rules = errors if finding.rule.severity is Severity.ERROR else [*errors, finding.rule]
 
         def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
-            return judge.judge(derive.derive(derive.changed(read, changes, known), known), rules)
+            return judge.judge(derive.derive(apply_changes(read, changes, known), known), rules)
 
-        return judge.advise(finding, judgement, inventory, attempt)
+        return with_passing_fixes(finding, judgement, inventory, attempt)
 
     findings = tuple(
         tried(each) if each.verdict is Verdict.BROKEN and each.rule.fixes else each
@@ -537,7 +541,7 @@ def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[t
     for key, value in {**target.train, **cell.train}.items():
         given = inventory.known(key)
         if given is not None and given != value:
-            yield key.removeprefix("train."), shown(given), shown(value)
+            yield key.removeprefix("train."), format_value(given), format_value(value)
 
 
 def both(question: ExamineRequest, sides: tuple[str, str], machine: Host) -> tuple[Report, Report]:

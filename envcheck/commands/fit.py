@@ -21,6 +21,7 @@ from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.memory import architecture, estimate, report
 from envcheck.rules import derive, judge
+from envcheck.rules.changes import apply_changes
 
 MIB = 1024 * 1024
 
@@ -510,6 +511,6 @@ class _Judge:
                 ("train.offload_optimizer", "cpu" if how.offload_optimizer else "none"),
                 ("train.offload_param", "cpu" if how.offload_param else "none"),
             ]
-        changed = derive.derive(derive.changed(self.read, changes, self.known), self.known)
+        changed = derive.derive(apply_changes(self.read, changes, self.known), self.known)
         found = judge.judge(replace(changed), self.rules)
         return tuple(each.rule.id for each in found.findings if each.verdict is Verdict.BROKEN)

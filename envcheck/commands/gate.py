@@ -15,7 +15,16 @@ from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family, package_name
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Inventory,
+    Known,
+    Unknown,
+    family,
+    is_package_version_key,
+    package_name,
+)
 from envcheck.core.findings import Evidence, Finding, Report
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
@@ -358,7 +367,7 @@ def _packages(read: Inventory) -> dict[str, str]:
     found = (
         (package_name(key), str(fact.value))
         for key, fact in read.facts.items()
-        if key.startswith("pkg.") and key.count(".") == 1 and isinstance(fact.reading, Known)
+        if is_package_version_key(key) and isinstance(fact.reading, Known)
     )
     return dict(sorted(found))
 

@@ -25,6 +25,7 @@ from envcheck.host.signals import raise_on_termination
 from envcheck.knowledge import load as matrix
 from envcheck.lock import model as lock
 from envcheck.rules import derive, judge
+from envcheck.rules.requirements import unmet_requirements
 
 if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import resolver_backends as backends
@@ -335,7 +336,7 @@ def objections(place: LockTarget, pkg: Iterable[Fact], *, complete: bool) -> lis
         for rule in (*place.known.rules, *matrix.target_rules(place.target))
         if rule.severity is Severity.ERROR
     ]
-    judgement = judge.judge(settled, [*errors, *matrix.requirement_rules(derive.unmet(settled)[0])])
+    judgement = judge.judge(settled, [*errors, *matrix.requirement_rules(unmet_requirements(settled)[0])])
     return [finding.rule.id for finding in judgement.findings if judge.forbids_lock(finding)]
 
 

@@ -16,7 +16,16 @@ from typing import Any, NamedTuple, Self
 from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.core.errors import ExamineError, InputError
-from envcheck.core.facts import Fact, Inventory, Known, Tri, Vocabulary, package_key, package_name
+from envcheck.core.facts import (
+    Fact,
+    Inventory,
+    Known,
+    Tri,
+    Vocabulary,
+    is_package_key,
+    package_key,
+    package_name,
+)
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.host.files import folder_texts, scratch_folder
@@ -28,7 +37,8 @@ from envcheck.knowledge import log_signatures
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.probes.layout import find_interpreter
 from envcheck.reports.render import fix_text
-from envcheck.rules import clauses, derive, judge
+from envcheck.rules import derive, judge
+from envcheck.rules.clauses import evaluate, parse_clause
 from envcheck.selftest import outcome as selftest_outcome
 
 IMPORTS_S = 180.0
@@ -185,7 +195,7 @@ def _limited(chosen: _Chosen, prepared: TestEnvironment) -> _Chosen:
     judgement, _, _ = _forbidden(chosen.variant, prepared)
     for finding in filter(_of_training, judgement.findings):
         keys = {key for fix in finding.rule.fixes for key, _ in fix.set}
-        if keys and not any(key.startswith("pkg.") for key in keys):
+        if keys and not any(is_package_key(key) for key in keys):
             why = f"fails with every version (rule {finding.rule.id}); --only {chosen.variant.name} runs it"
             return chosen._replace(skipped=why, rule=finding.rule.id)
     return chosen
@@ -246,7 +256,7 @@ def _missing(
     gone = [
         package_name(key)
         for key, bound in needs.items()
-        if key.startswith("pkg.") and bound == "present" and prepared.inventory.known(key) is None
+        if is_package_key(key) and bound == "present" and prepared.inventory.known(key) is None
     ]
     if gone:
         # An extension's variant bears the name of its package: those are told in one line.
@@ -257,9 +267,9 @@ def _missing(
         declared = prepared.words.get(key)
         if declared is None:
             raise InputError(f"target_scripts/selftests/{claim.name}.py", f"needs {key}, which is no fact")
-        clause = clauses.clause(key, declared, bound)
+        clause = parse_clause(key, declared, bound)
         if (
-            clauses.ask(
+            evaluate(
                 clause,
                 prepared.inventory,
                 0 if key.startswith("gpu.") and prepared.inventory.devices else None,

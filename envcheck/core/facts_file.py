@@ -34,7 +34,7 @@ from envcheck.core.facts import (
     Unknown,
     Value,
     Vocabulary,
-    of_device,
+    is_device_key,
 )
 
 SCHEMA_VERSION = 1
@@ -74,7 +74,7 @@ def dump(inventory: Inventory) -> dict[str, Any]:
             side["sources"][name] = fact.source
         match fact.reading:
             case Known(value):
-                if not of_device(fact.key):
+                if not is_device_key(fact.key):
                     _put(tree, fact.key, list(value) if isinstance(value, tuple) else value)
             case Absent():
                 absent.append(name)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from envcheck.core.errors import Place
-from envcheck.core.facts import NOTHING, Fact, Inventory, Value
+from envcheck.core.facts import EMPTY_MAPPING, Fact, Inventory, Value
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Cell, Fix, Matrix, Rule, Severity, Target, When
 
@@ -169,7 +169,7 @@ class Report(NamedTuple):
     fail_on: Severity = Severity.ERROR  # the least severity that fails
     undecided_fails: bool = False
     waived: frozenset[str] = frozenset()  # ids of rules, and `remark:code`, that fail nothing
-    places: Mapping[str, Place] = NOTHING
+    places: Mapping[str, Place] = EMPTY_MAPPING
     diagnostics: tuple[Diagnostic, ...] = ()  # on the training configurations, worst first
 
     @property

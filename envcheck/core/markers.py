@@ -33,7 +33,7 @@ def environment(
     }
 
 
-def holds(marker: str, environment: Mapping[str, str]) -> bool:
+def matches(marker: str, environment: Mapping[str, str]) -> bool:
     """Whether an environment marker holds; one that cannot be read binds nothing.
 
     Nearly all markers in the wild are `variable operator "literal"`, joined by and/or. Those are answered

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from envcheck.core.facts import NOTHING, Kind, Value
+from envcheck.core.facts import EMPTY_MAPPING, Kind, Value
 
 
 class Severity(enum.Enum):
@@ -157,7 +157,7 @@ class Cell(NamedTuple):
     date: str
     test: str
     rule: str = ""
-    train: Mapping[str, str | int | bool] = NOTHING
+    train: Mapping[str, str | int | bool] = EMPTY_MAPPING
 
 
 class Default(NamedTuple):
@@ -189,7 +189,7 @@ class Matrix(NamedTuple):
     moves_with: Mapping[str, tuple[str, ...]]
     updated: str
     digest: str
-    machines: Mapping[str, Mapping[str, Any]] = NOTHING
+    machines: Mapping[str, Mapping[str, Any]] = EMPTY_MAPPING
     origins: tuple[Origin, ...] = ()  # overlays, in the order they were laid
 
     def rule(self, rule_id: str) -> Rule | None:

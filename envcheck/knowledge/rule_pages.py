@@ -9,7 +9,7 @@ from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key
 from envcheck.core.i18n import ENGLISH, Language, padded
 from envcheck.core.rules import Cell, Matrix, Rule, Target, When
 from envcheck.core.training_facts import KEYS as TRAINING
-from envcheck.rules.clauses import ask
+from envcheck.rules.clauses import evaluate
 from envcheck.rules.derive import derive
 
 
@@ -92,7 +92,7 @@ def _one_away(cell: Cell, rule: Rule, known: Matrix) -> bool:
         package_key(name): Fact(package_key(name), Known(version)) for name, version in cell.pkg.items()
     }
     inventory = derive(Inventory(facts, complete=frozenset({"pkg"})), known)
-    return any(sum(ask(clause, inventory) is Tri.NO for clause in table) == 1 for table in rule.when)
+    return any(sum(evaluate(clause, inventory) is Tri.NO for clause in table) == 1 for table in rule.when)
 
 
 def _clauses(table: When, lang: Language) -> Iterator[str]:

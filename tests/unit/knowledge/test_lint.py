@@ -132,9 +132,9 @@ def test_a_file_that_is_not_toml_is_named_with_its_line_and_the_others_are_still
     ("when", "said"),
     [
         ('{ "driver.versionn" = ">=535" }', "did you mean 'driver.version'"),
-        ('{ "pkg.peft" = "~=0.14" }', "bounds use"),
+        ('{ "pkg.peft" = "~=0.14" }', "expected bounds with"),
         ('{ "pkg.peft" = ">=nonsense" }', "is not a version"),
-        ('{ "train.adapter" = "loraa" }', "is none of"),
+        ('{ "train.adapter" = "loraa" }', "expected one of"),
     ],
 )
 def test_an_unknown_fact_or_a_bad_bound_is_reported_at_its_when(when: str, said: str) -> None:

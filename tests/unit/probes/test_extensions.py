@@ -23,6 +23,7 @@ from envcheck.host.machine import Host
 from envcheck.probes import ProbeRequest, _extensions, survey
 from envcheck.probes.python_env import PROBE
 from envcheck.rules import derive
+from envcheck.rules.changes import apply_changes
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
@@ -357,10 +358,10 @@ def test_what_was_read_beside_one_torch_says_nothing_of_another() -> None:
     }
     read_ = Inventory(facts, complete=frozenset({"pkg"}))
     known = examine.knowledge()
-    moved = derive.changed(read_, [("pkg.torch", "2.8.0")], known).fact(key).reading
+    moved = apply_changes(read_, [("pkg.torch", "2.8.0")], known).fact(key).reading
     assert isinstance(moved, Unknown)
     assert not moved.asked
-    assert derive.changed(read_, [("pkg.peft", "0.15.0")], known).known(key) is not None
+    assert apply_changes(read_, [("pkg.peft", "0.15.0")], known).known(key) is not None
 
 
 @pytest.mark.parametrize(

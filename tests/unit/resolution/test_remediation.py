@@ -17,7 +17,9 @@ from envcheck.core.facts import Fact, Inventory, Known, Value
 from envcheck.core.findings import Finding, Judgement, Move, Plan, Verdict
 from envcheck.core.rules import Matrix, Severity
 from envcheck.resolution import remediation
-from envcheck.rules import derive, judge
+from envcheck.rules import derive
+from envcheck.rules.changes import apply_changes
+from envcheck.rules.fixes import trial_value
 from tests.support import worlds
 from tests.support.worlds import SOURCE
 from tests.unit.knowledge.test_cases import EVERY_CASE, facts_of, known
@@ -43,7 +45,7 @@ def applied(read: Inventory, moves: tuple[Move, ...], of: Matrix) -> Inventory:
     """The inventory after these moves, by nothing but what the plan says."""
     own = [(move.key, move.after) for move in moves if not move.leader and move.after is not None]
     along = [(move.key, move.after) for move in moves if move.leader and move.after is not None]
-    return derive.changed(derive.changed(read, own, of), along, of)
+    return apply_changes(apply_changes(read, own, of), along, of)
 
 
 def judged(read: Inventory, of: Matrix) -> Judgement:
@@ -299,7 +301,7 @@ def assignments(read: Inventory, of: Matrix) -> Iterator[tuple[int, Inventory]]:
                 *moves,
                 *([("train.zero_stage", stage)] if stage != 3 else []),
             ]
-            yield len(changes), with_requirements(derive.changed(read, changes, of), of)
+            yield len(changes), with_requirements(apply_changes(read, changes, of), of)
 
 
 def passes(read: Inventory, before: Judgement, of: Matrix) -> bool:
@@ -385,7 +387,7 @@ def test_a_change_reaches_only_facts_that_are_known_to_follow_from_it() -> None:
                 continue
             if key.startswith("train.") and not any(each.startswith("train.") for each in read.facts):
                 continue  # rules about training wait there, so none proposes anything
-            proposal = remediation.Proposal(judge.trial(value), "", known().rules[0])
+            proposal = remediation.Proposal(trial_value(value), "", known().rules[0])
             for touched in small._touched(small.settled({key: proposal})):
                 assert key in ancestors(small, touched), (case["id"], key, touched)
                 reached += touched != key
