@@ -12,7 +12,7 @@ from envcheck.commands import examine
 from envcheck.core.findings import Diagnostic, Finding
 from envcheck.core.findings import Report as Judged
 from envcheck.core.rules import Severity
-from envcheck.core.sanitize import presented
+from envcheck.core.sanitize import sanitized
 from envcheck.host.environment import private_names
 from envcheck.host.machine import Host
 from envcheck.policy import decision
@@ -34,7 +34,7 @@ class Report:
 
     @cached_property
     def _shown(self) -> Judged:
-        return presented(self._judged, self._private)
+        return sanitized(self._judged, self._private)
 
     @property
     def exit_code(self) -> int:

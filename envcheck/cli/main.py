@@ -19,7 +19,7 @@ import typer
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError
 from envcheck.core.findings import Report
 from envcheck.core.rules import Severity
-from envcheck.core.sanitize import clean, inline, presented, quoted, redact
+from envcheck.core.sanitize import clean, hide_private_keep_urls, inline, redact, sanitized
 from envcheck.host.environment import environment_variable, home_folders, node_name, private_names
 from envcheck.host.files import append_file, check_replaceable, replace_file
 from envcheck.host.machine import Host
@@ -399,13 +399,13 @@ def facts(
         _emit(json.dumps(fleet.own_facts(question, Host(), node_name())) + "\n")
         return 0
     if diff is None:
-        inventory = presented(examine.inventory_report(question, Host()), private_names())
+        inventory = sanitized(examine.inventory_report(question, Host()), private_names())
         _emit(json.dumps(inventory, indent=2) + "\n")
         return 0
     from envcheck.policy import decision
     from envcheck.reports import diff as report_diff
 
-    one, other = (presented(each, private_names()) for each in examine.both(question, diff, Host()))
+    one, other = (sanitized(each, private_names()) for each in examine.both(question, diff, Host()))
     found = report_diff.contrast(one, other)
     text = json.dumps(report_diff.tree(found, one, other), indent=2) + "\n"
     _emit(text if as_json else report_diff.page(found, one, other))
@@ -723,7 +723,7 @@ def run_command(
     elif ended.explanation is not None:
         _remark(f"\n{explanation.render(ended.explanation)}".rstrip())
     if ended.code < 0:
-        pty_passthrough.die_by(-ended.code)
+        pty_passthrough.die_by_signal(-ended.code)
         return 128 - ended.code
     return ended.code
 
@@ -973,7 +973,7 @@ def fleet(
     gathered = fleet.gathered(question, wanted, Host())
     if gathered.report is not None:
         # Naming nodes is what this is for; everything else that is private stays so.
-        report = presented(gathered.report, private_names()._replace(machines=()))
+        report = sanitized(gathered.report, private_names()._replace(machines=()))
         as_tree = as_json or output.endswith(".json")
         text = (
             json.dumps(fleet_report.tree(report), indent=2) + "\n" if as_tree else fleet_report.render(report)
@@ -1139,7 +1139,7 @@ def _show(report: Report, name: str, output: str) -> bool:
         _emit(text, coloured=name == "terminal")
     for variable, render in beside(name).items():
         if file := environment_variable(variable):
-            append_file(Path(file), clean(render(presented(report, private))))
+            append_file(Path(file), clean(render(sanitized(report, private))))
     return bool(output) or name in ("text", "terminal", "github")
 
 
@@ -1181,7 +1181,7 @@ def _save(text: str, file: str) -> None:
 def _remark(message: str) -> None:
     """Print a line of progress or diagnosis on stderr, if anybody can be told; the exit code says it too."""
     with contextlib.suppress(OSError, AttributeError):  # full, or closed: Python has None for it then
-        sys.stderr.write(f"{quoted(clean(message), private_names())}\n")
+        sys.stderr.write(f"{hide_private_keep_urls(clean(message), private_names())}\n")
 
 
 def _redacted(text: str) -> str:

@@ -167,12 +167,12 @@ def spoken(option: str | None, machine: Host) -> i18n.Language:
     Raises:
         InputError: there is no such language, and it was asked for by name.
     """
-    name, asked_by = i18n.chosen(option, machine.environ)
+    name, asked_by = i18n.choose_language(option, machine.environ)
     if name == i18n.ENGLISH.name:
         return i18n.ENGLISH
     found = source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
     for file, text in found.items():
-        return i18n.load(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
+        return i18n.parse_language(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
     if not asked_by:
         return i18n.ENGLISH
     known = {file.partition(".")[0] for file in source_texts("compat/lang", "")}
@@ -263,7 +263,7 @@ def _parse(text: str, where: str) -> Any:
         return json_text.loads(text, where)
     from envcheck.core import toml_locations
 
-    return toml_locations.parsed(text, where)
+    return toml_locations.parse_toml(text, where)
 
 
 def training_facts(
@@ -471,7 +471,7 @@ def located(judgement: Judgement, question: ExamineRequest) -> dict[str, Place]:
     because = [each.fact for finding in judgement.findings for each in finding.evidence]
     keys = {fact.key for fact in because if fact.source == question.facts}
     text = read_file(Path(question.facts)).decode("utf-8", "replace")
-    return {key: Place(question.facts, *toml_locations.setting(text, key)) for key in sorted(keys)}
+    return {key: Place(question.facts, *toml_locations.locate_fact(text, key)) for key in sorted(keys)}
 
 
 def _nothing_to_judge(inventory: Inventory) -> str:

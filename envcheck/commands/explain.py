@@ -113,7 +113,7 @@ def run(question: examine.ExamineRequest, command: Sequence[str], machine: Host)
         OSError: the command does not exist or may not be run.
     """
     _refuse_wrong_use(question, machine)
-    kept = pty_passthrough.Kept()
+    kept = pty_passthrough.KeptOutput()
     ended = pty_passthrough.run(command, machine.environ, kept)
     if ended.code == 0 or ended.asked or -ended.code in pty_passthrough.NO_FAILURE:
         return FinishedCommand(ended.code)

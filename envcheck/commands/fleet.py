@@ -22,7 +22,7 @@ from envcheck.core.errors import EnvcheckError, ExamineError, InputError
 from envcheck.core.facts import Inventory, Vocabulary
 from envcheck.core.findings import UNREADABLE, Diagnostic
 from envcheck.core.rules import Matrix, Severity, Target
-from envcheck.core.sanitize import presented
+from envcheck.core.sanitize import sanitized
 from envcheck.fleet import compare, hostlist, launchers
 from envcheck.fleet.compare import LARGEST_RECORD, NodeRecord
 from envcheck.host.environment import node_name, own_python, private_names, random_token
@@ -239,7 +239,7 @@ def own_facts(question: examine.ExamineRequest, machine: Host, name: str) -> dic
     """
     tree = examine.inventory_report(question, machine)
     private = private_names()._replace(machines=())  # naming nodes is what this is for
-    named: dict[str, Any] = presented(
+    named: dict[str, Any] = sanitized(
         {**tree, "host": {compare.NAME.partition(".")[2]: name, **tree.get("host", {})}}, private
     )
     return named
@@ -462,7 +462,7 @@ def _own(question: examine.ExamineRequest, machine: Host, started: launchers.Sta
         try:
             facts = json.dumps(own_facts(question._replace(train=(), target=None), machine, node))
         except EnvcheckError as error:
-            trouble = presented(str(error), private_names()._replace(machines=()))
+            trouble = sanitized(str(error), private_names()._replace(machines=()))
     return _Words("", random_token(), started.rank, node, facts, trouble)
 
 

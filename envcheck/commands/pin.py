@@ -615,7 +615,7 @@ def _near_lock(
     listed = remediation.releases(place.known, rows, str(place.read.known("python.version")))
     near = from_current.near(place.read, place.machine, place.target, place.known, listed)
     told = text.plan_page(near.plan, place.known, place.target, near.read)
-    stuck = [each.rule.id for each in near.plan.unmended]
+    stuck = [each.rule.id for each in near.plan.unresolved]
     stuck += [rule.id for move in near.plan.moves if move.administrator for rule in move.rules]
     if stuck:
         raise NoSolutionError(

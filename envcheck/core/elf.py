@@ -19,10 +19,10 @@ from typing import NamedTuple
 Read = Callable[[int, int], bytes]
 """Gives so many bytes from an offset on; fewer where the file ends, none beyond it."""
 
-MOST_SYMBOLS = 200_000
+MAX_SYMBOLS = 200_000
 """Undefined symbols that are read of one library: torch's own largest has some thousands."""
 
-MOST_IMAGES = 20_000
+MAX_IMAGES = 20_000
 """GPU images that are visited in one library: cuBLAS has some thousands."""
 
 _LARGEST_TEXT = 32 * 1024 * 1024
@@ -57,7 +57,7 @@ class Library(NamedTuple):
     hashes: int
 
 
-def library(read: Read) -> Library | None:
+def read_library(read: Read) -> Library | None:
     """What a file says of itself; None if it is no shared library of this kind, or a broken one."""
     try:
         return _library(read)
@@ -136,7 +136,7 @@ def _name(read: Read, names: int, size: int, index: int) -> str:
 # --- symbols ----------------------------------------------------------------------------------------
 
 
-def undefined(read: Read, of: Library) -> tuple[bytes, ...] | None:
+def undefined_symbols(read: Read, of: Library) -> tuple[bytes, ...] | None:
     """The symbols a library cannot be loaded without and does not define itself; None if they cannot be told.
 
     A weak symbol may stay undefined, so it is left out.
@@ -152,7 +152,7 @@ def _undefined(read: Read, of: Library) -> tuple[bytes, ...] | None:
         return None
     # The table is sorted: undefined symbols lie before the first that the hash table covers.
     (first,) = struct.unpack_from("<I", read(of.hashes + 4, 4))
-    if not 0 < first <= MOST_SYMBOLS:
+    if not 0 < first <= MAX_SYMBOLS:
         return None
     table = read(of.symbols, first * _SYMBOL_SIZE)
     wanted = [
@@ -215,7 +215,7 @@ class Exports:
         return section != 0 and self._read(self._of.names + at, len(name) + 1) == name + b"\0"
 
 
-def hashed(name: bytes) -> int:
+def gnu_hash(name: bytes) -> int:
     """The GNU hash of a symbol's name."""
     value = 5381
     for byte in name:
@@ -223,7 +223,7 @@ def hashed(name: bytes) -> int:
     return value
 
 
-def spelled(symbol: str) -> str:
+def demangle(symbol: str) -> str:
     """A C++ symbol as its source has it, without arguments: `c10::Error::Error` of `_ZN3c105ErrorC2E…`.
 
     Names of the Itanium C++ ABI that are nested, as all of a namespace are; any other stays as it is.
@@ -256,7 +256,7 @@ _PTX, _CUBIN = 1, (2, 16)
 _SPECIFIC, _FAMILY = 1 << 20, 1 << 21  # the letters of sm_90a and sm_100f
 
 
-def architectures(read: Read, containers: int = MOST_IMAGES) -> tuple[str, ...] | None:
+def gpu_architectures(read: Read, containers: int = MAX_IMAGES) -> tuple[str, ...] | None:
     """The GPU architectures a library has code for, each once: machine code (`sm_90a`) or PTX (`compute_90`).
 
     Empty if it has none. None stands for a file whose sections or images cannot be followed to their end.
@@ -297,7 +297,7 @@ def _images(read: Read, containers: int) -> Iterator[str]:
     Raises:
         ValueError: what stands there is something else, or without end.
     """
-    steps = iter(range(MOST_IMAGES))
+    steps = iter(range(MAX_IMAGES))
     for start, length in _sections(read):
         at, end = start, start + length
         while containers and at + 16 <= end:

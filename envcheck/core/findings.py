@@ -111,7 +111,7 @@ class Plan(NamedTuple):
     """
 
     moves: tuple[Move, ...]
-    unmended: tuple[Unresolved, ...]
+    unresolved: tuple[Unresolved, ...]
     level: Severity
     brings: tuple[Rule, ...] = ()
     added: tuple[str, ...] = ()  # packages that are not here and that an installer brings along

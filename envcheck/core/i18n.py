@@ -115,7 +115,7 @@ def _same_place(ours: Sequence[str], theirs: Sequence[str], english: str) -> str
 ENGLISH = Language()
 
 
-def load(name: str, tree: Mapping[str, Any]) -> Language:
+def parse_language(name: str, tree: Mapping[str, Any]) -> Language:
     """The language of a parsed file: `[words]`, `[sentences]`, and `[rule.ID]` with its texts."""
     rules = {
         rule_id: RuleText(
@@ -129,7 +129,7 @@ def load(name: str, tree: Mapping[str, Any]) -> Language:
 # --- which one --------------------------------------------------------------------------------------
 
 
-def chosen(option: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+def choose_language(option: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
     """The name of the language wanted, and what asked for it: empty for the locale, which only suggests.
 
     `--lang`, else ENVCHECK_LANG, else the first of LC_ALL, LC_MESSAGES and LANG that is set.
@@ -153,7 +153,7 @@ def _name(locale: str) -> str:
 # --- columns ----------------------------------------------------------------------------------------
 
 
-def padded(text: str, columns: int) -> str:
+def pad(text: str, columns: int) -> str:
     """The text with spaces up to so many columns of a terminal, where a Chinese character takes two."""
     return text + " " * (columns - width(text))
 
@@ -172,7 +172,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def wrapped(text: str, columns: int) -> list[str]:
+def wrap(text: str, columns: int) -> list[str]:
     """The text over lines of so many columns; Chinese breaks anywhere but before a closing mark.
 
     Words are never broken: a URL or a path that is too long for the terminal is still one to click.

@@ -116,7 +116,7 @@ def has_ptx(architectures: list[str] | tuple[str, ...], capability: str) -> bool
 # --- which GPUs a program sees ------------------------------------------------------------------------
 
 
-def chosen(value: str | None, uuids: list[str] | tuple[str, ...]) -> tuple[int, ...]:
+def visible_gpus(value: str | None, uuids: list[str] | tuple[str, ...]) -> tuple[int, ...]:
     """The GPUs that CUDA_VISIBLE_DEVICES lets a program see, in the program's order.
 
     The rules are CUDA's own, as torch.cuda repeats them: a list of indices is read as C's strtoul reads
@@ -129,7 +129,7 @@ def chosen(value: str | None, uuids: list[str] | tuple[str, ...]) -> tuple[int, 
     picked: list[int] = []
     ended = False
     for entry in value.split(","):
-        index = _by_prefix(entry, uuids) if by_uuid else index_of(entry)
+        index = _by_prefix(entry, uuids) if by_uuid else leading_index(entry)
         if index is None:
             break
         if index in picked:
@@ -141,7 +141,7 @@ def chosen(value: str | None, uuids: list[str] | tuple[str, ...]) -> tuple[int, 
     return tuple(picked)
 
 
-def index_of(entry: str) -> int | None:
+def leading_index(entry: str) -> int | None:
     """The index an entry begins with, as C's strtoul reads it: 1 of "1gpu"; None if it begins with none."""
     entry = entry.strip()
     sign, digits = (entry[:1], entry[1:]) if entry[:1] in "+-" else ("", entry)

@@ -154,12 +154,12 @@ def _secrets() -> list[tuple[Any, str]]:
     return [(re.compile(pattern), by) for pattern, by in _SECRETS]
 
 
-def withheld(text: str, private: Private) -> str:
+def hide_private(text: str, private: Private) -> str:
     """The text without what it may tell of people and of their secrets; an address keeps its scheme."""
     return _without_secrets(_nameless(text, private))
 
 
-def quoted(text: str, private: Private) -> str:
+def hide_private_keep_urls(text: str, private: Private) -> str:
     """The same for what is meant to be looked up: of an address only logins and queries go."""
     pieces = _addresses().split(_nameless(text, private)) if "://" in text else [_nameless(text, private)]
     pieces[::2] = map(_without_secrets, pieces[::2])  # every other one is an address
@@ -167,9 +167,9 @@ def quoted(text: str, private: Private) -> str:
     return "".join(pieces)
 
 
-def secretless(text: str) -> str:
+def hide_secrets(text: str) -> str:
     """Text of somebody's log without what looks like a password, a token or a key."""
-    return quoted(text, Private())
+    return hide_private_keep_urls(text, Private())
 
 
 def _nameless(text: str, private: Private) -> str:
@@ -213,7 +213,7 @@ def _short(text: str) -> str:
     return text if more <= 0 else f"{text[:_LONGEST_TEXT]}{HIDDEN} ({more} characters more)"
 
 
-def presented(value: Presented, private: Private) -> Presented:
+def sanitized(value: Presented, private: Private) -> Presented:
     """A report (or any part of it) that may be shown: every text in it cleaned, nothing private in it.
 
     The matrix and its rules, which say the same to everybody, are passed through, but for what an overlay
@@ -255,12 +255,12 @@ class _Presenting:
         """A text from outside."""
         found = self.done.get(text)
         if found is None:
-            found = self.done[text] = withheld(_short(clean(text)), self.private)
+            found = self.done[text] = hide_private(_short(clean(text)), self.private)
         return found
 
     def quote(self, text: str) -> str:
         """A text that says where something is written."""
-        return quoted(_short(clean(text)), self.private)
+        return hide_private_keep_urls(_short(clean(text)), self.private)
 
     def walk(self, value: Any) -> Any:
         """The value, presented."""

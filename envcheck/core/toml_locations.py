@@ -13,7 +13,7 @@ _KEY = re.compile(r"""("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
 _LONG_STRINGS = ('"""', "'''")
 
 
-def parsed(text: str, where: str) -> dict[str, Any]:
+def parse_toml(text: str, where: str) -> dict[str, Any]:
     """The tree of a TOML text.
 
     Raises:
@@ -83,7 +83,7 @@ class TomlRow(NamedTuple):
         return found[number] if number < len(found) else self.line
 
 
-class Places(NamedTuple):
+class RowLocations(NamedTuple):
     """Every row of every file, by kind and in the order in which `matrix.gather` reads them."""
 
     rows: Mapping[str, tuple[TomlRow, ...]]
@@ -102,7 +102,7 @@ class Places(NamedTuple):
 _KINDS = ("rule", "case", "cell", "default")
 
 
-def places(texts: Mapping[str, str]) -> Places:
+def locate_rows(texts: Mapping[str, str]) -> RowLocations:
     """Where every rule, case, cell, default and table of the head stands."""
     rows: dict[str, list[TomlRow]] = {kind: [] for kind in _KINDS}
     tables: dict[str, TomlRow] = {}
@@ -120,7 +120,7 @@ def places(texts: Mapping[str, str]) -> Places:
             elif rows[kind]:
                 last = rows[kind][-1]
                 rows[kind][-1] = last._replace(inner=(*last.inner, block))
-    return Places({kind: tuple(found) for kind, found in rows.items()}, tables)
+    return RowLocations({kind: tuple(found) for kind, found in rows.items()}, tables)
 
 
 # --- facts files ---------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def places(texts: Mapping[str, str]) -> Places:
 _JSON_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]', re.DOTALL)
 
 
-def setting(text: str, path: str) -> tuple[int, int]:
+def locate_fact(text: str, path: str) -> tuple[int, int]:
     """Line and column, from 1, of what a facts file says under a dotted path; (0, 0) if it is not found.
 
     JSON, or TOML laid out one key a line.

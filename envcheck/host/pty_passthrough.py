@@ -43,7 +43,7 @@ class Gap(NamedTuple):
     size: int
 
 
-class Kept:
+class KeptOutput:
     """What is kept of a stream however long: its beginning, around the first tracebacks, its end."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class CommandExit(NamedTuple):
     asked: frozenset[int]
 
 
-def run(command: Sequence[str], environ: Mapping[str, str], kept: Kept) -> CommandExit:
+def run(command: Sequence[str], environ: Mapping[str, str], kept: KeptOutput) -> CommandExit:
     """Run a command to its end; what it prints is passed on and added to `kept`.
 
     Raises:
@@ -206,7 +206,7 @@ class _Streams:
         changed = [_copy_size(number, ours) for ours, number in self._terminals]
         return any(changed)
 
-    def pass_on(self, kept: Kept, process: int, passed: _Signals) -> int:
+    def pass_on(self, kept: KeptOutput, process: int, passed: _Signals) -> int:
         """Copy until the command has ended and its last words are read; its exit code."""
         code: int | None = None
         with selectors.DefaultSelector() as selector:
@@ -231,7 +231,7 @@ class _Streams:
             self._leave_behind()
         return code if code is not None else 1
 
-    def _copy(self, ours: int, number: int, kept: Kept | None) -> bool:
+    def _copy(self, ours: int, number: int, kept: KeptOutput | None) -> bool:
         """Pass on what is there; whether more may come."""
         try:
             chunk = os.read(ours, _READ)
@@ -320,7 +320,7 @@ def _copy_size(from_: int, to: int) -> bool:
     return False
 
 
-def die_by(number: int) -> None:
+def die_by_signal(number: int) -> None:
     """End this process by a signal, as the command did; without a core file of our own."""
     import resource
 

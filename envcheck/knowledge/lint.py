@@ -35,7 +35,7 @@ from envcheck.core.facts import (
 from envcheck.core.findings import Verdict
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Clause, Default, Fix, NoFix, Ref, Rule, Severity, When
-from envcheck.core.toml_locations import Places, TomlRow, places
+from envcheck.core.toml_locations import RowLocations, TomlRow, locate_rows
 from envcheck.knowledge import load as matrix
 from envcheck.knowledge import log_signatures
 from envcheck.rules import clause_algebra, derive, judge
@@ -137,7 +137,7 @@ class _Book:
         self._can_hold: dict[Clause, bool] = {}
         self.tree = tree
         self.known, self.unreadable = matrix.read(self.tree, vocabulary)
-        self.places: Places = places(texts)
+        self.places: RowLocations = locate_rows(texts)
         self.rule_rows = list(zip(self.tree["rule"], self._rows("rule", len(self.tree["rule"])), strict=True))
         self.case_rows = list(zip(self.tree["case"], self._rows("case", len(self.tree["case"])), strict=True))
         self.at = {row.get("id"): place for row, place in reversed(self.rule_rows)}

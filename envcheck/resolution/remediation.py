@@ -781,7 +781,7 @@ def plan(
     unmended = (Unresolved(each.rule, NOT_TOGETHER if each in mendable else NO_WAY) for each in left)
     return Plan(
         moves=tuple(_moves(world, changes, wanted)),
-        unmended=tuple(unmended),
+        unresolved=tuple(unmended),
         level=level,
         brings=tuple(_brings(world, after)) if changes else (),
         added=_added(changes, after.settled),

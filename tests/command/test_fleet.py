@@ -26,7 +26,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Inventory
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Severity
-from envcheck.core.sanitize import Private, presented
+from envcheck.core.sanitize import Private, sanitized
 from envcheck.fleet import compare, hostlist, launchers
 from envcheck.fleet import report as fleet_report
 from envcheck.host.environment import node_name
@@ -402,7 +402,7 @@ def test_a_hostile_name_or_value_cannot_act_where_it_is_shown(text: str) -> None
     tree = json.loads(texts[1])
     tree["host"]["name"] = text[:200]
     report, _ = judged([texts[0], json.dumps(tree), *texts[2:]])
-    shown = presented(report, Private())
+    shown = sanitized(report, Private())
     page = fleet_report.render(shown)
     assert page.replace("\n", "").isprintable()
     assert len(page.splitlines()) < 40
@@ -412,7 +412,7 @@ def test_a_hostile_name_or_value_cannot_act_where_it_is_shown(text: str) -> None
 @pytest.mark.parametrize("secret", hostile.SECRETS[:14], ids=lambda each: each.text[:20])
 def test_no_secret_leaves_with_a_report(secret: hostile.Secret) -> None:
     report, _ = judged(lines({}, {}, {"env": {"NCCL_ALGO": secret.text}}))
-    shown = presented(report, Private(("/scratch/alice",), "alice", ("node17",)))
+    shown = sanitized(report, Private(("/scratch/alice",), "alice", ("node17",)))
     for text in (fleet_report.render(shown), json.dumps(fleet_report.tree(shown))):
         assert secret.private not in text
 

@@ -71,12 +71,12 @@ def test_a_broken_case_is_mended_or_the_plan_names_what_cannot_be(case: dict[str
     level = rule.severity
     before, plan = broken(judged(read, known()), level), planned(read, level)
     after = broken(judged(applied(read, plan.moves, known()), known()), level)
-    left = {each.rule.id for each in plan.unmended}
+    left = {each.rule.id for each in plan.unresolved}
     assert left <= before.keys()
     assert after.keys() <= left | {each.id for each in plan.brings}
     assert {each.id for each in plan.brings if each.severity is Severity.ERROR} == set()
     assert not (left and rule.fixes), "a rule with a way out is mended"
-    assert all(each.why for each in plan.unmended)
+    assert all(each.why for each in plan.unresolved)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_slowest_case_and_a_hopeless_tangle_are_planned_in_time() -> None:
     assert plan.states < 4 * remediation.STATES
     read = worlds.inventory(TANGLE)
     after = broken(judged(applied(read, plan.moves, known()), known()), Severity.ERROR)
-    assert after.keys() <= {each.rule.id for each in plan.unmended}
+    assert after.keys() <= {each.rule.id for each in plan.unresolved}
 
 
 def _timed(read: Inventory) -> tuple[float, Plan]:
@@ -330,9 +330,9 @@ def test_no_assignment_of_fewer_moves_passes(
     fewest = min((count for count, after in assignments(read, of) if passes(after, before, of)), default=None)
     plan = planned(read, of=of)
     if fewest is None:
-        assert plan.unmended
+        assert plan.unresolved
     else:
-        assert not plan.unmended
+        assert not plan.unresolved
         assert len(plan.moves) == fewest or (not plan.proved and len(plan.moves) > fewest)
         assert passes(with_requirements(applied(read, plan.moves, of), of), before, of)
 
