@@ -334,7 +334,7 @@ def test_the_verdict_and_its_code() -> None:
         ("torch 2.13.0", "neither JSON nor TOML"),
         ("x" * (compare.LARGEST_RECORD + 1), "longer than"),
         ('{"host": "x"}', "no such fact"),
-        ('{"gpu": {"name": "x"}}', "one a device"),
+        ('{"gpu": {"name": "x"}}', "one for each device"),
         ("[env]\nNCCL_ALGO = 2026-11-20", "expected texts"),
         ("[env]\nNCCL_ALGO = 1.5", "expected a word"),
     ],
