@@ -115,7 +115,7 @@ def run(question: examine.ExamineRequest, command: Sequence[str], machine: Host)
     _refuse_wrong_use(question, machine)
     kept = pty_passthrough.KeptOutput()
     ended = pty_passthrough.run(command, machine.environ, kept)
-    if ended.code == 0 or ended.asked or -ended.code in pty_passthrough.NO_FAILURE:
+    if ended.code == 0 or ended.signals or -ended.code in pty_passthrough.NO_FAILURE:
         return FinishedCommand(ended.code)
     beside = _beside(command[0], machine) if question.python is None and question.facts is None else None
     if beside is not None:

@@ -42,8 +42,7 @@ def _sample_values(clauses: Sequence[Clause], declared: Key | None) -> Iterable[
         case Kind.VERSION:
             return _sample_versions(str(operand).removesuffix(".*") for operand in operands)
         case Kind.NUMBER:
-            numbers = {int(operand) for operand in operands} or {0}
-            return sorted({number + step for number in numbers for step in (-1, 0, 1)})
+            return _sample_numbers(map(int, operands))
         case Kind.FLAG:
             return (True, False)
         case Kind.WORD:
@@ -59,6 +58,11 @@ def _constant_operands(clause: Clause) -> Iterator[str | int | bool]:
         for test in alternative:
             if test.op not in ("present", "absent") and not isinstance(test.operand, Ref):
                 yield test.operand
+
+
+def _sample_numbers(bounds: Iterable[int]) -> list[int]:
+    """Return the bounds, and the numbers just below and above them."""
+    return sorted({bound + step for bound in set(bounds) or {0} for step in (-1, 0, 1)})
 
 
 def _sample_versions(bounds: Iterable[str]) -> Iterator[str]:
