@@ -12,8 +12,9 @@ from envcheck.commands import examine
 from envcheck.core.findings import Diagnostic, Finding
 from envcheck.core.findings import Report as Judged
 from envcheck.core.rules import Severity
-from envcheck.core.sanitize import presented
-from envcheck.host import machine as host
+from envcheck.core.sanitize import sanitized
+from envcheck.host.environment import private_names
+from envcheck.host.machine import Host
 from envcheck.policy import decision
 from envcheck.reports import render
 
@@ -29,11 +30,11 @@ class Report:
 
     @cached_property
     def _private(self) -> Any:
-        return host.private()
+        return private_names()
 
     @cached_property
     def _shown(self) -> Judged:
-        return presented(self._judged, self._private)
+        return sanitized(self._judged, self._private)
 
     @property
     def exit_code(self) -> int:
@@ -120,7 +121,7 @@ def doctor(
         deadline_s=timeout,
         overlays=_several(matrix),
     )
-    judged = examine.examine(question, host.Host(), level if fix else None)
+    judged = examine.examine(question, Host(), level if fix else None)
     return Report(judged._replace(fail_on=level))
 
 

@@ -23,21 +23,21 @@ def compiled() -> dict[str, Any]:
     """What the build adds to the package, by its name in `envcheck/shipped`."""
     from envcheck import probes
     from envcheck.commands import examine
-    from envcheck.host import machine as host
+    from envcheck.host.package_files import source_texts
     from envcheck.knowledge import load as matrix
 
     tree = examine.source_tree()
     known = matrix.build(tree, examine.vocabulary(probes.every_probe()))
-    dialects = host.source_texts("compat/dialects", ".toml")
+    dialects = source_texts("compat/dialects", ".toml")
     contents = {
         "judging.json": matrix.freeze(known),
         "source.json": tree,
         "dialects.json": {Path(name).stem: tomllib.loads(text) for name, text in dialects.items()},
     }
-    for name, text in host.source_texts("compat/lang", ".toml").items():
+    for name, text in source_texts("compat/lang", ".toml").items():
         contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
     for table in ("architectures", "fleet"):  # fit and fleet read these alone
-        for name, text in host.source_texts("compat/tables", ".toml", table).items():
+        for name, text in source_texts("compat/tables", ".toml", table).items():
             contents[f"compat/tables/{Path(name).stem}.json"] = tomllib.loads(text)
     return contents
 

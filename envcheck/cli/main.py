@@ -19,8 +19,11 @@ import typer
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError
 from envcheck.core.findings import Report
 from envcheck.core.rules import Severity
-from envcheck.core.sanitize import clean, inline, presented, quoted, redact
-from envcheck.host import machine as host
+from envcheck.core.sanitize import clean, hide_private_keep_urls, inline, redact, sanitized
+from envcheck.host.environment import environment_variable, home_folders, node_name, private_names
+from envcheck.host.files import append_file, check_replaceable, replace_file
+from envcheck.host.machine import Host
+from envcheck.host.signals import ProcessExit
 
 if TYPE_CHECKING:
     from envcheck.commands.examine import ExamineRequest
@@ -189,10 +192,10 @@ def doctor(
     from envcheck.policy import decision
 
     form = _form(as_json, written, output)
-    spoken = examine.spoken(lang, host.Host())
+    spoken = examine.spoken(lang, Host())
     report = examine.examine(
         _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus),
-        host.Host(),
+        Host(),
         Severity(fail_on.value) if fix else None,
     )
     report = report._replace(
@@ -267,7 +270,7 @@ def gate(
 
         return starts.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])
     form = _form(as_json, written, output)
-    spoken = examine.spoken(lang, host.Host())
+    spoken = examine.spoken(lang, Host())
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus)
     wanted = gate.GateOptions(
         tuple(machine or ()),
@@ -281,11 +284,11 @@ def gate(
         tuple(only or ()),
         tuple(skip or ()),
     )
-    passed = gate.judge_image(question, wanted, host.Host(), spoken)
+    passed = gate.judge_image(question, wanted, Host(), spoken)
     talks = _show(passed.report, form, output)
     if talks and passed.decision.code == 0:
         _emit("".join(f"{line}\n" for line in gate.advice(passed.tree)))
-    gate.leave(passed, question, wanted, host.Host(), _remark)
+    gate.leave(passed, question, wanted, Host(), _remark)
     return _decided(passed.decision, spoken, quiet=not talks)
 
 
@@ -323,7 +326,7 @@ def check(
     from envcheck.commands import check, examine, gate
 
     form = _form(as_json, written, output)
-    spoken = examine.spoken(lang, host.Host())
+    spoken = examine.spoken(lang, Host())
     question = _question(target=target, train=train, driver=driver, gpu=gpu, overlay=overlay)
     wanted = gate.GateOptions(
         machines=tuple(machine or ()),
@@ -393,16 +396,16 @@ def facts(
             raise InputError("--name", "contradicts --diff")
         from envcheck.commands import fleet
 
-        _emit(json.dumps(fleet.own_facts(question, host.Host(), host.node_name())) + "\n")
+        _emit(json.dumps(fleet.own_facts(question, Host(), node_name())) + "\n")
         return 0
     if diff is None:
-        inventory = presented(examine.inventory_report(question, host.Host()), host.private())
+        inventory = sanitized(examine.inventory_report(question, Host()), private_names())
         _emit(json.dumps(inventory, indent=2) + "\n")
         return 0
     from envcheck.policy import decision
     from envcheck.reports import diff as report_diff
 
-    one, other = (presented(each, host.private()) for each in examine.both(question, diff, host.Host()))
+    one, other = (sanitized(each, private_names()) for each in examine.both(question, diff, Host()))
     found = report_diff.contrast(one, other)
     text = json.dumps(report_diff.tree(found, one, other), indent=2) + "\n"
     _emit(text if as_json else report_diff.page(found, one, other))
@@ -533,7 +536,7 @@ def pin(
     )
     text, remarks = pin.pin(
         question,
-        host.Host(),
+        Host(),
         python_version,
         resolve=resolve,
         offline=offline,
@@ -561,7 +564,7 @@ def target(
     from envcheck.commands import examine
     from envcheck.knowledge import rule_pages
 
-    spoken = examine.spoken(lang, host.Host())
+    spoken = examine.spoken(lang, Host())
     _emit(rule_pages.target_page(name, examine.knowledge(overlay or ()), spoken))
     return 0
 
@@ -579,7 +582,7 @@ def rule(
     from envcheck.commands import examine
     from envcheck.knowledge import rule_pages
 
-    spoken = examine.spoken(lang, host.Host())
+    spoken = examine.spoken(lang, Host())
     _emit(rule_pages.rule_page(None if list_all else rule_id, examine.knowledge(overlay or ()), spoken))
     return 0
 
@@ -638,7 +641,7 @@ def selftest(
         ranks=ranks,
         only=tuple(only or ()),
     )
-    proved = selftest.selftest(question, wanted, host.Host())
+    proved = selftest.selftest(question, wanted, Host())
     if proved.rank == 0:
         _emit(json.dumps(outcome.tree(proved), indent=2) + "\n" if as_json else outcome.render(proved))
     return proved.code
@@ -682,7 +685,7 @@ def explain(
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay)
     if log == explain.STDIN and sys.stdin is not None and sys.stdin.isatty():
         _remark("reading standard input; Ctrl-D ends it")
-    told = explain.explained(question, log, host.Host())
+    told = explain.explained(question, log, Host())
     json_wanted = as_json or written is LogFormat.JSON
     _emit(json.dumps(explanation.tree(told), indent=2) + "\n" if json_wanted else explanation.render(told))
     return told.code
@@ -711,7 +714,7 @@ def run_command(
 
     question = _question(python, False, facts, target, train, driver, gpu, timeout, overlay)
     try:
-        ended = explain.run(question, command, host.Host())
+        ended = explain.run(question, command, Host())
     except OSError as error:
         _remark(f"envcheck: {inline(command[0])}: {(error.strerror or 'cannot be run').lower()}")
         return 127 if isinstance(error, FileNotFoundError) else 126
@@ -720,7 +723,7 @@ def run_command(
     elif ended.explanation is not None:
         _remark(f"\n{explanation.render(ended.explanation)}".rstrip())
     if ended.code < 0:
-        pty_passthrough.die_by(-ended.code)
+        pty_passthrough.die_by_signal(-ended.code)
         return 128 - ended.code
     return ended.code
 
@@ -814,14 +817,14 @@ def matrix(
             tuple(overlay or ()),
             tuple(train_fact or ()),
         )
-        text, code = measure.measure(run, host.Host(), _remark)
+        text, code = measure.measure(run, Host(), _remark)
         _emit(text)
         return code
     from envcheck.commands import matrix
 
     overlays = tuple(overlay or ())
     if action is MatrixAction.LINT:
-        text, code = matrix.lint(subject, host.Host(), today, overlays, online=online)
+        text, code = matrix.lint(subject, Host(), today, overlays, online=online)
     elif action is MatrixAction.HTML:
         text, code = matrix.html(output or "site", overlays), 0
     else:
@@ -901,7 +904,7 @@ def fit(
     question = _question(python, static, facts, target, train, None, gpu, timeout, overlay)
     drops = None if dropout is None else dropout > 0
     wanted = fit.FitOptions(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
-    found = fit.fitted(question, wanted, host.Host())
+    found = fit.fitted(question, wanted, Host())
     _emit(json.dumps(report.tree(found), indent=2) + "\n" if as_json else report.render(found))
     return found.code
 
@@ -960,17 +963,17 @@ def fleet(
     from envcheck.fleet import report as fleet_report
 
     if output:
-        host.replaceable(Path(output))
+        check_replaceable(Path(output))
     if source == "-" and sys.stdin is not None and sys.stdin.isatty():
         _remark("reading standard input; Ctrl-D ends it")
     question = _question(python, static, None, target, train, None, None, timeout, overlay)
     wanted = fleet.FleetOptions(
         source, via, ray, job, expect, wait, tuple(may_differ or ()), Severity(fail_on.value)
     )
-    gathered = fleet.gathered(question, wanted, host.Host())
+    gathered = fleet.gathered(question, wanted, Host())
     if gathered.report is not None:
         # Naming nodes is what this is for; everything else that is private stays so.
-        report = presented(gathered.report, host.private()._replace(machines=()))
+        report = sanitized(gathered.report, private_names()._replace(machines=()))
         as_tree = as_json or output.endswith(".json")
         text = (
             json.dumps(fleet_report.tree(report), indent=2) + "\n" if as_tree else fleet_report.render(report)
@@ -1044,7 +1047,7 @@ def run(arguments: list[str]) -> int:
     """Run a command line; the exit code. Never a traceback, unless ENVCHECK_DEBUG asks for one."""
     try:
         code = _command(arguments)(arguments or ["--help"], prog_name="envcheck", standalone_mode=False) or 0
-    except host.ProcessExit as end:
+    except ProcessExit as end:
         _remark(f"envcheck: ended by {end.name}")
         return int(str(end.code))
     except SystemExit as end:
@@ -1052,7 +1055,7 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         code = _INTERRUPTED
     except Exception as error:
-        if host.variable("ENVCHECK_DEBUG"):
+        if environment_variable("ENVCHECK_DEBUG"):
             raise
         message, code = _explained(error)
         _remark(f"envcheck: {message}")
@@ -1093,7 +1096,7 @@ def _command(arguments: list[str]) -> Callable[..., int]:
 def _completing(arguments: list[str]) -> bool:
     """Whether a shell asks how a word goes on, or a person for the script that makes it ask."""
     asked = arguments[:1] in ([], ["--help"], ["--show-completion"], ["--install-completion"])
-    return asked or host.variable("_ENVCHECK_COMPLETE") is not None
+    return asked or environment_variable("_ENVCHECK_COMPLETE") is not None
 
 
 # --- the output boundary ----------------------------------------------------------------------------
@@ -1112,10 +1115,10 @@ def _form(as_json: bool, written: str, output: str) -> str:
     if output:
         from pathlib import Path
 
-        host.replaceable(Path(output))
+        check_replaceable(Path(output))
     if written:
         format_named(written)
-    terminal = sys.stdout is not None and sys.stdout.isatty() and not host.variable("NO_COLOR")
+    terminal = sys.stdout is not None and sys.stdout.isatty() and not environment_variable("NO_COLOR")
     name = "json" if as_json else written
     if output:
         return "text" if name == "terminal" else name or format_of(output)
@@ -1128,15 +1131,15 @@ def _show(report: Report, name: str, output: str) -> bool:
 
     from envcheck.reports.render import beside, rendered
 
-    private = host.private()
+    private = private_names()
     text = rendered(name, report, private)
     if output:
         _save(text, output)
     else:
         _emit(text, coloured=name == "terminal")
     for variable, render in beside(name).items():
-        if file := host.variable(variable):
-            host.append_file(Path(file), clean(render(presented(report, private))))
+        if file := environment_variable(variable):
+            append_file(Path(file), clean(render(sanitized(report, private))))
     return bool(output) or name in ("text", "terminal", "github")
 
 
@@ -1171,16 +1174,16 @@ def _save(text: str, file: str) -> None:
     """Put data into a file, whole or not at all."""
     from pathlib import Path
 
-    host.replace_file(Path(file), _redacted(clean(text)))
+    replace_file(Path(file), _redacted(clean(text)))
     _remark(f"written to {inline(file)}")
 
 
 def _remark(message: str) -> None:
     """Print a line of progress or diagnosis on stderr, if anybody can be told; the exit code says it too."""
     with contextlib.suppress(OSError, AttributeError):  # full, or closed: Python has None for it then
-        sys.stderr.write(f"{quoted(clean(message), host.private())}\n")
+        sys.stderr.write(f"{hide_private_keep_urls(clean(message), private_names())}\n")
 
 
 def _redacted(text: str) -> str:
-    homes = host.homes()
+    homes = home_folders()
     return redact(text, (*homes, *(json.dumps(home)[1:-1] for home in homes)))

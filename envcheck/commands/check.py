@@ -15,7 +15,7 @@ from envcheck.core.findings import Evidence, Finding, Report, Verdict
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
-from envcheck.host import machine as host
+from envcheck.host.files import read_file
 from envcheck.policy import decision
 from envcheck.policy.decision import Decision, Machine, Settings
 from envcheck.reports.render import place_of
@@ -74,7 +74,7 @@ def _is_python(text: str) -> bool:
 
 
 def _read(file: str, asked: dependency_files.ReadingContext) -> tuple[dependency_files.DependencyList, ...]:
-    return dependency_files.read(host.read_file(Path(file)).decode("utf-8", "replace"), file, asked)
+    return dependency_files.read(read_file(Path(file)).decode("utf-8", "replace"), file, asked)
 
 
 def _judged(

@@ -19,6 +19,7 @@ from envcheck.core.facts import (
     Known,
     Value,
     Vocabulary,
+    is_package_version_key,
     package_key,
     package_name,
 )
@@ -34,12 +35,17 @@ from envcheck.core.findings import (
     worst_first,
 )
 from envcheck.core.rules import Cell, Matrix, Severity, Target
-from envcheck.host import machine as host
+from envcheck.host.environment import own_python
+from envcheck.host.files import name_exists, read_file
 from envcheck.host.machine import Host
+from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge import load as matrix
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.rules import derive, judge
-from envcheck.rules.clauses import shown
+from envcheck.rules.changes import DRIVER_FACTS, apply_changes
+from envcheck.rules.clauses import format_value
+from envcheck.rules.fixes import with_passing_fixes
+from envcheck.rules.requirements import unmet_requirements
 
 if TYPE_CHECKING:
     from envcheck.policy.decision import Settings
@@ -91,7 +97,7 @@ def load_matrix(words: Vocabulary, named: Sequence[str] = (), *, errors_only: bo
         MatrixError: compat/ has mistakes; all of them are named.
         InputError: a file laid over it is missing or wrong.
     """
-    compiled = host.shipped_text("judging.json")
+    compiled = shipped_text("judging.json")
     overlays = overlay_texts(named)
     if compiled is not None and not overlays:
         return matrix.thaw(json.loads(compiled), errors_only=errors_only)
@@ -100,9 +106,9 @@ def load_matrix(words: Vocabulary, named: Sequence[str] = (), *, errors_only: bo
 
 def source_tree() -> dict[str, Any]:
     """Everything in compat/ as one tree, release rows and cases too: slower, and seldom needed."""
-    text = host.shipped_text("source.json")
+    text = shipped_text("source.json")
     tree: dict[str, Any] = (
-        json.loads(text) if text else matrix.gather(host.source_texts("compat", ".toml", but="lang"))
+        json.loads(text) if text else matrix.gather(source_texts("compat", ".toml", excluded="lang"))
     )
     return tree
 
@@ -116,9 +122,7 @@ def overlay_texts(named: Sequence[str]) -> list[tuple[str, str, str]]:
     said = settings_here()
     files = [(file, said.file) for file in said.matrix] if said is not None else []
     wanted = [*files, *((file, "--matrix") for file in named)]
-    return [
-        (file, named_by, host.read_file(Path(file)).decode("utf-8", "replace")) for file, named_by in wanted
-    ]
+    return [(file, named_by, read_file(Path(file)).decode("utf-8", "replace")) for file, named_by in wanted]
 
 
 def settings_here() -> "Settings | None":
@@ -129,8 +133,8 @@ def settings_here() -> "Settings | None":
         SettingsError: it has mistakes; all of them are named.
     """
     for name, word in (("envcheck.toml", ""), ("pyproject.toml", "envcheck")):
-        if host.named(Path(name)):  # what is no file, or leads nowhere, is told and not passed over
-            text = host.read_file(Path(name)).decode("utf-8", "replace")
+        if name_exists(Path(name)):  # what is no file, or leads nowhere, is told and not passed over
+            text = read_file(Path(name)).decode("utf-8", "replace")
             if word in text:  # nearly no pyproject.toml, and a parser is worth some milliseconds
                 from envcheck.policy import settings
 
@@ -163,15 +167,15 @@ def spoken(option: str | None, machine: Host) -> i18n.Language:
     Raises:
         InputError: there is no such language, and it was asked for by name.
     """
-    name, asked_by = i18n.chosen(option, machine.environ)
+    name, asked_by = i18n.choose_language(option, machine.environ)
     if name == i18n.ENGLISH.name:
         return i18n.ENGLISH
-    found = host.source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
+    found = source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
     for file, text in found.items():
-        return i18n.load(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
+        return i18n.parse_language(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
     if not asked_by:
         return i18n.ENGLISH
-    known = {file.partition(".")[0] for file in host.source_texts("compat/lang", "")}
+    known = {file.partition(".")[0] for file in source_texts("compat/lang", "")}
     raise InputError(asked_by, f"no such language{nearest(name, sorted(known | {i18n.ENGLISH.name}))}")
 
 
@@ -209,7 +213,7 @@ def completed(
     packages = {
         package_name(key): str(fact.value)
         for key, fact in inventory.facts.items()
-        if fact.value is not None and key.startswith("pkg.") and key.count(".") == 1
+        if fact.value is not None and is_package_version_key(key)
     }
     said, remarks = training_facts(question, known, packages)
     implied = f"target {question.target}"
@@ -239,7 +243,7 @@ def which_environment(python: str | None, machine: Host) -> tuple[Path, str]:
         return Path(machine.environ[variable]), f"named by {variable}"
     if Path(".venv/pyvenv.cfg").is_file():
         return Path(".venv"), "in this folder"
-    return Path(host.own_python()), "envcheck's own; name another with --python"
+    return Path(own_python()), "envcheck's own; name another with --python"
 
 
 def read_facts(where: str, words: Vocabulary) -> Inventory:
@@ -248,7 +252,7 @@ def read_facts(where: str, words: Vocabulary) -> Inventory:
     Raises:
         InputError: with the place of the mistake.
     """
-    text = host.read_file(Path(where)).decode("utf-8", "replace")
+    text = read_file(Path(where)).decode("utf-8", "replace")
     return facts_file.load(_parse(text, where), where, words)
 
 
@@ -259,7 +263,7 @@ def _parse(text: str, where: str) -> Any:
         return json_text.loads(text, where)
     from envcheck.core import toml_locations
 
-    return toml_locations.parsed(text, where)
+    return toml_locations.parse_toml(text, where)
 
 
 def training_facts(
@@ -295,12 +299,12 @@ def declare_machine(inventory: Inventory, question: ExamineRequest, known: Matri
     if question.gpus == (NO_GPU,):
         said = f"declared by --gpu {NO_GPU}"
         none = [Fact("gpus.count", Known(0), said), Fact("driver.version", Absent(), said)]
-        probed = inventory.without(*derive.OF_DRIVER, *_OF_GPUS_HERE)
+        probed = inventory.without(*DRIVER_FACTS, *_OF_GPUS_HERE)
         inventory = replace(probed.with_facts(none), devices=())
     if question.driver is not None:
         if versions.parse(question.driver) is None:
             raise InputError("--driver", f"expected a version such as 550.54.15, found {question.driver!r}")
-        inventory = inventory.without(*derive.OF_DRIVER).with_facts(
+        inventory = inventory.without(*DRIVER_FACTS).with_facts(
             [Fact("driver.version", Known(question.driver), "declared by --driver")]
         )
     if question.gpus and question.gpus != (NO_GPU,):
@@ -466,8 +470,8 @@ def located(judgement: Judgement, question: ExamineRequest) -> dict[str, Place]:
 
     because = [each.fact for finding in judgement.findings for each in finding.evidence]
     keys = {fact.key for fact in because if fact.source == question.facts}
-    text = host.read_file(Path(question.facts)).decode("utf-8", "replace")
-    return {key: Place(question.facts, *toml_locations.setting(text, key)) for key in sorted(keys)}
+    text = read_file(Path(question.facts)).decode("utf-8", "replace")
+    return {key: Place(question.facts, *toml_locations.locate_fact(text, key)) for key in sorted(keys)}
 
 
 def _nothing_to_judge(inventory: Inventory) -> str:
@@ -479,7 +483,7 @@ def _nothing_to_judge(inventory: Inventory) -> str:
 
 def judged(inventory: Inventory, known: Matrix, target: Target | None) -> Judgement:
     """The judge's word on an inventory: written rules, those a target brings, those of installed metadata."""
-    unmet, met = derive.unmet(inventory)
+    unmet, met = unmet_requirements(inventory)
     rules = [
         *known.rules,
         *matrix.target_rules(target),
@@ -503,9 +507,9 @@ def advised(
         rules = errors if finding.rule.severity is Severity.ERROR else [*errors, finding.rule]
 
         def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
-            return judge.judge(derive.derive(derive.changed(read, changes, known), known), rules)
+            return judge.judge(derive.derive(apply_changes(read, changes, known), known), rules)
 
-        return judge.advise(finding, judgement, inventory, attempt)
+        return with_passing_fixes(finding, judgement, inventory, attempt)
 
     findings = tuple(
         tried(each) if each.verdict is Verdict.BROKEN and each.rule.fixes else each
@@ -537,7 +541,7 @@ def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[t
     for key, value in {**target.train, **cell.train}.items():
         given = inventory.known(key)
         if given is not None and given != value:
-            yield key.removeprefix("train."), shown(given), shown(value)
+            yield key.removeprefix("train."), format_value(given), format_value(value)
 
 
 def both(question: ExamineRequest, sides: tuple[str, str], machine: Host) -> tuple[Report, Report]:

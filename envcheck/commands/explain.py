@@ -13,9 +13,10 @@ from envcheck.core.errors import EnvcheckError, InputError
 from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary, package_name
 from envcheck.core.findings import Diagnostic, Report
 from envcheck.core.rules import Matrix
-from envcheck.host import machine as host
 from envcheck.host import pty_passthrough
+from envcheck.host.files import CHUNK, read_chunks, read_standard_input
 from envcheck.host.machine import Host
+from envcheck.host.signals import signal_name
 from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment
@@ -44,8 +45,8 @@ def explained(question: examine.ExamineRequest, name: str, machine: Host) -> exp
         InputError: it cannot be read, or an argument is wrong.
     """
     if name == STDIN:
-        return told(question, "standard input", host.standard_input(), machine)
-    return told(question, name, host.chunks(name), machine)
+        return told(question, "standard input", read_standard_input(), machine)
+    return told(question, name, read_chunks(name), machine)
 
 
 def told(
@@ -112,9 +113,9 @@ def run(question: examine.ExamineRequest, command: Sequence[str], machine: Host)
         OSError: the command does not exist or may not be run.
     """
     _refuse_wrong_use(question, machine)
-    kept = pty_passthrough.Kept()
+    kept = pty_passthrough.KeptOutput()
     ended = pty_passthrough.run(command, machine.environ, kept)
-    if ended.code == 0 or ended.asked or -ended.code in pty_passthrough.NO_FAILURE:
+    if ended.code == 0 or ended.signals or -ended.code in pty_passthrough.NO_FAILURE:
         return FinishedCommand(ended.code)
     beside = _beside(command[0], machine) if question.python is None and question.facts is None else None
     if beside is not None:
@@ -149,7 +150,7 @@ def _with_end(log: log_scanner.Log, code: int) -> log_scanner.Log:
     """The log with the end of the process that wrote it; torchrun's word on its ranks counts before that."""
     text = f"exit code {code}"
     if code < 0:
-        text = f"killed by signal {-code}\ntraceback : Signal {-code} ({host.signal_name(-code)})"
+        text = f"killed by signal {-code}\ntraceback : Signal {-code} ({signal_name(-code)})"
     numbers = tuple(log.lines + 1 for _ in text.split("\n"))
     root = code < 0 and not any(each.root for each in log.events)
     end = log_scanner.Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
@@ -212,7 +213,7 @@ def _unpacked(
         while left:
             unpack = unpack or zlib.decompressobj(wbits=31)
             try:
-                text = unpack.decompress(left, host.CHUNK)
+                text = unpack.decompress(left, CHUNK)
             except zlib.error:
                 note("its gzip data is damaged: this is what stands before the damage")
                 return

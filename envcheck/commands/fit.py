@@ -16,10 +16,12 @@ from envcheck.core.facts import Fact, Inventory, Known, Unknown, Value, package_
 from envcheck.core.findings import UNREADABLE, Verdict
 from envcheck.core.rules import Matrix, Rule, Severity
 from envcheck.core.sanitize import inline
-from envcheck.host import machine as host
+from envcheck.host.files import list_folder, read_file, read_start
 from envcheck.host.machine import Host
+from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.memory import architecture, estimate, report
 from envcheck.rules import derive, judge
+from envcheck.rules.changes import apply_changes
 
 MIB = 1024 * 1024
 
@@ -74,13 +76,13 @@ def fitted(question: examine.ExamineRequest, wanted: FitOptions, machine: Host) 
 
 def _tables() -> dict[str, list[dict[str, Any]]]:
     """The rows of compat/tables/architectures, which judging does without."""
-    shipped = host.shipped_text("compat/tables/architectures.json")
+    shipped = shipped_text("compat/tables/architectures.json")
     if shipped is not None:
         compiled: dict[str, list[dict[str, Any]]] = json.loads(shipped)
         return compiled
     import tomllib
 
-    texts = host.source_texts("compat/tables", ".toml", "architectures")
+    texts = source_texts("compat/tables", ".toml", "architectures")
     return tomllib.loads(texts["architectures.toml"])
 
 
@@ -118,7 +120,7 @@ def read_model(named: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) ->
     file = path / "config.json" if path.is_dir() else path
     if path.is_dir() and not file.exists():
         raise InputError(named, "no config.json in this folder")
-    config = _json(host.read_file(file), str(file))
+    config = _json(read_file(file), str(file))
     headers = dict(_headers(folder)) if path.is_dir() else {}
     found = architecture.model(config, tables, str(file))
     stored = sum(tensor.stored for tensor in headers.values())
@@ -188,10 +190,10 @@ def _headers(folder: Path) -> Iterator[tuple[str, _Stored]]:
     Raises:
         InputError: a header is no header.
     """
-    names = [name for name in host.names(folder) if name.endswith(".safetensors")]
+    names = [name for name in list_folder(folder) if name.endswith(".safetensors")]
     left = _LARGEST_HEADER
     for name in names:
-        length = int.from_bytes(host.read_start(folder / name, 8), "little")
+        length = int.from_bytes(read_start(folder / name, 8), "little")
         if not 2 <= length <= left:  # noqa: PLR2004 - `{}`
             raise InputError(str(folder / name), f"not safetensors: a header of {length} bytes")
         left -= length
@@ -200,7 +202,7 @@ def _headers(folder: Path) -> Iterator[tuple[str, _Stored]]:
 
 def _header(path: Path, length: int) -> Iterator[tuple[str, _Stored]]:
     where = str(path)
-    data = host.read_start(path, 8 + length)[8:]
+    data = read_start(path, 8 + length)[8:]
     if len(data) < length:
         raise InputError(where, f"not safetensors: it ends within its header of {length} bytes")
     for name, entry in _json(data, where).items():
@@ -509,6 +511,6 @@ class _Judge:
                 ("train.offload_optimizer", "cpu" if how.offload_optimizer else "none"),
                 ("train.offload_param", "cpu" if how.offload_param else "none"),
             ]
-        changed = derive.derive(derive.changed(self.read, changes, self.known), self.known)
+        changed = derive.derive(apply_changes(self.read, changes, self.known), self.known)
         found = judge.judge(replace(changed), self.rules)
         return tuple(each.rule.id for each in found.findings if each.verdict is Verdict.BROKEN)

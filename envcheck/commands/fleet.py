@@ -22,11 +22,25 @@ from envcheck.core.errors import EnvcheckError, ExamineError, InputError
 from envcheck.core.facts import Inventory, Vocabulary
 from envcheck.core.findings import UNREADABLE, Diagnostic
 from envcheck.core.rules import Matrix, Severity, Target
-from envcheck.core.sanitize import presented
+from envcheck.core.sanitize import sanitized
 from envcheck.fleet import compare, hostlist, launchers
 from envcheck.fleet.compare import LARGEST_RECORD, NodeRecord
-from envcheck.host import machine as host
-from envcheck.host.machine import Host, Running
+from envcheck.host.environment import node_name, own_python, private_names, random_token
+from envcheck.host.files import (
+    is_file,
+    list_folder,
+    mark_used,
+    read_chunks,
+    read_file,
+    read_standard_input,
+    replace_file,
+    scratch_folder,
+    write_file,
+)
+from envcheck.host.machine import Host
+from envcheck.host.package_files import package_folder, shipped_text, source_texts
+from envcheck.host.processes import Running
+from envcheck.host.signals import raise_on_termination
 from envcheck.probes.layout import find_interpreter
 
 
@@ -83,13 +97,13 @@ def _court(question: examine.ExamineRequest, wanted: FleetOptions) -> _NodeJudge
 
 def _rows() -> list[dict[str, Any]]:
     """The rows of compat/tables/fleet, which judging does without."""
-    shipped = host.shipped_text("compat/tables/fleet.json")
+    shipped = shipped_text("compat/tables/fleet.json")
     if shipped is not None:
         compiled: list[dict[str, Any]] = json.loads(shipped)["alike"]
         return compiled
     import tomllib
 
-    texts = host.source_texts("compat/tables", ".toml", "fleet")
+    texts = source_texts("compat/tables", ".toml", "fleet")
     rows: list[dict[str, Any]] = tomllib.loads(texts["fleet.toml"])["alike"]
     return rows
 
@@ -138,24 +152,24 @@ def read(source: str) -> Iterator[NodeRecord | compare.RefusedRecord]:
         InputError: there is no such file or folder.
     """
     if source == "-":
-        yield from _split(host.standard_input(), "-", "-")
+        yield from _split(read_standard_input(), "-", "-")
     elif Path(source).is_dir():
-        for name in host.names(Path(source)):
+        for name in list_folder(Path(source)):
             path = Path(source) / name
             if path.suffix in (".json", ".jsonl", ".toml") and not name.startswith("."):
                 yield from _of_file(path)
     elif source.endswith(".toml"):
         yield from _of_file(Path(source))
     else:
-        yield from _split(host.chunks(source), source, source)
+        yield from _split(read_chunks(source), source, source)
 
 
 def _of_file(path: Path) -> Iterator[NodeRecord | compare.RefusedRecord]:
     try:
         if path.suffix == ".jsonl":
-            yield from _split(host.chunks(str(path)), str(path), path.stem)
+            yield from _split(read_chunks(str(path)), str(path), path.stem)
             return
-        text = host.read_file(path, LARGEST_RECORD)
+        text = read_file(path, LARGEST_RECORD)
     except InputError as error:
         yield compare.RefusedRecord(error.where, error.problem, path.stem)
         return
@@ -224,8 +238,8 @@ def own_facts(question: examine.ExamineRequest, machine: Host, name: str) -> dic
         EnvcheckError: as `app.inventory_report`.
     """
     tree = examine.inventory_report(question, machine)
-    private = host.private()._replace(machines=())  # naming nodes is what this is for
-    named: dict[str, Any] = presented(
+    private = private_names()._replace(machines=())  # naming nodes is what this is for
+    named: dict[str, Any] = sanitized(
         {**tree, "host": {compare.NAME.partition(".")[2]: name, **tree.get("host", {})}}, private
     )
     return named
@@ -261,7 +275,7 @@ def gathered(question: examine.ExamineRequest, wanted: FleetOptions, machine: Ho
         raise InputError(
             "fleet", "name a file, a folder or -, or start it with torchrun, srun, mpirun or --ray"
         )
-    with host.signals_raise():
+    with raise_on_termination():
         return _of_ranks(question, wanted, machine, started)
 
 
@@ -286,19 +300,17 @@ class _Board:
 
     def post(self, name: str, text: str) -> None:
         """Put up a text, in the place of an earlier one of that name."""
-        host.replace_file(self._out / f"{self._prefix}{name}{self._suffix}", text)
+        replace_file(self._out / f"{self._prefix}{name}{self._suffix}", text)
 
     def read(self, names: Iterable[str]) -> dict[str, str]:
         """The texts that are there, of these names."""
-        there = set(host.names(self._in))
+        there = set(list_folder(self._in))
         found = {}
         for name in names:
             file = f"{self._prefix}{name}{self._suffix}"
             if file in there:
                 try:
-                    found[name] = host.read_file(self._in / file, 2 * LARGEST_RECORD).decode(
-                        "utf-8", "replace"
-                    )
+                    found[name] = read_file(self._in / file, 2 * LARGEST_RECORD).decode("utf-8", "replace")
                 except InputError:
                     continue  # being replaced, or not what a rank wrote: it is as if it were not there
         return found
@@ -323,11 +335,11 @@ class _Store(_Board):
         wanted = list(names)
         if not self._wanted.issuperset(wanted):
             self._wanted.update(wanted)
-            host.replace_file(self._folder / "want", json.dumps(sorted(self._wanted)))
+            replace_file(self._folder / "want", json.dumps(sorted(self._wanted)))
         failed = self._folder / "failed"
-        if self._running.ended() or host.is_file(failed):
+        if self._running.ended() or is_file(failed):
             ran = self._running.finish(1.0)
-            said = host.read_file(failed).decode("utf-8", "replace") if host.is_file(failed) else ran.err
+            said = read_file(failed).decode("utf-8", "replace") if is_file(failed) else ran.err
             raise ExamineError(f"{self._where}: ranks cannot meet there: {_last_line(said)}")
         return super().read(wanted)
 
@@ -339,7 +351,7 @@ class _Store(_Board):
         """As above; the child ends with it."""
         if rank:
             self.post(f"left-{rank}", "")
-        host.replace_file(self._folder / "stop", json.dumps([f"left-{each}" for each in others]))
+        replace_file(self._folder / "stop", json.dumps([f"left-{each}" for each in others]))
         self._running.finish(LEAVING_S)
 
 
@@ -383,9 +395,9 @@ def _board(
         )
     path, named_by = examine.which_environment(question.python, machine)
     interpreter = find_interpreter(machine, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
-    with host.scratch() as folder:
+    with scratch_folder() as folder:
         for name in ("out", "in"):
-            host.touch(folder / name)
+            mark_used(folder / name)
         order = {
             "address": started.address,
             "port": started.port,
@@ -395,8 +407,8 @@ def _board(
             "restarts": machine.environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
             "seconds": wanted.wait_s,
         }
-        host.write_file(folder / "order.json", json.dumps(order))
-        script = host.package_folder("target_scripts") / "c10d.py"
+        write_file(folder / "order.json", json.dumps(order))
+        script = package_folder("target_scripts") / "c10d.py"
         running = machine.start([interpreter, "-X", "utf8", str(script), str(folder)])
         where = f"{started.address}:{started.port}, by the torch of {path} ({named_by})"
         try:
@@ -438,20 +450,20 @@ def _of_ranks(
 
 @contextmanager
 def _alone() -> Iterator[_Board]:
-    with host.scratch() as folder:
+    with scratch_folder() as folder:
         yield _Board(folder, folder)
 
 
 def _own(question: examine.ExamineRequest, machine: Host, started: launchers.Started) -> _Words:
     """The words of this rank: one rank a node reads the facts."""
-    node = started.node or host.node_name()
+    node = started.node or node_name()
     facts = trouble = ""
     if started.local in (0, None):
         try:
             facts = json.dumps(own_facts(question._replace(train=(), target=None), machine, node))
         except EnvcheckError as error:
-            trouble = presented(str(error), host.private()._replace(machines=()))
-    return _Words("", host.mark(), started.rank, node, facts, trouble)
+            trouble = sanitized(str(error), private_names()._replace(machines=()))
+    return _Words("", random_token(), started.rank, node, facts, trouble)
 
 
 def _call(
@@ -464,7 +476,7 @@ def _call(
 ) -> Gathered:
     """Rank 0: call the others, wait for them, judge, and tell them."""
     stale = _stale(wanted, started)
-    call = host.mark()
+    call = random_token()
     calling = json.dumps({"call": call, "world": started.world})
     board.post("call", calling)
     heard = {0: own}
@@ -588,7 +600,7 @@ def _stale(wanted: FleetOptions, started: launchers.Started) -> tuple[str, ...]:
         return ()
     own = _word(wanted.job or started.job or "job")
     jobs: Counter[str] = Counter()
-    for name in host.names(Path(wanted.via)):
+    for name in list_folder(Path(wanted.via)):
         job, dot, rest = name.removeprefix(_PREFIX).partition(".")
         if name.startswith(_PREFIX) and dot and rest.startswith("rank-") and job != own:
             jobs[job] += 1
@@ -664,7 +676,7 @@ def facts_of_ray(question: examine.ExamineRequest, name: str) -> str:
     if machine.environ.get("CUDA_VISIBLE_DEVICES") == "":
         # Ray hides all GPUs from a task that asks for none; what a training task will see is not this.
         machine = Host(environ={k: v for k, v in machine.environ.items() if k != "CUDA_VISIBLE_DEVICES"})
-    asked = question._replace(python=question.python or host.own_python(), train=(), target=None)
+    asked = question._replace(python=question.python or own_python(), train=(), target=None)
     return json.dumps(own_facts(asked, machine, name))
 
 

@@ -15,12 +15,22 @@ from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family, package_name
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Inventory,
+    Known,
+    Unknown,
+    family,
+    is_package_version_key,
+    package_name,
+)
 from envcheck.core.findings import Evidence, Finding, Report
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
-from envcheck.host import machine as host
+from envcheck.host.environment import build_date, environment_variable, today
+from envcheck.host.files import read_file, replace_file, write_file
 from envcheck.host.machine import Host
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.policy import decision as policy_decision
@@ -122,7 +132,7 @@ def policy_of(wanted: GateOptions, said: Settings, known: Matrix) -> Policy:
         waivers=said.waivers,
         only=wanted.only,
         skip=(*wanted.skip, *said.skip),
-        today=host.today(),
+        today=today(),
     )
 
 
@@ -256,7 +266,7 @@ def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
     from envcheck.core import versions  # most gates have no lock
     from envcheck.policy import lock_drift
 
-    text = host.read_file(Path(file)).decode("utf-8", "replace")
+    text = read_file(Path(file)).decode("utf-8", "replace")
     python = ".".join(str(read.known("python.version") or "").split(".")[:2])
     arch = str(read.known("host.arch") or "x86_64")
     sheets = dependency_files.read(
@@ -279,7 +289,7 @@ def text_beside(name: str, named_by: str) -> tuple[str, str]:
         InputError: it is not there, or cannot be read.
     """
     path = Path(named_by).parent / name if named_by else Path(name)
-    return str(path), host.read_file(path).decode("utf-8", "replace")
+    return str(path), read_file(path).decode("utf-8", "replace")
 
 
 def _verified(question: ExamineRequest, machine: Host, seconds: float) -> list[Finding]:
@@ -318,7 +328,7 @@ def manifest_tree(
     return {
         "schema_version": image_manifest.SCHEMA_VERSION,
         "envcheck": __version__,
-        "date": host.built_on(),
+        "date": build_date(),
         "matrix": {
             "updated": report.matrix.updated,
             "digest": report.matrix.digest,
@@ -357,7 +367,7 @@ def _packages(read: Inventory) -> dict[str, str]:
     found = (
         (package_name(key), str(fact.value))
         for key, fact in read.facts.items()
-        if key.startswith("pkg.") and key.count(".") == 1 and isinstance(fact.reading, Known)
+        if is_package_version_key(key) and isinstance(fact.reading, Known)
     )
     return dict(sorted(found))
 
@@ -378,15 +388,15 @@ def leave(
     from envcheck.probes.driver import in_container
 
     text = json.dumps(passed.tree, indent=2) + "\n"
-    if named := wanted.manifest or host.variable(image_manifest.VARIABLE):
+    if named := wanted.manifest or environment_variable(image_manifest.VARIABLE):
         if named != NO_MANIFEST:
-            host.replace_file(Path(named), text)
+            replace_file(Path(named), text)
             remark(f"manifest written to {inline(named)}")
         return
     if question.facts is not None or wanted.root or not in_container(machine):
         return  # nothing is written on a machine that is no image, unless asked
     try:
-        host.write_file(Path(image_manifest.PATH), text)
+        write_file(Path(image_manifest.PATH), text)
         remark(f"manifest written to {image_manifest.PATH}")
     except InputError as error:
         remark(f"no manifest: {error} (--manifest names another place, or none)")

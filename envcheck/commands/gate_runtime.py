@@ -388,7 +388,7 @@ def _gpus(
         unread.append(f"driver {seen.driver} is below {least}; the cuda-compat in the image may stand in")
     if visible is not None and visible.startswith("MIG-"):
         return [], [*unread, "CUDA_VISIBLE_DEVICES names MIG devices, whose card is not read here"]
-    used = nvidia.chosen(visible, [seen.uuids.get(gpu, "") for gpu in range(count)])
+    used = nvidia.visible_gpus(visible, [seen.uuids.get(gpu, "") for gpu in range(count)])
     if not used and count:
         return [f"CUDA_VISIBLE_DEVICES={visible} hides every GPU"], []
     if gone := [f"GPU {gpu}: NVML says {why}" for gpu, why in seen.lost.items() if gpu in used]:

@@ -10,8 +10,9 @@ from envcheck import probes
 from envcheck.commands import examine
 from envcheck.core.errors import InputError
 from envcheck.core.rules import Matrix
-from envcheck.host import machine as host
+from envcheck.host.files import folder_texts, write_file
 from envcheck.host.machine import Host
+from envcheck.host.package_files import package_text, source_texts
 from envcheck.knowledge import lint as linting
 from envcheck.knowledge import load as matrix
 from envcheck.resolver_backends import index
@@ -39,9 +40,9 @@ def html(folder: str, overlays: Sequence[str]) -> str:
     """
     from envcheck.knowledge import site
 
-    page = site.render(site.assemble(_with_releases(overlays)), host.package_text("knowledge/site.html"))
+    page = site.render(site.assemble(_with_releases(overlays)), package_text("knowledge/site.html"))
     target = Path(folder, "index.html")
-    host.write_file(target, page)
+    write_file(target, page)
     return f"{target}: {len(page.encode()) / 1024:.0f} KiB, opens without a network\n"
 
 
@@ -54,7 +55,7 @@ def lint(
         InputError: there are no TOML files to look at, an overlay is wrong, or the date is none.
         ExamineError: the index cannot be read.
     """
-    texts = host.folder_texts(Path(folder), ".toml") if folder else host.source_texts("compat", ".toml")
+    texts = folder_texts(Path(folder), ".toml") if folder else source_texts("compat", ".toml")
     if not texts:
         raise InputError(
             folder or "compat", "no TOML files; lint reads a checkout, or the folder it is given"

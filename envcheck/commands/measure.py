@@ -22,8 +22,17 @@ from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Matrix, Target
-from envcheck.host import machine as host
-from envcheck.host.machine import Host
+from envcheck.host.files import (
+    append_file,
+    free_mib,
+    least_recently_used,
+    locked_folder,
+    mark_used,
+    read_file,
+    remove_folder,
+    scratch_folder,
+)
+from envcheck.host.machine import Host, find_program
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.resolver_backends import INSTALL_HINT
 from envcheck.resolver_backends.index import engine_environment, one_line, redact, user_index
@@ -84,18 +93,18 @@ def measure(run: Run, machine: Host, tell: Callable[[str], None]) -> tuple[str, 
     if target is None:
         raise InputError("--target", f"measure needs a target; known are {', '.join(known.targets)}")
     combinations = [_filled(each, target, known) for each in _grid(run.given)]
-    if host.find_program(machine, "uv") is None:
+    if find_program(machine, "uv") is None:
         raise ExamineError(f"uv is not installed; {INSTALL_HINT}")
     written = _written(run.output)
     lines, code = [], 0
-    with host.scratch() if run.folder is None else host.folder_made(run.folder) as folder:
+    with scratch_folder() if run.folder is None else locked_folder(run.folder) as folder:
         for each in combinations:
             cells, undecided = _measured(each, run, target, folder, machine, written, tell)
             code = 3 if undecided else code
             text = "".join(cell_toml(cell) for cell in cells)
             lines.append(text)
             if run.output is not None and text:
-                host.append_file(run.output, text)
+                append_file(run.output, text)
     return ("" if run.output else "".join(lines)), code
 
 
@@ -172,10 +181,10 @@ def _environment(
     """
     place = folder / f"torch-{each.pins['torch']}"
     if not place.is_dir():
-        for old in host.least_recently_used(folder, "torch-*", KEPT - 1):
+        for old in least_recently_used(folder, "torch-*", KEPT - 1):
             tell(f"removing {old.name}: at most {KEPT} environments are kept")
-            host.remove_folder(old)
-        if (free := host.free_mib(folder)) < FREE_MIB:
+            remove_folder(old)
+        if (free := free_mib(folder)) < FREE_MIB:
             raise ExamineError(
                 f"{folder}: {free} MiB are free, a torch with its CUDA packages needs {FREE_MIB}"
             )
@@ -186,7 +195,7 @@ def _environment(
             place,
             machine,
         )
-    host.touch(place)
+    mark_used(place)
     torch = f"torch=={each.pins['torch']}"
     aim = ["pip", "install", "--quiet", "--python", str(python)]
     # DeepSpeed's setup.py imports torch: that comes first, and nothing is built apart from it.
@@ -197,7 +206,7 @@ def _environment(
 
 
 def _uv(arguments: Sequence[str], place: Path, machine: Host) -> None:
-    program = host.find_program(machine, "uv")
+    program = find_program(machine, "uv")
     index = user_index(machine)
     extra = {
         "UV_NO_PROGRESS": "1",
@@ -358,7 +367,7 @@ def _written(output: Path | None) -> list[Mapping[str, Any]]:
     if output is None or not output.exists():
         return []
     try:
-        rows = tomllib.loads(host.read_file(output).decode("utf-8", "replace")).get("cell", [])
+        rows = tomllib.loads(read_file(output).decode("utf-8", "replace")).get("cell", [])
     except tomllib.TOMLDecodeError as error:
         raise InputError(str(output), f"not TOML: {error}") from None
     return [row for row in rows if isinstance(row, dict)]

@@ -18,11 +18,14 @@ from envcheck.core.errors import ExamineError, InputError, NoSolutionError
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, normalised, package_key
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Severity, Target, UserRequirement
-from envcheck.host import machine as host
+from envcheck.host.files import check_replaceable, read_file, same_file
 from envcheck.host.machine import Host
+from envcheck.host.package_files import source_texts
+from envcheck.host.signals import raise_on_termination
 from envcheck.knowledge import load as matrix
 from envcheck.lock import model as lock
 from envcheck.rules import derive, judge
+from envcheck.rules.requirements import unmet_requirements
 
 if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import resolver_backends as backends
@@ -150,7 +153,7 @@ def pin(
         )
         raise NoSolutionError(f"no shipped lock fits ({why}), and --offline forbids resolving one")
     found: list[str] = []
-    with host.signals_raise():
+    with raise_on_termination():
         if from_current:
             resolved, refused = _near_lock(place, machine, order.engine, found)
         else:
@@ -202,9 +205,9 @@ def _refuse_output(order: PinOptions) -> None:
     path, chosen = Path(order.output), formats.named(order.written)
     if not re.fullmatch(chosen.FILES, path.name):
         raise InputError(f"-o {order.output}", chosen.WHY_FILES)
-    if any(host.same_file(path, Path(file)) for file in order.files):
+    if any(same_file(path, Path(file)) for file in order.files):
         raise InputError(f"-o {order.output}", "is read with -r: the lock would take its place")
-    host.replaceable(path)
+    check_replaceable(path)
 
 
 def _written(made: lock.Lock, machine: Host, order: PinOptions) -> str:
@@ -293,7 +296,7 @@ def _asked(
 def _text_of(file: str, named_in: str) -> tuple[str, str]:
     """A requirement file's name and text; it lies beside the one that names it. Raises InputError."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(named_in), file))
-    return path, host.read_file(Path(path)).decode("utf-8", "replace")
+    return path, read_file(Path(path)).decode("utf-8", "replace")
 
 
 def _where(place: LockTarget) -> str:
@@ -333,7 +336,7 @@ def objections(place: LockTarget, pkg: Iterable[Fact], *, complete: bool) -> lis
         for rule in (*place.known.rules, *matrix.target_rules(place.target))
         if rule.severity is Severity.ERROR
     ]
-    judgement = judge.judge(settled, [*errors, *matrix.requirement_rules(derive.unmet(settled)[0])])
+    judgement = judge.judge(settled, [*errors, *matrix.requirement_rules(unmet_requirements(settled)[0])])
     return [finding.rule.id for finding in judgement.findings if judge.forbids_lock(finding)]
 
 
@@ -351,7 +354,7 @@ def _shipped(place: LockTarget, refused: list[str]) -> tuple[str, str, lock.Lock
     were refused before it is added to `refused`.
     """
     stem = f"{place.target.name}-py{place.python.replace('.', '')}-driver"
-    texts = host.source_texts("lockfiles", ".txt", stem)
+    texts = source_texts("lockfiles", ".txt", stem)
     # Named by their driver floor, and a newer torch never has a lower one: this order is by both. Behind
     # them come those with a torch that is older than it need be (`…-driver525-torch24`).
     by_floor = sorted(texts, reverse=place.driver_known or place.no_gpu)
@@ -612,7 +615,7 @@ def _near_lock(
     listed = remediation.releases(place.known, rows, str(place.read.known("python.version")))
     near = from_current.near(place.read, place.machine, place.target, place.known, listed)
     told = text.plan_page(near.plan, place.known, place.target, near.read)
-    stuck = [each.rule.id for each in near.plan.unmended]
+    stuck = [each.rule.id for each in near.plan.unresolved]
     stuck += [rule.id for move in near.plan.moves if move.administrator for rule in move.rules]
     if stuck:
         raise NoSolutionError(

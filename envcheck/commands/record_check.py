@@ -20,7 +20,7 @@ from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.core.findings import Evidence, Finding, Verdict
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Severity
-from envcheck.host import machine as host
+from envcheck.host.files import read_file, sha256
 from envcheck.host.machine import Host
 from envcheck.policy import decision
 from envcheck.probes import ProbeRequest
@@ -94,7 +94,7 @@ def _differences(machine: Host, site: str, folder: str, until: float) -> Iterato
         TimeoutError: the time is up.
     """
     try:
-        text = host.read_file(machine.path(f"{folder}/RECORD"), RECORD_LIMIT).decode("utf-8", "replace")
+        text = read_file(machine.path(f"{folder}/RECORD"), RECORD_LIMIT).decode("utf-8", "replace")
         rows = [(*row, "", "", "")[:3] for row in csv.reader(text.splitlines())]
     except (InputError, csv.Error):
         raise InputError(folder, "no RECORD of their files") from None
@@ -117,7 +117,7 @@ def _wrong(place: Path, wanted: str, size: str, until: float) -> str:
     try:
         if size.isdecimal() and place.stat().st_size != int(size):
             return "another size"
-        found = host.sha256(place, until)
+        found = sha256(place, until)
     except (OSError, ValueError) as error:
         return "missing" if isinstance(error, FileNotFoundError) else "cannot be read"
     if found is None:

@@ -16,16 +16,29 @@ from typing import Any, NamedTuple, Self
 from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.core.errors import ExamineError, InputError
-from envcheck.core.facts import Fact, Inventory, Known, Tri, Vocabulary, package_key, package_name
+from envcheck.core.facts import (
+    Fact,
+    Inventory,
+    Known,
+    Tri,
+    Vocabulary,
+    is_package_key,
+    package_key,
+    package_name,
+)
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.rules import Matrix, Severity, Target
-from envcheck.host import machine as host
-from envcheck.host.machine import Host, Running
+from envcheck.host.files import folder_texts, scratch_folder
+from envcheck.host.machine import Host
+from envcheck.host.package_files import package_folder
+from envcheck.host.processes import FinishedProcess, Running
+from envcheck.host.signals import raise_on_termination
 from envcheck.knowledge import log_signatures
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.probes.layout import find_interpreter
 from envcheck.reports.render import fix_text
-from envcheck.rules import clauses, derive, judge
+from envcheck.rules import derive, judge
+from envcheck.rules.clauses import evaluate, parse_clause
 from envcheck.selftest import outcome as selftest_outcome
 
 IMPORTS_S = 180.0
@@ -114,7 +127,7 @@ def prepare(question: examine.ExamineRequest, machine: Host) -> TestEnvironment:
 
 def claims() -> tuple[selftest_outcome.SelftestDeclaration, ...]:
     """Every self-test of the folder, by level."""
-    texts = host.folder_texts(host.package_folder("target_scripts/selftests"), ".py")
+    texts = folder_texts(package_folder("target_scripts/selftests"), ".py")
     stage = texts.pop("_worker.py")
     read = [
         selftest_outcome.read_claim(name.removesuffix(".py"), text, stage) for name, text in texts.items()
@@ -182,7 +195,7 @@ def _limited(chosen: _Chosen, prepared: TestEnvironment) -> _Chosen:
     judgement, _, _ = _forbidden(chosen.variant, prepared)
     for finding in filter(_of_training, judgement.findings):
         keys = {key for fix in finding.rule.fixes for key, _ in fix.set}
-        if keys and not any(key.startswith("pkg.") for key in keys):
+        if keys and not any(is_package_key(key) for key in keys):
             why = f"fails with every version (rule {finding.rule.id}); --only {chosen.variant.name} runs it"
             return chosen._replace(skipped=why, rule=finding.rule.id)
     return chosen
@@ -243,7 +256,7 @@ def _missing(
     gone = [
         package_name(key)
         for key, bound in needs.items()
-        if key.startswith("pkg.") and bound == "present" and prepared.inventory.known(key) is None
+        if is_package_key(key) and bound == "present" and prepared.inventory.known(key) is None
     ]
     if gone:
         # An extension's variant bears the name of its package: those are told in one line.
@@ -254,9 +267,9 @@ def _missing(
         declared = prepared.words.get(key)
         if declared is None:
             raise InputError(f"target_scripts/selftests/{claim.name}.py", f"needs {key}, which is no fact")
-        clause = clauses.clause(key, declared, bound)
+        clause = parse_clause(key, declared, bound)
         if (
-            clauses.ask(
+            evaluate(
                 clause,
                 prepared.inventory,
                 0 if key.startswith("gpu.") and prepared.inventory.devices else None,
@@ -353,7 +366,7 @@ def run(
     """Run what is asked for and fold it into outcomes, in the order of the claims."""
     chosen = _choose(prepared, wanted, device, machine)
     ended: dict[tuple[str, str], selftest_outcome.Outcome] = {}
-    with host.signals_raise(), host.scratch() as folder:
+    with raise_on_termination(), scratch_folder() as folder:
         batches = _batches(chosen, device, _started(machine))
         with _Children(machine, prepared, wanted, device, folder) as children:
             for batch, ranks in children.of(batches):
@@ -470,7 +483,7 @@ class _Children:
         folder = self._folder / str(batch.number)
         folder.mkdir()
         order = self._order(batch, folder)
-        stage = host.package_folder("target_scripts/selftests") / "_worker.py"
+        stage = package_folder("target_scripts/selftests") / "_worker.py"
         running = self._machine.start(
             [self._prepared.interpreter, "-X", "utf8", str(stage), json.dumps(order)],
             self._environ(order, folder),
@@ -481,7 +494,7 @@ class _Children:
         tests = sum(each.claim.seconds + GRACE_S for each in batch.chosen)
         self._running.append((batch, running, _Patience(waits + tests)))
 
-    def _left_behind(self, batch: _Batch, ran: host.FinishedProcess) -> list[selftest_outcome.ProcessEnd]:
+    def _left_behind(self, batch: _Batch, ran: FinishedProcess) -> list[selftest_outcome.ProcessEnd]:
         said = ran.err.strip()
         if ran.code == CUT_OFF_CODE and self._started:
             rank, world, _, address, port = self._started
@@ -501,7 +514,7 @@ class _Children:
         ]
 
     def _order(self, batch: _Batch, folder: Path) -> dict[str, Any]:
-        tests = host.package_folder("target_scripts/selftests")
+        tests = package_folder("target_scripts/selftests")
         by_claim: dict[str, dict[str, Any]] = {}
         for each in batch.chosen:
             claim = by_claim.setdefault(

@@ -1,12 +1,12 @@
-"""What a shared library needs, offers and carries for GPUs, read out of its file without loading it.
+"""Read shared libraries without loading them: dependencies, undefined and defined symbols, GPU code.
 
-Pure: it is given a function that reads a range of the file and touches little of it, for libtorch_cuda
-has a gigabyte. A symbol is looked up in the library's own hash table, as the loader does it. Only what
-wheels for Linux hold is understood: 64-bit little-endian files; of anything else nothing is said.
+The functions take a function that reads a range of the file, and read little of it, because libtorch_cuda
+has a gigabyte. Symbols are looked up in the library's own hash table, as the loader does it. Only 64-bit
+little-endian files are supported, which is what wheels for Linux hold; others give None.
 
 Sources: the ELF gABI and its GNU extensions (DT_GNU_HASH) as `elf.h` of glibc has them. NVIDIA publishes
-no layout of its fat binaries; the one here agrees with what open readers found and was compared with
-files that nvcc 13.0 made for sm_80, sm_90, sm_90a, sm_100f and compute_120.
+no layout of its fat binaries. The layout here agrees with open-source readers and was compared with files
+that nvcc 13.0 made for sm_80, sm_90, sm_90a, sm_100f and compute_120.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 Read = Callable[[int, int], bytes]
-"""Gives so many bytes from an offset on; fewer where the file ends, none beyond it."""
+"""Takes an offset and a length, and returns these bytes: fewer at the end of the file, none beyond it."""
 
-MOST_SYMBOLS = 200_000
-"""Undefined symbols that are read of one library: torch's own largest has some thousands."""
+MAX_SYMBOLS = 200_000
+"""The most undefined symbols read from one library: torch's largest has some thousands."""
 
-MOST_IMAGES = 20_000
-"""GPU images that are visited in one library: cuBLAS has some thousands."""
+MAX_IMAGES = 20_000
+"""The most GPU images visited in one library: cuBLAS has some thousands."""
 
-_LARGEST_TEXT = 32 * 1024 * 1024
-_LARGEST_TABLE = 32 * 1024 * 1024
-_LONGEST_NAME = 16 * 1024  # C++ spells out every template argument
-_MOST_HEADERS = 4096
-_MOST_ENTRIES = 4096
-_LONGEST_CHAIN = 256  # of symbols whose hashes fall together: some ten at most
+_MAX_TEXT = 32 * 1024 * 1024
+_MAX_TABLE = 32 * 1024 * 1024
+_MAX_NAME = 16 * 1024  # C++ names contain every template argument
+_MAX_HEADERS = 4096
+_MAX_ENTRIES = 4096
+_MAX_CHAIN = 256  # symbols in one hash bucket: in practice at most about ten
 
 _LOAD, _DYNAMIC = 1, 2
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 14, 15, 29
@@ -42,9 +43,10 @@ _SEGMENT, _SECTION = "<IIQQQQQQ", "<IIQQQQIIQQ"
 
 
 class Library(NamedTuple):
-    """The dynamic section of a shared library: names as written, `$ORIGIN` in `search` left as it is.
+    """The dynamic section of a shared library.
 
-    `search` are the folders of DT_RPATH or DT_RUNPATH. The numbers say where its tables lie in the file.
+    `search` holds the folders of DT_RPATH or DT_RUNPATH as written, with `$ORIGIN`. `symbols`, `names` and
+    `hashes` are the offsets of these tables in the file, 0 if there is none; `names_size` is in bytes.
     """
 
     machine: int
@@ -57,8 +59,8 @@ class Library(NamedTuple):
     hashes: int
 
 
-def library(read: Read) -> Library | None:
-    """What a file says of itself; None if it is no shared library of this kind, or a broken one."""
+def read_library(read: Read) -> Library | None:
+    """Read the dynamic section; None if the file is no shared library of the supported kind, or damaged."""
     try:
         return _library(read)
     except (struct.error, IndexError, OverflowError, ValueError):
@@ -66,13 +68,42 @@ def library(read: Read) -> Library | None:
 
 
 def _library(read: Read) -> Library | None:
-    head = read(0, 64)
-    if head[:6] != b"\x7fELF\x02\x01":
+    segments = _segments(read)
+    if segments is None:
         return None
-    machine = struct.unpack_from("<H", head, 18)[0]
-    (offset,) = struct.unpack_from("<Q", head, 32)
-    size, number = struct.unpack_from("<HH", head, 54)
-    if size != struct.calcsize(_SEGMENT) or number > _MOST_HEADERS:
+    machine, loads, (at, length) = segments
+    entries = _dynamic(read(at, min(length, 16 * _MAX_ENTRIES)))
+    tables = {tag: _offset(loads, value) for tag, value in entries if tag in (_STRTAB, _SYMTAB, _GNU_HASH)}
+    sizes = [value for tag, value in entries if tag == _STRSZ]
+    if not tables.get(_STRTAB) or not sizes:
+        return None
+    names, names_size = tables[_STRTAB], sizes[0]
+
+    def strings(*tags: int) -> tuple[str, ...]:
+        found = (_name(read, names, names_size, value) for tag, value in entries if tag in tags)
+        return tuple(name for name in found if name)
+
+    return Library(
+        machine,
+        next(iter(strings(_SONAME)), ""),
+        strings(_NEEDED),
+        tuple(folder for path in strings(_RPATH, _RUNPATH) for folder in path.split(":") if folder),
+        tables.get(_SYMTAB, 0),
+        names,
+        names_size,
+        tables.get(_GNU_HASH, 0),
+    )
+
+
+def _segments(read: Read) -> tuple[int, list[tuple[int, int, int]], tuple[int, int]] | None:
+    """Return the machine, the loaded segments (address, offset, length), and offset and length of DYNAMIC."""
+    header = read(0, 64)
+    if header[:6] != b"\x7fELF\x02\x01":
+        return None
+    machine = struct.unpack_from("<H", header, 18)[0]
+    (offset,) = struct.unpack_from("<Q", header, 32)
+    size, number = struct.unpack_from("<HH", header, 54)
+    if size != struct.calcsize(_SEGMENT) or number > _MAX_HEADERS:
         return None
     loads: list[tuple[int, int, int]] = []
     dynamic = (0, 0)
@@ -83,31 +114,11 @@ def _library(read: Read) -> Library | None:
             loads.append((address, at, length))
         elif kind == _DYNAMIC:
             dynamic = (at, length)
-    entries = _dynamic(read(dynamic[0], min(dynamic[1], 16 * _MOST_ENTRIES)))
-    places = {tag: _offset(loads, value) for tag, value in entries if tag in (_STRTAB, _SYMTAB, _GNU_HASH)}
-    sizes = [value for tag, value in entries if tag == _STRSZ]
-    if not places.get(_STRTAB) or not sizes:
-        return None
-    names, names_size = places[_STRTAB], sizes[0]
-
-    def said(*tags: int) -> tuple[str, ...]:
-        found = (_name(read, names, names_size, value) for tag, value in entries if tag in tags)
-        return tuple(name for name in found if name)
-
-    return Library(
-        machine,
-        next(iter(said(_SONAME)), ""),
-        said(_NEEDED),
-        tuple(folder for path in said(_RPATH, _RUNPATH) for folder in path.split(":") if folder),
-        places.get(_SYMTAB, 0),
-        names,
-        names_size,
-        places.get(_GNU_HASH, 0),
-    )
+    return machine, loads, dynamic
 
 
 def _dynamic(data: bytes) -> list[tuple[int, int]]:
-    """The entries before DT_NULL, as tag and value."""
+    """Return the entries before DT_NULL, as tag and value."""
     found = []
     for tag, value in struct.iter_unpack("<QQ", data[: len(data) // 16 * 16]):
         if tag == 0:
@@ -117,7 +128,7 @@ def _dynamic(data: bytes) -> list[tuple[int, int]]:
 
 
 def _offset(loads: list[tuple[int, int, int]], address: int) -> int:
-    """Where an address lies in the file; 0 if no segment holds it."""
+    """Return the offset in the file of an address in memory; 0 if no segment contains it."""
     for start, at, length in loads:
         if start <= address < start + length:
             return at + address - start
@@ -129,64 +140,64 @@ def _name(read: Read, names: int, size: int, index: int) -> str:
         return ""
     data = read(names + index, 128)
     if b"\0" not in data:
-        data = read(names + index, _LONGEST_NAME)
+        data = read(names + index, _MAX_NAME)
     return data.partition(b"\0")[0].decode("utf-8", "replace")
 
 
 # --- symbols ----------------------------------------------------------------------------------------
 
 
-def undefined(read: Read, of: Library) -> tuple[bytes, ...] | None:
-    """The symbols a library cannot be loaded without and does not define itself; None if they cannot be told.
+def undefined_symbols(read: Read, library: Library) -> tuple[bytes, ...] | None:
+    """Return the symbols that other libraries must define for this one to load; None if unreadable.
 
-    A weak symbol may stay undefined, so it is left out.
+    Weak symbols are left out, because they may stay undefined.
     """
     try:
-        return _undefined(read, of)
+        return _undefined(read, library)
     except (struct.error, IndexError, OverflowError, ValueError):
         return None
 
 
-def _undefined(read: Read, of: Library) -> tuple[bytes, ...] | None:
-    if not of.hashes or not of.symbols:
+def _undefined(read: Read, library: Library) -> tuple[bytes, ...] | None:
+    if not library.hashes or not library.symbols:
         return None
-    # The table is sorted: undefined symbols lie before the first that the hash table covers.
-    (first,) = struct.unpack_from("<I", read(of.hashes + 4, 4))
-    if not 0 < first <= MOST_SYMBOLS:
+    # The table is sorted: undefined symbols come before the first symbol of the hash table.
+    (first,) = struct.unpack_from("<I", read(library.hashes + 4, 4))
+    if not 0 < first <= MAX_SYMBOLS:
         return None
-    table = read(of.symbols, first * _SYMBOL_SIZE)
-    wanted = [
+    table = read(library.symbols, first * _SYMBOL_SIZE)
+    required = [
         name
         for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table)
         if section == 0 and info >> 4 == _GLOBAL and name
     ]
     if len(table) != first * _SYMBOL_SIZE:
         return None
-    if not wanted:
+    if not required:
         return ()
-    begin, end = min(wanted), min(max(wanted) + _LONGEST_NAME, of.names_size)
-    if not 0 < end - begin <= _LARGEST_TEXT:
+    begin, end = min(required), min(max(required) + _MAX_NAME, library.names_size)
+    if not 0 < end - begin <= _MAX_TEXT:
         return None
-    text = read(of.names + begin, end - begin)
-    return tuple(text[name - begin : text.find(b"\0", name - begin)] for name in wanted)
+    text = read(library.names + begin, end - begin)
+    return tuple(text[name - begin : text.find(b"\0", name - begin)] for name in required)
 
 
 class Exports:
-    """What a library defines for others, looked up symbol by symbol in its DT_GNU_HASH table."""
+    """The symbols that a library defines for others, looked up one by one in its DT_GNU_HASH table."""
 
-    def __init__(self, read: Read, of: Library) -> None:
-        """Read the table but for its chains; `readable` says whether there is one to look into."""
-        self._read, self._of = read, of
-        head = read(of.hashes, 16) if of.hashes and of.symbols else b""
+    def __init__(self, read: Read, library: Library) -> None:
+        """Read the table without its chains; `readable` is False if there is no usable table."""
+        self._read, self._library = read, library
+        head = read(library.hashes, 16) if library.hashes and library.symbols else b""
         self._buckets, self._first, self._words, self._shift = (
             struct.unpack("<IIII", head) if len(head) == 16 else (0, 0, 0, 0)  # noqa: PLR2004
         )
         size = 8 * self._words + 4 * self._buckets
-        self._table = read(of.hashes + 16, size) if size <= _LARGEST_TABLE and self._shift < 32 else b""  # noqa: PLR2004
+        self._table = read(library.hashes + 16, size) if size <= _MAX_TABLE and self._shift < 32 else b""  # noqa: PLR2004
         self.readable = self._buckets > 0 and self._words > 0 and len(self._table) == size
 
     def define(self, name: bytes, value: int) -> bool:
-        """Whether a symbol is among them; `value` is its hash. What cannot be read defines nothing."""
+        """Return whether the library defines a symbol, given its hash; False if the table is not readable."""
         if not self.readable:
             return False
         word = self._number(8 * (value // 64 % self._words), 8)
@@ -195,8 +206,8 @@ class Exports:
         index = self._number(8 * self._words + 4 * (value % self._buckets), 4)
         if index < self._first:
             return False
-        chain = self._of.hashes + 16 + len(self._table)
-        for symbol in range(index, index + _LONGEST_CHAIN):
+        chain = self._library.hashes + 16 + len(self._table)
+        for symbol in range(index, index + _MAX_CHAIN):
             found = int.from_bytes(self._read(chain + 4 * (symbol - self._first), 4), "little")
             if found | 1 == value | 1 and self._is(symbol, name):
                 return True
@@ -208,25 +219,26 @@ class Exports:
         return int.from_bytes(self._table[at : at + length], "little")
 
     def _is(self, symbol: int, name: bytes) -> bool:
-        entry = self._read(self._of.symbols + symbol * _SYMBOL_SIZE, _SYMBOL_SIZE)
+        entry = self._read(self._library.symbols + symbol * _SYMBOL_SIZE, _SYMBOL_SIZE)
         if len(entry) != _SYMBOL_SIZE:
             return False
         at, _, _, section, _, _ = struct.unpack("<IBBHQQ", entry)
-        return section != 0 and self._read(self._of.names + at, len(name) + 1) == name + b"\0"
+        return section != 0 and self._read(self._library.names + at, len(name) + 1) == name + b"\0"
 
 
-def hashed(name: bytes) -> int:
-    """The GNU hash of a symbol's name."""
+def gnu_hash(name: bytes) -> int:
+    """Return the GNU hash of a symbol's name."""
     value = 5381
     for byte in name:
         value = value * 33 + byte & 0xFFFFFFFF
     return value
 
 
-def spelled(symbol: str) -> str:
-    """A C++ symbol as its source has it, without arguments: `c10::Error::Error` of `_ZN3c105ErrorC2E…`.
+def demangle(symbol: str) -> str:
+    """Return a C++ symbol as in source code, without arguments; any other symbol unchanged.
 
-    Names of the Itanium C++ ABI that are nested, as all of a namespace are; any other stays as it is.
+    `_ZN3c105ErrorC2E…` gives `c10::Error::Error`. Only nested names of the Itanium C++ ABI are read, which
+    all names in a namespace are.
     """
     found = _NESTED.match(symbol)
     if found is None:
@@ -253,15 +265,15 @@ def _exactly(read: Read, at: int, length: int) -> bytes:
 _FATBIN = 0xBA55ED50
 _SECTIONS = (b".nv_fatbin", b"__nv_relfatbin")
 _PTX, _CUBIN = 1, (2, 16)
-_SPECIFIC, _FAMILY = 1 << 20, 1 << 21  # the letters of sm_90a and sm_100f
+_SPECIFIC, _FAMILY = 1 << 20, 1 << 21  # flags for the suffixes of sm_90a and sm_100f
 
 
-def architectures(read: Read, containers: int = MOST_IMAGES) -> tuple[str, ...] | None:
-    """The GPU architectures a library has code for, each once: machine code (`sm_90a`) or PTX (`compute_90`).
+def gpu_architectures(read: Read, containers: int = MAX_IMAGES) -> tuple[str, ...] | None:
+    """Return the GPU architectures that a library has code for: machine code (`sm_90a`), PTX (`compute_90`).
 
-    Empty if it has none. None stands for a file whose sections or images cannot be followed to their end.
-    A container holds what one source file was compiled to, for each architecture; of a large library the
-    first few tell for which that was.
+    The result is sorted; empty if there is no GPU code; None if a section or image is malformed. A container
+    holds the code of one source file for each architecture, so the first few `containers` of a large library
+    suffice.
     """
     try:
         return tuple(sorted(set(_images(read, containers))))
@@ -270,15 +282,15 @@ def architectures(read: Read, containers: int = MOST_IMAGES) -> tuple[str, ...] 
 
 
 def _sections(read: Read) -> Iterator[tuple[int, int]]:
-    """Where the sections with GPU code lie, as offset and size."""
+    """Yield the offset and size of each section with GPU code."""
     head = read(0, 64)
     if head[:6] != b"\x7fELF\x02\x01":
         raise ValueError
     (offset,) = struct.unpack_from("<Q", head, 40)
     size, number, names = struct.unpack_from("<HHH", head, 58)
     if not offset or not number:
-        return  # stripped of its section headers
-    if size != struct.calcsize(_SECTION) or number > _MOST_HEADERS or names >= number:
+        return  # the section headers were stripped
+    if size != struct.calcsize(_SECTION) or number > _MAX_HEADERS or names >= number:
         raise ValueError
     table = _exactly(read, offset, size * number)
     at, length = struct.unpack_from("<QQ", table, names * size + 24)
@@ -289,45 +301,56 @@ def _sections(read: Read) -> Iterator[tuple[int, int]]:
 
 
 def _images(read: Read, containers: int) -> Iterator[str]:
-    """The architecture of every image of a library.
-
-    Containers follow one another: a head (magic, version, its own size, that of what it holds), then images:
-    kind, size of the image's head, size of its content; at 28 the architecture, at 40 flags.
+    """Yield the architecture of every image in the first containers of a library.
 
     Raises:
-        ValueError: what stands there is something else, or without end.
+        ValueError: a container or an image is malformed, or there are too many.
     """
-    steps = iter(range(MOST_IMAGES))
-    for start, length in _sections(read):
-        at, end = start, start + length
-        while containers and at + 16 <= end:
-            magic, _, head, size = struct.unpack("<IHHQ", _exactly(read, at, 16))
-            if magic == 0:
-                _count(steps)
-                at += 8  # containers are aligned, the gap is filled with zeros
-                continue
-            if magic != _FATBIN or head < 16 or at + head + size > end:  # noqa: PLR2004 - its own size
-                raise ValueError
-            containers -= 1
-            image, at = at + head, at + head + size
-            while image < at:
-                _count(steps)
-                architecture, size = _image(_exactly(read, image, 64))
-                image += size
-                if architecture:
-                    yield architecture
+    steps = iter(range(MAX_IMAGES))
+    found = (
+        container
+        for start, length in _sections(read)
+        for container in _containers(read, start, start + length, steps)
+    )
+    for start, end in islice(found, containers):
+        at = start
+        while at < end:
+            _count(steps)
+            architecture, size = _image(_exactly(read, at, 64))
+            at += size
+            if architecture:
+                yield architecture
+
+
+def _containers(read: Read, at: int, end: int, steps: Iterator[int]) -> Iterator[tuple[int, int]]:
+    """Yield the offsets between which the images of each container in a section lie.
+
+    Containers follow one another. A container has a header (magic, version, size of the header, size of the
+    images), then its images.
+    """
+    while at + 16 <= end:
+        magic, _, header, size = struct.unpack("<IHHQ", _exactly(read, at, 16))
+        if magic == 0:
+            _count(steps)
+            at += 8  # containers are aligned, and the gaps are filled with zeros
+            continue
+        if magic != _FATBIN or header < 16 or at + header + size > end:  # noqa: PLR2004 - its own size
+            raise ValueError
+        yield at + header, at + header + size
+        at += header + size
 
 
 def _image(entry: bytes) -> tuple[str, int]:
-    """The architecture of an image, empty if it is of another kind, and the size of it with its head."""
-    kind, _, head, size = struct.unpack_from("<HHIQ", entry)
+    """Return an image's architecture (empty if it is no GPU code) and its size, including its header."""
+    # Kind, size of the image's header, size of its content; at 28 the architecture, at 40 flags.
+    kind, _, header, size = struct.unpack_from("<HHIQ", entry)
     (number,) = struct.unpack_from("<I", entry, 28)
     (flags,) = struct.unpack_from("<Q", entry, 40)
-    if head < len(entry):
+    if header < len(entry):
         raise ValueError
     letter = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
     word = "compute" if kind == _PTX else "sm" if kind in _CUBIN else ""
-    return f"{word}_{number}{letter}" if word else "", head + size
+    return f"{word}_{number}{letter}" if word else "", header + size
 
 
 def _count(steps: Iterator[int]) -> None:

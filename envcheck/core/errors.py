@@ -1,12 +1,12 @@
-"""The errors a user can correct, and the place in a file that an error or finding points to."""
+"""Errors that end a command, and the place in a file that an error or diagnostic points to."""
 
 from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where something stands: line and column from 1, in characters; line 0 is the file as a whole.
+    """A place in a file: line and column from 1, in characters; line 0 means the whole file.
 
-    `excerpt` is the line it stands on, or the part of a long line that begins after `cut` characters.
+    `excerpt` is the text of that line, or the part of a long line that begins after `cut` characters.
     """
 
     file: str
@@ -17,21 +17,21 @@ class Place(NamedTuple):
     cut: int = 0
 
     def __str__(self) -> str:
-        """`ds.json:7:23`."""
+        """Return `ds.json:7:23`, or the file alone."""
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 class EnvcheckError(Exception):
-    """Something the user can mend; `cli` prints it as one line and exits with `code`."""
+    """A failure that ends the command: `cli` prints it as one line and exits with `code`."""
 
     code = 2
 
 
 class InputError(EnvcheckError):
-    """Unreadable or malformed input; says the file, the position and what was expected."""
+    """Unreadable or malformed input; the message states the file, the position and what was expected."""
 
     def __init__(self, where: str | Place, problem: str) -> None:
-        """Join the place (`file`, `file:line:column` or `file: key.path`) with what is wrong there."""
+        """Join the place (`file`, `file:line:column` or `file: key.path`) with the problem."""
         super().__init__(f"{where}: {problem}")
         self.place = Place(where) if isinstance(where, str) else where
         self.where = str(where)
@@ -39,12 +39,12 @@ class InputError(EnvcheckError):
 
 
 class ExamineError(EnvcheckError):
-    """The environment could not be examined at all: neither a pass nor a bad machine."""
+    """The examination itself failed, so there is no verdict on the machine."""
 
     code = 3
 
 
 class NoSolutionError(EnvcheckError):
-    """No versions satisfy the target on this machine."""
+    """No combination of versions satisfies the target on this machine."""
 
     code = 4

@@ -1,8 +1,12 @@
-"""Facts and what is known of them: readings, keys, the vocabulary and the inventory.
+"""Facts: their keys and readings, the vocabulary of keys that exist, and the inventory that holds them all.
 
-Everything here is a frozen value. Defining a named tuple costs a ninth of a frozen dataclass, and these
-classes are on the start-up path. For the same reason annotations are not postponed: a named tuple
-compiles each annotation that is a string.
+A *fact* is a key (`driver.version`), a reading and its source. A *reading* is `Known`, `Absent` or
+`Unknown`. The *vocabulary* is the closed set of keys that probes, files and derivation may produce and
+that rules may name. An *inventory* holds the facts of one machine, environment and configuration.
+
+Everything here is a frozen value. These classes are on the start-up path: defining a named tuple takes a
+ninth of the time of a frozen dataclass. Annotations are not postponed for the same reason, because a
+named tuple compiles each annotation that is a string.
 """
 
 import enum
@@ -13,7 +17,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 
 class Tri(enum.IntEnum):
-    """No < maybe < yes: "and" is `min`, "or" is `max`, and a maybe never hides a no or a yes."""
+    """A three-valued answer, ordered no < maybe < yes: "and" is `min`, "or" is `max`.
+
+    A maybe never hides a no in an "and", or a yes in an "or".
+    """
 
     NO = 0
     MAYBE = 1
@@ -21,35 +28,39 @@ class Tri(enum.IntEnum):
 
     @staticmethod
     def of(answer: bool) -> "Tri":
-        """A decided answer."""
+        """Return YES or NO for a decided answer."""
         return Tri.YES if answer else Tri.NO
 
     def negated(self) -> "Tri":
-        """Not: maybe stays maybe."""
+        """Return the opposite answer; MAYBE stays MAYBE."""
         return Tri(2 - self)
 
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-
+EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
+"""An immutable empty mapping, for defaults of named tuples."""
 
 Value: TypeAlias = str | int | bool | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """It was read, and this is what it is."""
+    """A reading with a value."""
 
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """It was looked for and is not there."""
+    """A reading that shows that the thing is not there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It could not be read, and why; or nobody gave it (`asked` is False), which is nobody's fault."""
+    """A reading without an answer: `why` gives the reason.
+
+    `asked` is True if reading it was tried and failed, and False if nothing provided the fact. A rule that
+    needs the former is undecided; a rule that needs the latter is waiting.
+    """
 
     why: str
     asked: bool = True
@@ -57,35 +68,35 @@ class Unknown:
 
 Reading: TypeAlias = Known | Absent | Unknown
 
-
 NOT_GIVEN = Unknown("not given", asked=False)
+"""The reading of a fact that no probe, file or option provided."""
 
 
 class Kind(enum.Enum):
-    """What values a fact may take, and so which comparisons a rule may make with it."""
+    """The type of a fact's value, which decides the comparisons that a rule may make with it."""
 
-    VERSION = "version"  # a string that `versions` compares
+    VERSION = "version"  # a string that `core.versions` compares
     NUMBER = "number"  # a whole number
     WORD = "word"
     FLAG = "flag"
-    WORDS = "words"  # a list of words; a rule asks whether one of them is there
+    WORDS = "words"  # a list of words; a rule tests whether it contains one
 
 
 class Key(NamedTuple):
-    """What a fact's name means: its kind, its unit in words, its closed set of words if it has one.
+    """The declaration of a fact: its kind, its meaning and unit (`help`), its closed set of words if any.
 
-    `phrases` say a value as people do (`{"3": "ZeRO-3"}`), for sentences such as "if ZeRO-3 and …";
-    `"*"` is for every other value, which takes the place of its `{}`.
+    `phrases` spell values for sentences such as "if ZeRO-3 and …" (`{"3": "ZeRO-3"}`). The phrase under
+    `"*"` serves every other value, which replaces its `{}`.
     """
 
     kind: Kind
     help: str
     words: tuple[str, ...] = ()
-    phrases: Mapping[str, str] = NOTHING
+    phrases: Mapping[str, str] = EMPTY_MAPPING
 
 
 class Fact(NamedTuple):
-    """One thing read, or not, and where: a file, an API, a command, a table."""
+    """One fact: its key, what reading it gave, and where it was read (a file, an API, a command, a table)."""
 
     key: str
     reading: Reading
@@ -97,9 +108,17 @@ class Fact(NamedTuple):
         return self.reading.value if isinstance(self.reading, Known) else None
 
 
+# --- keys ---------------------------------------------------------------------------------------------
+
+
 def family(key: str) -> str:
-    """The part before the first dot: `pkg` of `pkg.torch`."""
+    """Return the part of a key before the first dot: `pkg` for `pkg.torch`."""
     return key.partition(".")[0]
+
+
+def is_device_key(key: str) -> bool:
+    """Return whether each GPU has this fact (`gpu.memory_mib`), and not the machine (`gpus.count`)."""
+    return key.startswith("gpu.")
 
 
 def package_key(name: str, detail: str = "") -> str:
@@ -108,32 +127,47 @@ def package_key(name: str, detail: str = "") -> str:
 
 
 def package_name(key: str) -> str:
-    """Return the package that a `pkg.` key is about; any other key as it is."""
+    """Return the package of a version key (`torch` for `pkg.torch`), and any other key unchanged."""
     return key.removeprefix("pkg.")
 
 
+def package_of_key(key: str) -> str:
+    """Return the package that a version key or a detail key is about; the key must be a package key."""
+    return key.split(".")[1]
+
+
+def is_package_key(key: str) -> bool:
+    """Return whether a key is about an installed package: its version, or a detail."""
+    return key.startswith("pkg.")
+
+
+def is_package_version_key(key: str) -> bool:
+    """Return whether a key is a package's version (`pkg.torch`)."""
+    return key.startswith("pkg.") and key.count(".") == 1
+
+
+def is_package_detail_key(key: str) -> bool:
+    """Return whether a key is a detail of a package (`pkg.torch.requires`)."""
+    return key.startswith("pkg.") and key.count(".") > 1
+
+
 def normalised(name: str) -> str:
-    """A distribution's name as PEP 503 spells it: `flash-attn` of `Flash_Attn`."""
+    """Return a distribution's name as PEP 503 spells it: `flash-attn` for `Flash_Attn`."""
     name = name.lower().replace("_", "-").replace(".", "-")
     while "--" in name:
         name = name.replace("--", "-")
     return name
 
 
-def of_device(key: str) -> bool:
-    """Whether a key belongs to one GPU (`gpu.memory_mib`) and not to the machine (`gpus.count`)."""
-    return key.startswith("gpu.")
-
-
 class Vocabulary:
-    """The closed set of keys. `pkg.*` admits any distribution, `pkg.*.editable` a detail of any."""
+    """The closed set of keys: `pkg.*` admits any distribution, `pkg.*.editable` that detail of any."""
 
     def __init__(self, keys: Mapping[str, Key]) -> None:
-        """Take the declared keys, patterns with `*` in the second place included."""
+        """Take the declared keys, including patterns with `*` as their second part."""
         self.keys = MappingProxyType(dict(keys))
 
     def get(self, key: str) -> Key | None:
-        """What the key means, or None if nobody declared it."""
+        """Return the declaration of a key, or None if there is none."""
         found = self.keys.get(key)
         if found is not None:
             return found
@@ -142,27 +176,30 @@ class Vocabulary:
         return self.keys.get(f"{head}.*{dot2}{detail}") if dot and name else None
 
     def nearest(self, key: str) -> str | None:
-        """The declared key most like a misspelt one."""
+        """Return the declared key that is most similar to a misspelt one, or None."""
         from difflib import get_close_matches
 
         head, _, rest = key.partition(".")
         name, _, _ = rest.partition(".")
         candidates = [known.replace("*", name, 1) if name else known for known in self.keys]
-        # A wrong family with a right rest ("driverr.version") is nearer than anything else.
+        # Whole keys are compared, so that a misspelt family ("driverr.version") is found too.
         close = get_close_matches(key, candidates, n=1, cutoff=0.6)
         return close[0] if close and head else None
 
 
+# --- the inventory ------------------------------------------------------------------------------------
+
 Facts: TypeAlias = Mapping[str, Fact]
+"""Facts by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """All facts of one machine, one Python environment and one training configuration.
 
-    `devices` holds the `gpu.*` facts of each GPU in the driver's order. `complete` names the families
-    that were read to the end, so that a key missing from them is Absent; `unread` says why a family
-    or a single key could not be read. A key in none of these was simply not given.
+    `devices` holds the `gpu.*` facts of each GPU, in the driver's order. `complete` names the families
+    that were read to the end, so that a key missing from them is Absent. `unread` maps a family or a
+    single key that could not be read to the reason. Any other missing key is `NOT_GIVEN`.
     """
 
     facts: Facts = field(default_factory=dict)
@@ -171,8 +208,8 @@ class Inventory:
     unread: Mapping[str, str] = field(default_factory=dict)
 
     def fact(self, key: str, device: int | None = None) -> Fact:
-        """The fact under a key; of the given device if the key belongs to one. Never raises."""
-        if device is not None and of_device(key):
+        """Return the fact under a key, of the given device for a device key; never raises KeyError."""
+        if device is not None and is_device_key(key):
             found = self.devices[device].get(key)
         else:
             found = self.facts.get(key)
@@ -188,26 +225,26 @@ class Inventory:
         return Fact(key, NOT_GIVEN)
 
     def known(self, key: str, device: int | None = None) -> Value | None:
-        """The value under a key if it is known, else None."""
+        """Return the value under a key if it is known, else None."""
         return self.fact(key, device).value
 
     def with_facts(self, facts: Iterable[Fact]) -> "Inventory":
-        """The same with these facts of the machine added or replaced."""
+        """Return a copy with these facts added or replaced; none of them belongs to a device."""
         return replace(self, facts={**self.facts, **{fact.key: fact for fact in facts}})
 
     def without(self, *keys: str) -> "Inventory":
-        """The same as if these facts had never been read."""
+        """Return a copy without these facts, as if they had not been read."""
         return replace(self, facts={key: fact for key, fact in self.facts.items() if key not in keys})
 
     def visible_devices(self) -> tuple[int, ...]:
-        """Indices of the GPUs a process here can use: all that are not known to be hidden."""
+        """Return the indices of the GPUs that a process can use: all that are not known to be hidden."""
         return tuple(
             index for index in range(len(self.devices)) if self.known("gpu.visible", index) is not False
         )
 
     @staticmethod
     def merged(parts: Sequence["Inventory"]) -> "Inventory":
-        """One inventory of several; a later part's facts replace an earlier one's."""
+        """Merge several inventories into one; the facts of a later part replace those of an earlier one."""
         facts: dict[str, Fact] = {}
         unread: dict[str, str] = {}
         complete: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
-"""Facts files ↔ inventories: the shape that `envcheck facts` prints and `--facts` reads.
+"""Read and write facts files: the form that `envcheck facts` prints and `--facts` reads.
 
-    complete = ["pkg"]                      # families listed to the end: what is missing is Absent
+    complete = ["pkg"]                      # complete families: a missing key is Absent
     [python]
     version = "3.11.9"
     [pkg]
@@ -9,12 +9,12 @@
     zero_stage = 3
     [[gpu]]
     name = "NVIDIA A100-SXM4-80GB"
-    [unknown]                               # full keys; those of a GPU with its number
+    [unknown]                               # full keys; a GPU's with its number
     "driver.version" = "NVML did not answer within 10 s"
     [sources]
     "gpu[0].name" = "NVML"
 
-TOML and JSON are the same to this module: it takes what the parser gave.
+This module takes parsed values, so a facts file may be TOML or JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from envcheck.core.facts import (
     Unknown,
     Value,
     Vocabulary,
-    of_device,
+    is_device_key,
 )
 
 SCHEMA_VERSION = 1
@@ -43,10 +43,10 @@ _SIDE_TABLES = ("sources", "unknown", "absent", "complete", "unread", "schema_ve
 
 
 def load(tree: Mapping[str, Any], where: str, vocabulary: Vocabulary) -> Inventory:
-    """The inventory a facts file describes.
+    """Return the inventory that a facts file describes; `where` is its name, for messages and sources.
 
     Raises:
-        InputError: an unknown key (with the nearest right one), or a value of the wrong kind.
+        InputError: an unknown key (the message names the nearest one), or a value of the wrong kind.
     """
     if not isinstance(tree, Mapping):
         raise InputError(where, f"expected a table of facts, found {_shown(tree)}")
@@ -65,7 +65,7 @@ def load(tree: Mapping[str, Any], where: str, vocabulary: Vocabulary) -> Invento
 
 
 def dump(inventory: Inventory) -> dict[str, Any]:
-    """The facts file of an inventory: `load(dump(x))` reads the same facts with the same sources."""
+    """Return the facts file of an inventory; `load(dump(x))` gives the same facts with the same sources."""
     tree: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     side: dict[str, dict[str, str]] = {"sources": {}, "unknown": {}}
     absent: list[str] = []
@@ -74,7 +74,7 @@ def dump(inventory: Inventory) -> dict[str, Any]:
             side["sources"][name] = fact.source
         match fact.reading:
             case Known(value):
-                if not of_device(fact.key):
+                if not is_device_key(fact.key):
                     _put(tree, fact.key, list(value) if isinstance(value, tuple) else value)
             case Absent():
                 absent.append(name)
@@ -106,7 +106,7 @@ def _named(inventory: Inventory) -> Iterator[tuple[str, Fact]]:
 
 
 def _put(tree: dict[str, Any], key: str, value: Any) -> None:
-    """Place `pkg.torch` at `tree["pkg"]["torch"]`; a package with details becomes a table."""
+    """Put the value of `pkg.torch` at `tree["pkg"]["torch"]`; a package with details becomes a table."""
     head, _, rest = key.partition(".")
     name, _, detail = rest.partition(".")
     table = tree.setdefault(head, {})
@@ -128,15 +128,17 @@ def _leaves(tree: Mapping[str, Any], vocabulary: Vocabulary, where: str) -> Iter
         if not isinstance(table, Mapping):
             _refuse_key(name, vocabulary, where)
         for key, raw in table.items():
-            full = f"{name}.{key}"
             if isinstance(raw, Mapping):
-                for detail, value in raw.items():
-                    nested = f"{full}.{detail}"
-                    if detail == "version" and vocabulary.get(nested) is None:
-                        nested = full
-                    yield nested, value
+                yield from _details(f"{name}.{key}", raw, vocabulary)
             else:
-                yield full, raw
+                yield f"{name}.{key}", raw
+
+
+def _details(key: str, table: Mapping[str, Any], vocabulary: Vocabulary) -> Iterator[tuple[str, Any]]:
+    """Yield keys and values of a package's table, in which `version` stands for the package's own key."""
+    for detail, value in table.items():
+        full = f"{key}.{detail}"
+        yield key if detail == "version" and vocabulary.get(full) is None else full, value
 
 
 def _devices(
@@ -144,7 +146,7 @@ def _devices(
 ) -> list[dict[str, Fact]]:
     rows = tree.get("gpu", [])
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise InputError(f"{where}: gpu", "expected [[gpu]] tables, one a device")
+        raise InputError(f"{where}: gpu", "expected [[gpu]] tables, one for each device")
     devices = []
     for number, row in enumerate(rows):
         device: dict[str, Fact] = {}
@@ -160,15 +162,17 @@ def _unread_keys(
     tree: Mapping[str, Any], vocabulary: Vocabulary, where: str
 ) -> Iterator[tuple[str, Reading]]:
     for key, why in _side(tree, "unknown", where).items():
-        _declared(
-            key.replace(key.partition(".")[0], key.partition(".")[0].partition("[")[0], 1), vocabulary, where
-        )
+        _declared(_without_number(key), vocabulary, where)
         yield key, Unknown(why)
     for key in _words(tree, "absent", where):
-        _declared(
-            key.replace(key.partition(".")[0], key.partition(".")[0].partition("[")[0], 1), vocabulary, where
-        )
+        _declared(_without_number(key), vocabulary, where)
         yield key, Absent()
+
+
+def _without_number(key: str) -> str:
+    """Return `gpu.name` for `gpu[0].name`, and any other key unchanged."""
+    head, dot, rest = key.partition(".")
+    return f"{head.partition('[')[0]}{dot}{rest}"
 
 
 def _split_device(key: str, count: int, where: str) -> tuple[int | None, str]:
@@ -177,7 +181,10 @@ def _split_device(key: str, count: int, where: str) -> tuple[int | None, str]:
         return None, key
     number, _, name = rest.partition("].")
     if not number.isdecimal() or int(number) >= count:
-        raise InputError(f"{where}: {key}", f"there are {count} [[gpu]] tables, counted from 0")
+        raise InputError(
+            f"{where}: {key}",
+            f"expected the number of a [[gpu]] table, from 0; found {count} such tables",
+        )
     return int(number), f"gpu.{name}"
 
 
@@ -185,7 +192,7 @@ def _complete(tree: Mapping[str, Any], vocabulary: Vocabulary, where: str) -> fr
     families = {key.partition(".")[0] for key in vocabulary.keys}
     named = _words(tree, "complete", where)
     for name in named:
-        # A misspelt one would leave what is missing "not given", and the findings about it unsaid.
+        # After a misspelt family, missing keys would be "not given" instead of Absent, and findings lost.
         if name not in families:
             raise InputError(
                 f"{where}: complete",
@@ -243,7 +250,7 @@ _EXPECTED = {
 
 
 def as_value(raw: Any, kind: Kind) -> Value | None:
-    """The raw TOML or JSON value as one of this kind; None if it is not."""
+    """Return a parsed TOML or JSON value as a fact's value of this kind, or None if it has another type."""
     match kind, raw:
         case (Kind.FLAG, bool()):
             return raw
@@ -259,4 +266,4 @@ def as_value(raw: Any, kind: Kind) -> Value | None:
 
 def _shown(raw: Any) -> str:
     text = repr(raw)
-    return text if len(text) <= 60 else f"{text[:57]}…"  # noqa: PLR2004 - one line of a terminal
+    return text if len(text) <= 60 else f"{text[:57]}…"  # noqa: PLR2004 - fits a line of a terminal

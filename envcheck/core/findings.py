@@ -1,4 +1,4 @@
-"""What judging produces: findings, diagnostics, plans, and the report that a format renders.
+"""Results: findings of the judge, diagnostics on configurations, plans, and the report that formats render.
 
 Everything here is a frozen value. These classes are named tuples because they are on the start-up path; see
 `envcheck.core.facts`.
@@ -9,22 +9,22 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from envcheck.core.errors import Place
-from envcheck.core.facts import NOTHING, Fact, Inventory, Value
+from envcheck.core.facts import EMPTY_MAPPING, Fact, Inventory, Value
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Cell, Fix, Matrix, Rule, Severity, Target, When
 
 
 class Verdict(enum.Enum):
-    """What became of one rule."""
+    """The result of judging one rule."""
 
     BROKEN = "broken"
-    UNDECIDED = "undecided"  # it asks for something that was looked for and could not be read
-    WAITING = "waiting"  # it asks for something nobody gave
-    PASSED = "held"  # the JSON name
+    UNDECIDED = "undecided"  # it needs a fact that could not be read
+    WAITING = "waiting"  # it needs a fact that was not given
+    PASSED = "held"  # the name in JSON output
 
 
 class Evidence(NamedTuple):
-    """A fact that made a rule hold, with the device it belongs to, if any."""
+    """A fact that a verdict rests on, the device it belongs to, if any, and a note on how it was compared."""
 
     fact: Fact
     device: int | None = None
@@ -32,19 +32,19 @@ class Evidence(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A rule that is broken or undecided here, why, and the ways out that were tried and judged fine."""
+    """A rule that is broken or undecided, the evidence, and the fixes that were tried and passed."""
 
     rule: Rule
     verdict: Verdict
     severity: Severity
     evidence: tuple[Evidence, ...]
     fixes: tuple[Fix, ...] = ()
-    devices: tuple[int, ...] = ()  # the GPUs concerned, if only some are
+    devices: tuple[int, ...] = ()  # the GPUs that break the rule, if not all do
     note: str = ""
 
 
 class Waiting(NamedTuple):
-    """A rule that could not be asked: the family it waits for, and the clauses left open."""
+    """A rule that needs facts that were not given: what it waits for, and its undecided clauses."""
 
     rule: Rule
     reason: str  # "training", "GPU", or a fact family
@@ -52,25 +52,25 @@ class Waiting(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """Findings, worst first, and what became of every other rule."""
+    """The results of judging a set of rules: findings, worst first, and what came of the other rules."""
 
     findings: tuple[Finding, ...]
     waiting: tuple[Waiting, ...]
-    passed: int  # rules decided: the combination is not there
-    applied: int  # rules decided either way
+    passed: int  # decided rules whose combination is not there
+    applied: int  # decided rules: passed and broken
 
     def tally(self, verdict: Verdict, severity: Severity | None = None) -> int:
-        """How many findings have this verdict (and severity)."""
+        """Return the number of findings with this verdict, and this severity if one is given."""
         return sum(
             finding.verdict is verdict and severity in (None, finding.severity) for finding in self.findings
         )
 
 
 class Measured(NamedTuple):
-    """The measured combination nearest to what is installed, and where they differ.
+    """The measured combination that is nearest to what is installed, and where the two differ.
 
-    `differences` are (package, version here or "not installed", version there); none of them means
-    that this very combination was run.
+    `differences` are (package, installed version or "not installed", measured version). If there are none,
+    this exact combination was measured.
     """
 
     cell: Cell
@@ -78,56 +78,56 @@ class Measured(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One thing to change: a package, a training fact, a setting, or what an administrator must do.
+    """One change of a plan: to a package, a training fact, a setting, or by an administrator.
 
-    `before` is None for what is not there or not known, `after` for a companion whose release nobody knows.
+    `before` is None if the thing is absent or unknown, `after` if the release of a companion is unknown.
     """
 
     key: str
     before: Value | None
     after: Value | None
-    bound: str  # what was asked for: `>=0.19.3`; `after` is its first release
-    rules: tuple[Rule, ...]  # what would be broken without this move
+    bound: str  # the bound to satisfy: `>=0.19.3`; `after` is the first release in it
+    rules: tuple[Rule, ...]  # the rules that are broken without this move
     cost: str = ""
-    proposed_by: Rule | None = None  # whose `cost` this is
-    leader: str = ""  # the package it moves with; empty for a move of its own
-    install: str = ""  # what an installer is asked for: `deepspeed==0.19.3`
-    unchecked: str = ""  # what nobody looked up of this release; empty if it is known to install here
-    administrator: bool = False  # neither an installer nor a configuration changes it
+    proposed_by: Rule | None = None  # the rule whose fix this is, and whose `cost`
+    leader: str = ""  # the package it moves with; empty for an independent move
+    install: str = ""  # the requirement to install: `deepspeed==0.19.3`
+    unchecked: str = ""  # what was not checked of this release; empty if it is known to install
+    administrator: bool = False  # an installer or a configuration cannot make this change
 
 
 class Unresolved(NamedTuple):
-    """A broken rule that no change of packages or configuration mends, and why."""
+    """A broken rule that no change of packages or configuration fixes, and why."""
 
     rule: Rule
     why: str
 
 
 class Plan(NamedTuple):
-    """The smallest change after which the judge passes, and what no change mends.
+    """The smallest set of moves after which the judge passes, and the rules that no move fixes.
 
-    `brings` are rules below `level` that are broken after it and were not before. `proved` says what
-    was shown of it: `smallest`, `fewest` (no fewer moves will do, as few may be smaller), or nothing.
+    `brings` are rules below `level` that only the moves break. `proved` states what the search proved:
+    `smallest`; `fewest` (fewer moves are not enough, but other moves as few may be smaller); or nothing.
     """
 
     moves: tuple[Move, ...]
-    unmended: tuple[Unresolved, ...]
+    unresolved: tuple[Unresolved, ...]
     level: Severity
     brings: tuple[Rule, ...] = ()
-    added: tuple[str, ...] = ()  # packages that are not here and that an installer brings along
+    added: tuple[str, ...] = ()  # packages that are not installed and that an installer will add
     proved: str = "smallest"
-    states: int = 0  # judged
+    states: int = 0  # candidate states that the search judged
 
 
 UNREADABLE = "unreadable"
-"""The code of a remark on an input that could not be read: what was judged is not the whole."""
+"""The code of a diagnostic on an input that could not be read, so that the judgement is incomplete."""
 
 
 class Diagnostic(NamedTuple):
-    """What is wrong with a configuration itself, whatever the environment: a misspelt key, a contradiction.
+    """A mistake in a configuration, in whatever environment it runs: a misspelt key, a contradiction.
 
-    `code` names the kind of mistake (`unknown-key`), `places` all that take part in it, the first foremost;
-    `source` is the code of the program that says so.
+    `code` is the kind of mistake (`unknown-key`). `places` are all places involved, the main one first.
+    `source` is the code of the program that defines what is right.
     """
 
     severity: Severity
@@ -142,18 +142,18 @@ Reported = TypeVar("Reported", bound=Finding | Diagnostic)
 
 
 def worst_first(found: Iterable[Reported]) -> tuple[Reported, ...]:
-    """What is wrong by severity, then what is undecided; equals in the order given."""
+    """Sort by severity, undecided findings last; equals keep their order."""
     return tuple(sorted(found, key=_badness))
 
 
-def _badness(told: Finding | Diagnostic) -> tuple[bool, int]:
-    return isinstance(told, Finding) and told.verdict is Verdict.UNDECIDED, -told.severity.rank
+def _badness(item: Finding | Diagnostic) -> tuple[bool, int]:
+    return isinstance(item, Finding) and item.verdict is Verdict.UNDECIDED, -item.severity.rank
 
 
 class Report(NamedTuple):
-    """What a format renders: what was examined, what is known, what came out.
+    """What a format renders: what was examined, the facts, and the results.
 
-    `places` are those in the user's own files, by the key of the fact that was read there.
+    `places` are places in the user's files, by the key of the fact that was read there.
     """
 
     version: str
@@ -164,15 +164,15 @@ class Report(NamedTuple):
     target: Target | None = None
     measured: Measured | None = None
     nothing_to_judge: str = ""
-    plan: Plan | None = None  # only where it was asked for
-    language: Language = ENGLISH  # of the formats for people
-    fail_on: Severity = Severity.ERROR  # the least severity that fails
+    plan: Plan | None = None  # only if it was requested
+    language: Language = ENGLISH  # of the formats that people read
+    fail_on: Severity = Severity.ERROR  # the lowest severity that fails
     undecided_fails: bool = False
-    waived: frozenset[str] = frozenset()  # ids of rules, and `remark:code`, that fail nothing
-    places: Mapping[str, Place] = NOTHING
-    diagnostics: tuple[Diagnostic, ...] = ()  # on the training configurations, worst first
+    waived: frozenset[str] = frozenset()  # rule ids and `remark:code`, which do not fail
+    places: Mapping[str, Place] = EMPTY_MAPPING
+    diagnostics: tuple[Diagnostic, ...] = ()  # mistakes in the training configurations, worst first
 
     @property
     def reported(self) -> tuple[Finding | Diagnostic, ...]:
-        """All that is to be told, worst first; at each severity what is wrong with a configuration leads."""
+        """Diagnostics and findings together, worst first; of the same severity, diagnostics first."""
         return worst_first((*self.diagnostics, *self.judgement.findings))

@@ -1,7 +1,7 @@
-"""What envcheck says, in another language than English: doctor's own words, and the texts of rules.
+"""Translate reports: the phrases of reports for people, and the texts of rules; lay out wide characters.
 
-English stands in the code and in compat/rules; a language is a file in compat/lang that maps it, and what
-it lacks is said in English. Nothing here opens a file.
+English texts are in the code and in compat/rules. A language is a file in compat/lang that maps English
+texts to its own; a text that it lacks stays English. This module opens no file.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-# What Chinese does not begin a line with, and what it does not end one with.
+# Marks that may not begin a line in Chinese, and marks that may not end one.
 _CLOSING = "，。；：、）》”」！？"  # noqa: RUF001 - those marks
 _OPENING = "（《“「"  # noqa: RUF001
 _WIDE = r"\u2e80-\uffef"
 
-_LONGEST = 2000  # characters of a sentence that is worth recognising by its form
+_LONGEST = 2000  # characters of a sentence that is matched against templates
 
 
 class RuleText(NamedTuple):
-    """A rule's texts; `cost` has one for each fix in the rule's order, empty where the rule has none.
+    """A rule's texts in one language.
 
+    `cost` has one text for each fix, in the rule's order, which is empty where the English rule has none.
     `no_fix` has one for each change that does not help.
     """
 
@@ -31,10 +32,10 @@ class RuleText(NamedTuple):
 
 
 class Language:
-    """The words of one language; English, which has none, is the identity.
+    """The translations of one language; for English there are none, and every text stays as it is.
 
-    `words` maps what a report says itself, `sentences` what reaches it ready-made (why a fact could not be
-    read, where it came from, what the judge notes). Both are templates: `{}` holds a place.
+    `words` maps the phrases of reports. `sentences` maps texts that reach a report complete: why a fact could
+    not be read, where it was read, notes of the judge. Both map templates, in which `{}` is a placeholder.
     """
 
     def __init__(
@@ -44,22 +45,22 @@ class Language:
         sentences: Mapping[str, str] | None = None,
         rules: Mapping[str, RuleText] | None = None,
     ) -> None:
-        """Take the words, none for English."""
+        """Take the translations; none for English."""
         self.name = name
         self.words = words or {}
         self.sentences = sentences or {}
         self.rules = rules or {}
 
     def say(self, template: str, *args: object) -> str:
-        """A template of ours with its places filled in."""
+        """Translate a template of the report and fill in its placeholders."""
         return self.words.get(template, template).format(*args)
 
     def word(self, text: str) -> str:
-        """A word or phrase that is a value: the one for it, if there is one. It is no template."""
+        """Translate a word or phrase that is a value, not a template."""
         return self.words.get(text, text) if self.words else text
 
     def told(self, sentence: str) -> str:
-        """A sentence made elsewhere, recognised by its form; as it is where none fits."""
+        """Translate a complete sentence by the template that it matches; without one, return it unchanged."""
         if not self.sentences or len(sentence) > _LONGEST:
             return sentence
         if sentence in self.sentences:
@@ -71,7 +72,7 @@ class Language:
 
     @cached_property
     def _forms(self) -> list[tuple[Any, str]]:
-        import re  # English needs none
+        import re  # English does not need it
 
         return [
             (re.compile("(.+?)".join(map(re.escape, english.split("{}"))), re.DOTALL), template)
@@ -80,43 +81,43 @@ class Language:
         ]
 
     def without(self, rule_ids: Collection[str]) -> Language:
-        """The same, knowing nothing of these rules."""
+        """Return this language without the texts of these rules."""
         if self.rules.keys().isdisjoint(rule_ids):
             return self
         rules = {rule_id: text for rule_id, text in self.rules.items() if rule_id not in rule_ids}
         return Language(self.name, self.words, self.sentences, rules)
 
     def title(self, rule_id: str, english: str) -> str:
-        """A rule's title; generated rules have theirs among the sentences."""
+        """Translate a rule's title; titles of generated rules are among the sentences."""
         return self.rules[rule_id].title or english if rule_id in self.rules else self.told(english)
 
     def why(self, rule_id: str, english: str) -> str:
-        """A rule's explanation."""
+        """Translate a rule's explanation."""
         return (self.rules[rule_id].why if rule_id in self.rules and english else "") or english
 
     def cost(self, rule_id: str, costs: Sequence[str], english: str) -> str:
-        """What a way out of a rule costs; `costs` are those of all its ways out, in their order."""
+        """Translate the cost of a fix; `costs` are the English costs of all fixes of the rule, in order."""
         known = self.rules.get(rule_id)
-        return _same_place(known.cost, costs, english) if known else english
+        return _translate_by_position(known.cost, costs, english) if known else english
 
     def no_fix(self, rule_id: str, reasons: Sequence[str], english: str) -> str:
-        """Why a change does not mend a rule; `reasons` are those of all such changes, in their order."""
+        """Translate why a change does not fix a rule; `reasons` are those of all such changes, in order."""
         known = self.rules.get(rule_id)
-        return _same_place(known.no_fix, reasons, english) if known else english
+        return _translate_by_position(known.no_fix, reasons, english) if known else english
 
 
-def _same_place(ours: Sequence[str], theirs: Sequence[str], english: str) -> str:
-    """The text of ours that stands where an English one does among theirs; the English one if none fits."""
-    if not english or len(ours) != len(theirs) or english not in theirs:
+def _translate_by_position(translated: Sequence[str], originals: Sequence[str], english: str) -> str:
+    """Return the translation at the position of an English text, or the text if the lists do not match."""
+    if not english or len(translated) != len(originals) or english not in originals:
         return english
-    return ours[theirs.index(english)] or english
+    return translated[originals.index(english)] or english
 
 
 ENGLISH = Language()
 
 
-def load(name: str, tree: Mapping[str, Any]) -> Language:
-    """The language of a parsed file: `[words]`, `[sentences]`, and `[rule.ID]` with its texts."""
+def parse_language(name: str, tree: Mapping[str, Any]) -> Language:
+    """Return the language in a parsed file: `[words]`, `[sentences]`, and the texts of each `[rule.ID]`."""
     rules = {
         rule_id: RuleText(
             row.get("title", ""), row.get("why", ""), tuple(row.get("cost", ())), tuple(row.get("no_fix", ()))
@@ -126,24 +127,25 @@ def load(name: str, tree: Mapping[str, Any]) -> Language:
     return Language(name, tree.get("words", {}), tree.get("sentences", {}), rules)
 
 
-# --- which one --------------------------------------------------------------------------------------
+# --- choosing the language --------------------------------------------------------------------------
 
 
-def chosen(option: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The name of the language wanted, and what asked for it: empty for the locale, which only suggests.
+def choose_language(option: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the name of the language to use, and the option or variable that requests it.
 
-    `--lang`, else ENVCHECK_LANG, else the first of LC_ALL, LC_MESSAGES and LANG that is set.
+    The order is `--lang`, ENVCHECK_LANG, then the first of LC_ALL, LC_MESSAGES and LANG that is set. The
+    request is empty for the locale: if there is no such language, that is not an error.
     """
     if option is not None:
         return _name(option), f"--lang {option!r}"
-    if wanted := environ.get("ENVCHECK_LANG"):
-        return _name(wanted), f"ENVCHECK_LANG={wanted!r}"
-    locale = next((environ[each] for each in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(each)), "C")
+    if variable := environ.get("ENVCHECK_LANG"):
+        return _name(variable), f"ENVCHECK_LANG={variable!r}"
+    locale = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "C")
     return _name(locale), ""
 
 
 def _name(locale: str) -> str:
-    """`zh` of `zh_CN.UTF-8` and of `zh-Hans`; `en` of `C` and `POSIX`."""
+    """Return `zh` for `zh_CN.UTF-8` and `zh-Hans`, and `en` for `C` and `POSIX`."""
     for mark in "@._-":
         locale = locale.partition(mark)[0]
     name = locale.lower()
@@ -153,29 +155,29 @@ def _name(locale: str) -> str:
 # --- columns ----------------------------------------------------------------------------------------
 
 
-def padded(text: str, columns: int) -> str:
-    """The text with spaces up to so many columns of a terminal, where a Chinese character takes two."""
+def pad(text: str, columns: int) -> str:
+    """Pad a text with spaces to a number of terminal columns; a Chinese character takes two."""
     return text + " " * (columns - width(text))
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """Return the number of terminal columns a text takes."""
     if text.isascii():
         return len(text)
     import unicodedata
 
-    return len(text) + sum(unicodedata.east_asian_width(each) in "WF" for each in text)
+    return len(text) + sum(unicodedata.east_asian_width(character) in "WF" for character in text)
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 file`, `2 files`: for a noun that takes an s."""
+    """Return `1 file` or `2 files`; the noun must form its plural with s."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def wrapped(text: str, columns: int) -> list[str]:
-    """The text over lines of so many columns; Chinese breaks anywhere but before a closing mark.
+def wrap(text: str, columns: int) -> list[str]:
+    """Wrap a text to a number of columns; Chinese breaks anywhere except before a closing mark.
 
-    Words are never broken: a URL or a path that is too long for the terminal is still one to click.
+    Words are never broken, so that a URL or a path too long for the terminal can still be clicked.
     """
     import re
 
@@ -184,7 +186,7 @@ def wrapped(text: str, columns: int) -> list[str]:
 
         return textwrap.wrap(text, columns, break_long_words=False, break_on_hyphens=False) or [""]
     lines = [""]
-    # A unit is a word or one wide character, with the opening marks before it and the closing ones behind.
+    # A unit is a word or one wide character, with the opening marks before it and the closing marks after it.
     for unit in re.findall(rf"[{_OPENING}]*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*|\s+", text):
         if width(lines[-1] + unit.rstrip()) > columns and lines[-1].strip():
             lines[-1] = lines[-1].rstrip()

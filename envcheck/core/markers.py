@@ -1,4 +1,4 @@
-"""PEP 508 environment markers: the environment to evaluate them for, and the answer."""
+"""PEP 508 environment markers: the variables they name, and their evaluation."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def environment(
     }
 
 
-def holds(marker: str, environment: Mapping[str, str]) -> bool:
-    """Whether an environment marker holds; one that cannot be read binds nothing.
+def matches(marker: str, environment: Mapping[str, str]) -> bool:
+    """Return whether a marker matches an environment; False if the marker cannot be read.
 
-    Nearly all markers in the wild are `variable operator "literal"`, joined by and/or. Those are answered
-    here, because packaging's parser costs as much to import as Python costs to start.
+    Nearly all published markers are `variable operator "literal"`, joined by and/or. They are evaluated
+    here, because importing packaging's parser takes as long as starting Python.
     """
     simple = _simple_marker(marker, environment)
     if simple is not None:
@@ -51,7 +51,7 @@ def holds(marker: str, environment: Mapping[str, str]) -> bool:
 
 
 def _simple_marker(marker: str, environment: Mapping[str, str]) -> bool | None:
-    """The answer to a marker without parentheses, `in` or anything else out of the ordinary, or None."""
+    """Evaluate a marker of simple comparisons; return None if it has parentheses, `in` or other syntax."""
     answers = []
     for alternative in marker.split(" or "):
         parts = [_simple_test(part.split(), environment) for part in alternative.split(" and ")]
@@ -72,13 +72,13 @@ def _simple_test(words: Sequence[str], environment: Mapping[str, str]) -> bool |
         or quoted != f"{quoted[0]}{literal}{quoted[0]}"
     ):
         return None
-    here = environment[name]
+    value = environment[name]
     if name in ("python_version", "python_full_version") and versions.parse(literal) and op in _ORDERS:
-        answer = versions.compare(here, op, literal)
+        answer = versions.compare(value, op, literal)
         return None if answer is Tri.MAYBE else answer is Tri.YES
     if op not in ("==", "!=") or versions.parse(literal) is not None:
         return None
-    return (here == literal) == (op == "==")
+    return (value == literal) == (op == "==")
 
 
 _ORDERS = frozenset({"==", "!=", ">=", "<=", "<", ">"})

@@ -1,7 +1,7 @@
-"""What NVIDIA's own software does, as values and small functions that import nothing.
+"""Behaviour of NVIDIA's software: NVML's codes, which GPU runs which machine code, CUDA_VISIBLE_DEVICES.
 
-`gate --runtime` starts at every start of a container and imports no more than this; the probes and
-`derive` share it.
+`gate --runtime` runs at every start of a container, so this module imports nothing. The probes and
+`rules.derive` use it too.
 """
 
 from __future__ import annotations
@@ -39,47 +39,47 @@ CODES = {
     30: "kind of reset not supported",
     999: "unknown error",
 }
-"""NVML's return codes (nvml.h, `nvmlReturn_t`) in a few words."""
+"""The meanings of NVML's return codes (nvml.h, `nvmlReturn_t`)."""
 
 NOT_SUPPORTED, NOT_FOUND, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 3, 6, 12, 13
 GONE = (15, 16)
-"""A GPU of which NVML says this cannot be used until somebody acts on the machine."""
+"""Codes of a GPU that cannot be used until an administrator acts on the machine."""
 
 
 def code_in_words(code: int) -> str:
-    """NVML's code with what it means: "15 GPU lost"."""
+    """Return NVML's code with its meaning: "15 GPU lost"."""
     return f"{code} {CODES.get(code, 'not a code this envcheck knows')}"
 
 
 SHARES_HOST_MEMORY = ("GB10", "Thor", "Orin", "Xavier")
-"""Words in the names of GPUs that have no memory of their own (DGX Spark, Jetson)."""
+"""Words in the names of GPUs without separate memory (DGX Spark, Jetson)."""
 
 LIBRARY = "libnvidia-ml.so.1"
 OTHER_FOLDERS = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
-"""Where drivers are put that the loader may not find: WSL, old container toolkits, NixOS."""
+"""Folders of drivers that the loader may not search: WSL, old container toolkits, NixOS."""
 
 
 # --- machine code -----------------------------------------------------------------------------------
 
 _OWN_BUILD = frozenset({"5.3", "6.2", "7.2", "8.7"})
-"""Jetson capabilities that no desktop machine code serves, although the major is the same.
+"""Compute capabilities of Jetsons, which run no desktop machine code, even of the same major version.
 
-Source: the table torch ships in torch/cuda/__init__.py (v2.15.0) leaves them out.
+Source: the table in torch/cuda/__init__.py (v2.15.0) leaves them out.
 """
 
 
 def is_capability(text: str) -> bool:
-    """Whether this is a compute capability: two numbers with a dot between them."""
+    """Return whether this is a compute capability: two numbers with a dot between them."""
     major, _, minor = text.partition(".")
     return text.isascii() and major.isdecimal() and minor.isdecimal()
 
 
 def has_code(architectures: list[str] | tuple[str, ...], capability: str) -> bool:
-    """Whether machine code for these `sm_XY` runs on a device of this compute capability.
+    """Return whether machine code for one of these `sm_XY` runs on a device of this compute capability.
 
-    Code for X.Y runs on X.Z with Z ≥ Y and never on another major (CUDA C++ Programming Guide, binary
-    compatibility). Jetson's capabilities need a build of their own; a suffix (`sm_90a`) means this
-    capability only.
+    Code for X.Y runs on X.Z if Z ≥ Y, and never on another major version (CUDA C++ Programming Guide,
+    binary compatibility). Jetsons need code for exactly their capability, and so does code with the suffix
+    `a` (`sm_90a`).
     """
     major, _, minor = capability.partition(".")
     for name in architectures:
@@ -97,9 +97,9 @@ def has_code(architectures: list[str] | tuple[str, ...], capability: str) -> boo
 
 
 def has_ptx(architectures: list[str] | tuple[str, ...], capability: str) -> bool:
-    """Whether the driver can compile PTX for one of these `compute_XY` on a device of this capability.
+    """Return whether the driver can compile PTX for one of these `compute_XY` for this capability.
 
-    PTX for X.Y serves every capability from X.Y on, unless a letter binds it (`compute_90a`).
+    PTX for X.Y serves X.Y and every later capability, unless it has a suffix (`compute_90a`).
     """
     major, _, minor = capability.partition(".")
     for name in architectures:
@@ -116,12 +116,12 @@ def has_ptx(architectures: list[str] | tuple[str, ...], capability: str) -> bool
 # --- which GPUs a program sees ------------------------------------------------------------------------
 
 
-def chosen(value: str | None, uuids: list[str] | tuple[str, ...]) -> tuple[int, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES lets a program see, in the program's order.
+def visible_gpus(value: str | None, uuids: list[str] | tuple[str, ...]) -> tuple[int, ...]:
+    """Return the indices of the GPUs that CUDA_VISIBLE_DEVICES shows to a program, in the program's order.
 
-    The rules are CUDA's own, as torch.cuda repeats them: a list of indices is read as C's strtoul reads
-    numbers ("1gpu" is 1), a list of UUIDs by unique prefixes; the first entry says which list it is, the
-    first entry that names no GPU ends it, and one named twice empties it.
+    The rules are CUDA's, as torch.cuda repeats them. The first entry decides whether the list holds indices
+    or UUIDs. Indices are read as C's strtoul reads numbers ("1gpu" is 1), UUIDs by unique prefixes. The
+    first entry that names no GPU ends the list, and a GPU that is named twice empties it.
     """
     if value is None:
         return tuple(range(len(uuids)))
@@ -129,26 +129,26 @@ def chosen(value: str | None, uuids: list[str] | tuple[str, ...]) -> tuple[int, 
     picked: list[int] = []
     ended = False
     for entry in value.split(","):
-        index = _by_prefix(entry, uuids) if by_uuid else index_of(entry)
+        index = _by_prefix(entry, uuids) if by_uuid else leading_index(entry)
         if index is None:
             break
         if index in picked:
             return ()
-        # A number too high ends the list like any other mistake, but what follows may still repeat.
+        # An index that is too high ends the list like any mistake, but a later repetition still empties it.
         ended = ended or index >= len(uuids)
         if not ended:
             picked.append(index)
     return tuple(picked)
 
 
-def index_of(entry: str) -> int | None:
-    """The index an entry begins with, as C's strtoul reads it: 1 of "1gpu"; None if it begins with none."""
+def leading_index(entry: str) -> int | None:
+    """Return the number an entry begins with, as C's strtoul reads it (1 for "1gpu"), or None."""
     entry = entry.strip()
     sign, digits = (entry[:1], entry[1:]) if entry[:1] in "+-" else ("", entry)
     end = next((i for i, char in enumerate(digits) if char not in "0123456789"), len(digits))
     if not end:
         return None
-    index = int(digits[: min(end, 20)])  # more digits than that are too high all the same
+    index = int(digits[: min(end, 20)])  # 20 digits are too high already
     return None if sign == "-" and index else index
 
 

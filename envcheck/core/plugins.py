@@ -1,4 +1,4 @@
-"""Find the plug-ins of a package: one module each, so that adding one touches one file."""
+"""Find the plug-ins of a package: each is a module, so adding one means adding one file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def module_names(path: Iterable[str]) -> tuple[str, ...]:
 def plugins(package: str, path: Iterable[str], attribute: str, kind: type[Plugin]) -> tuple[Plugin, ...]:
     """Import every module of a package and return what each defines under `attribute`, by module name.
 
-    A module without that attribute, or with one that is not a `kind`, is no plug-in and is skipped.
+    A module is skipped if it has no such attribute, or if the attribute is not a `kind`.
     """
     modules = (importlib.import_module(f"{package}.{name}") for name in module_names(path))
     found = (getattr(module, attribute, None) for module in modules)

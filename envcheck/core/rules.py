@@ -1,4 +1,7 @@
-"""What the matrix holds: rules with their clauses and fixes, targets, measured cells, defaults.
+"""Knowledge as values: rules with their clauses and fixes, targets, measured cells, defaults, the matrix.
+
+A *rule* forbids a combination of facts. A *clause* is a condition on one fact. A *fix* sets facts so that the
+rule is no longer broken. The *matrix* is all knowledge of `compat/`.
 
 Everything here is a frozen value. These classes are named tuples because they are on the start-up path; see
 `envcheck.core.facts`.
@@ -8,11 +11,11 @@ import enum
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from envcheck.core.facts import NOTHING, Kind, Value
+from envcheck.core.facts import EMPTY_MAPPING, Kind, Value
 
 
 class Severity(enum.Enum):
-    """How bad it is if the combination is there."""
+    """How bad a broken rule or a diagnostic is."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -20,14 +23,14 @@ class Severity(enum.Enum):
 
     @property
     def rank(self) -> int:
-        """0 for a note, 2 for an error."""
+        """The position in the order note (0), warning (1), error (2)."""
         return ("note", "warning", "error").index(self.value)
 
 
 class Basis(enum.Enum):
-    """How a statement is known, strongest first. A bound never claims more than this."""
+    """The evidence for a rule, strongest first; a bound claims no more than its evidence shows."""
 
-    MEASURED = "measured"  # run here, or read out of the published archive
+    MEASURED = "measured"  # run by this project, or read from the published archive
     SOURCE = "source"  # read from the code of the named versions
     RELEASE_NOTE = "release-note"
     METADATA = "metadata"
@@ -35,7 +38,7 @@ class Basis(enum.Enum):
 
 
 class Source(NamedTuple):
-    """Where a statement comes from and when it was last checked (ISO date)."""
+    """The source of a statement: its URL, its kind, and the ISO date it was last checked."""
 
     url: str
     kind: str
@@ -43,13 +46,16 @@ class Source(NamedTuple):
 
 
 class Ref(NamedTuple):
-    """Another fact's value as the operand of a comparison: `{cuda.minimum_driver}`."""
+    """A reference to another fact, as the operand of a comparison: `{cuda.minimum_driver}`."""
 
     key: str
 
 
 class Comparison(NamedTuple):
-    """One test of a reading: `==` `!=` `>=` `<` (and, in package metadata, the rest of PEP 440)."""
+    """One test of a reading: an operator and its operand.
+
+    The operators are `==` `!=` `>=` `<`, `present`, `absent`, and in package metadata all of PEP 440.
+    """
 
     op: str
     operand: str | int | bool | Ref
@@ -62,22 +68,23 @@ ABSENT = Comparison("absent", True)
 
 
 class Clause(NamedTuple):
-    """What one fact must be: any of several alternatives, each a conjunction of comparisons."""
+    """A condition on one fact: any of several alternatives, each of which is an "and" of comparisons."""
 
     key: str
     kind: Kind
     any_of: tuple[tuple[Comparison, ...], ...]
-    raw: str  # as written, for people
+    raw: str  # as the rule file spells it, for reports
 
 
 When: TypeAlias = tuple[Clause, ...]
+"""A table of clauses, all of which must match."""
 
 
 class Fix(NamedTuple):
-    """A way out: the facts to set (`pkg.deepspeed` → `>=0.19.3`), and what it costs.
+    """A fix of a broken rule: the facts to set (`pkg.deepspeed` to `>=0.19.3`), and what it costs.
 
-    The lower bound of each version is a release that exists: the one tried before advising, and the one
-    that commands install (`tried`, once the judge has passed it).
+    The lower bound of a version is a real release: it is the one that is tried before the fix is shown, and
+    the one that suggested commands install. `tried` holds the values that the judge has passed.
     """
 
     set: tuple[tuple[str, str | int | bool], ...]
@@ -86,7 +93,7 @@ class Fix(NamedTuple):
 
 
 class NoFix(NamedTuple):
-    """A change that is often advised against a rule and leaves it broken, why, and who found that (a URL)."""
+    """A change that is often recommended but leaves the rule broken: why, and the URL that shows it."""
 
     set: tuple[tuple[str, str | int | bool], ...]
     why: str
@@ -94,7 +101,7 @@ class NoFix(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A forbidden combination: some table of `when` holds and, if there is one, `require` does not."""
+    """A forbidden combination: broken if a table of `when` matches and `require`, if any, does not."""
 
     id: str
     severity: Severity
@@ -105,12 +112,12 @@ class Rule(NamedTuple):
     fixes: tuple[Fix, ...] = ()
     sources: tuple[Source, ...] = ()
     why: str = ""
-    group: str = ""  # the file it came from, or "requires-dist" for a generated one
+    group: str = ""  # its file, or "requires-dist" if it was generated from a package's metadata
     no_fixes: tuple[NoFix, ...] = ()
 
 
 class Requirement(NamedTuple):
-    """One `Requires-Dist` line that binds here: package, what it requires, within which bounds."""
+    """One `Requires-Dist` line that applies: the package, the package it requires, and the bounds."""
 
     package: str
     requires: str
@@ -119,10 +126,10 @@ class Requirement(NamedTuple):
 
 
 class UserRequirement(NamedTuple):
-    """A bound that somebody puts on a lock: package, PEP 440 specifier (empty: any version), and who asks.
+    """A user's bound on a lock: package, PEP 440 specifier (empty for any version), and its origin.
 
-    `origin` is what a person would look up: `--with trl`, `requirements.txt line 3`. One that is not
-    `wanted` binds the package only if something else brings it.
+    `origin` is where the user finds it: `--with trl`, `requirements.txt line 3`. If `wanted` is False, it
+    bounds the package only if something else requires it (a constraint).
     """
 
     package: str
@@ -132,36 +139,36 @@ class UserRequirement(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A recipe: packages wanted, the training facts it implies, and which of them pin may change."""
+    """A training recipe: its packages, the training facts it implies, and those that `pin` may change."""
 
     name: str
     title: str
     packages: tuple[str, ...]
     train: Mapping[str, str | int | bool]
     free: tuple[str, ...] = ()
-    build: tuple[str, ...] = ()  # packages that exist as sdists only and must be built on install
+    build: tuple[str, ...] = ()  # packages that exist only as sdists, which an installer must build
     note: str = ""
 
 
 OUTCOMES = ("ok", "fails", "imports", "not-installable")
-"""It trained, it did not, it was imported and no more, no installer can bring it together."""
+"""Outcomes of a cell: it trained; training failed; it was only imported; no installer can install it."""
 
 
 class Cell(NamedTuple):
-    """A combination that was run: known good, or known bad by `rule`."""
+    """A measured combination of versions: known to work, or known to fail because of `rule`."""
 
     target: str
-    outcome: str  # one of OUTCOMES
+    outcome: str  # in OUTCOMES
     pkg: Mapping[str, str]
     device: str
     date: str
     test: str
     rule: str = ""
-    train: Mapping[str, str | int | bool] = NOTHING
+    train: Mapping[str, str | int | bool] = EMPTY_MAPPING
 
 
 class Default(NamedTuple):
-    """A value a fact has when nobody gave it and `when` holds; rows are tried in order."""
+    """The value of a fact that was not given, if `when` matches; the first matching row applies."""
 
     key: str
     value: str | int | bool
@@ -170,7 +177,7 @@ class Default(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """A file of the user's own that was laid over the shipped knowledge, what named it, what it brought."""
+    """A user's file laid over the shipped knowledge (an overlay), what named it, and what it contains."""
 
     name: str
     named_by: str
@@ -178,7 +185,7 @@ class Origin(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """Everything known. `tables` are rows by table name: torch, variant, family, toolkit, gpu, …."""
+    """All knowledge. `tables` holds rows by table name: torch, variant, family, toolkit, gpu, …."""
 
     rules: tuple[Rule, ...]
     targets: Mapping[str, Target]
@@ -189,14 +196,17 @@ class Matrix(NamedTuple):
     moves_with: Mapping[str, tuple[str, ...]]
     updated: str
     digest: str
-    machines: Mapping[str, Mapping[str, Any]] = NOTHING
-    origins: tuple[Origin, ...] = ()  # overlays, in the order they were laid
+    machines: Mapping[str, Mapping[str, Any]] = EMPTY_MAPPING
+    origins: tuple[Origin, ...] = ()  # overlays, in the order in which they were applied
 
     def rule(self, rule_id: str) -> Rule | None:
-        """The rule with this id, or None."""
+        """Return the rule with this id, or None."""
         return next((rule for rule in self.rules if rule.id == rule_id), None)
 
     def overlaid(self) -> frozenset[str]:
-        """Ids of the rules that an overlay brought: what is said of a shipped namesake is not of them."""
+        """Return the ids of the rules that come from overlays.
+
+        A translation or a note on a shipped rule with the same id does not apply to them.
+        """
         files = {origin.name for origin in self.origins}
         return frozenset(rule.id for rule in self.rules if rule.group in files)

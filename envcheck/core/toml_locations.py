@@ -1,4 +1,7 @@
-"""Where a row stands in its TOML file, and a fact in a facts file: parsers give values without lines."""
+"""Find the lines of rows in TOML files and of facts in facts files; TOML and JSON parsers do not give them.
+
+Also parses TOML, with the place of a mistake.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ _KEY = re.compile(r"""("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
 _LONG_STRINGS = ('"""', "'''")
 
 
-def parsed(text: str, where: str) -> dict[str, Any]:
-    """The tree of a TOML text.
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """Parse a TOML text; `where` is its name, for messages.
 
     Raises:
-        InputError: it is none; with line and column.
+        InputError: it is not TOML; the message has line and column.
     """
     import tomllib
 
@@ -32,21 +35,25 @@ def parsed(text: str, where: str) -> dict[str, Any]:
 
 
 class Block(NamedTuple):
-    """What stands under one header: `[[rule]]` is `rule`, and its `[[rule.fix]]` blocks follow it."""
+    """A header (`rule` for `[[rule]]`), its line, and the lines of the keys under it.
+
+    The blocks of a row's own tables, such as `[[rule.fix]]`, follow the row's block.
+    """
 
     header: str
     line: int
     keys: dict[str, int]
 
     def at(self, key: str) -> int:
-        """The line of a key, of the header if the key is not there."""
+        """Return the line of a key, or of the header if there is no such key."""
         return self.keys.get(key, self.line)
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Every header of a TOML text with the lines of the keys under it, top to bottom.
+    """Yield the blocks of a TOML text, top to bottom; keys before the first header form a nameless block.
 
-    Good for files laid out one key a line, as those of compat/ are; what a long string holds is skipped.
+    Only keys that begin a line are found, which is enough for the files of compat/. The contents of
+    multi-line strings are skipped.
     """
     block = Block("", 1, {})
     closing = ""
@@ -64,7 +71,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 class TomlRow(NamedTuple):
-    """A row's place: its file, its block, and the blocks of its own tables (`fix`, `when`, `facts`)."""
+    """A row's location: its file, its block, and the blocks of its own tables (`fix`, `when`, `facts`)."""
 
     file: str
     block: Block
@@ -72,38 +79,38 @@ class TomlRow(NamedTuple):
 
     @property
     def line(self) -> int:
-        """The line of its id, of its header if it has none."""
+        """The line of the row's `id`, or of its header if it has no `id`."""
         return self.block.at("id")
 
     def at(self, key: str, number: int = 0) -> int:
-        """The line of a key, or of the row's nth table of that name; the row's own line if there is none."""
+        """Return the line of a key or of the nth table of that name; without one, the row's own line."""
         if key in self.block.keys:
             return self.block.keys[key]
-        found = [each.line for each in self.inner if each.header == f"{self.block.header}.{key}"]
+        found = [block.line for block in self.inner if block.header == f"{self.block.header}.{key}"]
         return found[number] if number < len(found) else self.line
 
 
-class Places(NamedTuple):
-    """Every row of every file, by kind and in the order in which `matrix.gather` reads them."""
+class RowLocations(NamedTuple):
+    """The locations of all rows by kind, in the order of `knowledge.load.gather`."""
 
     rows: Mapping[str, tuple[TomlRow, ...]]
-    tables: Mapping[str, TomlRow]  # `target.zero3-lora`, `known_through`, … of the head
+    tables: Mapping[str, TomlRow]  # tables of matrix.toml: `target.zero3-lora`, `known_through`, …
 
     def row(self, kind: str, number: int) -> TomlRow:
-        """The nth row of a kind; a place without a line if the file is laid out in another way."""
+        """Return the location of the nth row of a kind, with line 0 if the file has another layout."""
         rows = self.rows.get(kind, ())
         return rows[number] if number < len(rows) else TomlRow("", Block(kind, 0, {}))
 
     def table(self, name: str) -> TomlRow:
-        """A table of the head."""
+        """Return the location of a table of matrix.toml."""
         return self.tables.get(name, TomlRow("matrix.toml", Block(name, 0, {})))
 
 
 _KINDS = ("rule", "case", "cell", "default")
 
 
-def places(texts: Mapping[str, str]) -> Places:
-    """Where every rule, case, cell, default and table of the head stands."""
+def locate_rows(texts: Mapping[str, str]) -> RowLocations:
+    """Locate every rule, case, cell and default, and the tables of matrix.toml; `texts` are files by name."""
     rows: dict[str, list[TomlRow]] = {kind: [] for kind in _KINDS}
     tables: dict[str, TomlRow] = {}
     for file in sorted(texts):
@@ -120,7 +127,7 @@ def places(texts: Mapping[str, str]) -> Places:
             elif rows[kind]:
                 last = rows[kind][-1]
                 rows[kind][-1] = last._replace(inner=(*last.inner, block))
-    return Places({kind: tuple(found) for kind, found in rows.items()}, tables)
+    return RowLocations({kind: tuple(found) for kind, found in rows.items()}, tables)
 
 
 # --- facts files ---------------------------------------------------------------------------------
@@ -128,10 +135,10 @@ def places(texts: Mapping[str, str]) -> Places:
 _JSON_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]', re.DOTALL)
 
 
-def setting(text: str, path: str) -> tuple[int, int]:
-    """Line and column, from 1, of what a facts file says under a dotted path; (0, 0) if it is not found.
+def locate_fact(text: str, path: str) -> tuple[int, int]:
+    """Return line and column, from 1, of a dotted key in a facts file, or (0, 0) if it is not found.
 
-    JSON, or TOML laid out one key a line.
+    The file is JSON, or TOML with one key a line.
     """
     steps = path.split(".")
     if not text.lstrip().startswith("{"):
@@ -142,25 +149,25 @@ def setting(text: str, path: str) -> tuple[int, int]:
 
 
 def _in_json(text: str, steps: list[str]) -> int:
-    """The offset of a nested key, -1 if it is not there; of a row of a list, the first that has it."""
-    keys: list[str] = []  # of the objects and lists that are open
+    """Return the offset of a nested key, or -1; in a list of objects, of the first object that has it."""
+    keys: list[str] = []  # the current key in each open object or list
     last, last_at = "", -1
     for token in _JSON_TOKEN.finditer(text):
-        sign = token[0]
-        if sign in "{[":
+        word = token[0]
+        if word in "{[":
             keys.append("")
-        elif sign in "}]":
+        elif word in "}]":
             del keys[-1:]
-        elif sign == ":" and keys and last:
+        elif word == ":" and keys and last:
             keys[-1] = last
             if [key for key in keys if key] == steps:
                 return last_at
-        last, last_at = (sign[1:-1], token.start()) if sign.startswith('"') else ("", -1)
+        last, last_at = (word[1:-1], token.start()) if word.startswith('"') else ("", -1)
     return -1
 
 
 def _in_toml(text: str, steps: list[str]) -> int:
-    """The line of a key under the header that names it best; 0 if there is none."""
+    """Return the line of a key under the header that matches most of its path, or 0."""
     best, found = 0, 0
     for block in blocks(text):
         header = block.header.split(".") if block.header else []

@@ -1,4 +1,4 @@
-"""The vocabulary of training configurations: every `train.*` fact a reader may yield or a rule may ask."""
+"""The declarations of `train.*` facts, which readers of configurations yield and rules name."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ KEYS = {
     "train.torch_compile": Key(
         Kind.FLAG, "the model is compiled", phrases={"true": "torch.compile", "false": "no torch.compile"}
     ),
-    # --- what is trained, with what
+    # --- method and data types
     "train.method": Key(
         Kind.WORD,
         "what the loop optimises",
@@ -174,7 +174,7 @@ KEYS = {
         "a batch is flattened into one sequence without padding",
         phrases={"true": "batches without padding", "false": "padded batches"},
     ),
-    # --- the size of a step
+    # --- size of a step
     "train.micro_batch_size": Key(
         Kind.NUMBER, "examples that a process takes at once", phrases={"*": "micro batch {}"}
     ),
@@ -290,4 +290,4 @@ KEYS = {
     "train.dataloader_prefetch_factor": Key(Kind.NUMBER, "batches that each of them prepares ahead"),
     "train.dataloader_persistent_workers": Key(Kind.FLAG, "they are kept from epoch to epoch"),
 }
-"""What the facts of a training configuration mean, and how a sentence names their values."""
+"""The meaning of each fact of a training configuration, and the phrases that sentences use for its values."""

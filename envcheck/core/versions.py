@@ -1,15 +1,15 @@
-"""The one comparator: a version against a bound gives no, maybe or yes.
+"""The only comparison of versions with bounds: its answers are no, maybe and yes.
 
-On plain releases (post-releases and local labels included) the answers are packaging's own. Two kinds
-of version fall through the cracks of PEP 440 and get rules of their own:
+For plain releases, including post-releases and local labels, the answers are those of packaging. PEP 440
+does not serve two other kinds of version:
 
-* a **vendor build** (`2.4.0a0+07cecf4168.nv24.05`, `2.4.0a0+git1a2b3c4`) is an alpha by its spelling
-  and a snapshot of 2.4.0 by its content: it matches neither `>=2.4` nor `<2.4`. It is compared by its
-  base release, and `note` says so;
-* an **rc, dev or nightly of the bound's own release** (`2.5.0rc1` against `>=2.5`) may or may not have
-  what the bound is about: maybe.
+* A **vendor build** (`2.4.0a0+07cecf4168.nv24.05`, `2.4.0a0+git1a2b3c4`) is spelled as an alpha, but it is a
+  snapshot of about 2.4.0. In PEP 440 it matches neither `>=2.4` nor `<2.4`. Here it is compared by its base
+  release, and `note` states that.
+* An **rc, dev or nightly build of the bound's own release** (`2.5.0rc1` against `>=2.5`) may or may not
+  contain the change that the bound is about. The answer is maybe.
 
-So every version falls on exactly one side of every `>=` / `<` pair, or on neither for a stated reason.
+So each version lies on exactly one side of each pair of `>=` and `<`, or on neither for a stated reason.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from envcheck.core.facts import Tri
 from envcheck.core.rules import Comparison
 
 OPERATORS = ("===", "==", "!=", ">=", "<=", "~=", ">", "<")
-"""PEP 440's operators, longest spelling first. Rules use only `==` `!=` `>=` `<`."""
+"""The operators of PEP 440, longest first. Rules use only `==` `!=` `>=` `<`."""
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Version | None:
-    """The version, or None if PEP 440 cannot read it."""
+    """Return the version, or None if the text is not a version in PEP 440."""
     try:
         return Version(text)
     except InvalidVersion:
@@ -37,30 +37,33 @@ def parse(text: str) -> Version | None:
 
 
 def order(text: str) -> tuple[bool, Version | str]:
-    """A sort key: unreadable versions first, the others by PEP 440."""
+    """Return a sort key: unreadable versions first, the others in the order of PEP 440."""
     version = parse(text)
     return (False, text) if version is None else (True, version)
 
 
 def is_vendor_build(version: Version) -> bool:
-    """Whether this is a snapshot named `X.Y.Za0+something`, as NGC, Jetson and source builds are."""
+    """Return whether this is a snapshot named `X.Y.Za0+label`, as NGC, Jetson and source builds are."""
     return version.pre == ("a", 0) and version.local is not None
 
 
 def base_release(text: str) -> str:
-    """`2.4.0` of `2.4.0a0+git1a2b3c4`, `2.4.0+cu121`, `2.4.0.dev20240612`; the text itself if unreadable."""
+    """Return the release a version belongs to; an unreadable text unchanged.
+
+    It is `2.4.0` for `2.4.0a0+git1a2b3c4`, `2.4.0+cu121` and `2.4.0.dev20240612`.
+    """
     version = parse(text)
     return version.base_version if version else text
 
 
 def local_label(text: str) -> str:
-    """`cu124` of `2.4.0+cu124`; empty if there is none."""
+    """Return the local label, such as `cu124` for `2.4.0+cu124`; empty if there is none."""
     version = parse(text)
     return (version.local or "") if version else ""
 
 
 def note(text: str) -> str:
-    """What a reader must know of how this version was compared; empty for a plain release."""
+    """Return how this version was compared, for a reader of the report; empty for a plain release."""
     version = parse(text)
     if version is None:
         return f"{text!r} is not a version anybody can order"
@@ -73,7 +76,7 @@ def note(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def parse_specifier(text: str) -> tuple[Comparison, ...]:
-    """The comparisons of a specifier such as `>=2.5,<3`; none for an empty one.
+    """Parse a specifier such as `>=2.5,<3` into comparisons; an empty one gives none.
 
     Raises:
         ValueError: an operator is missing, or an operand is not a version.
@@ -98,8 +101,8 @@ def _comparison(part: str) -> Comparison:
 def satisfies(version: str, specifier: str, *, unknown: Tri) -> Tri:
     """Return whether a version satisfies a specifier such as `>=2.5,<3`.
 
-    `unknown` is the answer for a specifier that cannot be read: `Tri.YES` where an unreadable bound binds
-    nothing, `Tri.NO` where only a bound that is known counts.
+    `unknown` is the answer for an unreadable specifier: `Tri.YES` for callers that ignore such a bound,
+    `Tri.NO` for callers that need a bound they can rely on.
     """
     try:
         comparisons = parse_specifier(specifier)
@@ -109,13 +112,13 @@ def satisfies(version: str, specifier: str, *, unknown: Tri) -> Tri:
 
 
 def satisfies_all(text: str, comparisons: tuple[Comparison, ...]) -> Tri:
-    """Return whether a version meets all of these comparisons."""
+    """Return whether a version satisfies all of these comparisons."""
     return min((compare(text, each.op, str(each.operand)) for each in comparisons), default=Tri.YES)
 
 
 @lru_cache(maxsize=4096)
 def compare(text: str, op: str, bound: str) -> Tri:
-    """Whether `text op bound` holds; maybe if the version cannot be read or is a pre-release of the bound."""
+    """Compare a version with a bound; maybe if it is unreadable or a pre-release of the bound's release."""
     if op == "===":
         return Tri.of(text.strip().lower() == bound.strip().lower())
     if op == "!=":
@@ -152,7 +155,7 @@ def _decided(version: Version, op: str, limit: Version) -> bool:
         parent = _public(f"{limit.epoch}!{'.'.join(str(part) for part in limit.release[:-1] or (0,))}")
         return public >= limit and _has_prefix(version, parent)
     if op == ">":
-        # PEP 440: `>2.5.8` leaves out 2.5.8.post1, although it sorts behind.
+        # PEP 440: `>2.5.8` excludes 2.5.8.post1, although that sorts after 2.5.8.
         own_post = version.is_postrelease and not limit.is_postrelease and _same_release(version, limit)
         return public > limit and not own_post
     return _COMPARE[op](public, limit)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Fact, Known, normalised
+from envcheck.core.facts import Fact, Known, is_package_key, normalised
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
 from envcheck.dependency_files.requirements import RequirementsReader
 
@@ -90,7 +90,7 @@ class _Stage:
             self._python()
             return
         for key, value in image_facts(image.text, self.reader.asked.tables.get("image", [])):
-            if key.startswith("pkg."):
+            if is_package_key(key):
                 self.reader.lines[key[4:]] = ListedPackage(key[4:], value, image.place)
             else:
                 self.facts[key] = Fact(key, Known(value), image.place)

@@ -14,7 +14,7 @@ def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, 
     Raises:
         InputError: not TOML, or a dependency that is no requirement; with line and column.
     """
-    tree = toml_locations.parsed(text, where)
+    tree = toml_locations.parse_toml(text, where)
     project = tree.get("project")
     if not isinstance(project, dict):
         raise InputError(where, "no [project] table: nothing is declared there that pip would install")

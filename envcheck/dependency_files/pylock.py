@@ -7,7 +7,7 @@ import re
 from envcheck.core import markers
 from envcheck.core.errors import InputError
 from envcheck.core.facts import normalised
-from envcheck.core.toml_locations import parsed
+from envcheck.core.toml_locations import parse_toml
 from envcheck.dependency_files import (
     DependencyFormat,
     DependencyList,
@@ -23,7 +23,7 @@ def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, 
     Raises:
         InputError: not TOML, or not a lock.
     """
-    tree = parsed(text, where)
+    tree = parse_toml(text, where)
     packages = tree.get("packages")
     if not isinstance(packages, list) or "lock-version" not in tree:
         raise InputError(where, "expected lock-version and [[packages]] as PEP 751 has them")

@@ -29,11 +29,12 @@ from envcheck.core.facts import (
     Value,
     Vocabulary,
     family,
-    of_device,
+    is_device_key,
+    is_package_detail_key,
 )
 from envcheck.core.findings import Diagnostic, Evidence, Finding, Judgement, Verdict
 from envcheck.core.rules import Clause, Matrix, Ref, Severity
-from envcheck.rules.clauses import refs
+from envcheck.rules.clauses import referenced_keys
 
 LARGEST_RECORD = 4 * 1024 * 1024
 """Bytes of one node's facts; one with six hundred packages has a fiftieth of it."""
@@ -141,9 +142,9 @@ def view(known: Matrix) -> View:
         *(clause for rule in known.rules for table in (*rule.when, rule.require) for clause in table),
         *(clause for default in known.defaults for clause in default.when),
     ]
-    asked = {key for clause in clauses for key in (clause.key, *refs(clause))}
+    asked = {key for clause in clauses for key in (clause.key, *referenced_keys(clause))}
     bounds: dict[str, set[int]] = {}
-    pairs = {(clause.key, key) for clause in clauses for key in refs(clause)}
+    pairs = {(clause.key, key) for clause in clauses for key in referenced_keys(clause)}
     among = {pair for pair in pairs if {family(key) for key in pair} == {"host"}}
     compared = {key for pair in pairs - among for key in pair}
     for clause in clauses:
@@ -221,10 +222,12 @@ def _profile(inventory: Inventory, rows: Sequence[Alike]) -> Profile:
     for row in rows:
         if row.key.endswith("*"):
             continue
-        values[row.key] = _of_gpus(inventory, row) if of_device(row.key) else _read(_fact(inventory, row.key))
+        values[row.key] = (
+            _of_gpus(inventory, row) if is_device_key(row.key) else _read(_fact(inventory, row.key))
+        )
     patterns = [row for row in rows if row.key.endswith("*")]
     for key, fact in inventory.facts.items():
-        if key in values or (key.startswith("pkg.") and key.count(".") > 1):
+        if key in values or is_package_detail_key(key):
             continue
         by = next((row for row in patterns if row.covers(key)), None)
         if by is None or by.differ is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from envcheck.core.findings import Evidence, Verdict
-from envcheck.core.i18n import wrapped
+from envcheck.core.i18n import wrap
 from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
 from envcheck.fleet import hostlist
@@ -134,7 +134,7 @@ def _value(each: Evidence) -> str:
 
 def _field(name: str, text: str) -> Iterator[str]:
     lead = f"{name:<8}" if len(name) < 8 else f"{name} "  # noqa: PLR2004 - the width of the column
-    for number, line in enumerate(wrapped(text, _WIDE)):
+    for number, line in enumerate(wrap(text, _WIDE)):
         yield f"    {lead if number == 0 else ' ' * 8}{line}"
 
 

@@ -27,17 +27,21 @@ from envcheck.core.facts import (
     Tri,
     Value,
     Vocabulary,
-    of_device,
+    is_device_key,
+    is_package_key,
     package_key,
     package_name,
 )
 from envcheck.core.findings import Verdict
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Clause, Default, Fix, NoFix, Ref, Rule, Severity, When
-from envcheck.core.toml_locations import Places, TomlRow, places
+from envcheck.core.toml_locations import RowLocations, TomlRow, locate_rows
 from envcheck.knowledge import load as matrix
 from envcheck.knowledge import log_signatures
 from envcheck.rules import clause_algebra, derive, judge
+from envcheck.rules.changes import apply_changes
+from envcheck.rules.clause_algebra import overlap, sample_readings, satisfiable
+from envcheck.rules.fixes import bind_fix, trial_value
 
 STALE_DAYS = 180
 """A source nobody has looked at for half a year may have been closed, fixed or moved."""
@@ -133,7 +137,7 @@ class _Book:
         self._can_hold: dict[Clause, bool] = {}
         self.tree = tree
         self.known, self.unreadable = matrix.read(self.tree, vocabulary)
-        self.places: Places = places(texts)
+        self.places: RowLocations = locate_rows(texts)
         self.rule_rows = list(zip(self.tree["rule"], self._rows("rule", len(self.tree["rule"])), strict=True))
         self.case_rows = list(zip(self.tree["case"], self._rows("case", len(self.tree["case"])), strict=True))
         self.at = {row.get("id"): place for row, place in reversed(self.rule_rows)}
@@ -193,12 +197,12 @@ class _Book:
 
     def releases_of(self, key: str) -> list[str]:
         """The releases of the package a `pkg.NAME` key is about; none if the tables have none."""
-        return self.releases.get(package_name(key), []) if key.startswith("pkg.") else []
+        return self.releases.get(package_name(key), []) if is_package_key(key) else []
 
     def can_hold(self, clause: Clause) -> bool:
         """Whether anything satisfies the clause."""
         if clause not in self._can_hold:
-            self._can_hold[clause] = clause_algebra.can_hold(clause, self.declared(clause.key))
+            self._can_hold[clause] = satisfiable(clause, self.declared(clause.key))
         return self._can_hold[clause]
 
     def broken(self, read: Inventory, rules: Iterable[Rule]) -> set[str]:
@@ -616,7 +620,7 @@ def _no_fixes(book: _Book) -> Iterator[LintProblem]:
                 yield book.rule_problem("no-fix", rule, message, line)
             elif any(
                 changes is None
-                or rule.id not in book.broken(derive.changed(example, changes, book.known), [rule])
+                or rule.id not in book.broken(apply_changes(example, changes, book.known), [rule])
                 for example, changes in zip(examples, changed, strict=True)
             ):
                 message = f"{_shown(vain)} is said not to help, but the rule is no longer broken with it"
@@ -646,7 +650,7 @@ def _examples(book: _Book, rule: Rule) -> Iterator[Inventory]:
 def _helps(book: _Book, rule: Rule, fix: Fix, example: Inventory) -> bool:
     changes = _changes(book, rule, fix, example)
     return changes is not None and rule.id not in book.broken(
-        derive.changed(example, changes, book.known), [rule]
+        apply_changes(example, changes, book.known), [rule]
     )
 
 
@@ -657,8 +661,8 @@ def _changes(book: _Book, rule: Rule, fix: Fix, example: Inventory) -> list[tupl
         settled = derive.derive(example, book.known)
         finding = next(iter(judge.judge(settled, [rule]).findings), None)
         device = judge.device_of(finding) if finding else None
-    bound = judge.bind(fix, settled, device)
-    return None if bound is None else [(key, judge.trial(value)) for key, value in bound.set]
+    bound = bind_fix(fix, settled, device)
+    return None if bound is None else [(key, trial_value(value)) for key, value in bound.set]
 
 
 def _fix_versions(book: _Book, rule: Rule, fix: Fix) -> Iterator[tuple[str, bool]]:
@@ -672,7 +676,7 @@ def _fix_versions(book: _Book, rule: Rule, fix: Fix) -> Iterator[tuple[str, bool
             or declared.kind is not Kind.VERSION
         ):
             continue
-        tried, released = str(judge.trial(value)), book.releases_of(key)
+        tried, released = str(trial_value(value)), book.releases_of(key)
         name = package_name(key)
         if released and versions.order(tried) >= versions.order(released[0]) and not _among(tried, released):
             yield f"fix {name} {value}: there is no release {tried} in the tables", False
@@ -697,7 +701,7 @@ def _leads_back(book: _Book, rule: Rule, wanted: Clause, tried: str) -> bool:
     clauses = [clause for table in rule.when for clause in table if clause.key == wanted.key]
     if not clauses or any(clause_algebra.answer(clause, Known(tried)) is not Tri.NO for clause in clauses):
         return False  # the fix rests on something else
-    return any(clause_algebra.meet(clause, wanted, book.declared(wanted.key)) for clause in clauses)
+    return any(overlap(clause, wanted, book.declared(wanted.key)) for clause in clauses)
 
 
 def _out_of_the_frying_pan(book: _Book) -> Iterator[LintProblem]:
@@ -732,7 +736,7 @@ def _entered(book: _Book, rule: Rule, fix: Fix, read: Inventory, about: Mapping[
         each.id: each for key in (*keys, *([""] if "pkg.torch" in keys else [])) for each in about[key]
     }
     concerned.pop(rule.id, None)
-    after = book.broken(derive.changed(read, changes, book.known), concerned.values())
+    after = book.broken(apply_changes(read, changes, book.known), concerned.values())
     return (
         after - book.broken(read, [each for each in concerned.values() if each.id in after])
         if after
@@ -764,8 +768,8 @@ def _representative(book: _Book, table: When, require: When) -> Inventory | None
             if reading is None:
                 return None
             facts[clause.key] = Fact(clause.key, reading, "made from the rule")
-    device = {key: fact for key, fact in facts.items() if of_device(key)}
-    machine = {key: fact for key, fact in facts.items() if not of_device(key)}
+    device = {key: fact for key, fact in facts.items() if is_device_key(key)}
+    machine = {key: fact for key, fact in facts.items() if not is_device_key(key)}
     return Inventory(machine, (device,) if device else ())
 
 
@@ -791,7 +795,7 @@ def _failing(book: _Book, clause: Clause, facts: dict[str, Fact]) -> Any:
 
 def _choices(book: _Book, clause: Clause) -> Iterator[Any]:
     yield from (Known(each) for each in reversed(book.releases_of(clause.key)))
-    found = clause_algebra.samples([clause], book.declared(clause.key))
+    found = sample_readings([clause], book.declared(clause.key))
     yield from (each for each in found if not isinstance(each, Absent))
     yield Absent()
 

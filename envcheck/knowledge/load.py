@@ -35,7 +35,7 @@ from envcheck.core.rules import (
     Target,
     When,
 )
-from envcheck.rules import clauses
+from envcheck.rules.clauses import format_value, parse_clause, referenced_keys
 
 
 class MatrixError(EnvcheckError):
@@ -406,11 +406,11 @@ class _TableReader:
             if declared is None:
                 continue
             try:
-                found.append(clauses.clause(key, declared, raw))
+                found.append(parse_clause(key, declared, raw))
             except ValueError as error:
                 self.problems.append(f"{where}: {key}: {error}")
                 continue
-            for name in clauses.refs(found[-1]):
+            for name in referenced_keys(found[-1]):
                 self.key(name, f"{where}: {key}")
         return tuple(found)
 
@@ -662,8 +662,8 @@ def target_rules(target: Target | None) -> Iterator[Rule]:
             id=f"target:{target.name}:{key}",
             severity=Severity.WARNING,
             basis=Basis.METADATA,
-            title=f"the configuration is not {target.name}: {key} is another than {clauses.shown(value)}",
-            when=((Clause(key, kind, ((Comparison("!=", value),),), f"!={clauses.shown(value)}"),),),
+            title=f"the configuration is not {target.name}: {key} is another than {format_value(value)}",
+            when=((Clause(key, kind, ((Comparison("!=", value),),), f"!={format_value(value)}"),),),
             sources=source,
             group="target",
         )

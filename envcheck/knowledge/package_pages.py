@@ -8,7 +8,7 @@ from typing import Any
 
 from envcheck.core import versions
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Known, Tri, package_key, package_name
+from envcheck.core.facts import Known, Tri, is_package_key, package_key, package_name, package_of_key
 from envcheck.core.i18n import counted
 from envcheck.core.rules import OUTCOMES, Cell, Clause, Matrix, Rule, When
 from envcheck.knowledge.rule_pages import nearest
@@ -41,7 +41,7 @@ def matrix_page(wanted: str | None, known: Matrix) -> str:
 
 
 def _packages(known: Matrix) -> list[str]:
-    named = {key.split(".")[1] for rule in known.rules for key in _keys(rule) if key.startswith("pkg.")}
+    named = {package_of_key(key) for rule in known.rules for key in _keys(rule) if is_package_key(key)}
     return sorted({*named, *(str(row["package"]) for row in _rows(known)), *known.known_through})
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key
-from envcheck.core.i18n import ENGLISH, Language, padded
+from envcheck.core.i18n import ENGLISH, Language, pad
 from envcheck.core.rules import Cell, Matrix, Rule, Target, When
 from envcheck.core.training_facts import KEYS as TRAINING
-from envcheck.rules.clauses import ask
+from envcheck.rules.clauses import evaluate
 from envcheck.rules.derive import derive
 
 
@@ -33,7 +33,7 @@ def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> s
             f"rule {rule_id}", f"no such rule{nearest(rule_id, [each.id for each in known.rules])}"
         )
     laid_over = [
-        f"{padded(lang.say('from'), 7)}{each.name} ({each.named_by})"
+        f"{pad(lang.say('from'), 7)}{each.name} ({each.named_by})"
         for each in known.origins
         if each.name == rule.group
     ]
@@ -56,16 +56,16 @@ def _rule(rule: Rule, lang: Language) -> Iterator[str]:
     for number, fix in enumerate(rule.fixes):
         changes = ", ".join(f"{key} {_shown(value)}" for key, value in fix.set)
         cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
-        label = padded(lang.say("fix"), 7)
+        label = pad(lang.say("fix"), 7)
         yield f"{chr(10) if number == 0 else ''}{label}{changes}" + (f"  ({cost})" if cost else "")
     reasons = [each.why for each in rule.no_fixes]
     for number, vain in enumerate(rule.no_fixes):
         changes = ", ".join(f"{key} {_shown(value)}" for key, value in vain.set)
-        label = padded(lang.say("no fix"), 7)
+        label = pad(lang.say("no fix"), 7)
         yield f"{chr(10) if number == 0 else ''}{label}{changes}  ({lang.no_fix(rule.id, reasons, vain.why)})"
         yield f"       {vain.source}"
     yield ""
-    yield f"{padded(lang.say('known'), 7)}{lang.word(rule.basis.value)}"
+    yield f"{pad(lang.say('known'), 7)}{lang.word(rule.basis.value)}"
     for source in rule.sources:
         yield f"       {source.url} {lang.say('({}, checked {})', lang.word(source.kind), source.checked)}"
 
@@ -92,7 +92,7 @@ def _one_away(cell: Cell, rule: Rule, known: Matrix) -> bool:
         package_key(name): Fact(package_key(name), Known(version)) for name, version in cell.pkg.items()
     }
     inventory = derive(Inventory(facts, complete=frozenset({"pkg"})), known)
-    return any(sum(ask(clause, inventory) is Tri.NO for clause in table) == 1 for table in rule.when)
+    return any(sum(evaluate(clause, inventory) is Tri.NO for clause in table) == 1 for table in rule.when)
 
 
 def _clauses(table: When, lang: Language) -> Iterator[str]:
@@ -118,17 +118,17 @@ def _target(target: Target, known: Matrix, lang: Language) -> Iterator[str]:
     yield f"{target.name}: {lang.word(target.title)}"
     if target.note:
         yield lang.word(target.note)
-    yield f"{padded(lang.say('wants'), 9)}{', '.join(target.packages)}"
+    yield f"{pad(lang.say('wants'), 9)}{', '.join(target.packages)}"
     if target.build:
-        builds = padded(lang.say("builds"), 9)
+        builds = pad(lang.say("builds"), 9)
         yield f"{builds}{', '.join(target.build)} {lang.say('(published as source only)')}"
     for number, (key, value) in enumerate(target.train.items()):
         shown = _shown(value)
         phrase = TRAINING[key].phrases.get(shown, "") if key in TRAINING else ""
-        implies = padded(lang.say("implies") if number == 0 else "", 9)
+        implies = pad(lang.say("implies") if number == 0 else "", 9)
         yield f"{implies}{key} = {shown}" + (f"   {lang.word(phrase)}" if phrase else "")
     if target.free:
-        yield f"{padded(lang.say('leaves'), 9)}{lang.say('{} to pin', ', '.join(target.free))}"
+        yield f"{pad(lang.say('leaves'), 9)}{lang.say('{} to pin', ', '.join(target.free))}"
     cells = [cell for cell in known.cells if cell.target == target.name]
     good = sum(cell.outcome == "ok" for cell in cells)
     failed = sum(cell.outcome == "fails" for cell in cells)
@@ -140,7 +140,7 @@ def _target(target: Target, known: Matrix, lang: Language) -> Iterator[str]:
 def _cell(cell: Cell, lang: Language) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in cell.pkg.items())
     train = "".join(f", {key.removeprefix('train.')} {_shown(v)}" for key, v in cell.train.items())
-    outcome = padded(lang.say(cell.outcome), 5)
+    outcome = pad(lang.say(cell.outcome), 5)
     rule = f"  [{cell.rule}]" if cell.rule else ""
     return f"    {cell.date} {cell.device} {outcome} {versions}{train}{rule}"
 

@@ -16,12 +16,22 @@ from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, family, package_key, package_name
+from envcheck.core.facts import (
+    Fact,
+    Inventory,
+    Known,
+    Tri,
+    Value,
+    family,
+    is_package_key,
+    package_key,
+    package_name,
+)
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Clause, Fix, Matrix, NoFix, Ref, Requirement, Rule
 from envcheck.knowledge import load as matrix
 from envcheck.rules import clause_algebra, derive, judge
-from envcheck.rules.clauses import refs
+from envcheck.rules.clauses import referenced_keys
 
 NONE = "none"
 """A choice not made: nobody said which."""
@@ -288,7 +298,7 @@ class _Needs(NamedTuple):
         clauses = [clause for table in (*rule.when, rule.require) for clause in table]
         own = [_packages_of(table) for table in rule.when]
         required = frozenset.intersection(*own) | _packages_of(rule.require)
-        keys = {key for clause in clauses for key in (clause.key, *refs(clause))}
+        keys = {key for clause in clauses for key in (clause.key, *referenced_keys(clause))}
         # What nobody gave has a default, which depends on further facts.
         growing = True
         while growing:
@@ -308,7 +318,7 @@ class _Needs(NamedTuple):
             settings.append("driver")
         if "python.version" in keys:
             settings.append("python")
-        packages = {package_name(key) for key in keys if key.startswith("pkg.")}
+        packages = {package_name(key) for key in keys if is_package_key(key)}
         if _FROM_TORCH & keys or any(key.startswith("build.torch.") for key in keys):
             packages.add("torch")
         shown = sorted(packages & world.shown.keys())
@@ -319,8 +329,8 @@ def _packages_of(table: Iterable[Clause]) -> frozenset[str]:
     """Packages without which these clauses cannot be decided."""
     found = set()
     for clause in table:
-        for key in (clause.key, *refs(clause)):
-            if key.startswith("pkg."):
+        for key in (clause.key, *referenced_keys(clause)):
+            if is_package_key(key):
                 found.add(package_name(key))
             elif key in _FROM_TORCH or key.startswith("build.torch."):
                 found.add("torch")
@@ -354,7 +364,7 @@ def _signature(world: _World, needs: _Needs, dimension: str, option: int) -> Any
     answers = tuple(
         clause_algebra.answer(clause, Known(value)) for clause in needs.clauses if clause.key == key
     )
-    compared = any(True for clause in needs.clauses if key in refs(clause))
+    compared = any(True for clause in needs.clauses if key in referenced_keys(clause))
     return (answers, value if compared else "")
 
 

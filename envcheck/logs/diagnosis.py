@@ -16,8 +16,8 @@ from envcheck.core.findings import Evidence, Finding, Judgement, Verdict
 from envcheck.core.rules import Fix, Rule
 from envcheck.knowledge.log_signatures import Signature, found
 from envcheck.logs.scanner import Event, Frame, Log, Raised
-from envcheck.rules import clauses
-from envcheck.rules.judge import bind
+from envcheck.rules.clauses import evaluate, format_value
+from envcheck.rules.fixes import bind_fix
 
 _SIGTERM, _SIGABRT = -15, -6
 _SURVIVED = 200
@@ -237,21 +237,19 @@ def fit(rule: Rule | None, inventory: Inventory, judgement: Judgement) -> Fit:
     finding = next((each for each in judgement.findings if each.rule.id == rule.id), None)
     if finding is not None and finding.verdict is Verdict.BROKEN:
         held = tuple(
-            f"{each.fact.key} = {clauses.shown(each.fact.value)}"
+            f"{each.fact.key} = {format_value(each.fact.value)}"
             for each in finding.evidence
             if each.fact.value is not None
         )
         return Fit("yes", held, finding.fixes, finding)
     device = next(iter(inventory.visible_devices()), None)
-    untried = tuple(bound for each in rule.fixes if (bound := bind(each, inventory, device)))
+    untried = tuple(bound for each in rule.fixes if (bound := bind_fix(each, inventory, device)))
     if finding is not None:
         return Fit("unknown", tuple(_unread(each) for each in finding.evidence), untried, finding)
     waiting = next((each for each in judgement.waiting if each.rule.id == rule.id), None)
     if waiting is not None:
         return Fit("unknown", tuple(dict.fromkeys(each.key for each in waiting.open)), untried)
-    against = [
-        [each for each in table if clauses.ask(each, inventory, device) is Tri.NO] for table in rule.when
-    ]
+    against = [[each for each in table if evaluate(each, inventory, device) is Tri.NO] for table in rule.when]
     said = [
         f"{each.key} is {_reading(each.key, inventory, device)}, not {each.raw}"
         for each in min(against, key=len)
@@ -267,4 +265,4 @@ def _unread(because: Evidence) -> str:
 
 def _reading(key: str, inventory: Inventory, device: int | None) -> str:
     value = inventory.fact(key, device).value
-    return "absent" if value is None else clauses.shown(value)
+    return "absent" if value is None else format_value(value)

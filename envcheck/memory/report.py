@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from envcheck.core.findings import UNREADABLE, Diagnostic
-from envcheck.core.i18n import counted, wrapped
+from envcheck.core.i18n import counted, wrap
 from envcheck.core.sanitize import inline
 from envcheck.memory import estimate
 from envcheck.memory.architecture import Model
@@ -339,7 +339,7 @@ def render(found: MemoryTable) -> str:
 
 def _lines(found: MemoryTable) -> Iterator[str]:
     account, room = found.account, found.room
-    yield from wrapped(f"{found.verdict}: {_why(found)}", _COLUMNS)
+    yield from wrap(f"{found.verdict}: {_why(found)}", _COLUMNS)
     yield from _advice(found)
     yield ""
     yield from _asked(found)
@@ -357,7 +357,7 @@ def _lines(found: MemoryTable) -> Iterator[str]:
     if found.how.cuda:
         yield f"  {'CUDA context':<21}{f'{gib(least)}-{gib(most)}':>9}  fragmentation comes on top"
     if missing := estimate.unmeasured(found.model, found.how):
-        yield from wrapped(f"  not measured, only derived: {', '.join(missing)}", _COLUMNS)
+        yield from wrap(f"  not measured, only derived: {', '.join(missing)}", _COLUMNS)
     if account.host:
         yield ""
         yield f"GiB on the host for each of {counted(room.ranks, 'rank')} (pinned where so configured)"
@@ -370,7 +370,7 @@ def _lines(found: MemoryTable) -> Iterator[str]:
 
 def _under(head: str, texts: Iterable[str]) -> Iterator[str]:
     """Texts beside a heading, each wrapped."""
-    lines = [line for text in texts for line in wrapped(text, _COLUMNS - 9)]
+    lines = [line for text in texts for line in wrap(text, _COLUMNS - 9)]
     for index, line in enumerate(lines):
         yield f"{'' if index else head:<9}{line}"
 
@@ -466,7 +466,7 @@ def _advice(found: MemoryTable) -> Iterator[str]:
     if found.verdict == "fits":
         return
     if unknown := (*found.how.unread, *found.account.unknown):
-        yield from wrapped(f"What would fit depends on {', '.join(unknown)}, not known", _COLUMNS)
+        yield from wrap(f"What would fit depends on {', '.join(unknown)}, not known", _COLUMNS)
         return
     rules = ", ".join(found.options.rules)
     if cheapest is None:
@@ -474,15 +474,15 @@ def _advice(found: MemoryTable) -> Iterator[str]:
             return
         others = f"{refused} would fit, but {'is' if refused == 1 else 'are'} known to fail here ({rules})"
         why = others if refused else "no change that was counted fits"
-        yield from wrapped(f"Cheapest change that fits: none ({why})", _COLUMNS)
+        yield from wrap(f"Cheapest change that fits: none ({why})", _COLUMNS)
         return
     size = gib(cheapest.account.total)
     words = ", ".join(cheapest.changes)
-    yield from wrapped(f"Cheapest change that fits: {words} ({size} GiB of tensors)", _COLUMNS)
+    yield from wrap(f"Cheapest change that fits: {words} ({size} GiB of tensors)", _COLUMNS)
     yield from (f"  set {argument}" for argument in cheapest.arguments)
     if refused:
         others = "1 cheaper one is" if refused == 1 else f"{refused} cheaper ones are"
-        yield from wrapped(f"  {others} known to fail here ({rules})", _COLUMNS)
+        yield from wrap(f"  {others} known to fail here ({rules})", _COLUMNS)
 
 
 # --- as JSON ----------------------------------------------------------------------------------------

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from envcheck.core import versions
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, package_key, package_name
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Inventory,
+    Known,
+    Unknown,
+    is_package_version_key,
+    package_key,
+    package_name,
+)
 from envcheck.core.findings import Evidence, Finding, Verdict
 from envcheck.core.rules import Matrix, Severity
 from envcheck.dependency_files import DependencyList
 from envcheck.policy.decision import written
-from envcheck.rules.derive import derive, requirements
+from envcheck.rules.derive import derive
+from envcheck.rules.requirements import installed_requirements
 
 GROUP = "lock"
 _INSTALLERS = ("pip", "setuptools", "wheel", "uv")
@@ -111,13 +121,13 @@ def _extra(pinned: Iterable[str], read: Inventory) -> list[str]:
 
 
 def _is_package(key: str, fact: Fact) -> bool:
-    return key.startswith("pkg.") and key.count(".") == 1 and isinstance(fact.reading, Known)
+    return is_package_version_key(key) and isinstance(fact.reading, Known)
 
 
 def _closure(name: str, read: Inventory) -> set[str]:
     """A package with all it requires here, directly or not."""
     asks: dict[str, list[str]] = {}
-    for needed in requirements(read):
+    for needed in installed_requirements(read):
         asks.setdefault(needed.package, []).append(needed.requires)
     found, left = set[str](), [name]
     while left:

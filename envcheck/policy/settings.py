@@ -55,7 +55,7 @@ def read(name: str, text: str) -> Settings | None:
         InputError: it is not TOML.
         SettingsError: an unknown key (with the nearest right one), a value of the wrong kind.
     """
-    tree: Any = toml_locations.parsed(text, name)
+    tree: Any = toml_locations.parse_toml(text, name)
     path = FILES[name]
     for step in path:
         if not isinstance(tree, dict) or step not in tree:

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from envcheck.core import elf
 from envcheck.core.facts import Fact, Known, Unknown, package_key
-from envcheck.host.machine import Host, ranges
+from envcheck.host.files import open_ranges
+from envcheck.host.machine import Host
 from envcheck.probes.distributions import InstalledFiles
 
 MOST_MODULES = 64
@@ -74,7 +75,7 @@ class _Torch(NamedTuple):
         if found is None:
             if time.monotonic() > self.until:
                 raise TimeoutError
-            value = elf.hashed(name)
+            value = elf.gnu_hash(name)
             found = self.asked[name] = any(each.define(name, value) for each in self.exports)
         return found
 
@@ -85,8 +86,8 @@ def architectures_of_torch(host: Host, folder: str) -> tuple[str, ...]:
     Read out of the first source files: a few kernels further down are for single architectures.
     """
     try:
-        with ranges(host.path(f"{folder}/libtorch_cuda.so")) as read:
-            return elf.architectures(read, FIRST) or ()
+        with open_ranges(host.path(f"{folder}/libtorch_cuda.so")) as read:
+            return elf.gpu_architectures(read, FIRST) or ()
     except OSError:
         return ()
 
@@ -138,10 +139,10 @@ def _opened(host: Host, folder: str, files: ExitStack, until: float) -> _Torch |
 def _modules(host: Host, folder: str, paths: Iterable[str], files: ExitStack) -> Iterator[_Module]:
     for path in paths:
         try:
-            read = files.enter_context(ranges(host.path(f"{folder}/{path}")))
+            read = files.enter_context(open_ranges(host.path(f"{folder}/{path}")))
         except (OSError, ValueError):
             continue
-        library = elf.library(read)
+        library = elf.read_library(read)
         if library is not None:
             yield _Module(path, read, library)
 
@@ -171,7 +172,7 @@ def _of_package(
         more = [f"{len(missing) - SHOWN} more"] if len(missing) > SHOWN else []
         source = label(record.site, next(iter(missing.values())))
         yield Fact(f"{key}.unresolved", Known((*list(missing)[:SHOWN], *more)), source)
-    code = [elf.architectures(each.read) for each in tied]
+    code = [elf.gpu_architectures(each.read) for each in tied]
     if any(code) and None not in code:
         names = sorted({name for each in code for name in each or ()})
         yield Fact(f"{key}.architectures", Known(tuple(names)), label(record.site, tied[0].path))
@@ -224,12 +225,14 @@ def _symbols_lacking(module: _Module, built: _Torch, own: _Own, lacking: Collect
         ):
             return
     wanted = (
-        symbol for symbol in elf.undefined(module.read, module.library) or () if _OF_TORCH.match(symbol)
+        symbol
+        for symbol in elf.undefined_symbols(module.read, module.library) or ()
+        if _OF_TORCH.match(symbol)
     )
     missing = [symbol for symbol in wanted if not built.define(symbol)]
     exports = own.exports() if missing else None
     if exports is not None:
         for symbol in missing:
-            value = elf.hashed(symbol)
+            value = elf.gnu_hash(symbol)
             if not any(each.define(symbol, value) for each in exports):
-                yield elf.spelled(symbol.decode("utf-8", "replace"))
+                yield elf.demangle(symbol.decode("utf-8", "replace"))

@@ -13,7 +13,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envcheck.core import nvidia
-from envcheck.core.facts import Absent, Fact, Facts, Inventory, Key, Kind, Known, Reading, Unknown, of_device
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Facts,
+    Inventory,
+    Key,
+    Kind,
+    Known,
+    Reading,
+    Unknown,
+    is_device_key,
+)
 from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, ProbeRequest, health, nvml
 from envcheck.probes.nvml import Heard
@@ -330,7 +341,7 @@ def no_gpu() -> Inventory:
 def not_here(why: str) -> Inventory:
     """The facts where GPUs are nobody's fault: a container being built, a machine with no bus to see."""
     unknown = Unknown(why, asked=False)
-    return Inventory({key: Fact(key, unknown) for key in YIELDS if not of_device(key)})
+    return Inventory({key: Fact(key, unknown) for key in YIELDS if not is_device_key(key)})
 
 
 def models(devices: Sequence[Facts], source: str) -> tuple[Fact, Fact]:
@@ -391,7 +402,7 @@ def _or_silent(device: Facts, uuid: str, rank: Reading) -> Reading:
 
 
 def _device_on_bus(scene: Scene, address: str, unknown: Unknown) -> dict[str, Fact]:
-    facts = {key: Fact(key, unknown, "NVML") for key in YIELDS if of_device(key)}
+    facts = {key: Fact(key, unknown, "NVML") for key in YIELDS if is_device_key(key)}
     facts |= health.never_asked(unknown.why)
     if name := scene.names.get(address):
         facts["gpu.name"] = Fact("gpu.name", Known(name), "/proc/driver/nvidia/gpus")
@@ -484,13 +495,13 @@ def ask_smi(host: Host, deadline_s: float) -> Inventory | None:
         return None
     source = f"nvidia-smi {query}"
     not_said = Unknown("nvidia-smi was asked instead of NVML, and does not tell")
-    facts = {key: Fact(key, not_said) for key in YIELDS if not of_device(key)}
+    facts = {key: Fact(key, not_said) for key in YIELDS if not is_device_key(key)}
     facts["driver.passed_over"] = Fact("driver.passed_over", Unknown(not_said.why, asked=False))
     facts["driver.version"] = Fact("driver.version", nvml.version_of(rows[0][3]), source)
     facts["gpus.count"] = Fact("gpus.count", Known(len(rows)), source)
     devices = []
     for name, total, free, _ in rows:
-        device = {key: Fact(key, not_said) for key in YIELDS if of_device(key)}
+        device = {key: Fact(key, not_said) for key in YIELDS if is_device_key(key)}
         device |= health.never_asked(not_said.why)
         memory = [int(total) << 20, int(free) << 20] if total.isdecimal() and free.isdecimal() else total
         device["gpu.name"] = Fact("gpu.name", nvml.gpu_name(name), source)

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
-from envcheck.host.machine import Host, read_file
+from envcheck.host.files import read_file
+from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, ProbeRequest
 
 YIELDS = {

@@ -20,7 +20,9 @@ from envcheck.core.nvidia import (
     OTHER_FOLDERS,
     code_in_words,
 )
-from envcheck.host.machine import FinishedProcess, Host, Running, own_python
+from envcheck.host.environment import own_python
+from envcheck.host.machine import Host
+from envcheck.host.processes import FinishedProcess, Running
 
 LOADER_FOLDERS = (
     "/usr/lib64",

@@ -19,7 +19,9 @@ from typing import Any
 import envcheck.target_scripts
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown, package_key
-from envcheck.host.machine import FinishedProcess, Host, here, own_python
+from envcheck.host.environment import own_python, working_directory
+from envcheck.host.machine import Host
+from envcheck.host.processes import FinishedProcess
 from envcheck.probes import Collect, Probe, ProbeRequest, builds
 from envcheck.probes.distributions import (
     InstalledFiles,
@@ -307,7 +309,7 @@ def _about_imports(
             yield _torch_of_base(host, environment)
     first = [path for path in host.environ.get("PYTHONPATH", "").split(":") if path.startswith("/")]
     if not host.staged and not host.environ.get("PYTHONSAFEPATH"):
-        first.insert(0, here())
+        first.insert(0, working_directory())
     for record, path in hidden(host, [folder for folder in first if folder], environment.sites, found):
         yield Fact(
             package_key(record.name, "hidden_by"),

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Unknown
-from envcheck.host.machine import Host, read_start
+from envcheck.host.files import read_start
+from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, ProbeRequest
 from envcheck.probes.nvml import LOADER_FOLDERS, VERSION
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
-from envcheck.core.nvidia import chosen, index_of
+from envcheck.core.nvidia import leading_index, visible_gpus
 from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, ProbeRequest
 
@@ -69,7 +69,7 @@ def _by_index(value: str, count: int) -> tuple[str, str]:
     garbage = False
     entries = value.split(",")
     for place, entry in enumerate(entries):
-        index = index_of(entry)
+        index = leading_index(entry)
         if index is None or (count and index >= count):
             # `0,1,` and `0,-1` end where they look like ending.
             last = place == len(entries) - 1 and taken and entry.strip() in ("", "-1")
@@ -120,7 +120,7 @@ def visibility(
     index into an order that only CUDA knows.
     """
     value = environ.get(VARIABLE)
-    seen = chosen(value, list(uuids))
+    seen = visible_gpus(value, list(uuids))
     readings: list[Reading] = [Known(index in seen) for index in range(len(uuids))]
     if value is None:
         return tuple(readings)
@@ -145,7 +145,7 @@ def ranks(
     environ: Mapping[str, str], uuids: Sequence[str], names: Sequence[object], seen: Sequence[Reading]
 ) -> tuple[Reading, ...]:
     """`gpu.rank` of each GPU in NVML's order: the number programs know it by; `seen` is its `gpu.visible`."""
-    order = chosen(environ.get(VARIABLE), list(uuids))
+    order = visible_gpus(environ.get(VARIABLE), list(uuids))
     by_uuid = (environ.get(VARIABLE) or "").startswith("GPU-")
     told = (uuid or name for uuid, name in zip(uuids, names, strict=True))
     silent = next((index for index, each in enumerate(told) if not each), len(names))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from envcheck.core.facts import Fact
 from envcheck.core.findings import Report
 from envcheck.core.rules import Fix, Rule
-from envcheck.core.sanitize import inline, secretless
+from envcheck.core.sanitize import hide_secrets, inline
 from envcheck.knowledge.log_signatures import KINDS
 from envcheck.logs.diagnosis import Cause, Diagnosis, Fit, Match, own_code
 from envcheck.logs.scanner import Frame, Log
@@ -251,7 +251,7 @@ def said(cause: Cause, limit: int = _LONG) -> str:
         text = texts.get(cause.match.lines[0], event.text.split("\n")[0]).strip()
     else:
         text = event.text.strip().split("\n")[0]
-    text = secretless(text[: 10 * limit])  # a secret that is shown lies in there as a whole
+    text = hide_secrets(text[: 10 * limit])  # a secret that is shown lies in there as a whole
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
@@ -318,7 +318,7 @@ def _cause_tree(cause: Cause) -> dict[str, Any]:
         "times": event.times,
         "last_line": event.again,
         "exceptions": [
-            {"name": one.name, "message": secretless(one.message)}
+            {"name": one.name, "message": hide_secrets(one.message)}
             | ({"place": place(one.place)} if one.place else {"place": None})
             for one in event.exceptions
         ],

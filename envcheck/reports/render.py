@@ -18,7 +18,7 @@ from envcheck.core.facts import Absent, Fact, Inventory, Tri, Value, package_key
 from envcheck.core.findings import Diagnostic, Finding, Move, Plan, Report, Verdict
 from envcheck.core.plugins import module_names
 from envcheck.core.rules import Fix
-from envcheck.core.sanitize import Private, presented
+from envcheck.core.sanitize import Private, sanitized
 from envcheck.reports import formats as format_modules
 from envcheck.rules import derive
 
@@ -47,7 +47,7 @@ def format_named(name: str) -> Render:
 
 def rendered(name: str, report: Report, private: Private) -> str:
     """The report in a format, fit to leave. Raises InputError if there is no format of that name."""
-    return format_named(name)(presented(report, private))
+    return format_named(name)(sanitized(report, private))
 
 
 def beside(name: str) -> Mapping[str, Render]:

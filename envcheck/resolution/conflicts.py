@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.errors import NoSolutionError
-from envcheck.core.facts import Fact, Inventory, Known, Value, family, of_device, package_key
+from envcheck.core.facts import Fact, Inventory, Known, Value, family, is_device_key, package_key
 from envcheck.core.findings import Evidence, Finding
 from envcheck.core.rules import Rule
 from envcheck.resolution import resolver
 from envcheck.resolution.resolver import Reason, Release, SearchProblem
-from envcheck.rules import clauses, derive, judge
+from envcheck.rules import derive, judge
+from envcheck.rules.clauses import format_value
+from envcheck.rules.fixes import bind_fix, trial_value
 
 MOST_WAYS = 6
 """Ways out that are shown: more than that is a catalogue."""
@@ -264,7 +266,7 @@ class _Teller:
         seen: set[str] = set()
         for because in self._because(rule):
             fact = because.fact
-            plain = not fact.source.startswith("derived") or of_device(fact.key)
+            plain = not fact.source.startswith("derived") or is_device_key(fact.key)
             if fact.value is None or family(fact.key) in ("pkg", "build") or not plain:
                 continue
             text = self._said(because)
@@ -290,7 +292,7 @@ class _Teller:
         if because.device is not None or (fact.key == "gpus.count" and self.problem.machine.devices):
             return _listed(_gpus(self.problem.machine))
         origin = f" ({fact.source})" if fact.source.startswith(("declared", "target", "default")) else ""
-        return f"{_NAMES.get(fact.key, fact.key)} {clauses.shown(fact.value or '')}{origin}"
+        return f"{_NAMES.get(fact.key, fact.key)} {format_value(fact.value or '')}{origin}"
 
     # --- ways out ---------------------------------------------------------------------------------
 
@@ -313,7 +315,7 @@ class _Teller:
             return
         if answer.versions is not None:
             found = ", ".join(f"{name} {version}" for name, version in answer.versions.items())
-            said = "".join(f", {key} = {clauses.shown(value)}" for key, value in answer.changed.items())
+            said = "".join(f", {key} = {format_value(value)}" for key, value in answer.changed.items())
             yield f"{label}: {found}{said}"
 
     def _without_wish(self, number: int) -> Iterator[str]:
@@ -344,7 +346,7 @@ class _Teller:
         helped = False
         for key, value in self._changes(rule):
             found = list(
-                self._tried(self._change(key, value), _with_fact(self.problem, key, judge.trial(value)))
+                self._tried(self._change(key, value), _with_fact(self.problem, key, trial_value(value)))
             )
             yield from found
             helped = helped or bool(found)
@@ -363,8 +365,8 @@ class _Teller:
             lower, _, upper = str(value).removeprefix(">=").partition(",<")
             return f"driver {lower} or newer" + (f", below {upper}" if upper else "")
         before = self.problem.target.train.get(key)
-        instead = f" instead of {clauses.shown(before)}" if before is not None else ""
-        return f"with {key} = {clauses.shown(value)}{instead}"
+        instead = f" instead of {format_value(before)}" if before is not None else ""
+        return f"with {key} = {format_value(value)}{instead}"
 
     def _without_a_gpu(self) -> Iterator[str]:
         machine = self.problem.machine
@@ -378,7 +380,7 @@ class _Teller:
             yield from self._tried(label, self.problem._replace(machine=replace(machine, devices=rest)))
 
     def _without_fact(self, key: str) -> Iterator[str]:
-        value = clauses.shown(self.problem.machine.known(key) or "")
+        value = format_value(self.problem.machine.known(key) or "")
         label = (
             "without a GPU" if key == "gpus.count" else f"with another {_NAMES.get(key, key)} than {value}"
         )
@@ -394,10 +396,10 @@ class _Teller:
             if broken is None:
                 continue
             for fix in rule.fixes:
-                bound = judge.bind(fix, broken[1], judge.device_of(broken[0]))
+                bound = bind_fix(fix, broken[1], judge.device_of(broken[0]))
                 if bound is not None and len(bound.set) == 1 and family(bound.set[0][0]) != "pkg":
                     found[bound.set[0]] = None
-        return sorted(found, key=lambda each: (each[0], versions.order(str(judge.trial(each[1])))))
+        return sorted(found, key=lambda each: (each[0], versions.order(str(trial_value(each[1])))))
 
 
 # --- words ------------------------------------------------------------------------------------------

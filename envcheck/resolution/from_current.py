@@ -11,7 +11,7 @@ from envcheck.core.facts import Absent, Fact, Inventory, Known, package_key, pac
 from envcheck.core.findings import Move, Plan
 from envcheck.core.rules import Matrix, Severity, Target, UserRequirement
 from envcheck.resolution import remediation
-from envcheck.rules import derive
+from envcheck.rules.requirements import installed_requirements
 
 ASKED_BY = "--from-current"
 
@@ -85,7 +85,7 @@ def near(
 def _brought(read: Inventory, names: Iterable[str], but: Collection[str] = ()) -> tuple[str, ...]:
     """These packages and all they require, as far as they are installed, in that order; not through `but`."""
     asks: dict[str, list[str]] = {}
-    for each in derive.requirements(read):
+    for each in installed_requirements(read):
         asks.setdefault(each.package, []).append(each.requires)
     found: dict[str, None] = {}
     todo = list(names)

@@ -21,12 +21,28 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Tri, Value, family, package_key, package_name
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Inventory,
+    Known,
+    Tri,
+    Value,
+    family,
+    is_package_key,
+    package_key,
+    package_name,
+    package_of_key,
+)
 from envcheck.core.findings import Finding, Move, Plan, Unresolved, Verdict
 from envcheck.core.rules import Comparison, Matrix, Requirement, Rule, Severity, Target
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive, judge
-from envcheck.rules.clauses import refs
+from envcheck.rules.changes import UNRESOLVED_SUFFIX, apply_changes
+from envcheck.rules.clauses import referenced_keys
+from envcheck.rules.derive import ARCHITECTURES_SUFFIX
+from envcheck.rules.fixes import bind_fix, trial_value
+from envcheck.rules.requirements import installed_requirements, unmet_requirements
 
 STATES = 200
 """States judged in one search: at one to three milliseconds each, a third of a second."""
@@ -132,13 +148,13 @@ class Cost(NamedTuple):
 
 def moves(changes: Changes) -> int:
     """How many moves these are: packages, and settings, where those of one way out are one change."""
-    settings = [(each.rule.id, each.place) for key, each in changes.items() if not key.startswith("pkg.")]
+    settings = [(each.rule.id, each.place) for key, each in changes.items() if not is_package_key(key)]
     return len(changes) - len(settings) + len(set(settings))
 
 
 def size(key: str, before: Value | None, after: Value, cost: str = "") -> tuple[int, bool]:
     """The size of one move, as this module's first lines have it, and whether it goes downwards."""
-    if not key.startswith("pkg."):
+    if not is_package_key(key):
         return (_OTHER_TRAINING if cost else _PATCH), False
     here = versions.parse(str(before)) if before is not None else None
     there = versions.parse(str(after))
@@ -203,9 +219,9 @@ class RemediationSpace:
                 self._asked_of.setdefault(key, set()).add(number)
         written = judge.judge(self.start, self.rules).findings
         self._written = {finding.rule.id: finding for finding in written}
-        self._unmet = derive.unmet(self.start)[0]
+        self._unmet = unmet_requirements(self.start)[0]
         self._requirers: dict[str, set[str]] = {}
-        for each in derive.requirements(self.start):
+        for each in installed_requirements(self.start):
             self._requirers.setdefault(each.requires, set()).add(each.package)
         metadata = judge.judge(self.start, matrix.requirement_rules(self._unmet)).findings
         found = (*written, *metadata)
@@ -233,8 +249,8 @@ class RemediationSpace:
             for fix in rule.fixes:
                 for key, value in fix.set:
                     self._settable.add(key)
-                    if isinstance(value, str) and "{" not in value and key.startswith("pkg."):
-                        self._tried.setdefault(key, set()).add(str(judge.trial(value)))
+                    if isinstance(value, str) and "{" not in value and is_package_key(key):
+                        self._tried.setdefault(key, set()).add(str(trial_value(value)))
 
     # --- judging
 
@@ -271,15 +287,15 @@ class RemediationSpace:
 
     def _unmet_after(self, settled: Inventory, touched: Collection[str]) -> Iterator[Requirement]:
         """The requirements not met after a change; only those that it concerns are looked at again."""
-        names = {key.split(".")[1] for key in touched if key.startswith("pkg.")}
+        names = {package_of_key(key) for key in touched if is_package_key(key)}
         again = names.union(*(self._requirers.get(name, ()) for name in names))
         facts = {
             key: fact
             for key, fact in settled.facts.items()
-            if not key.endswith(".requires") or key.split(".")[1] in again
+            if not key.endswith(".requires") or package_of_key(key) in again
         }
         yield from (each for each in self._unmet if each.package not in again)
-        yield from derive.unmet(replace(settled, facts=facts))[0]
+        yield from unmet_requirements(replace(settled, facts=facts))[0]
 
     def _touched(self, settled: Inventory) -> Iterator[str]:
         """Keys of the facts that are not as they were at the start."""
@@ -304,7 +320,7 @@ class RemediationSpace:
         """The inventory after these changes, with what follows: requirements, companions, derived facts."""
         leaders = [key for key in changes if package_name(key) in self.known.moves_with]
         ordered = [*leaders, *(key for key in changes if key not in leaders)]
-        read = derive.changed(self.read, [(key, changes[key].value) for key in ordered], self.known)
+        read = apply_changes(self.read, [(key, changes[key].value) for key in ordered], self.known)
         facts = [
             Fact(key, Known(version), "moves along")
             for key, version in self.companions(changes).items()
@@ -405,27 +421,31 @@ class RemediationSpace:
                 key = keys.pop()
                 found.add(key)
                 keys |= set(self._bears_on(key)) - found
-            settable = (each for each in found if each.startswith("pkg.") or each in self._settable)
+            settable = (each for each in found if is_package_key(each) or each in self._settable)
             self._scopes[rule.id] = frozenset(settable)
         return self._scopes[rule.id]
 
     def _bears_on(self, key: str) -> Iterator[str]:
         yield from derive.FOLLOWS_FROM.get(key, ())
-        if key.endswith(derive.BESIDE_TORCH):
+        if key.endswith(UNRESOLVED_SUFFIX):
             yield "pkg.torch"
         elif key == "gpu.packages_without_code":
             yield from (
-                each for each in self.read.facts if each.startswith("pkg.") and each.endswith(derive.CODE)
+                each
+                for each in self.read.facts
+                if is_package_key(each) and each.endswith(ARCHITECTURES_SUFFIX)
             )
         if family(key) in ("pkg", "build"):
-            name = key.split(".")[1]
+            name = package_of_key(key)
             yield package_key(name)
             yield from (
                 package_key(leader) for leader, others in self.known.moves_with.items() if name in others
             )
         for default in self.known.defaults:
             if default.key == key:
-                yield from (each for clause in default.when for each in (clause.key, *refs(clause)))
+                yield from (
+                    each for clause in default.when for each in (clause.key, *referenced_keys(clause))
+                )
 
     # --- successors
 
@@ -492,7 +512,7 @@ class RemediationSpace:
     def _is_so(self, inventory: Inventory, key: str, value: Value, bound: str) -> bool:
         """Whether nothing has to change to have a fact so: the release that is here may do as well."""
         here = inventory.known(key)
-        if here is None or here == value or not key.startswith("pkg.") or versions.local_label(str(here)):
+        if here is None or here == value or not is_package_key(key) or versions.local_label(str(here)):
             return here == value
         try:
             limits = versions.parse_specifier(bound or f"=={value}")
@@ -526,7 +546,7 @@ class RemediationSpace:
             yield from (([way], "") for way in self._target(rule))
             return
         for fix in rule.fixes:
-            bound = judge.bind(fix, state.settled, judge.device_of(finding))
+            bound = bind_fix(fix, state.settled, judge.device_of(finding))
             if bound is None:
                 continue
             sets = [(key, self._values(key, value), str(value)) for key, value in bound.set]
@@ -534,7 +554,7 @@ class RemediationSpace:
                 yield sets, fix.cost
 
     def _values(self, key: str, value: str | int | bool) -> Sequence[Value]:
-        first = judge.trial(value)
+        first = trial_value(value)
         name = package_name(key)
         if name == key or name not in self.listed.fit or not isinstance(value, str):
             return (first,)
@@ -564,7 +584,7 @@ class RemediationSpace:
     def _metadata(self, rule: Rule, state: _State) -> Iterator[tuple[str, Sequence[Value], str]]:
         """Another release of what is required, within all that is asked of it; or of what requires it."""
         _, package, required = rule.id.split(":")
-        bounds = [each for each in derive.requirements(state.settled) if each.requires == required]
+        bounds = [each for each in installed_requirements(state.settled) if each.requires == required]
         own = next((each.specifier for each in bounds if each.package == package), "")
         together = ",".join(dict.fromkeys(each.specifier for each in bounds if each.specifier))
         for bound in dict.fromkeys((together, own)):
@@ -586,7 +606,7 @@ class RemediationSpace:
 
     def _lowest(self, name: str, bound: str) -> Sequence[str]:
         """The lower bound of what is asked, for a package whose releases nobody lists here."""
-        first = judge.trial(bound) if bound and name not in self.listed.every else bound
+        first = trial_value(bound) if bound and name not in self.listed.every else bound
         if first == bound or not isinstance(first, str):
             return ()
         limits = versions.parse_specifier(bound)
@@ -603,7 +623,9 @@ class RemediationSpace:
             installed = self.read.known(package_key(package, "requires"))
             lines = installed if isinstance(installed, tuple) else ()
         mini = {package_key(package, "requires"): Fact(package_key(package, "requires"), Known(lines))}
-        asked = (each.specifier for each in derive.requirements(Inventory(mini)) if each.requires == required)
+        asked = (
+            each.specifier for each in installed_requirements(Inventory(mini)) if each.requires == required
+        )
         taken = there is None or all(
             versions.satisfies(str(there), specifier, unknown=Tri.YES) is not Tri.NO for specifier in asked
         )
@@ -650,7 +672,7 @@ def _possibly_within(version: str, specifier: str) -> bool:
 def _keys(rule: Rule) -> set[str]:
     """The facts a rule asks of, and those it compares with."""
     asked = [clause for table in (*rule.when, rule.require) for clause in table]
-    return {key for clause in asked for key in (clause.key, *refs(clause))}
+    return {key for clause in asked for key in (clause.key, *referenced_keys(clause))}
 
 
 # --- the search -------------------------------------------------------------------------------------
@@ -759,7 +781,7 @@ def plan(
     unmended = (Unresolved(each.rule, NOT_TOGETHER if each in mendable else NO_WAY) for each in left)
     return Plan(
         moves=tuple(_moves(world, changes, wanted)),
-        unmended=tuple(unmended),
+        unresolved=tuple(unmended),
         level=level,
         brings=tuple(_brings(world, after)) if changes else (),
         added=_added(changes, after.settled),
@@ -811,7 +833,7 @@ def _needed(world: RemediationSpace, changes: Changes, wanted: frozenset[str]) -
             for each, proposal in changes.items()
             if each != key
             and (
-                key.startswith("pkg.")
+                is_package_key(key)
                 or (proposal.rule.id, proposal.place) != (needless.rule.id, needless.place)
             )
         }
@@ -873,7 +895,7 @@ def _unchecked(listed: Releases, key: str, version: str) -> str:
 def _added(changes: Changes, settled: Inventory) -> tuple[str, ...]:
     lacking = (
         each.requires
-        for each in derive.unmet(settled)[0]
+        for each in unmet_requirements(settled)[0]
         if package_key(each.package) in changes
         and isinstance(settled.fact(package_key(each.requires)).reading, Absent)
     )

@@ -25,8 +25,10 @@ from envcheck.core.facts import (
     Unknown,
     Value,
     family,
+    is_package_key,
     package_key,
     package_name,
+    package_of_key,
 )
 from envcheck.core.findings import Finding
 from envcheck.core.rules import (
@@ -45,7 +47,10 @@ from envcheck.core.rules import (
     When,
 )
 from envcheck.knowledge import load as matrix
-from envcheck.rules import clauses, derive, judge
+from envcheck.rules import derive, judge
+from envcheck.rules.clauses import evaluate, referenced_keys
+from envcheck.rules.fixes import bind_fix
+from envcheck.rules.requirements import installed_requirements, unmet_requirements
 
 NODES = 20_000
 """Choices judged before the search gives up: at 0.2 ms each, a few seconds. The tables need some hundreds."""
@@ -270,7 +275,7 @@ def scope(rule: Rule, known: Matrix) -> frozenset[str]:
     found: set[str] = set()
     for table in (*rule.when, rule.require):
         for clause in table:
-            for key in (clause.key, *clauses.refs(clause)):
+            for key in (clause.key, *referenced_keys(clause)):
                 found |= depends(key, known)
     return frozenset(found)
 
@@ -281,7 +286,7 @@ def derived_from(rule: Rule, known: Matrix) -> frozenset[str]:
         key
         for table in (*rule.when, rule.require)
         for clause in table
-        for key in (clause.key, *clauses.refs(clause))
+        for key in (clause.key, *referenced_keys(clause))
         if family(key) != "pkg"
     }
     return frozenset(name for key in keys for name in depends(key, known))
@@ -344,7 +349,7 @@ def _reachable(fix: Fix, domains: Mapping[str, Sequence[str]]) -> bool:
     """Whether some release that may be chosen meets each bound of a way out that sets packages only."""
     for key, value in fix.set:
         offered = domains.get(package_name(key), ())
-        if not key.startswith("pkg.") or not any(_surely_within(each, value) for each in offered):
+        if not is_package_key(key) or not any(_surely_within(each, value) for each in offered):
             return False
     return True
 
@@ -408,9 +413,9 @@ class _Bench:
             return any(bare.known(key, each) is not None for each in devices)
 
         for clause in table:
-            keys = (clause.key, *clauses.refs(clause))
+            keys = (clause.key, *referenced_keys(clause))
             if not any(map(chosen, keys)):
-                if not any(clauses.ask(clause, bare, each) is Tri.YES for each in devices):
+                if not any(evaluate(clause, bare, each) is Tri.YES for each in devices):
                     return False
             elif not all(chosen(key) or known(key) for key in keys):
                 return False  # compared with a fact that no choice of versions will tell
@@ -423,8 +428,8 @@ class _Bench:
         found: dict[str, list[Clause]] = {}
         whole = {"torch"}  # builds are looked up by the very release
         for clause in (clause for table in tables for clause in table):
-            keys = (clause.key, *clauses.refs(clause))
-            names = [key.split(".")[1] for key in keys if family(key) == "pkg"]
+            keys = (clause.key, *referenced_keys(clause))
+            names = [package_of_key(key) for key in keys if family(key) == "pkg"]
             whole.update(names if len(keys) > 1 else ())
             for name in names:
                 found.setdefault(name, []).append(clause)
@@ -437,7 +442,7 @@ class _Bench:
             return value
         if (name, value) not in self.kinds:
             alone = Inventory({package_key(name): _fact_of(name, str(value))})
-            self.kinds[name, value] = tuple(clauses.ask(test, alone) for test in tests)
+            self.kinds[name, value] = tuple(evaluate(test, alone) for test in tests)
         return self.kinds[name, value]
 
     def inventory(self, chosen: Mapping[str, Value | None]) -> Inventory:
@@ -505,7 +510,7 @@ class _Bench:
             alone = Fact(package_key(package, "requires"), Known(lines), "metadata")
             self.bounds[package, version] = [
                 each
-                for each in derive.requirements(self.problem.machine.with_facts([alone]))
+                for each in installed_requirements(self.problem.machine.with_facts([alone]))
                 if each.requires in self.order and each.package == package
             ]
         return self.bounds[package, version]
@@ -607,7 +612,7 @@ def _jumped(left: list[Value | None], bounds: Sequence[Value]) -> list[Value | N
 def _ways(finding: Finding, inventory: Inventory, order: Sequence[str]) -> Iterator[tuple[str, Value]]:
     """The rule's ways out that name one package of the search, in the rule's order, with facts filled in."""
     for fix in finding.rule.fixes:
-        bound = judge.bind(fix, inventory, judge.device_of(finding))
+        bound = bind_fix(fix, inventory, judge.device_of(finding))
         if bound is not None and len(bound.set) == 1:
             key, value = bound.set[0]
             if package_name(key) in order:
@@ -708,7 +713,7 @@ def objections(
     whole = problem.machine.with_facts(facts)
     inventory = derive.derive(replace(whole, complete=whole.complete | {"pkg"}), problem.known)
     rules = [*asked_rules(problem), *matrix.target_rules(problem.target)]
-    judgement = judge.judge(inventory, [*rules, *matrix.requirement_rules(derive.unmet(inventory)[0])])
+    judgement = judge.judge(inventory, [*rules, *matrix.requirement_rules(unmet_requirements(inventory)[0])])
     return [
         _objection(problem, finding, inventory, pins, stack)
         for finding in judgement.findings
@@ -739,7 +744,7 @@ def _objection(
 def _bounds(finding: Finding, inventory: Inventory, added: Collection[str]) -> tuple[str, ...]:
     """The rule's first way out that sets nothing but packages an engine chose, as constraints for it."""
     for fix in finding.rule.fixes:
-        bound = judge.bind(fix, inventory, judge.device_of(finding))
+        bound = bind_fix(fix, inventory, judge.device_of(finding))
         if bound is not None and all(package_name(key) in added for key, _ in bound.set):
             return tuple(f"{package_name(key)}{value}" for key, value in bound.set)
     return ()

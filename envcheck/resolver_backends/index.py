@@ -32,7 +32,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.sanitize import clean
-from envcheck.host.machine import Host, own_python
+from envcheck.host.environment import own_python
+from envcheck.host.machine import Host
 
 PAGE_LIMIT = 64 * 1024 * 1024
 """Bytes of one index page: the largest projects have pages of a few MiB."""

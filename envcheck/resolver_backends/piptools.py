@@ -18,7 +18,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envcheck.core.errors import ExamineError, NoSolutionError
-from envcheck.host.machine import Host, own_python, scratch
+from envcheck.host.environment import own_python
+from envcheck.host.files import scratch_folder
+from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import release_of, usable_tags
 from envcheck.resolver_backends import INSTALL_HINT, Backend, CompletionRequest, checked_pins, stand_ins
@@ -95,7 +97,7 @@ def _resolve(host: Host, wanted: CompletionRequest, index: Index) -> dict[str, s
     extra = {"PIP_CONFIG_FILE": "/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     if index.url:
         extra["PIP_INDEX_URL"] = index.url
-    with scratch() as folder:
+    with scratch_folder() as folder:
         asked, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "answer.txt"
         asked.write_text(wanted.requirements() + stand_ins(wanted, folder), encoding="utf-8")
         bounds.write_text(wanted.bounds(), encoding="utf-8")

@@ -8,7 +8,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envcheck.core.errors import ExamineError, NoSolutionError
-from envcheck.host.machine import Host, find_program, own_python, scratch
+from envcheck.host.environment import own_python
+from envcheck.host.files import scratch_folder
+from envcheck.host.machine import Host, find_program
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import usable_tags
 from envcheck.resolver_backends import INSTALL_HINT, Backend, CompletionRequest, checked_pins, stand_ins
@@ -29,7 +31,7 @@ def complete(host: Host, wanted: CompletionRequest) -> tuple[Pin, ...]:
     if index.url:
         # Not on the command line, where every user of the machine sees it.
         extra["UV_DEFAULT_INDEX"] = index.url
-    with scratch() as folder:
+    with scratch_folder() as folder:
         asked, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "pylock.toml"
         asked.write_text(wanted.requirements() + stand_ins(wanted, folder), encoding="utf-8")
         bounds.write_text(wanted.bounds(), encoding="utf-8")

@@ -1,9 +1,9 @@
-"""The clause grammar: what a rule may ask of a fact, how it is written in TOML, and its answer.
+"""Clauses: how a condition on one fact is written in TOML, and its answer for an inventory.
 
-A clause is one key and what its value must be; a list means any of its values. Versions and numbers
-take bounds (`">=2.5,<3"`), words and flags a value (`"!=none"`), any key `"present"` or `"absent"`, and
-`"<{cuda.minimum_driver}"` compares two facts. There is no other operator: what does not fit becomes
-a derived fact.
+A clause names a key and the values it accepts; a list accepts any of its entries. Versions and numbers
+take bounds (`">=2.5,<3"`), words and flags a value (`"!=none"`), any key `"present"` or `"absent"`.
+`"<{cuda.minimum_driver}"` compares two facts. There are no other operators: a condition that needs one is
+expressed by a derived fact.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from envcheck.core.facts import Absent, Inventory, Key, Kind, Known, Tri, Unknow
 from envcheck.core.rules import ABSENT, PRESENT, Clause, Comparison, Ref
 
 RULE_OPERATORS = frozenset({"==", "!=", ">=", "<"})
-"""What a bound in compat/ may use, so that every version falls on one side of it."""
+"""The operators of bounds in compat/: each version lies on one side of such a bound."""
 
 # --- from TOML --------------------------------------------------------------------------------------
 
 
-def clause(key: str, declared: Key, raw: Any) -> Clause:
-    """One clause from its TOML value: a list means any of its values.
+def parse_clause(key: str, declared: Key, raw: Any) -> Clause:
+    """Parse a clause from its TOML value; a list accepts any of its entries.
 
     Raises:
         ValueError: the value does not fit the fact's kind.
     """
     alternatives = raw if isinstance(raw, list) else [raw]
-    any_of = tuple(_alternative(declared, each) for each in alternatives)
+    any_of = tuple(_parse_alternative(declared, alternative) for alternative in alternatives)
     if not any_of:
-        raise ValueError("an empty list holds for nothing")
-    return Clause(key, declared.kind, any_of, " or ".join(shown(each) for each in alternatives))
+        raise ValueError("expected a value; an empty list matches nothing")
+    return Clause(key, declared.kind, any_of, " or ".join(map(format_value, alternatives)))
 
 
-def shown(raw: Any) -> str:
-    """A value as a rule file spells it: true, not True."""
+def format_value(raw: Any) -> str:
+    """Return a value as a rule file spells it: true, not True."""
     return str(raw).lower() if isinstance(raw, bool) else str(raw)
 
 
-def _alternative(declared: Key, raw: Any) -> tuple[Comparison, ...]:
+def _parse_alternative(declared: Key, raw: Any) -> tuple[Comparison, ...]:
     if raw in ("present", "absent"):
         return (PRESENT if raw == "present" else ABSENT,)
     if isinstance(raw, str) and raw.endswith("}") and "{" in raw:
@@ -53,23 +53,23 @@ def _alternative(declared: Key, raw: Any) -> tuple[Comparison, ...]:
         case (Kind.NUMBER, int()) if not isinstance(raw, bool):
             return (Comparison("==", raw),)
         case (Kind.NUMBER | Kind.VERSION, str()):
-            return _bounds(raw, declared.kind)
+            return _parse_bounds(raw, declared.kind)
         case (Kind.WORD | Kind.WORDS, str()):
             op, word = ("!=", raw[2:]) if raw.startswith("!=") else ("==", raw)
             if declared.words and word not in declared.words:
-                raise ValueError(f"{word!r} is none of {', '.join(declared.words)}")
+                raise ValueError(f"expected one of {', '.join(declared.words)}; found {word!r}")
             return (Comparison(op, word),)
         case _:
             raise ValueError(f"{raw!r} does not fit a {declared.kind.value}")
 
 
-def _bounds(raw: str, kind: Kind) -> tuple[Comparison, ...]:
+def _parse_bounds(raw: str, kind: Kind) -> tuple[Comparison, ...]:
     bounds = versions.parse_specifier(raw)
     if not bounds:
-        raise ValueError("an empty bound holds for everything")
+        raise ValueError("expected a bound; an empty one matches everything")
     for bound in bounds:
         if bound.op not in RULE_OPERATORS:
-            raise ValueError(f"{raw!r}: bounds use {_operators()} only")
+            raise ValueError(f"{raw!r}: expected bounds with {_operators()}")
     if kind is Kind.NUMBER:
         return tuple(Comparison(bound.op, int(str(bound.operand))) for bound in bounds)
     return bounds
@@ -79,26 +79,26 @@ def _operators() -> str:
     return ", ".join(sorted(RULE_OPERATORS))
 
 
-def refs(of: Clause) -> Iterator[str]:
-    """Keys of the facts a clause compares with."""
-    for alternative in of.any_of:
+def referenced_keys(clause: Clause) -> Iterator[str]:
+    """Yield the keys of the facts that a clause compares its own fact with."""
+    for alternative in clause.any_of:
         for test in alternative:
             if isinstance(test.operand, Ref):
                 yield test.operand.key
 
 
-# --- its answer -------------------------------------------------------------------------------------
+# --- evaluation -------------------------------------------------------------------------------------
 
 
-def ask(clause: Clause, inventory: Inventory, device: int | None = None) -> Tri:
-    """Whether the clause holds for the inventory (of the given device, for a `gpu.*` key)."""
+def evaluate(clause: Clause, inventory: Inventory, device: int | None = None) -> Tri:
+    """Return whether the inventory satisfies the clause, on the given device if its key is a device key."""
     reading = inventory.fact(clause.key, device).reading
     if isinstance(reading, Unknown):
         return Tri.MAYBE
     if isinstance(reading, Absent):
         return Tri.YES if (ABSENT,) in clause.any_of else Tri.NO
     best = Tri.NO
-    # Loops and no generators: a thousand clauses are asked in a tenth of a second.
+    # Loops, because generators are slower, and doctor evaluates a thousand clauses in a tenth of a second.
     for alternative in clause.any_of:
         answer = Tri.YES
         for test in alternative:

@@ -26,10 +26,10 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Inventory
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Severity
-from envcheck.core.sanitize import Private, presented
+from envcheck.core.sanitize import Private, sanitized
 from envcheck.fleet import compare, hostlist, launchers
 from envcheck.fleet import report as fleet_report
-from envcheck.host import machine as host
+from envcheck.host.environment import node_name
 from tests.support import hostile
 from tests.support.fleets import FAULTS, cluster, node, vary
 from tests.support.paths import ROOT
@@ -334,7 +334,7 @@ def test_the_verdict_and_its_code() -> None:
         ("torch 2.13.0", "neither JSON nor TOML"),
         ("x" * (compare.LARGEST_RECORD + 1), "longer than"),
         ('{"host": "x"}', "no such fact"),
-        ('{"gpu": {"name": "x"}}', "one a device"),
+        ('{"gpu": {"name": "x"}}', "one for each device"),
         ("[env]\nNCCL_ALGO = 2026-11-20", "expected texts"),
         ("[env]\nNCCL_ALGO = 1.5", "expected a word"),
     ],
@@ -402,7 +402,7 @@ def test_a_hostile_name_or_value_cannot_act_where_it_is_shown(text: str) -> None
     tree = json.loads(texts[1])
     tree["host"]["name"] = text[:200]
     report, _ = judged([texts[0], json.dumps(tree), *texts[2:]])
-    shown = presented(report, Private())
+    shown = sanitized(report, Private())
     page = fleet_report.render(shown)
     assert page.replace("\n", "").isprintable()
     assert len(page.splitlines()) < 40
@@ -412,7 +412,7 @@ def test_a_hostile_name_or_value_cannot_act_where_it_is_shown(text: str) -> None
 @pytest.mark.parametrize("secret", hostile.SECRETS[:14], ids=lambda each: each.text[:20])
 def test_no_secret_leaves_with_a_report(secret: hostile.Secret) -> None:
     report, _ = judged(lines({}, {}, {"env": {"NCCL_ALGO": secret.text}}))
-    shown = presented(report, Private(("/scratch/alice",), "alice", ("node17",)))
+    shown = sanitized(report, Private(("/scratch/alice",), "alice", ("node17",)))
     for text in (fleet_report.render(shown), json.dumps(fleet_report.tree(shown))):
         assert secret.private not in text
 
@@ -937,4 +937,4 @@ def test_without_ray_the_option_says_what_to_install() -> None:
 
 
 def test_the_output_boundary_names_nodes_and_no_user() -> None:
-    assert host.node_name() == os.uname().nodename
+    assert node_name() == os.uname().nodename

@@ -99,7 +99,7 @@ def test_nothing_is_written_for_a_root_unless_asked(root: Path) -> None:
         (("--root", "root", "--machine", "a100"), "machine a100: no such machine; did you mean"),
         (
             ("--root", "root", "--manifest", "nowhere/out.json"),
-            "nowhere/out.json: the folder it would lie in is not there",
+            "nowhere/out.json: the folder of this file does not exist",
         ),
         (("--root", "root", "--lock", "none.txt"), "none.txt: no such file or directory"),
         (("--facts", "facts.toml", "--verify-files"), "--verify-files: a facts file has no files"),

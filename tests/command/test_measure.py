@@ -12,7 +12,7 @@ import pytest
 
 from envcheck.commands import examine, selftest
 from envcheck.commands import measure as measure_command
-from envcheck.host import machine as host
+from envcheck.host.files import locked_folder
 from envcheck.selftest import outcome as selftest_outcome
 from tests.support.local_index import LocalIndex, serving, wheel
 from tests.support.running import Outcome, envcheck
@@ -101,10 +101,10 @@ def test_an_index_that_is_gone_is_no_property_of_the_releases(index: LocalIndex,
 
 
 def test_two_runs_never_share_an_environment(index: LocalIndex, tmp_path: Path) -> None:
-    with host.folder_made(tmp_path / "kept"):
+    with locked_folder(tmp_path / "kept"):
         ran = measure(index, tmp_path, "0.14.4")
     assert (ran.code, ran.out) == (2, "")
-    assert "another envcheck is at work in it" in ran.err
+    assert "another envcheck is using this folder" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_engines_are_compared(index: LocalIndex, cache: Path, tmp_path: Path) ->
         (("-r", "bad.in"), 2, "bad.in:2: expected name>=version alone, found the option -e"),
         (("-r", "."), 2, "expected a file, found a directory"),
         (("--with", "x @ https://u:canary@h/x"), 2, "found a direct reference"),
-        (("-o", "gone/lock.txt"), 2, "the folder it would lie in is not there"),
+        (("-o", "gone/lock.txt"), 2, "the folder of this file does not exist"),
         (("-o", "."), 2, "found a directory"),
         (("-o", "lock/"), 2, "found a folder"),
         (("-o", "link.txt"), 2, "is a symbolic link"),
@@ -353,7 +353,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     nowhere = environ("http://127.0.0.1:9/simple", tmp_path / "uv", PYTHONDONTWRITEBYTECODE="1")
     outcome = run(nowhere, *SHIPPED, "-o", "lock.txt", cwd=tmp_path, prepare=full)
     assert (outcome.code, outcome.out) == (3, "")
-    assert "lock.txt: file too large; what was there before is untouched" in outcome.err
+    assert "lock.txt: file too large; the old content is unchanged" in outcome.err
     assert [path.name for path in tmp_path.iterdir()] == ["lock.txt"]
     assert (tmp_path / "lock.txt").read_text() == "old\n"
 

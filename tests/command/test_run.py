@@ -261,7 +261,7 @@ sys.exit(3)
 
 
 def test_what_is_kept_is_bounded_and_its_lines_keep_their_numbers() -> None:
-    kept = pty_passthrough.Kept()
+    kept = pty_passthrough.KeptOutput()
     filler = b"".join(b"%07d\n" % n for n in range(8192))
     for _ in range(400):
         kept.add(1, filler)

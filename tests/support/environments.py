@@ -6,7 +6,7 @@ import base64
 import hashlib
 from pathlib import Path
 
-from envcheck.core.facts import Inventory
+from envcheck.core.facts import Inventory, is_package_version_key
 from envcheck.host.machine import Host
 from envcheck.probes import ProbeRequest, survey
 from envcheck.probes.python_env import PROBE
@@ -54,5 +54,5 @@ def packages(inventory: Inventory) -> dict[str, object]:
     return {
         key.removeprefix("pkg."): fact.value
         for key, fact in inventory.facts.items()
-        if key.startswith("pkg.") and key.count(".") == 1
+        if is_package_version_key(key)
     }

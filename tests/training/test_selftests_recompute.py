@@ -213,9 +213,9 @@ def test_sabotage_is_caught(stack: str, tmp_path: Path, mutant: str, caught: dic
 def test_what_no_version_can_do_is_not_run_unasked(stack: str) -> None:
     """Level 2 for nobody in particular does not fail a machine for what none can mend."""
     from envcheck.commands import examine, selftest
-    from envcheck.host import machine as host
+    from envcheck.host.machine import Host
 
-    machine = host.Host()
+    machine = Host()
     prepared = selftest.prepare(examine.ExamineRequest(python=stack), machine)
     chosen = selftest._choose(prepared, selftest.SelftestOptions(level=2, device="cpu"), "cpu", machine)
     limits = {each.variant.name: each.rule for each in chosen if each.rule}

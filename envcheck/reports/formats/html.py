@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown, package_key, package_name
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Known,
+    Reading,
+    Unknown,
+    is_package_version_key,
+    package_key,
+    package_name,
+)
 from envcheck.core.findings import Diagnostic, Evidence, Finding, Plan, Report, Verdict
 from envcheck.core.i18n import Language, width
 from envcheck.core.rules import Severity
@@ -588,7 +597,7 @@ def _waiting(report: Report) -> Iterator[str]:
 def _everything(report: Report) -> Iterator[str]:
     lang, inventory = report.language, report.inventory
     read = inventory.facts
-    packages = [read[key] for key in read if key.startswith("pkg.") and key.count(".") == 1]
+    packages = [read[key] for key in read if is_package_version_key(key)]
     facts = [(key, read[key]) for key in read if not key.startswith(("pkg.", "build."))]
     facts += [
         (fact.key.replace("gpu.", f"gpu[{number}].", 1), fact)

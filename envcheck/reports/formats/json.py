@@ -84,7 +84,7 @@ def _plan(plan: Plan, report: Report) -> dict[str, Any]:
             for line, source, argument in configuration_changes(plan, report)
         ],
         "notes": list(plan_notes(plan, report)),
-        "not_mended": [{"rule": each.rule.id, "why": each.why} for each in plan.unmended],
+        "not_mended": [{"rule": each.rule.id, "why": each.why} for each in plan.unresolved],
         "adds": list(plan.added),
         "brings": [rule.id for rule in plan.brings],
         "proved": plan.proved or None,

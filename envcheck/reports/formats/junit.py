@@ -14,7 +14,7 @@ from envcheck.core.sanitize import inline
 from envcheck.knowledge import load as matrix
 from envcheck.reports.formats.text import count_text, details, heading, line, remark_details, waiting_text
 from envcheck.reports.render import fails
-from envcheck.rules import derive
+from envcheck.rules.requirements import installed_requirements, unmet_requirements
 
 SUFFIXES = (".xml",)
 
@@ -88,8 +88,8 @@ def _held(report: Report) -> Iterator[Rule]:
     """The rules that were decided and are not broken, in the order in which they were held."""
     judgement = report.judgement
     open_ = {each.rule.id for each in judgement.findings} | {each.rule.id for each in judgement.waiting}
-    unmet, _ = derive.unmet(report.inventory)
-    met = [each for each in derive.requirements(report.inventory) if each not in unmet]
+    unmet, _ = unmet_requirements(report.inventory)
+    met = [each for each in installed_requirements(report.inventory) if each not in unmet]
     generated = matrix.requirement_rules(unmet)
     for rule in (*report.matrix.rules, *matrix.target_rules(report.target), *generated):
         if rule.id not in open_:

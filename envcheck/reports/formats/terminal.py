@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from envcheck.core.findings import Report
-from envcheck.core.i18n import width, wrapped
+from envcheck.core.i18n import width, wrap
 from envcheck.core.sanitize import inline
 from envcheck.reports.formats.text import Line, Span, lines
 
@@ -54,5 +54,5 @@ def _wrapped(line: Line, columns: int) -> list[Line]:
     blank = Span(" " * width(label.text), label.style)
     return [
         (label if number == 0 else blank, Span(piece, detail.style))
-        for number, piece in enumerate(wrapped(detail.text, room))
+        for number, piece in enumerate(wrap(detail.text, room))
     ]

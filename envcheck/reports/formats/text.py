@@ -20,7 +20,7 @@ from envcheck.core.findings import (
     Verdict,
     Waiting,
 )
-from envcheck.core.i18n import Language, padded, width
+from envcheck.core.i18n import Language, pad, width
 from envcheck.core.rules import Clause, Fix, Matrix, Severity, Target, When
 from envcheck.core.sanitize import inline
 from envcheck.core.training_facts import KEYS as TRAINING
@@ -65,7 +65,7 @@ def lines(report: Report) -> Iterator[Line]:
     yield from _head(report)
     yield ()
     for name, text, mark in categories(report):
-        label = Span(f" {padded(name, 9)}", "title")
+        label = Span(f" {pad(name, 9)}", "title")
         yield (Span(f"[{MARKS[mark]}]", mark), label, Span(text))
     if report.nothing_to_judge:
         yield ()
@@ -430,7 +430,7 @@ def _beside_software(finding: Finding, lang: Language) -> str:
 
 def _detail(detail: Detail) -> Line:
     prompt = "$ " if detail.kind == "command" else ""
-    return (Span(f"    {padded(detail.label, 8)}", "dim"), Span(f"{prompt}{detail.text}"))
+    return (Span(f"    {pad(detail.label, 8)}", "dim"), Span(f"{prompt}{detail.text}"))
 
 
 def because_text(because: Evidence, lang: Language) -> str:
@@ -560,7 +560,7 @@ def plan_details(plan: Plan, report: Report, *, commands: bool = True) -> Iterat
     for rule in plan.brings:
         title = f"{lang.word(rule.severity.value)}: {lang.title(rule.id, rule.title)} [{rule.id}]"
         yield Detail(lang.say("brings"), title, "brings")
-    for each in plan.unmended:
+    for each in plan.unresolved:
         title = f"{lang.title(each.rule.id, each.rule.title)} [{each.rule.id}]"
         yield Detail(lang.say("left"), title, "left")
         yield Detail("", lang.told(each.why), "left")
@@ -571,7 +571,7 @@ def _plan(plan: Plan, report: Report, *, commands: bool = True) -> Iterator[Line
     rows = plan_table(plan, report.language)
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)][:-1]
     for number, row in enumerate(rows):
-        cells = [padded(cell, columns) for cell, columns in zip(row[:-1], widths, strict=True)]
+        cells = [pad(cell, columns) for cell, columns in zip(row[:-1], widths, strict=True)]
         yield (Span(f"    {'  '.join((*cells, row[-1]))}", "" if number else "dim"),)
     yield from map(_detail, plan_details(plan, report, commands=commands))
 
@@ -591,7 +591,7 @@ def plan_title(plan: Plan, lang: Language) -> str:
     """What a plan is: the smallest change, one that is perhaps not the smallest, or none."""
     level = lang.word(plan.level.value)
     if not plan.moves:
-        if plan.unmended:
+        if plan.unresolved:
             return lang.say("No change is known to mend what is broken at level {} or above", level)
         return lang.say("Nothing needs to change: nothing is broken at level {} or above", level)
     if plan.proved == "fewest":
@@ -603,7 +603,7 @@ def plan_title(plan: Plan, lang: Language) -> str:
             "A change for level {} and above, perhaps not the smallest. Nothing was changed",
             level,
         )
-    if plan.unmended:
+    if plan.unresolved:
         return lang.say(
             "The smallest change for what can be mended at level {} and above. Nothing was changed", level
         )

@@ -84,10 +84,13 @@ def test_a_complete_family_makes_what_is_missing_absent() -> None:
         ('[train]\nadapter = "lorra"', "train.adapter: expected one of none, lora,"),
         ("[pkg]\ntorch = 2.4", "pkg.torch: expected a version in quotes, found 2.4"),
         ('[[gpu]]\nnmae = "T4"', "gpu[0]: gpu.nmae: no such fact; did you mean 'gpu.name'?"),
-        ('gpu = "T4"', "gpu: expected [[gpu]] tables, one a device"),
+        ('gpu = "T4"', "gpu: expected [[gpu]] tables, one for each device"),
         ('complete = "pkg"', "complete: expected a list of names, found 'pkg'"),
         ('[unknown]\n"driver.verion" = "x"', "driver.verion: no such fact; did you mean 'driver.version'?"),
-        ('[unknown]\n"gpu[3].name" = "x"', "gpu[3].name: there are 0 [[gpu]] tables, counted from 0"),
+        (
+            '[unknown]\n"gpu[3].name" = "x"',
+            "gpu[3].name: expected the number of a [[gpu]] table, from 0; found 0 such tables",
+        ),
         ('python = "3.11"', "python: no such fact"),
     ],
 )

@@ -29,7 +29,7 @@ from tests.support.paths import ROOT
 from tests.support.running import envcheck
 
 ZH: dict[str, Any] = tomllib.loads((ROOT / "compat/lang/zh.toml").read_text())
-SPOKEN = i18n.load("zh", ZH)
+SPOKEN = i18n.parse_language("zh", ZH)
 RULES: dict[str, Any] = {row["id"]: row for row in examine.source_tree()["rule"]}
 
 FOUNDING = (
@@ -89,7 +89,7 @@ def facts(tmp_path: Path) -> Path:
 def test_the_option_then_our_variable_then_the_locale(
     option: str | None, environ: dict[str, str], name: str
 ) -> None:
-    assert i18n.chosen(option, environ)[0] == name
+    assert i18n.choose_language(option, environ)[0] == name
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,9 @@ def test_a_sentence_is_told_with_its_parts() -> None:
 
 
 def test_what_is_missing_is_english() -> None:
-    poor = i18n.load("xx", {"words": {"error": "E"}, "rule": {"a": {"title": "T"}, "b": {"cost": ["x"]}}})
+    poor = i18n.parse_language(
+        "xx", {"words": {"error": "E"}, "rule": {"a": {"title": "T"}, "b": {"cost": ["x"]}}}
+    )
     assert (poor.say("error"), poor.say("{} broken", 3), poor.word("{x}")) == ("E", "3 broken", "{x}")
     assert (poor.title("a", "t"), poor.title("b", "t"), poor.title("c", "t")) == ("T", "t", "t")
     assert (poor.why("a", "w"), poor.why("c", "w")) == ("w", "w")
@@ -246,8 +248,8 @@ def columns(text: str) -> int:
 
 
 def test_labels_take_the_same_columns() -> None:
-    assert {columns(i18n.padded(label, 9)) for label in ("", "GPU", "软件包", "实测 a")} == {9}
-    assert i18n.padded("Packages", 4) == "Packages"
+    assert {columns(i18n.pad(label, 9)) for label in ("", "GPU", "软件包", "实测 a")} == {9}
+    assert i18n.pad("Packages", 4) == "Packages"
 
 
 @pytest.mark.parametrize("form", ["text", "terminal"])
@@ -265,13 +267,13 @@ def test_texts_begin_in_one_column(form: str, facts: Path) -> None:
 def test_chinese_is_wrapped_by_columns_and_marks_stay_with_their_words() -> None:
     sentence = ZH["rule"]["zero3-cpu-offload-grad-norm-device"]["why"].strip() * 3
     for room in range(40, 90):
-        lines = i18n.wrapped(sentence, room)
+        lines = i18n.wrap(sentence, room)
         assert all(columns(line) <= room for line in lines)
         assert "".join(lines).replace(" ", "") == sentence.replace(" ", "")
         assert not any(line.startswith(tuple(i18n._CLOSING)) for line in lines)
         assert not any(line.endswith(tuple(i18n._OPENING)) for line in lines)
-    assert i18n.wrapped("", 40) == [""]
-    assert i18n.wrapped("a " * 30, 40) == [("a " * 20).strip(), ("a " * 10).strip()]
+    assert i18n.wrap("", 40) == [""]
+    assert i18n.wrap("a " * 30, 40) == [("a " * 20).strip(), ("a " * 10).strip()]
 
 
 # --- start-up ---------------------------------------------------------------------------------------

@@ -15,15 +15,17 @@ from envcheck.core import facts_file
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Judgement, Verdict
 from envcheck.core.rules import Matrix, Rule, Severity
-from envcheck.host import machine as host
+from envcheck.host.package_files import source_texts
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive, judge
+from envcheck.rules.changes import apply_changes
+from envcheck.rules.fixes import bind_fix, trial_value, with_passing_fixes
 from tests.support.worlds import vocabulary
 
 
 @lru_cache(maxsize=1)
 def tree() -> dict[str, Any]:
-    return matrix.gather(host.source_texts("compat", ".toml"))
+    return matrix.gather(source_texts("compat", ".toml"))
 
 
 @lru_cache(maxsize=1)
@@ -109,16 +111,14 @@ def test_every_way_out_of_a_broken_case_breaks_the_combination(case: dict[str, A
     settled = derive.derive(read, known())
     judgement = judged(read)
     finding = next(each for each in judgement.findings if each.rule.id == case["rule"])
-    bound = [
-        each for fix in finding.rule.fixes if (each := judge.bind(fix, settled, judge.device_of(finding)))
-    ]
+    bound = [each for fix in finding.rule.fixes if (each := bind_fix(fix, settled, judge.device_of(finding)))]
     for fix in bound:
-        changes = [(key, judge.trial(value)) for key, value in fix.set]
-        after = judged(derive.changed(read, changes, known()))
+        changes = [(key, trial_value(value)) for key, value in fix.set]
+        after = judged(apply_changes(read, changes, known()))
         assert finding.rule.id not in broken(after), f"{fix.set} does not help"
     if finding.rule.fixes:
-        assert judge.advise(
-            finding, judgement, settled, lambda changes: judged(derive.changed(read, changes, known()))
+        assert with_passing_fixes(
+            finding, judgement, settled, lambda changes: judged(apply_changes(read, changes, known()))
         ).fixes, "a user who meets this case is told no way out"
 
 

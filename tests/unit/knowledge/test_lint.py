@@ -9,7 +9,7 @@ import pytest
 
 from envcheck import probes
 from envcheck.commands import examine
-from envcheck.host import machine as host
+from envcheck.host.package_files import source_texts
 from envcheck.knowledge import lint
 from envcheck.knowledge.lint import LintProblem
 from tests.support.running import envcheck
@@ -106,7 +106,7 @@ def errors(problems: list[LintProblem]) -> list[LintProblem]:
 
 
 def test_the_shipped_matrix_is_clean() -> None:
-    texts = host.source_texts("compat", ".toml")
+    texts = source_texts("compat", ".toml")
     problems = lint.lint(texts, examine.vocabulary(probes.every_probe()), TODAY)
     assert not errors(problems), lint.rendered(errors(problems))
 
@@ -132,9 +132,9 @@ def test_a_file_that_is_not_toml_is_named_with_its_line_and_the_others_are_still
     ("when", "said"),
     [
         ('{ "driver.versionn" = ">=535" }', "did you mean 'driver.version'"),
-        ('{ "pkg.peft" = "~=0.14" }', "bounds use"),
+        ('{ "pkg.peft" = "~=0.14" }', "expected bounds with"),
         ('{ "pkg.peft" = ">=nonsense" }', "is not a version"),
-        ('{ "train.adapter" = "loraa" }', "is none of"),
+        ('{ "train.adapter" = "loraa" }', "expected one of"),
     ],
 )
 def test_an_unknown_fact_or_a_bad_bound_is_reported_at_its_when(when: str, said: str) -> None:

@@ -15,7 +15,7 @@ from envcheck.commands import examine, matrix
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix
-from envcheck.host import machine as host
+from envcheck.host.package_files import package_text
 from envcheck.knowledge import site
 from envcheck.rules import derive, judge
 from tests.support.running import envcheck
@@ -321,7 +321,7 @@ class Page:
 
 
 def page_of(of: Matrix) -> str:
-    return site.render(site.assemble(of), host.package_text("knowledge/site.html"))
+    return site.render(site.assemble(of), package_text("knowledge/site.html"))
 
 
 @pytest.mark.browser

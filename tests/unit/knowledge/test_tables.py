@@ -11,7 +11,7 @@ from envcheck.commands import examine
 from envcheck.core import versions
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Severity
-from envcheck.host import machine as host
+from envcheck.host.package_files import source_texts
 from envcheck.knowledge import load as matrix
 from envcheck.rules import derive
 from tests.support.worlds import inventory, vocabulary
@@ -19,7 +19,7 @@ from tests.support.worlds import inventory, vocabulary
 
 @lru_cache(maxsize=1)
 def shipped() -> Matrix:
-    return matrix.build(matrix.gather(host.source_texts("compat", ".toml")), vocabulary())
+    return matrix.build(matrix.gather(source_texts("compat", ".toml")), vocabulary())
 
 
 def rows(table: str) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck.core.facts import Absent, Inventory, Kind, Known, Unknown
-from envcheck.core.nvidia import chosen
+from envcheck.core.nvidia import visible_gpus
 from envcheck.host.machine import Host
 from envcheck.probes import ProbeRequest, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE, YIELDS, smi_rows
@@ -749,12 +749,12 @@ CARDS = ("GPU-9e8d35e3-aaaa", "GPU-9e8d7777-bbbb", "GPU-123450000-cccc", "GPU-fe
     ],
 )
 def test_cuda_sees_the_gpus_the_variable_lets_it(value: str | None, seen: tuple[int, ...]) -> None:
-    assert chosen(value, CARDS) == seen
+    assert visible_gpus(value, CARDS) == seen
 
 
 @given(st.none() | st.text(alphabet="0123456789,-+ GPUMIgx\n", max_size=12))
 def test_any_value_chooses_each_gpu_at_most_once(value: str | None) -> None:
-    seen = chosen(value, CARDS)
+    seen = visible_gpus(value, CARDS)
     assert len(set(seen)) == len(seen)
     assert set(seen) <= set(range(4))
 

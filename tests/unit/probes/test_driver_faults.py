@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from envcheck.core.facts import Absent, Inventory, Known, Reading, Unknown, of_device
+from envcheck.core.facts import Absent, Inventory, Known, Reading, Unknown, is_device_key
 from envcheck.core.nvidia import GONE, code_in_words
 from envcheck.host.machine import Host
 from envcheck.probes import ProbeRequest, health, nvml
@@ -29,7 +29,7 @@ LOADED_S = 30.0
 MEMORY = ("gpu.memory_mib", "gpu.memory_free_mib", "gpu.memory_used_mib", "gpu.memory_shared")
 FABRIC = ("gpu.fabric", "gpu.fabric_error", "gpu.fabric_health")
 MIG = ("gpu.mig", "gpu.mig_pending", "gpu.mig_instances")
-EVERY = tuple(key for key in YIELDS if of_device(key) and key not in ("gpu.visible", "gpu.error"))
+EVERY = tuple(key for key in YIELDS if is_device_key(key) and key not in ("gpu.visible", "gpu.error"))
 
 WELL = "ecc = 1\nremap_pending = 0\nrecovery = 0\nfabric_state = 3\nfabric_summary = 1\n"
 CARD = f"mig = 0\n{WELL}"

@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from envcheck.commands import examine
 from envcheck.core import elf
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
-from envcheck.host.machine import Host, ranges
+from envcheck.host.files import open_ranges
+from envcheck.host.machine import Host
 from envcheck.probes import ProbeRequest, _extensions, survey
 from envcheck.probes.python_env import PROBE
 from envcheck.rules import derive
+from envcheck.rules.changes import apply_changes
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
@@ -170,7 +172,7 @@ def test_extension_of_another_torch_is_told_by_the_symbol_the_loader_misses(
     flash(compiler, site, torch_of(compiler, site), [ZEROS, symbol])
     assert imported(site, "flash_attn_2_cuda").endswith(f"undefined symbol: {symbol}")
     fact = read(site).fact("pkg.flash-attn.unresolved")
-    assert fact.value == (elf.spelled(symbol),)
+    assert fact.value == (elf.demangle(symbol),)
     assert fact.source.endswith(f"site-packages/flash_attn_2_cuda{SUFFIX}")
 
 
@@ -356,10 +358,10 @@ def test_what_was_read_beside_one_torch_says_nothing_of_another() -> None:
     }
     read_ = Inventory(facts, complete=frozenset({"pkg"}))
     known = examine.knowledge()
-    moved = derive.changed(read_, [("pkg.torch", "2.8.0")], known).fact(key).reading
+    moved = apply_changes(read_, [("pkg.torch", "2.8.0")], known).fact(key).reading
     assert isinstance(moved, Unknown)
     assert not moved.asked
-    assert derive.changed(read_, [("pkg.peft", "0.15.0")], known).known(key) is not None
+    assert apply_changes(read_, [("pkg.peft", "0.15.0")], known).known(key) is not None
 
 
 @pytest.mark.parametrize(
@@ -371,8 +373,8 @@ def test_images_that_cannot_be_followed_are_not_guessed(
     compiler: str, tmp_path: Path, section: bytes
 ) -> None:
     path = compiled(compiler, tmp_path / "x.so", section=section.ljust(32, b"\1"))
-    with ranges(path) as reads:
-        assert elf.architectures(reads) is None
+    with open_ranges(path) as reads:
+        assert elf.gpu_architectures(reads) is None
 
 
 @pytest.mark.parametrize(
@@ -393,7 +395,7 @@ def test_images_that_cannot_be_followed_are_not_guessed(
     ],
 )
 def test_symbols_are_spelled_as_their_source_has_them(symbol: str, name: str) -> None:
-    assert elf.spelled(symbol) == name
+    assert elf.demangle(symbol) == name
 
 
 # --- broken files -------------------------------------------------------------------------------------
@@ -408,15 +410,15 @@ def test_what_readelf_says_of_a_library_is_read(compiler: str, tmp_path: Path) -
     path = compiled(
         compiler, tmp_path / "it.so", defines=["f", "g"], needs=["here"], libraries=[other], options=options
     )
-    with ranges(path) as reads:
-        library = elf.library(reads)
+    with open_ranges(path) as reads:
+        library = elf.read_library(reads)
         assert library is not None
         assert (library.soname, library.search) == ("libit.so.3", ("$ORIGIN/../lib", "/opt/x"))
         assert library.needed[0] == "libother.so.1"
         exports = elf.Exports(reads, library)
-        told = {name: exports.define(name, elf.hashed(name)) for name in (b"f", b"g", b"here", b"nowhere")}
+        told = {name: exports.define(name, elf.gnu_hash(name)) for name in (b"f", b"g", b"here", b"nowhere")}
         assert told == {b"f": True, b"g": True, b"here": False, b"nowhere": False}
-        assert b"here" in (elf.undefined(reads, library) or ())
+        assert b"here" in (elf.undefined_symbols(reads, library) or ())
 
 
 @pytest.fixture(scope="module")
@@ -430,11 +432,11 @@ def everything(data: bytes) -> Iterator[object]:
     def reads(offset: int, length: int) -> bytes:
         return data[offset : offset + length]
 
-    yield elf.architectures(reads)
-    library = elf.library(reads)
+    yield elf.gpu_architectures(reads)
+    library = elf.read_library(reads)
     if library is not None:
-        yield elf.undefined(reads, library)
-        yield elf.Exports(reads, library).define(b"f", elf.hashed(b"f"))
+        yield elf.undefined_symbols(reads, library)
+        yield elf.Exports(reads, library).define(b"f", elf.gnu_hash(b"f"))
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

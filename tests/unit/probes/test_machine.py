@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envcheck.core.facts import Absent, Inventory, Known, Reading, Unknown, Vocabulary
-from envcheck.core.nvidia import chosen
+from envcheck.core.nvidia import visible_gpus
 from envcheck.host.machine import Host
 from envcheck.probes import ProbeRequest, survey
 from envcheck.probes.machine import PROBE
@@ -497,9 +497,9 @@ UUIDS = ["GPU-a1", "GPU-a2", "GPU-b3"]
 @settings(max_examples=400, deadline=None)
 @given(entries=st.lists(ENTRIES | st.text(max_size=3), min_size=1, max_size=4))
 def test_what_cuda_makes_of_the_variable_agrees_with_what_it_lets_be_seen(entries: list[str]) -> None:
-    """Two readings of one rule: `chosen` counts the GPUs that are left, `selection` says how it came about."""
+    """Two readings of one rule: `visible_gpus` counts the GPUs that are left, `selection` says how it came about."""
     value = ",".join(entries)
-    seen, word = chosen(value, UUIDS), selection(value, UUIDS).value
+    seen, word = visible_gpus(value, UUIDS), selection(value, UUIDS).value
     if word in ("hidden", "duplicate"):
         assert seen == ()
     elif word in ("plain", "garbage") and not value.startswith("MIG-"):

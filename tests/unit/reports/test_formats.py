@@ -355,7 +355,7 @@ def test_a_report_that_cannot_be_written_is_told_before_the_work(folder: Path) -
         (("--format", "../text"), "no such format"),
         (("--format", "__init__"), "no such format"),
         (("--json", "--format", "html"), "--json: contradicts --format html"),
-        (("-o", "no/such/folder/r.html"), "the folder it would lie in is not there"),
+        (("-o", "no/such/folder/r.html"), "the folder of this file does not exist"),
         (("-o", "r.yaml"), "-o r.yaml: no format ends so; name one with --format, or end it in .htm, .html,"),
         (("-o", "r.json.bak"), "no format ends so"),
         (("-o", "."), "expected a file, found a directory"),
@@ -661,7 +661,7 @@ UNEVEN = ("terminal", "text", "junit")  # wrapped; and a test for each requireme
 @pytest.mark.parametrize("keys", [False, True], ids=["texts", "names too"])
 def test_no_text_from_outside_acts_in_any_field(keys: bool, part: int) -> None:
     for text in TEXTS[part::8]:
-        fit = sanitize.presented(poisoned(text, keys=keys), Private())
+        fit = sanitize.sanitized(poisoned(text, keys=keys), Private())
         for name in FORMATS:
             out = render.format_named(name)(fit)
             assert not ACTING.search(SGR.sub("", out).replace("\n", "")), (name, text)
@@ -751,17 +751,20 @@ def test_what_a_report_needs_is_not_withheld() -> None:
         "sm_90a, sm_100, compute_120",
         "manylinux_2_28_x86_64",
     ):
-        assert sanitize.withheld(text, PRIVATE) == text
+        assert sanitize.hide_private(text, PRIVATE) == text
 
 
 def test_no_word_of_ours_looks_like_a_secret() -> None:
     known = examine.knowledge()
     texts = [(each.id, each.title, each.why, *(fix.cost for fix in each.fixes)) for each in known.rules]
     for text in (text for each in texts for text in each):
-        assert sanitize.withheld(text, Private()) == text
+        assert sanitize.hide_private(text, Private()) == text
     for source in (source for each in known.rules for source in each.sources):
-        assert sanitize.quoted(source.url, Private()) == source.url
-    assert sanitize.quoted("https://u:p@corp.example/a?sig=1#x", Private()) == "https://corp.example/a"
+        assert sanitize.hide_private_keep_urls(source.url, Private()) == source.url
+    assert (
+        sanitize.hide_private_keep_urls("https://u:p@corp.example/a?sig=1#x", Private())
+        == "https://corp.example/a"
+    )
 
 
 def test_the_sources_of_what_is_known_stay_readable(folder: Path) -> None:

@@ -17,7 +17,9 @@ from envcheck.core.facts import Fact, Inventory, Known, Value
 from envcheck.core.findings import Finding, Judgement, Move, Plan, Verdict
 from envcheck.core.rules import Matrix, Severity
 from envcheck.resolution import remediation
-from envcheck.rules import derive, judge
+from envcheck.rules import derive
+from envcheck.rules.changes import apply_changes
+from envcheck.rules.fixes import trial_value
 from tests.support import worlds
 from tests.support.worlds import SOURCE
 from tests.unit.knowledge.test_cases import EVERY_CASE, facts_of, known
@@ -43,7 +45,7 @@ def applied(read: Inventory, moves: tuple[Move, ...], of: Matrix) -> Inventory:
     """The inventory after these moves, by nothing but what the plan says."""
     own = [(move.key, move.after) for move in moves if not move.leader and move.after is not None]
     along = [(move.key, move.after) for move in moves if move.leader and move.after is not None]
-    return derive.changed(derive.changed(read, own, of), along, of)
+    return apply_changes(apply_changes(read, own, of), along, of)
 
 
 def judged(read: Inventory, of: Matrix) -> Judgement:
@@ -69,12 +71,12 @@ def test_a_broken_case_is_mended_or_the_plan_names_what_cannot_be(case: dict[str
     level = rule.severity
     before, plan = broken(judged(read, known()), level), planned(read, level)
     after = broken(judged(applied(read, plan.moves, known()), known()), level)
-    left = {each.rule.id for each in plan.unmended}
+    left = {each.rule.id for each in plan.unresolved}
     assert left <= before.keys()
     assert after.keys() <= left | {each.id for each in plan.brings}
     assert {each.id for each in plan.brings if each.severity is Severity.ERROR} == set()
     assert not (left and rule.fixes), "a rule with a way out is mended"
-    assert all(each.why for each in plan.unmended)
+    assert all(each.why for each in plan.unresolved)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_the_slowest_case_and_a_hopeless_tangle_are_planned_in_time() -> None:
     assert plan.states < 4 * remediation.STATES
     read = worlds.inventory(TANGLE)
     after = broken(judged(applied(read, plan.moves, known()), known()), Severity.ERROR)
-    assert after.keys() <= {each.rule.id for each in plan.unmended}
+    assert after.keys() <= {each.rule.id for each in plan.unresolved}
 
 
 def _timed(read: Inventory) -> tuple[float, Plan]:
@@ -299,7 +301,7 @@ def assignments(read: Inventory, of: Matrix) -> Iterator[tuple[int, Inventory]]:
                 *moves,
                 *([("train.zero_stage", stage)] if stage != 3 else []),
             ]
-            yield len(changes), with_requirements(derive.changed(read, changes, of), of)
+            yield len(changes), with_requirements(apply_changes(read, changes, of), of)
 
 
 def passes(read: Inventory, before: Judgement, of: Matrix) -> bool:
@@ -328,9 +330,9 @@ def test_no_assignment_of_fewer_moves_passes(
     fewest = min((count for count, after in assignments(read, of) if passes(after, before, of)), default=None)
     plan = planned(read, of=of)
     if fewest is None:
-        assert plan.unmended
+        assert plan.unresolved
     else:
-        assert not plan.unmended
+        assert not plan.unresolved
         assert len(plan.moves) == fewest or (not plan.proved and len(plan.moves) > fewest)
         assert passes(with_requirements(applied(read, plan.moves, of), of), before, of)
 
@@ -385,7 +387,7 @@ def test_a_change_reaches_only_facts_that_are_known_to_follow_from_it() -> None:
                 continue
             if key.startswith("train.") and not any(each.startswith("train.") for each in read.facts):
                 continue  # rules about training wait there, so none proposes anything
-            proposal = remediation.Proposal(judge.trial(value), "", known().rules[0])
+            proposal = remediation.Proposal(trial_value(value), "", known().rules[0])
             for touched in small._touched(small.settled({key: proposal})):
                 assert key in ancestors(small, touched), (case["id"], key, touched)
                 reached += touched != key

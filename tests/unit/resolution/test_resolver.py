@@ -16,6 +16,7 @@ from envcheck.knowledge import load as matrix
 from envcheck.resolution import resolver
 from envcheck.resolution.resolver import Release, SearchProblem
 from envcheck.rules import derive, judge
+from envcheck.rules.requirements import unmet_requirements
 from tests.support.package_worlds import forbids, problem
 from tests.support.worlds import rule
 
@@ -309,7 +310,7 @@ def passes(asked: SearchProblem, versions: Mapping[str, str], changed: Mapping[s
         if each.requires and versions.get(each.package) == each.version
     ]
     inventory = derive.derive(asked.machine.with_facts(facts), asked.known)
-    rules = [*asked.known.rules, *matrix.requirement_rules(derive.unmet(inventory)[0])]
+    rules = [*asked.known.rules, *matrix.requirement_rules(unmet_requirements(inventory)[0])]
     return not any(finding.verdict.value == "broken" for finding in judge.judge(inventory, rules).findings)
 
 

@@ -14,7 +14,8 @@ import pytest
 from packaging.version import Version
 
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError, NoSolutionError
-from envcheck.host.machine import Host, own_python
+from envcheck.host.environment import own_python
+from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Lock, Pin, build_needs, render_requirements
 from envcheck.resolver_backends import (
     BOTH,

@@ -9,18 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 
-from envcheck.core import markers, nvidia
+from envcheck.core import nvidia
 from envcheck.core.facts import Absent, Known, Reading, Unknown
+from envcheck.core.markers import matches
 from envcheck.core.rules import Matrix
-from envcheck.host import machine as host
+from envcheck.host.package_files import source_texts
 from envcheck.knowledge import load as matrix
-from envcheck.rules import derive
+from envcheck.rules.requirements import installed_requirements
 from tests.support.worlds import inventory, vocabulary
 
 
 @lru_cache(maxsize=1)
 def shipped() -> Matrix:
-    return matrix.build(matrix.gather(host.source_texts("compat", ".toml")), vocabulary())
+    return matrix.build(matrix.gather(source_texts("compat", ".toml")), vocabulary())
 
 
 def reading(facts: str, key: str, device: int | None = None) -> Reading:
@@ -309,7 +310,7 @@ peft = { version = "0.14.0", requires = ["numpy>=1.17", "Huggingface_Hub[cli,x] 
   "tomli>=1; python_version < '3.11'", "triton==3.2.0; platform_system == \\"Linux\\" and platform_machine == \\"x86_64\\"",
   "weird @ https://example.org/x.whl", "psutil ; sys_platform!='win32'"] }
 """
-    found = [(each.requires, each.specifier) for each in derive.requirements(inventory(facts))]
+    found = [(each.requires, each.specifier) for each in installed_requirements(inventory(facts))]
     assert found == [
         ("numpy", ">=1.17"), ("huggingface-hub", ">=0.25.0,<2"), ("torch", ""), ("triton", "==3.2.0"), ("psutil", ""),
     ]  # fmt: skip
@@ -339,7 +340,7 @@ def test_markers_get_packagings_own_answer(marker: str) -> None:
         expected = Marker(marker).evaluate(dict(ENVIRONMENT))
     except (InvalidMarker, UndefinedComparison):
         expected = False
-    assert markers.holds(marker, ENVIRONMENT) == expected
+    assert matches(marker, ENVIRONMENT) == expected
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from envcheck.core.facts import Absent, Fact, Inventory, Kind, Known, Reading, U
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.rules import Rule, Severity
 from envcheck.rules import derive, judge
+from envcheck.rules.changes import apply_changes
+from envcheck.rules.fixes import with_passing_fixes
 from tests.support.worlds import inventory, known, rule
 
 BAD = """
@@ -255,10 +257,10 @@ def advised(rules_text: str, facts: str) -> Finding:
     judgement = judge.judge(settled, matrix.rules)
 
     def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
-        return judge.judge(derive.derive(derive.changed(read, changes, matrix), matrix), matrix.rules)
+        return judge.judge(derive.derive(apply_changes(read, changes, matrix), matrix), matrix.rules)
 
     finding = next(each for each in judgement.findings if each.rule.id == "a-rule")
-    return judge.advise(finding, judgement, settled, attempt)
+    return with_passing_fixes(finding, judgement, settled, attempt)
 
 
 def test_ways_out_come_in_the_rules_order() -> None:
@@ -280,7 +282,7 @@ def test_a_replaced_package_forgets_what_was_read_of_the_old_one() -> None:
     read = inventory(
         'pkg = { torch = "2.6.0+cu124", torchvision = "0.21.0" }\nbuild = { torch = { cuda = "12.4" } }'
     )
-    after = derive.changed(read, [("pkg.torch", "2.10.0")], matrix)
+    after = apply_changes(read, [("pkg.torch", "2.10.0")], matrix)
     assert after.known("pkg.torch") == "2.10.0"
     assert after.known("build.torch.cuda") is None
     assert after.known("pkg.torchvision") is None

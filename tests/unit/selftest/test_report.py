@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envcheck.commands import selftest
-from envcheck.host import machine as host
+from envcheck.host.package_files import package_folder
 from envcheck.selftest import outcome as selftest_outcome
 
 EXTENSIONS = selftest_outcome.SelftestDeclaration(
@@ -101,7 +101,7 @@ def test_failures_of_different_rules_are_each_told() -> None:
     ],
 )
 def test_a_release_is_read_off_what_torch_calls_itself(version: str, numbers: tuple[int, ...]) -> None:
-    path = host.package_folder("target_scripts/selftests") / "driver_agreement.py"
+    path = package_folder("target_scripts/selftests") / "driver_agreement.py"
     spec = importlib.util.spec_from_file_location("driver_agreement", path)
     assert spec is not None
     assert spec.loader is not None

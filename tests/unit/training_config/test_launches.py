@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from envcheck.commands.training_files import Configured, configured
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Unknown
-from envcheck.host import machine as host
+from envcheck.host.package_files import source_texts
 from envcheck.knowledge import load as matrix
 from envcheck.training_config.readers import launch, script, shell
 from tests.support.paths import DATA
 
-SHARED = matrix.gather(host.source_texts("compat", ".toml"))["tables"]["argument"]
+SHARED = matrix.gather(source_texts("compat", ".toml"))["tables"]["argument"]
 SHAPES = [
     shape
     for path in sorted((DATA / "launches").glob("*.toml"))

@@ -1,0 +1,37 @@
+"""Files that come with envcheck: in its package, in a checkout, or compiled into the wheel by the build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from envcheck.host.files import READ_LIMIT, folder_texts, read_file
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_SHIPPED = _PACKAGE / "shipped"  # exists only in a wheel
+
+
+def shipped_text(name: str) -> str | None:
+    """Return a file that the build wrote into the package (`judging.json`); None in a checkout."""
+    path = _SHIPPED / name
+    return read_file(path, limit=64 * READ_LIMIT).decode() if path.is_file() else None
+
+
+def package_folder(name: str) -> Path:
+    """Return the path of a folder inside the package: scripts for the target's interpreter."""
+    return _PACKAGE / name
+
+
+def package_text(name: str) -> str:
+    """Return the text of a file inside the package."""
+    return read_file(_PACKAGE / name).decode()
+
+
+def source_texts(folder: str, suffix: str, stem: str = "", excluded: str = "") -> dict[str, str]:
+    """Return the texts of a top-level folder of the checkout, or of its copy in the wheel.
+
+    Names, `stem` and `excluded` are those of `folder_texts`. Empty if neither folder exists.
+    """
+    for base in (_SHIPPED / folder, _PACKAGE.parent / folder):
+        if base.is_dir():
+            return folder_texts(base, suffix, stem, excluded)
+    return {}

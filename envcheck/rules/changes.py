@@ -1,0 +1,55 @@
+"""An inventory after a proposed change, before anything is derived from it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from envcheck.core.facts import Fact, Facts, Inventory, Known, Unknown, Value, package_key, package_name
+from envcheck.core.rules import Matrix
+
+DRIVER_FACTS = frozenset(
+    {"cuda.driver", "driver.library", "driver.libcuda", "driver.error", "driver.passed_over"}
+)
+"""Facts read from the installed driver, which are not known of another driver."""
+
+UNRESOLVED_SUFFIX = ".unresolved"
+"""The end of the keys (`pkg.xformers.unresolved`) read from a package's files and the installed torch's."""
+
+
+def apply_changes(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matrix) -> Inventory:
+    """Return the inventory as read, after some changes: facts that the changes make stale are forgotten.
+
+    A package that changes loses its build facts and its requirements. The versions of packages that move
+    with it (torchvision with torch) become unknown.
+    """
+    facts = read.facts
+    for key, value in changes:
+        name = package_name(key)
+        if name == "torch":
+            facts = _forget_unresolved(facts)
+        if name != key:
+            facts = _forget_packages(facts, read, name, matrix.moves_with.get(name, ()))
+        elif key == "driver.version":
+            facts = {k: fact for k, fact in facts.items() if k not in DRIVER_FACTS}
+        facts = {**facts, key: Fact(key, Known(value), "proposed")}
+    return replace(read, facts=facts)
+
+
+def _forget_unresolved(facts: Facts) -> Facts:
+    """Forget which symbols compiled packages miss in the installed torch: another torch has others."""
+    unread = Unknown("read beside another torch", asked=False)
+    return {
+        key: Fact(key, unread) if key.endswith(UNRESOLVED_SUFFIX) else fact for key, fact in facts.items()
+    }
+
+
+def _forget_packages(facts: Facts, read: Inventory, name: str, companions: Sequence[str]) -> Facts:
+    """Forget the details of a package and its companions, and which release of a companion is installed."""
+    details = tuple(f"{kind}.{package}." for package in (name, *companions) for kind in ("pkg", "build"))
+    kept = {key: fact for key, fact in facts.items() if not key.startswith(details)}
+    moved = Unknown(f"moves with {name}", asked=False)
+    for key in map(package_key, companions):
+        if key != package_key(name) and isinstance(read.fact(key).reading, Known):
+            kept[key] = Fact(key, moved)
+    return kept
