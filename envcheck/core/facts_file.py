@@ -49,11 +49,11 @@ def load(tree: Mapping[str, Any], where: str, vocabulary: Vocabulary) -> Invento
         InputError: an unknown key (the message names the nearest one), or a value of the wrong kind.
     """
     if not isinstance(tree, Mapping):
-        raise InputError(where, f"expected a table of facts, found {_shown(tree)}")
-    sources = _side(tree, "sources", where)
+        raise InputError(where, f"expected a table of facts, found {_excerpt(tree)}")
+    sources = _text_table(tree, "sources", where)
     facts: dict[str, Fact] = {}
-    for key, raw in _leaves(tree, vocabulary, where):
-        facts[key] = Fact(key, _known(raw, key, vocabulary, where), sources.get(key, where))
+    for key, raw in _keys_and_values(tree, vocabulary, where):
+        facts[key] = Fact(key, _known_reading(raw, key, vocabulary, where), sources.get(key, where))
     devices = _devices(tree, sources, vocabulary, where)
     for key, reading in _unread_keys(tree, vocabulary, where):
         number, bare = _split_device(key, len(devices), where)
@@ -61,7 +61,9 @@ def load(tree: Mapping[str, Any], where: str, vocabulary: Vocabulary) -> Invento
         target[bare] = Fact(bare, reading, sources.get(key, where))
     if devices and "gpus.count" not in facts:
         facts["gpus.count"] = Fact("gpus.count", Known(len(devices)), where)
-    return Inventory(facts, tuple(devices), _complete(tree, vocabulary, where), _side(tree, "unread", where))
+    return Inventory(
+        facts, tuple(devices), _complete(tree, vocabulary, where), _text_table(tree, "unread", where)
+    )
 
 
 def dump(inventory: Inventory) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def dump(inventory: Inventory) -> dict[str, Any]:
     tree: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     side: dict[str, dict[str, str]] = {"sources": {}, "unknown": {}}
     absent: list[str] = []
-    for name, fact in _named(inventory):
+    for name, fact in _named_facts(inventory):
         if fact.source:
             side["sources"][name] = fact.source
         match fact.reading:
@@ -98,7 +100,7 @@ def dump(inventory: Inventory) -> dict[str, Any]:
     return {**tree, **side}
 
 
-def _named(inventory: Inventory) -> Iterator[tuple[str, Fact]]:
+def _named_facts(inventory: Inventory) -> Iterator[tuple[str, Fact]]:
     yield from inventory.facts.items()
     for number, device in enumerate(inventory.devices):
         for fact in device.values():
@@ -121,7 +123,9 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
         table[name] = value
 
 
-def _leaves(tree: Mapping[str, Any], vocabulary: Vocabulary, where: str) -> Iterator[tuple[str, Any]]:
+def _keys_and_values(
+    tree: Mapping[str, Any], vocabulary: Vocabulary, where: str
+) -> Iterator[tuple[str, Any]]:
     for name, table in tree.items():
         if name in _SIDE_TABLES or name == "gpu":
             continue
@@ -152,7 +156,7 @@ def _devices(
         device: dict[str, Fact] = {}
         for name, raw in row.items():
             key = f"gpu.{name}"
-            reading = _known(raw, key, vocabulary, f"{where}: gpu[{number}]")
+            reading = _known_reading(raw, key, vocabulary, f"{where}: gpu[{number}]")
             device[key] = Fact(key, reading, sources.get(f"gpu[{number}].{name}", where))
         devices.append(device)
     return devices
@@ -161,10 +165,10 @@ def _devices(
 def _unread_keys(
     tree: Mapping[str, Any], vocabulary: Vocabulary, where: str
 ) -> Iterator[tuple[str, Reading]]:
-    for key, why in _side(tree, "unknown", where).items():
+    for key, why in _text_table(tree, "unknown", where).items():
         _declared(_without_number(key), vocabulary, where)
         yield key, Unknown(why)
-    for key in _words(tree, "absent", where):
+    for key in _word_list(tree, "absent", where):
         _declared(_without_number(key), vocabulary, where)
         yield key, Absent()
 
@@ -190,7 +194,7 @@ def _split_device(key: str, count: int, where: str) -> tuple[int | None, str]:
 
 def _complete(tree: Mapping[str, Any], vocabulary: Vocabulary, where: str) -> frozenset[str]:
     families = {key.partition(".")[0] for key in vocabulary.keys}
-    named = _words(tree, "complete", where)
+    named = _word_list(tree, "complete", where)
     for name in named:
         # After a misspelt family, missing keys would be "not given" instead of Absent, and findings lost.
         if name not in families:
@@ -201,14 +205,14 @@ def _complete(tree: Mapping[str, Any], vocabulary: Vocabulary, where: str) -> fr
     return frozenset(named)
 
 
-def _words(tree: Mapping[str, Any], name: str, where: str) -> list[str]:
+def _word_list(tree: Mapping[str, Any], name: str, where: str) -> list[str]:
     words = tree.get(name, [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InputError(f"{where}: {name}", f"expected a list of names, found {_shown(words)}")
+        raise InputError(f"{where}: {name}", f"expected a list of names, found {_excerpt(words)}")
     return words
 
 
-def _side(tree: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
+def _text_table(tree: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
     table = tree.get(name, {})
     if not isinstance(table, Mapping) or not all(isinstance(value, str) for value in table.values()):
         raise InputError(f"{where}: {name}", "expected a table of key = text")
@@ -228,14 +232,14 @@ def _refuse_key(key: str, vocabulary: Vocabulary, where: str) -> NoReturn:
     raise InputError(f"{where}: {key}", f"no such fact{hint}")
 
 
-def _known(raw: Any, key: str, vocabulary: Vocabulary, where: str) -> Reading:
+def _known_reading(raw: Any, key: str, vocabulary: Vocabulary, where: str) -> Reading:
     declared = _declared(key, vocabulary, where)
     value = as_value(raw, declared.kind)
     if value is None:
-        raise InputError(f"{where}: {key}", f"expected {_EXPECTED[declared.kind]}, found {_shown(raw)}")
+        raise InputError(f"{where}: {key}", f"expected {_EXPECTED[declared.kind]}, found {_excerpt(raw)}")
     if declared.words and str(value) not in declared.words:
         raise InputError(
-            f"{where}: {key}", f"expected one of {', '.join(declared.words)}, found {_shown(raw)}"
+            f"{where}: {key}", f"expected one of {', '.join(declared.words)}, found {_excerpt(raw)}"
         )
     return Known(value)
 
@@ -264,6 +268,6 @@ def as_value(raw: Any, kind: Kind) -> Value | None:
             return None
 
 
-def _shown(raw: Any) -> str:
+def _excerpt(raw: Any) -> str:
     text = repr(raw)
     return text if len(text) <= 60 else f"{text[:57]}…"  # noqa: PLR2004 - fits a line of a terminal

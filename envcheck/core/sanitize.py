@@ -57,11 +57,11 @@ def redact(text: str, homes: Iterable[str]) -> str:
     """Return the text with every home folder written as `~`, so that no user's name is shown."""
     for home in homes:
         if home.strip("/"):
-            text = _replaced(text, home.rstrip("/"), "~")
+            text = _replace_word(text, home.rstrip("/"), "~")
     return text
 
 
-def _replaced(text: str, word: str, by: str, before: str = "") -> str:
+def _replace_word(text: str, word: str, replacement: str, before: str = "") -> str:
     """Replace a word where it stands alone: `/home/al` is not replaced in `/home/alice`.
 
     With `before`, the word is replaced only after one of these characters.
@@ -73,7 +73,7 @@ def _replaced(text: str, word: str, by: str, before: str = "") -> str:
     for piece in pieces:
         last, first = out[-1:], piece[:1]
         alone = not (first.isalnum() or first == "_") and not (word[0].isalnum() and last.isalnum())
-        out += (by if alone and (not before or (last and last in before)) else word) + piece
+        out += (replacement if alone and (not before or (last and last in before)) else word) + piece
     return out
 
 
@@ -134,36 +134,37 @@ _SECRETS = (
 
 
 @lru_cache(maxsize=1)
-def _urls() -> Any:
+def _url_pattern() -> Any:
     import re
 
     return re.compile(rf"({_URL})")
 
 
 @lru_cache(maxsize=1)
-def _login() -> Any:
+def _login_pattern() -> Any:
     import re
 
     return re.compile(r"(://)[^/]*@")
 
 
 @lru_cache(maxsize=1)
-def _secrets() -> list[tuple[Any, str]]:
+def _secret_patterns() -> list[tuple[Any, str]]:
     import re  # most reports do not need it
 
-    return [(re.compile(pattern), by) for pattern, by in _SECRETS]
+    return [(re.compile(pattern), replacement) for pattern, replacement in _SECRETS]
 
 
 def hide_private(text: str, private: Private) -> str:
     """Return the text without private names, secrets, mail addresses and URLs; a URL keeps its scheme."""
-    return _without_secrets(_nameless(text, private))
+    return _hide_patterns(_hide_names(text, private))
 
 
 def hide_private_keep_urls(text: str, private: Private) -> str:
-    """Do the same for a text whose URLs a reader shall open: remove only their logins and queries."""
-    pieces = _urls().split(_nameless(text, private)) if "://" in text else [_nameless(text, private)]
-    pieces[::2] = map(_without_secrets, pieces[::2])  # every second piece is a URL
-    pieces[1::2] = (_login().sub(r"\1", piece).partition("?")[0] for piece in pieces[1::2])
+    """Do as `hide_private`, but keep URLs, for a reader to open, without their logins and queries."""
+    without_names = _hide_names(text, private)
+    pieces = _url_pattern().split(without_names) if "://" in text else [without_names]
+    pieces[::2] = map(_hide_patterns, pieces[::2])  # every second piece is a URL
+    pieces[1::2] = (_login_pattern().sub(r"\1", piece).partition("?")[0] for piece in pieces[1::2])
     return "".join(pieces)
 
 
@@ -172,31 +173,31 @@ def hide_secrets(text: str) -> str:
     return hide_private_keep_urls(text, Private())
 
 
-def _nameless(text: str, private: Private) -> str:
+def _hide_names(text: str, private: Private) -> str:
     text = redact(text, private.homes)
     if len(private.user) > 1 and private.user not in _COMMON_NAMES:
         # Only in a path or an address: as a separate word it may be a package's name.
-        text = _replaced(text, private.user, HIDDEN, "/@:=").replace(f"{private.user}@", f"{HIDDEN}@")
+        text = _replace_word(text, private.user, HIDDEN, "/@:=").replace(f"{private.user}@", f"{HIDDEN}@")
     for machine in private.machines:
         if len(machine) > 1 and machine not in _COMMON_NAMES:
-            text = _replaced(text, machine, HIDDEN, "/@:=._-" if machine.isalpha() else "")
+            text = _replace_word(text, machine, HIDDEN, "/@:=._-" if machine.isalpha() else "")
     return text
 
 
-def _without_secrets(text: str) -> str:
-    if _suspicious(text):
-        for pattern, by in _secrets():
-            text = pattern.sub(by, text)
+def _hide_patterns(text: str) -> str:
+    if _may_hold_secret(text):
+        for pattern, replacement in _secret_patterns():
+            text = pattern.sub(replacement, text)
     return text
 
 
-def _suspicious(text: str) -> bool:
+def _may_hold_secret(text: str) -> bool:
     """Return whether a text may hold a secret: most texts are versions or folder names and need no search."""
-    return _hint().search(text) is not None
+    return _hint_pattern().search(text) is not None
 
 
 @lru_cache(maxsize=1)
-def _hint() -> Any:
+def _hint_pattern() -> Any:
     import re
 
     return re.compile(_HINTS)
@@ -208,7 +209,7 @@ Sanitized = TypeVar("Sanitized")
 _LONGEST_TEXT = 4000  # characters of one text in a report
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     more = len(text) - _LONGEST_TEXT
     return text if more <= 0 else f"{text[:_LONGEST_TEXT]}{HIDDEN} ({more} characters more)"
 
@@ -242,8 +243,8 @@ class _Sanitizer:
             Known: self._known,
             Unknown: lambda value: Unknown(self.show(value.why), value.asked),
             Inventory: self._inventory,
-            Rule: lambda value: value if id(value) in self.shipped else self._named(value),
-            Waiting: lambda value: value if id(value.rule) in self.shipped else self._named(value),
+            Rule: lambda value: value if id(value) in self.shipped else self._named_tuple(value),
+            Waiting: lambda value: value if id(value.rule) in self.shipped else self._named_tuple(value),
             Matrix: lambda value: value._replace(origins=self.walk(value.origins)),
             Source: lambda value: Source(*map(self.quote, value)),
             Diagnostic: self._diagnostic,
@@ -254,30 +255,30 @@ class _Sanitizer:
         """Sanitize a text."""
         found = self.done.get(text)
         if found is None:
-            found = self.done[text] = hide_private(_short(clean(text)), self.private)
+            found = self.done[text] = hide_private(_shorten(clean(text)), self.private)
         return found
 
     def quote(self, text: str) -> str:
         """Sanitize a text that names a source: its URLs stay."""
-        return hide_private_keep_urls(_short(clean(text)), self.private)
+        return hide_private_keep_urls(_shorten(clean(text)), self.private)
 
     def walk(self, value: Any) -> Any:
         """Sanitize any value of a report."""
         kind = type(value)
         method = self.methods.get(kind)
         if method is None:
-            method = self.methods[kind] = self._method(value)
+            method = self.methods[kind] = self._method_for(value)
         return method(value)
 
-    def _method(self, value: Any) -> Callable[[Any], Any]:
+    def _method_for(self, value: Any) -> Callable[[Any], Any]:
         if isinstance(value, Mapping):
             return self._mapping
-        return self._named if hasattr(value, "_make") else lambda other: other
+        return self._named_tuple if hasattr(value, "_make") else lambda other: other
 
     def _mapping(self, value: Mapping[Any, Any]) -> dict[str, Any]:
         return {self.show(str(key)): self.walk(item) for key, item in value.items()}
 
-    def _named(self, value: Any) -> Any:
+    def _named_tuple(self, value: Any) -> Any:
         return value._make(map(self.walk, value))
 
     def _fact(self, fact: Fact) -> Fact:

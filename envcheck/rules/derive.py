@@ -142,10 +142,10 @@ def _missing(inventory: Inventory, *keys: str, device: int | None = None) -> Rea
 
 def _add(inventory: Inventory, derived: Iterable[Fact]) -> Inventory:
     """Add derived facts, except where a probe, a file or an option provided the fact."""
-    return inventory.with_facts(fact for fact in derived if _open(inventory.fact(fact.key).reading))
+    return inventory.with_facts(fact for fact in derived if _not_given(inventory.fact(fact.key).reading))
 
 
-def _open(reading: Reading) -> bool:
+def _not_given(reading: Reading) -> bool:
     return isinstance(reading, Unknown) and not reading.asked
 
 
@@ -164,18 +164,18 @@ def _torch_build(inventory: Inventory, tables: Tables) -> Inventory:
         keys = ("cuda.runtime", "build.torch.architectures", *(f"build.torch.{name}" for name in names))
         return _add(inventory, (Fact(key, missing, "derived from pkg.torch") for key in keys))
     torch = _text(inventory, "pkg.torch")
-    row = _row_of(tables.get("torch", []), "version", torch)
-    runtime = _runtime(inventory, torch, row)
+    row = _release_row(tables.get("torch", []), "version", torch)
+    runtime = _torch_cuda(inventory, torch, row)
     source = f"derived from torch {torch}"
     facts = [Fact("cuda.runtime", runtime, source)]
     unread = _unread_platform(inventory) if isinstance(runtime, Known) else None
     architectures = unread or _architectures(torch, runtime, row, tables)
     facts.append(Fact("build.torch.architectures", architectures, source))
-    facts += [Fact(f"build.torch.{name}", _partner(torch, row, name), source) for name in names]
+    facts += [Fact(f"build.torch.{name}", _companion(torch, row, name), source) for name in names]
     return _add(inventory, facts)
 
 
-def _row_of(rows: Sequence[Mapping[str, Any]], column: str, version: str) -> Mapping[str, Any] | None:
+def _release_row(rows: Sequence[Mapping[str, Any]], column: str, version: str) -> Mapping[str, Any] | None:
     """Return the row of this release, whatever its local label; None for snapshots and pre-releases."""
     parsed = versions.parse(version)
     if parsed is None or parsed.is_prerelease:
@@ -187,25 +187,25 @@ def _unlisted(torch: str) -> Unknown:
     return Unknown(f"torch {torch} is not among the releases whose builds are known")
 
 
-def _runtime(inventory: Inventory, torch: str, row: Mapping[str, Any] | None) -> Reading:
+def _torch_cuda(inventory: Inventory, torch: str, row: Mapping[str, Any] | None) -> Reading:
     built = inventory.fact("build.torch.cuda").reading
-    if not _open(built):
+    if not _not_given(built):
         return built
     label = versions.local_label(torch).partition(".")[0]
     if label:
-        return _runtime_of_label(torch, label)
+        return _cuda_of_label(torch, label)
     if row is None:
         return _unlisted(torch)
-    return _default_runtime(inventory, row)
+    return _default_cuda(inventory, row)
 
 
-def _default_runtime(inventory: Inventory, row: Mapping[str, Any]) -> Reading:
+def _default_cuda(inventory: Inventory, row: Mapping[str, Any]) -> Reading:
     """Return the CUDA of the build that a plain `pip install` of this torch installs on this platform."""
     system, arch = (inventory.known(key) for key in ("host.os", "host.arch"))
     if system in (None, "linux") and arch in (None, "x86_64") and row.get("cuda"):
         return Known(str(row["cuda"]))
     if system in (None, "linux") and arch == "aarch64" and row.get("aarch64"):
-        return _runtime_of_label(str(row["version"]), str(row["aarch64"]))
+        return _cuda_of_label(str(row["version"]), str(row["aarch64"]))
     return Unknown("only the default builds for Linux on x86_64 and aarch64 are known")
 
 
@@ -216,7 +216,7 @@ def _unread_platform(inventory: Inventory) -> Unknown | None:
     return Unknown("only the wheels for x86_64 were opened to see which GPUs they serve")
 
 
-def _runtime_of_label(torch: str, label: str) -> Reading:
+def _cuda_of_label(torch: str, label: str) -> Reading:
     if label == "cpu" or label.startswith(("rocm", "xpu")):
         return Absent()
     if _CUDA_LABEL.fullmatch(label):
@@ -237,7 +237,7 @@ def _architectures(torch: str, runtime: Reading, row: Mapping[str, Any] | None, 
     return Unknown(f"no torch {row['version']} for CUDA {runtime.value} is among the builds that are known")
 
 
-def _partner(torch: str, row: Mapping[str, Any] | None, name: str) -> Reading:
+def _companion(torch: str, row: Mapping[str, Any] | None, name: str) -> Reading:
     if row is None:
         return _unlisted(torch)
     return (
@@ -293,7 +293,7 @@ def _foreign_driver(inventory: Inventory) -> Reading | None:
 
 
 def _family_floor(tables: Tables, cuda: str) -> Reading:
-    """Return the oldest driver of a CUDA major family: since CUDA 11, any driver for 12.0 runs any 12.x."""
+    """Return the oldest driver of a CUDA major family: since CUDA 11, it runs every minor version of it."""
     major = cuda.partition(".")[0]
     for row in tables.get("family", []):
         if str(row["major"]) == major:
@@ -341,7 +341,7 @@ def _torch_of_driver(inventory: Inventory, tables: Tables) -> Reading:
     driver = _text(inventory, "driver.version")
 
     def runs(row: Mapping[str, Any]) -> bool:
-        runtime = _default_runtime(inventory, row)
+        runtime = _default_cuda(inventory, row)
         floor = _family_floor(tables, str(runtime.value)) if isinstance(runtime, Known) else runtime
         return isinstance(floor, Known) and versions.compare(driver, ">=", str(floor.value)) is Tri.YES
 
@@ -356,7 +356,9 @@ def _each_device(inventory: Inventory, facts_of: Callable[[int], Iterable[Fact]]
     devices = []
     for number, device in enumerate(inventory.devices):
         derived = {
-            fact.key: fact for fact in facts_of(number) if _open(inventory.fact(fact.key, number).reading)
+            fact.key: fact
+            for fact in facts_of(number)
+            if _not_given(inventory.fact(fact.key, number).reading)
         }
         devices.append({**device, **derived})
     return replace(inventory, devices=tuple(devices))
@@ -505,7 +507,7 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
     """Give each fact that was not given the default of the first row that matches."""
     settled: set[str] = set()
     for default in matrix.defaults:
-        if default.key in settled or not _open(inventory.fact(default.key).reading):
+        if default.key in settled or not _not_given(inventory.fact(default.key).reading):
             continue
         answers = {clause.key: evaluate(clause, inventory) for clause in default.when}
         matches = min(answers.values(), default=Tri.YES)
@@ -520,7 +522,7 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
 
 def _unsettled(inventory: Inventory, answers: Mapping[str, Tri]) -> Unknown:
     undecided = sorted(key for key, answer in answers.items() if answer is Tri.MAYBE)
-    asked = not any(_open(inventory.fact(key).reading) for key in undecided)
+    asked = not any(_not_given(inventory.fact(key).reading) for key in undecided)
     return Unknown(f"its default depends on {' and '.join(undecided)}", asked)
 
 

@@ -1,1 +1,1 @@
-"""What several tests share: running envcheck, staged machines, indexes, images and fake drivers."""
+"""Helpers of the tests: running envcheck, staged machines, local indexes, images, fake drivers."""

@@ -1,4 +1,4 @@
-"""Python environments on disk, as installers leave them, and what the probe reads of them."""
+"""Create Python environments on disk, as installers leave them, and read them with the probe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def put(folder: Path, name: str, content: str | bytes) -> Path:
 
 
 def install(site: Path, name: str, version: str, *requires: str, record: str = "") -> Path:
-    """A dist-info as an installer writes it."""
+    """Write a dist-info folder as an installer does, and return its path."""
     lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {each}" for each in requires)]
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     put(site, f"{info}/METADATA", "\n".join(["Metadata-Version: 2.1", *lines, "", "Description\n"]))
@@ -33,7 +33,7 @@ def install(site: Path, name: str, version: str, *requires: str, record: str = "
 
 
 def listed(site: Path, path: str, content: str) -> str:
-    """Writes a file and gives the line a RECORD has for it."""
+    """Write a file and return its line of a RECORD."""
     put(site, path, content)
     return record_line(path, content)
 

@@ -1,4 +1,4 @@
-"""Clusters made up by a seed: the facts of many nodes, with faults planted that a report has to name, and no others."""
+"""Generate clusters from a seed: facts of many nodes, with planted faults that a report must name, and no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKAGES = {
 
 
 class Fault(NamedTuple):
-    """One thing wrong: which difference or finding names it, the value that odd nodes show, and those nodes."""
+    """A planted fault: the key of the difference or finding, the value on the odd nodes, and those nodes."""
 
     key: str
     value: str
@@ -37,18 +37,18 @@ class Fault(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The lines, in order; the names of the nodes they describe; and all that is wrong with them."""
+    """The lines of records, in order; the names of their nodes; and all planted faults."""
 
     lines: list[str]
     names: list[str]
     differences: dict[str, Fault]
     missing: frozenset[str]
-    broken: frozenset[int]  # numbers of lines
+    broken: frozenset[int]  # line numbers
     twice: frozenset[str]
 
 
 def node(name: str) -> dict[str, Any]:
-    """The facts of a sound node with eight GPUs."""
+    """Return the facts of a healthy node with eight GPUs."""
     packages: dict[str, Any] = dict(PACKAGES)
     for package, requires in REQUIRES.items():
         packages[package] = {"version": PACKAGES[package], "requires": requires}
@@ -90,7 +90,7 @@ def node(name: str) -> dict[str, Any]:
 
 
 def vary(tree: dict[str, Any], chance: random.Random) -> None:
-    """What differs between any two nodes and between two moments, and is nobody's fault."""
+    """Vary what differs between healthy nodes and from one moment to the next."""
     for gpu in tree["gpu"]:
         gpu["memory_free_mib"] = 81000 + chance.randrange(500)
         gpu["memory_used_mib"] = 81559 - gpu["memory_free_mib"]
@@ -100,7 +100,7 @@ def vary(tree: dict[str, Any], chance: random.Random) -> None:
     tree["python"]["origin"] = f"/local/{tree['host']['name']}/env/bin/python (named by --python)"
 
 
-# What goes wrong with a node, and what is then shown of it.
+# How each fault changes a node, and the value that a report shows then.
 FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "pkg.torch": (lambda tree: tree["pkg"].update({"torch": "2.12.1"}), "2.12.1"),
     "driver.version": (lambda tree: tree["driver"].update({"version": "575.57.08"}), "575.57.08"),
@@ -115,8 +115,8 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 
 
 def cluster(count: int, seed: int, faults: int = 9) -> Cluster:
-    """So many nodes with faults on some, each on nodes of its own; and records that are missing, broken or twice."""
-    chance = random.Random(seed)  # noqa: S311 - reproducible is what it shall be
+    """Generate nodes, faults on disjoint sets of nodes, and records that are missing, broken or duplicated."""
+    chance = random.Random(seed)  # noqa: S311 - it must be reproducible
     names = [f"gpu{number:05d}" for number in range(1, count + 1)]
     chosen = chance.sample(names, min(count // 3, 4 * faults + 12))
     planted: dict[str, Fault] = {}

@@ -1,4 +1,4 @@
-"""Texts that try to act where they are shown, and secrets that must not be: data for the tests of reports."""
+"""Hostile texts, which try to act where they are shown, and secrets: data for the tests of reports."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ESCAPES = [
     "a\u2028b",
     "a\u2029b",
 ]
-_UNSEEN = [
+_INVISIBLE = [
     *(f"a{chr(code)}b" for code in (0x202A, 0x202B, 0x202C, 0x202D, 0x202E)),
     *(f"a{chr(code)}b" for code in (0x2066, 0x2067, 0x2068, 0x2069, 0x200E, 0x200F, 0x061C)),
     *(f"a{chr(code)}b" for code in (0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, 0x00AD, 0x180E)),
@@ -239,7 +239,7 @@ _LENGTHS = [
 
 TEXTS = [
     *_ESCAPES,
-    *_UNSEEN,
+    *_INVISIBLE,
     *_MARKUP,
     *_MARKDOWN,
     *_HTML,
@@ -251,13 +251,13 @@ TEXTS = [
 
 
 class Secret(NamedTuple):
-    """A text that holds something private, and the part that nobody may read."""
+    """A text with something private, and the part that no report may show."""
 
     text: str
     private: str
 
 
-# Made up, or from their makers' own documentation; put together here so that no scanner takes them for real.
+# Invented, or from vendors' documentation; concatenated, so that secret scanners do not report them.
 _HEX40 = "0123456789abcdef" * 2 + "01234567"
 SECRETS = [
     Secret("/home/alice/env/bin/python", "alice"),

@@ -1,7 +1,7 @@
-"""Real image builds: a Debian root made once, buildah without Docker, stand-in wheels for the stack.
+"""Real image builds: a Debian root that is created once, buildah without Docker, stand-in wheels for the stack.
 
-The root is made by debootstrap and kept as a tar file in the folder that ENVCHECK_IMAGES names, else in pytest's
-cache. Where a program, the rights or the network are missing, tests are skipped, and say so.
+debootstrap creates the root, which is kept as a tar file in the folder that ENVCHECK_IMAGES names, else in
+pytest's cache. Without a program, the rights or the network, the tests are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ LEFT_OUT = tuple(
         *("var/cache/apt", "var/lib/apt/lists", "var/lib/dpkg/info"),
     )
 )
-"""What no test needs: every build copies all the rest."""
+"""Folders that no test needs; every build copies the others."""
 
 LIBRARIES = ("typer", "rich", "packaging", "yaml", "pynvml.py", "shellingham", "markdown_it", "mdurl", "pygments",
              "typing_extensions.py", "annotated_doc", "click")  # fmt: skip
-"""What envcheck imports, as it lies in the environment of the tests."""
+"""Modules that envcheck imports, by their names in the tests' environment."""
 
 SHIM = "#!/opt/judge/bin/python3\nfrom envcheck.__main__ import main\nmain()\n"
 
 
 class Built(NamedTuple):
-    """How a build ended: buildah's exit code, and all it printed."""
+    """The result of a build: buildah's exit code and output."""
 
     code: int
     out: str
@@ -76,7 +76,7 @@ def run(*command: str | Path, timeout: float = 300, cwd: Path | None = None) -> 
 
 
 def debian(kept: Path) -> Path:
-    """The tar file of a minimal Debian with Python and pip, made if it is not kept already."""
+    """Return the tar file of a minimal Debian with Python and pip; create it if it is not kept."""
     file = kept / f"{SUITE}-python-venv.tar"
     if file.is_file():
         return file
@@ -117,7 +117,7 @@ class Builder:
     """Builds images from Dockerfiles, with a base image that has envcheck in /opt/judge."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep everything in a folder, which `close` removes."""
+        """Take the folder for everything; `close` removes it."""
         self.folder = folder
 
     def buildah(self, *words: str | Path, timeout: float = 300, cwd: Path | None = None) -> Built:
@@ -125,7 +125,7 @@ class Builder:
         return run("buildah", "--storage-driver", "vfs", *store, *words, timeout=timeout, cwd=cwd)
 
     def base(self, debian_tar: Path) -> None:
-        """Make the base image: Debian, and envcheck as a wheel installs it, away from what is judged."""
+        """Build the base image: Debian, and envcheck installed apart from the environment that is judged."""
         context = self.folder / "base"
         site = context / "opt/judge/lib/python3.11/site-packages"
         site.mkdir(parents=True)
@@ -155,7 +155,7 @@ class Builder:
         assert made.code == 0, made.out
 
     def build(self, dockerfile: str, files: Mapping[str, bytes | str], *options: str, tag: str = "") -> Built:
-        """Build an image of these lines behind `FROM base`, with these files beside the Dockerfile."""
+        """Build an image of these lines after `FROM base`, with these files beside the Dockerfile."""
         context = self.folder / "context"
         shutil.rmtree(context, ignore_errors=True)
         context.mkdir()
@@ -174,7 +174,7 @@ class Builder:
 def wheel(
     name: str, version: str, requires: tuple[str, ...] = (), more: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[str, bytes]:
-    """File name and bytes of a wheel with a RECORD that has a hash for every file."""
+    """Return file name and bytes of a wheel whose RECORD has a hash for every file."""
     stem = f"{name.replace('-', '_')}-{version}"
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
     lines += [f"Requires-Dist: {each}" for each in requires]
@@ -197,7 +197,7 @@ def _hash(text: str) -> str:
 
 
 def torch(version: str, cuda: str | None) -> tuple[str, bytes]:
-    """A torch that says what it was built with, and does nothing else; it must never be imported."""
+    """Return a torch that states its build and does nothing else; importing it fails the test."""
     said = f"__version__ = '{version}'\ncuda: Optional[str] = {cuda!r}\ngit_version = 'abc'\nhip: Optional[str] = None\n"
     loud = "open('/imported', 'w').close()\nraise SystemExit('torch was imported')\n"
     return wheel("torch", version, more={"torch/version.py": said, "torch/__init__.py": loud})
@@ -210,7 +210,7 @@ def builder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     for program in ("buildah", "cc"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed: no image is built here")
-    with alone(kept):  # another process of the same tests may be making it
+    with alone(kept):  # another process of the same tests may be creating it
         tar = debian(kept)
     made = Builder(tmp_path_factory.mktemp("images"))
     made.base(tar)

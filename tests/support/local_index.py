@@ -1,4 +1,4 @@
-"""A package index on 127.0.0.1, made of tiny real wheels: engines run against it without a network."""
+"""A package index on 127.0.0.1 with tiny real wheels: backends run against it without a network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wheel(
     more: dict[str, bytes] | None = None,
     python: str = "",
 ) -> tuple[str, bytes]:
-    """File name and bytes of a wheel with metadata and `more` files in it; the same bytes every time."""
+    """Return file name and bytes of a wheel with metadata and `more` files; the bytes are reproducible."""
     stem = f"{name.replace('-', '_')}-{version}"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     metadata += f"Requires-Python: {python}\n" if python else ""
@@ -48,7 +48,7 @@ def wheel(
 def sdist(
     name: str, version: str, setup: str = "raise SystemExit('ran')", requires: tuple[str, ...] = ()
 ) -> tuple[str, bytes]:
-    """File name and bytes of a source distribution, with a setup.py that must not be run."""
+    """Return file name and bytes of a source distribution whose setup.py must not be run."""
     stem = f"{name}-{version}"
     said = f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"
     said += "".join(f"Requires-Dist: {one}\n" for one in requires)
@@ -66,7 +66,7 @@ def sdist(
 
 @dataclass
 class LocalIndex:
-    """What the index serves and how it behaves; `asked` are the paths it was asked for."""
+    """What the index serves and how it behaves; `asked` are the requested paths."""
 
     files: dict[str, bytes]
     login: str = ""
@@ -75,20 +75,18 @@ class LocalIndex:
     hashes: bool = True
     port: int = 0
     ranges: bool = False
-    said: dict[str, dict[str, object]] = field(
-        default_factory=dict
-    )  # more about a file, as PEP 691 spells it
-    sent: int = 0  # bytes of files
+    said: dict[str, dict[str, object]] = field(default_factory=dict)  # more fields of a file, as in PEP 691
+    sent: int = 0  # bytes of files that were sent
     asked: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
-        """Its address, with the login if it wants one."""
+        """The index's URL, with the login if it requires one."""
         login = f"{self.login}@" if self.login else ""
         return f"http://{login}127.0.0.1:{self.port}/simple"
 
     def page(self, name: str) -> tuple[str, str] | None:
-        """A project's page and its content type."""
+        """Return a project's page and its content type."""
         found = {
             file: hashlib.sha256(data).hexdigest()
             for file, data in self.files.items()
@@ -120,14 +118,14 @@ class LocalIndex:
         )
 
     def part(self, data: bytes, wanted: str) -> tuple[bytes, str]:
-        """The bytes a Range header asks for, and the Content-Range that tells which they are."""
+        """Return the bytes that a Range header requests, and their Content-Range."""
         first, _, last = wanted.removeprefix("bytes=").partition("-")
         start = max(0, len(data) - int(last)) if not first else int(first)
         end = len(data) - 1 if not first or not last else min(int(last), len(data) - 1)
         return data[start : end + 1], f"bytes {start}-{end}/{len(data)}"
 
     def answer(self, path: str, authorization: str) -> tuple[int, bytes, str]:
-        """Status, body and content type for a path."""
+        """Return status, body and content type for a path."""
         self.asked.append(path)
         time.sleep(self.hang_s)
         expected = "Basic " + base64.b64encode(self.login.encode()).decode()
@@ -165,7 +163,7 @@ def serving(index: LocalIndex) -> Iterator[LocalIndex]:
                 if self.command == "GET":
                     self.wfile.write(body)
             except OSError:
-                pass  # a client that gave up is what some tests are about
+                pass  # some tests have a client that gives up
 
         do_HEAD = do_GET  # noqa: N815
 

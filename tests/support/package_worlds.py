@@ -1,4 +1,4 @@
-"""Tiny package worlds for the search and its proofs: packages, releases, rules in TOML, a target `t`."""
+"""Tiny sets of packages, releases and rules for tests of the resolver; the target is `t`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def problem(
     wishes: Sequence[UserRequirement] = (),
     tables: str = "",
 ) -> SearchProblem:
-    """What to search: package → releases (a version, or one that says more), rules in TOML, free facts."""
+    """Return a search problem: releases by package (versions or `Release`s), rules in TOML, free facts."""
     names = list(world)
     target = f'[target.t]\ntitle = "t"\npackages = {names}\ntrain = {train}\nfree = {list(free)}\n'
     matrix_ = known(rules, tables, f"{target}{head}".replace("'", '"'))
@@ -41,6 +41,6 @@ def problem(
 
 
 def forbids(when: Mapping[str, str], rule_id: str, fix: str = "") -> str:
-    """A rule against packages together: `{"a": ">=2", "b": "<9"}`."""
+    """Return a rule that forbids a combination of packages, such as `{"a": ">=2", "b": "<9"}`."""
     table = ", ".join(f'"pkg.{name}" = "{bound}"' for name, bound in when.items())
     return rule(f"{{ {table} }}", rule_id, more=f"[[rule.fix]]\nset = {fix}" if fix else "")

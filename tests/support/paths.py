@@ -1,4 +1,4 @@
-"""Where this checkout and the data of its tests are."""
+"""The paths of this checkout and of the tests' data."""
 
 from pathlib import Path
 

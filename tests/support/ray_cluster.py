@@ -1,8 +1,8 @@
 """A real Ray cluster of several nodes on this machine, for `test_fleet.py`; run by a Python that has ray.
 
-`python ray_cluster.py NODES`, bound to 127.0.0.1: a head, and so many nodes that say they have a GPU. It prints
-one JSON line when all are up (the address, and the process of each of these nodes' raylets by the node's number),
-and ends the cluster when standard input is closed.
+`python ray_cluster.py NODES` starts a head and the given number of nodes that claim to have a GPU, all on
+127.0.0.1. When all are up, it prints one JSON line: the address, and the process id of each node's raylet by the
+node's number. It ends the cluster when standard input is closed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import os
 import sys
 import tempfile
 
-# Nothing leaves this machine: no statistics, and the only address is the loopback's.
+# Nothing leaves this machine: no statistics are sent, and the only address is the loopback address.
 LOOPBACK = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 def main(count: int) -> None:
-    """Start, say where, wait, stop."""
+    """Start the cluster, print its address, wait, stop it."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -38,7 +38,7 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    # The paths of sockets have to be short.
+    # The paths of sockets must be short.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
         os.environ.update(LOOPBACK, RAY_TMPDIR=short)  # noqa: TID251
         main(int(sys.argv[1]))

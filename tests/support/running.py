@@ -1,4 +1,4 @@
-"""Running envcheck as a user does: another process, its output and its exit code."""
+"""Run envcheck as a user does: as a process, with its output and its exit code."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.support.paths import ROOT
 DEADLINE_S = 60
 
 SET_ASIDE = {"VIRTUAL_ENV", "CONDA_PREFIX", "ENVCHECK_LANG", "LC_ALL", "LC_MESSAGES", "LANG"}
-"""Variables that say what is examined or in which language; a test sets those it means."""
+"""Variables that select what is examined or the language; a test sets those it needs."""
 
 
 class Outcome(NamedTuple):
-    """What the user sees."""
+    """The result that a user sees."""
 
     code: int
     out: str
@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 
 
 def copy_compiled(folder: Path) -> None:
-    """Put envcheck into a folder as its wheel does, made of this checkout: it starts three times as fast."""
+    """Copy envcheck into a folder as its wheel holds it, which starts three times as fast as the checkout."""
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "shipped")
     shutil.copytree(ROOT / "envcheck", folder / "envcheck", ignore=ignored)
     written(folder / "envcheck/shipped")
@@ -45,7 +45,7 @@ def copy_compiled(folder: Path) -> None:
 
 @functools.cache
 def installed() -> Path:
-    """Where this session's copy lies; each process of pytest makes its own, so none is older than its tests."""
+    """Return the folder of this process's copy; each pytest process makes one, so none is outdated."""
     folder = Path(tempfile.mkdtemp(prefix="envcheck-tests-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     copy_compiled(folder)
@@ -54,12 +54,12 @@ def installed() -> Path:
 
 
 def invocation(*arguments: str) -> list[str]:
-    """The words that run envcheck; -P, for else the folder a test runs in would come before the copy."""
+    """Return the command that runs envcheck; -P, or the current folder would come before the copy."""
     return [sys.executable, "-P", "-m", "envcheck", *arguments]
 
 
 def surroundings(added: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables a user's shell would have, with which an `invocation` finds the copy."""
+    """Return the environment of a user's shell, in which an `invocation` finds the copy."""
     inherited = {k: v for k, v in os.environ.items() if k not in SET_ASIDE}  # noqa: TID251
     return {**inherited, "PYTHONPATH": str(installed()), **(added or {})}
 
@@ -80,7 +80,7 @@ def envcheck(*arguments: str, cwd: Path | None = None, environ: Mapping[str, str
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time work in a folder, which is made if need be."""
+    """Let one process at a time work in a folder; create the folder if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -88,7 +88,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """A folder that the first process of a session makes, and that all its processes share."""
+    """Return a folder that the first process of a session creates for all its processes."""
     base = factory.getbasetemp()
     common = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base  # noqa: TID251
     folder, whole = common / name, common / f"{name}.whole"

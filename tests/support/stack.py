@@ -1,8 +1,8 @@
-"""A real training stack: an environment with torch, DeepSpeed, transformers and PEFT, and other DeepSpeeds beside it.
+"""A real training stack: an environment with torch, DeepSpeed, transformers and PEFT, and other DeepSpeed releases.
 
-ENVCHECK_STACK says where it comes from: an interpreter that has the packages of `STACK`, or `install`, which
-makes an environment with pip (some minutes, some GB unless the index offers a CPU build of torch). Unset, the
-tests that need one are skipped, and say so.
+ENVCHECK_STACK is an interpreter that has the packages of `STACK`, or `install`, which creates an environment
+with pip (some minutes, and some GB unless the index has a CPU build of torch). If it is not set, the tests that
+need a stack are skipped with that reason.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ STACK = ("torch==2.13.0", "deepspeed==0.19.8", "transformers==5.23.0", "peft==0.
 OVERLAYS = {
     "0.19.2": (
         "deepspeed==0.19.2",
-    ),  # the last that empties frozen parameters under non-reentrant checkpointing
-    "0.14.2": ("deepspeed==0.14.2",),  # clips with a tensor of the accelerator
-    "0.14.3": ("deepspeed==0.14.3",),  # the first that does not
+    ),  # the last release that empties frozen parameters under non-reentrant checkpointing
+    "0.14.2": ("deepspeed==0.14.2",),  # clips with a tensor on the accelerator
+    "0.14.3": ("deepspeed==0.14.3",),  # the first release that does not
 }
 
 BUILD = {"DS_BUILD_OPS": "0", "DS_SKIP_CUDA_CHECK": "1"}
@@ -44,7 +44,7 @@ def pip(python: str, *arguments: str) -> None:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The interpreter of an environment that has the packages of `STACK`."""
+    """Return the interpreter of an environment that has the packages of `STACK`."""
     named = os.environ.get("ENVCHECK_STACK", "")  # noqa: TID251
     if not named:
         pytest.skip("ENVCHECK_STACK is not set: an interpreter with torch and DeepSpeed, or `install`")
@@ -65,7 +65,7 @@ def install(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def deepspeed(stack: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A folder with another DeepSpeed, to stand before the environment's own on PYTHONPATH."""
+    """Return a folder with another DeepSpeed release, to put before the environment's on PYTHONPATH."""
     given = os.environ.get("ENVCHECK_OVERLAYS", "")  # noqa: TID251 - a folder that has some of them already
 
     def overlay(version: str) -> Path:

@@ -1,4 +1,4 @@
-"""The stack on a local index: tiny wheels with the metadata that the tables copied from the real ones."""
+"""The training stack on a local index: tiny wheels with the metadata of the real ones, from the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STACK = {
     "setuptools": "80.0.0",
     "nvidia-ml-py": "13.580.0",
 }
-"""A combination that trained; the newest of the tables, so the search takes it first."""
+"""A measured combination that trained: the newest in the tables, which the search tries first."""
 
 DEEPSPEED = """
 import os, sys
@@ -31,7 +31,7 @@ if "bdist_wheel" in sys.argv:
     import torch
 setup(name="deepspeed", version={version!r}, py_modules=[], install_requires={requires!r})
 """
-"""As the real one: its metadata can be had without torch, its build cannot."""
+"""Like the real sdist: its metadata needs no torch, its build does."""
 
 BUILD_META = b"""
 import os, zipfile
@@ -54,7 +54,7 @@ class Legacy:
 
 __legacy__ = Legacy()
 """
-"""What the locked setuptools has of the real one: enough to build DeepSpeed where torch is."""
+"""The parts of the real setuptools that building DeepSpeed needs, for the stand-in."""
 
 
 @cache
@@ -66,14 +66,14 @@ def _releases() -> dict[str, list[dict[str, Any]]]:
 
 
 def requires(name: str, version: str) -> dict[str, str]:
-    """What a release of the tables requires; nothing for one they do not have."""
+    """Return what a release requires according to the tables; nothing if they lack it."""
     rows = [row for row in _releases().get(name, []) if row["version"] == version]
     found: dict[str, str] = rows[0].get("requires", {}) if rows else {}
     return found
 
 
 def stack(*more: tuple[str, str], **changed: str) -> dict[str, bytes]:
-    """The files of the stack with everything it requires, each package once; `more` are further releases."""
+    """Return the files of the stack and all its requirements, one release each; `more` adds releases."""
     chosen = {**STACK, **{name.replace("_", "-"): version for name, version in changed.items()}}
     todo = [*chosen.items(), *more]
     releases: list[tuple[str, str]] = []
@@ -95,7 +95,7 @@ def stack(*more: tuple[str, str], **changed: str) -> dict[str, bytes]:
 
 
 def _least(bounds: str) -> str:
-    """A version within bounds: one that they name, or the next."""
+    """Return a version within bounds: one of the bounds, or the next above one."""
     named = [Version(each) for each in re.findall(r"[<>=~!]=?\s*([0-9][0-9a-z.]*)", bounds)]
     near = [*named, *(Version(f"{each}.1") for each in named if not each.is_prerelease), Version("1.0")]
     return str(next(each for each in near if SpecifierSet(bounds).contains(each)))

@@ -1,6 +1,6 @@
 """A fake NVML to run the real probe against: compiled once, driven by scenario files.
 
-`library` compiles it, `Box` is a machine whose files are staged while processes are really run.
+`library` compiles it. `Box` is a machine whose files are staged, on which processes are really run.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ HERE = Path(__file__).parent
 
 
 def library(folder: Path, without: str = "") -> Path:
-    """A folder holding libnvidia-ml.so.1, compiled on first use; of the kind that lacks a symbol if asked.
+    """Return a folder with libnvidia-ml.so.1, compiled on first use; `without` names a symbol to leave out.
 
     Raises:
-        FileNotFoundError: there is no C compiler here.
+        FileNotFoundError: there is no C compiler.
     """
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
@@ -35,7 +35,7 @@ def library(folder: Path, without: str = "") -> Path:
         subprocess.run(command, check=True, timeout=60)
     built = folder / (without or "whole") / whole.name
     if not built.exists():
-        # The first place a name stands in is the table the loader looks it up in; its hash finds no other.
+        # The first occurrence of the name is the one in the table that the loader searches by hash.
         held, name = whole.read_bytes(), f"\0{without}\0".encode()
         assert name in held, without
         built.parent.mkdir(parents=True)
@@ -45,7 +45,7 @@ def library(folder: Path, without: str = "") -> Path:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The library's folder; of a kind that lacks a symbol if one is named. Skips where there is no compiler."""
+    """Return the library's folder, which lacks a symbol if one is named; skip without a compiler."""
     folder = tmp_path_factory.mktemp("fake_nvml")
 
     def build(without: str = "") -> Path:
@@ -59,18 +59,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def box(tmp_path: Path, built: Callable[[str], Path]) -> Box:
-    """A host with a driver's device file, no kernel module to read, and no PCI bus to count on."""
+    """Return a host with the driver's device file, but without a readable kernel module and without a PCI bus."""
     return Box(tmp_path, built("")).put("/dev/nvidiactl")
 
 
 class LiveTree(Host):
-    """A staged tree on which, unlike any other, processes are run."""
+    """A staged tree that counts as the live machine, so that processes are run."""
 
     __slots__ = ()
 
     @property
     def staged(self) -> bool:
-        """Pretend that the tree is the machine."""
+        """Return False, as if the tree were the live machine."""
         return False
 
 
@@ -83,14 +83,14 @@ class Box:
     environ: dict[str, str] = field(default_factory=dict)
 
     def put(self, path: str, text: str = "") -> Box:
-        """Give the machine a file."""
+        """Write a file of the machine."""
         file = self.root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         return self
 
     def with_gpus(self, count: int, names: Sequence[str] = ()) -> Box:
-        """Put NVIDIA display devices on the PCI bus, and names where the kernel module tells them."""
+        """Put NVIDIA display devices on the PCI bus, and their names into the kernel module's files."""
         for index in range(count):
             address = f"0000:{index + 1:02x}:00.0"
             self.put(f"/sys/bus/pci/devices/{address}/vendor", "0x10de\n")
@@ -101,7 +101,7 @@ class Box:
         return self
 
     def host(self, scenario: str = "", environ: Mapping[str, str] | None = None) -> Host:
-        """The machine with this scenario (its text, or the name of a kept file) for NVML to play."""
+        """Return the machine whose NVML plays a scenario: its text, or the name of a recorded file."""
         kept = HERE / f"{scenario}.ini"
         if scenario and ("\n" in scenario or not kept.exists()):
             kept = self.root / f"scenario{zlib.crc32(scenario.encode())}.ini"

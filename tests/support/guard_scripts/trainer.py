@@ -1,4 +1,4 @@
-"""The callback inside transformers' Trainer: `zero` under DeepSpeed, `cpu` where the Trainer leaves it out."""
+"""The guard's callback in transformers' Trainer: `zero` under DeepSpeed, `cpu` without DeepSpeed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def weights(of: Any) -> list[Any]:
 
 
 def left(of: Any) -> str:
-    """What of the guard is left in a Trainer and its optimizer."""
+    """Return what the guard left in a Trainer and its optimizer."""
     patched = [
         name
         for thing in (of, of.optimizer)

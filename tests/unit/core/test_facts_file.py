@@ -1,4 +1,4 @@
-"""Facts files: the short shape people write, the full one `envcheck facts` prints, and every mistake."""
+"""Facts files: the short form that people write, the full form that `envcheck facts` prints, all mistakes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def load(text: str) -> Inventory:
     return facts_file.load(tomllib.loads(text), "facts.toml", vocabulary())
 
 
-def test_what_is_printed_is_read_back_the_same() -> None:
+def test_a_dumped_inventory_loads_unchanged() -> None:
     tree = json.loads(json.dumps(facts_file.dump(FULL)))
     again = facts_file.load(tree, "facts.json", vocabulary())
     counted = again.facts["gpus.count"]
@@ -52,7 +52,7 @@ def test_what_is_printed_is_read_back_the_same() -> None:
     assert (again.complete, dict(again.unread)) == (FULL.complete, dict(FULL.unread))
 
 
-def test_a_version_may_be_written_short() -> None:
+def test_a_package_may_be_written_as_its_version_alone() -> None:
     short, long = load('[pkg]\ntorch = "2.4.0+cu121"'), load('[pkg]\ntorch = { version = "2.4.0+cu121" }')
     assert short.known("pkg.torch") == long.known("pkg.torch") == "2.4.0+cu121"
 
@@ -62,18 +62,18 @@ def test_a_misspelt_complete_family_is_refused() -> None:
         load('complete = ["pkgs"]\n[pkg]\ntorch = "2.4.0"')
 
 
-def test_names_of_distributions_are_data_not_vocabulary() -> None:
+def test_any_distribution_name_is_accepted() -> None:
     assert load('[pkg]\nflash-attn = "2.8.3"').known("pkg.flash-attn") == "2.8.3"
 
 
-def test_a_complete_family_makes_what_is_missing_absent() -> None:
+def test_a_missing_key_of_a_complete_family_is_absent() -> None:
     listed = load('complete = ["pkg"]\n[pkg]\ntorch = "2.4.0"')
     assert listed.fact("pkg.peft").reading == Absent()
     assert isinstance(load('[pkg]\ntorch = "2.4.0"').fact("pkg.peft").reading, Unknown)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[driverr]\nversion = "550"', "driverr.version: no such fact; did you mean 'driver.version'?"),
         ('[driver]\nverison = "550"', "driver.verison: no such fact; did you mean 'driver.version'?"),
@@ -94,8 +94,8 @@ def test_a_complete_family_makes_what_is_missing_absent() -> None:
         ('python = "3.11"', "python: no such fact"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(text: str, said: str) -> None:
+def test_a_mistake_is_reported_with_its_place(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         load(text)
     assert str(caught.value).startswith("facts.toml: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)

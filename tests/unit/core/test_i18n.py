@@ -1,4 +1,4 @@
-"""Chinese: what is translated and how it is chosen, through the real command; and that nothing is forgotten."""
+"""Translation into Chinese: choice of language, output of the real command, and completeness."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.paths import ROOT
 from tests.support.running import envcheck
 
 ZH: dict[str, Any] = tomllib.loads((ROOT / "compat/lang/zh.toml").read_text())
-SPOKEN = i18n.parse_language("zh", ZH)
+CHINESE = i18n.parse_language("zh", ZH)
 RULES: dict[str, Any] = {row["id"]: row for row in examine.source_tree()["rule"]}
 
 FOUNDING = (
@@ -86,7 +86,7 @@ def facts(tmp_path: Path) -> Path:
         ("en", {"LANG": "zh_CN.UTF-8"}, "en"),
     ],
 )
-def test_the_option_then_our_variable_then_the_locale(
+def test_the_option_comes_before_the_variable_and_the_locale(
     option: str | None, environ: dict[str, str], name: str
 ) -> None:
     assert i18n.choose_language(option, environ)[0] == name
@@ -100,7 +100,7 @@ def test_the_option_then_our_variable_then_the_locale(
         ((), {"ENVCHECK_LANG": "zh_CN"}),
     ],
 )
-def test_doctor_speaks_chinese(more: tuple[str, ...], environ: dict[str, str], facts: Path) -> None:
+def test_doctor_prints_chinese(more: tuple[str, ...], environ: dict[str, str], facts: Path) -> None:
     code, out, err = envcheck("doctor", "--facts", str(facts), *more, environ=environ)
     assert (code, err) == (1, "")
     assert f"✗ 错误: {ZH['rule'][RULE]['title']} [{RULE}]" in out
@@ -112,7 +112,7 @@ def test_doctor_speaks_chinese(more: tuple[str, ...], environ: dict[str, str], f
         assert english not in out
 
 
-def test_english_is_what_it_was(facts: Path) -> None:
+def test_english_output_is_unchanged(facts: Path) -> None:
     default = envcheck("doctor", "--facts", str(facts), environ={"LC_ALL": "C", "LANG": "zh_CN.UTF-8"}).out
     assert default == envcheck("doctor", "--facts", str(facts), "--lang", "en").out
     assert default == envcheck("doctor", "--facts", str(facts), environ={"LANG": "de_DE.UTF-8"}).out
@@ -139,7 +139,7 @@ def test_json_is_the_same_in_every_language(facts: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("doctor",), ("gate",), ("rule", RULE), ("target",)])
-def test_an_unknown_language_is_one_line(command: tuple[str, ...]) -> None:
+def test_an_unknown_language_is_an_error_of_one_line(command: tuple[str, ...]) -> None:
     one_line(envcheck(*command, "--lang", "fr"), 2, "--lang 'fr': no such language; known are en, zh")
     one_line(envcheck(*command, environ={"ENVCHECK_LANG": "zz"}), 2, "ENVCHECK_LANG='zz': no such language")
 
@@ -149,14 +149,14 @@ def test_a_language_is_a_name_and_never_a_path(name: str) -> None:
     one_line(envcheck("rule", RULE, "--lang", name), 2, "no such language")
 
 
-def test_a_foreign_locale_is_no_error() -> None:
+def test_a_locale_without_a_translation_is_not_an_error() -> None:
     assert "[error]" in envcheck("rule", RULE, environ={"LANG": "xx_YY.UTF-8"}).out
 
 
 # --- the gate and the pages -------------------------------------------------------------------------
 
 
-def test_the_gate_and_the_pages_speak_chinese(facts: Path) -> None:
+def test_the_gate_and_the_pages_are_in_chinese(facts: Path) -> None:
     shut = envcheck("gate", "--facts", str(facts), "--lang", "zh")
     assert (shut.code, shut.out.splitlines()[-1]) == (1, f"门禁不通过: 错误 {RULE}")
     page = envcheck("rule", RULE, "--lang", "zh").out
@@ -170,14 +170,14 @@ def test_the_gate_and_the_pages_speak_chinese(facts: Path) -> None:
     assert "个跑通" in target
 
 
-def test_sentences_made_elsewhere_are_recognised(tmp_path: Path) -> None:
+def test_complete_sentences_are_translated_by_their_templates(tmp_path: Path) -> None:
     path = tmp_path / "facts.toml"
     path.write_text(
         'complete = ["pkg"]\npkg = { torch = "2.6.0a0+git1234567" }\nunknown = { "pkg.numpy" = "?" }\n'
     )
     ask = ("doctor", "--facts", str(path), "--lang", "zh", "--driver", "535.104.05", "--target", "zero3-lora")
     out = envcheck(*ask, "--gpu", "B200", "--gpu", "A100 80GB").out
-    assert SPOKEN.told("zero3-lora needs peft, which is not installed") in out
+    assert CHINESE.told("zero3-lora needs peft, which is not installed") in out
     assert "zero3-lora 需要 peft" in out
     assert "设 CUDA_VISIBLE_DEVICES=1 可避开它" in out
     assert "(由 --driver 声明)" in out
@@ -185,7 +185,7 @@ def test_sentences_made_elsewhere_are_recognised(tmp_path: Path) -> None:
     assert "该环境里没有 torch" in envcheck("doctor", "--facts", str(path), "--lang", "zh").out
 
 
-def test_a_sentence_is_told_with_its_parts() -> None:
+def test_the_parts_of_a_sentence_are_translated_too() -> None:
     told = i18n.Language("xx", {}, {"no {} in {}": "{1}:{0}", "a {}": "A {}", "b": "B"}).told
     assert told("no a b in x{0}") == "x{0}:A B"
     assert told("else") == "else"
@@ -195,7 +195,7 @@ def test_a_sentence_is_told_with_its_parts() -> None:
 # --- fallback and hostile text ----------------------------------------------------------------------
 
 
-def test_what_is_missing_is_english() -> None:
+def test_a_missing_translation_is_english() -> None:
     poor = i18n.parse_language(
         "xx", {"words": {"error": "E"}, "rule": {"a": {"title": "T"}, "b": {"cost": ["x"]}}}
     )
@@ -208,13 +208,13 @@ def test_what_is_missing_is_english() -> None:
 
 def test_a_rule_without_a_translation_is_shown_in_english(facts: Path) -> None:
     report = examine.examine(examine.ExamineRequest(facts=str(facts)), Host())
-    poor = i18n.Language("zh", SPOKEN.words, SPOKEN.sentences, {})
+    poor = i18n.Language("zh", CHINESE.words, CHINESE.sentences, {})
     out = format_named("text")(report._replace(language=poor))
     assert f"✗ 错误: {RULES[RULE]['title']} [{RULE}]" in out
     assert "    原因    While a block is recomputed" in out
 
 
-def test_hostile_text_is_cleaned_in_chinese_too(tmp_path: Path) -> None:
+def test_hostile_text_is_cleaned_in_chinese_output(tmp_path: Path) -> None:
     path = tmp_path / "facts.json"
     hostile = {"gpu": [{"name": f"NVIDIA {HOSTILE}{{}}{{0}}"}], "pkg": {"torch": f"2.4.0{HOSTILE}{{}}"}}
     path.write_text(json.dumps({**hostile, "complete": ["pkg"]}))
@@ -253,9 +253,9 @@ def test_labels_take_the_same_columns() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "terminal"])
-def test_texts_begin_in_one_column(form: str, facts: Path) -> None:
+def test_texts_are_aligned(form: str, facts: Path) -> None:
     report = examine.examine(examine.ExamineRequest(facts=str(facts), target="zero3-lora"), Host())
-    out = re.sub(r"\x1b\[[0-9;]*m", "", format_named(form)(report._replace(language=SPOKEN)))
+    out = re.sub(r"\x1b\[[0-9;]*m", "", format_named(form)(report._replace(language=CHINESE)))
     categories = [line for line in out.splitlines() if re.match(r"\[.\] ", line)]
     assert len(categories) == 6
     assert {columns(match[0]) for line in categories if (match := re.match(r"\[.\] \S+ +", line))} == {13}
@@ -296,7 +296,7 @@ def test_english_reads_no_language_file(lang: str, opened: int, facts: Path) -> 
 
 # --- nothing is forgotten ---------------------------------------------------------------------------
 
-SPEAKING = sorted(
+TRANSLATED = sorted(
     str(path.relative_to(ROOT / "envcheck"))
     for path in (ROOT / "envcheck").rglob("*.py")
     if re.search(r"\b(language|lang|say)\.told\(|\.say\(", path.read_text())
@@ -310,8 +310,8 @@ NAMES = {"GPU ", "torch ", " GiB", "envcheck ", ", GPU "}
 """Constants with letters and a space that are the same in every language."""
 
 
-def said(tree: ast.AST, method: str) -> Iterator[str]:
-    """The constants given to `….say(…)` or another method as what is to be said."""
+def constants(tree: ast.AST, method: str) -> Iterator[str]:
+    """Yield the string constants in the first argument of calls of `.say(…)` or another method."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
             yield from (
@@ -322,7 +322,7 @@ def said(tree: ast.AST, method: str) -> Iterator[str]:
 
 
 def dynamic() -> Iterator[str]:
-    """Templates and words that are put together or looked up, by the sets they come from."""
+    """Yield templates and words that the code composes or looks up, from the sets they come from."""
     yield from (f"{{}} {each.value}" for each in Severity)
     yield from (f"{{}} {each.value}s" for each in Severity)
     yield from (each.value for each in (*Severity, *Basis))
@@ -332,12 +332,12 @@ def dynamic() -> Iterator[str]:
     yield from ("undecided", "not installed", "training", "packages")
 
 
-@pytest.mark.parametrize("file", SPEAKING)
-def test_every_phrase_of_ours_is_translated(file: str) -> None:
+@pytest.mark.parametrize("file", TRANSLATED)
+def test_every_phrase_in_the_code_is_translated(file: str) -> None:
     tree = ast.parse((ROOT / "envcheck" / file).read_text())
-    pieces = {"{} ", "s", "why", ""}  # of the dynamic ones, and of getattr
-    assert {each for each in said(tree, "say") if each not in pieces} <= ZH["words"].keys()
-    assert {each for each in said(tree, "told") if each not in pieces} <= ZH["sentences"].keys()
+    pieces = {"{} ", "s", "why", ""}  # parts of composed phrases, and arguments of getattr
+    assert {each for each in constants(tree, "say") if each not in pieces} <= ZH["words"].keys()
+    assert {each for each in constants(tree, "told") if each not in pieces} <= ZH["sentences"].keys()
 
 
 def test_every_word_that_is_looked_up_is_translated() -> None:
@@ -346,7 +346,7 @@ def test_every_word_that_is_looked_up_is_translated() -> None:
 
 def _unsaid(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Raise) or (isinstance(node, ast.FunctionDef) and node.name == "nearest"):
-        return  # what goes wrong is said in English, for it is what people search for
+        return  # error messages stay English, because people search for them
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -395,7 +395,7 @@ def versions(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("rule_id", ZH["rule"])
-def test_a_translated_rule_says_what_the_rule_says(rule_id: str) -> None:
+def test_a_translated_rule_has_the_same_numbers_and_names(rule_id: str) -> None:
     assert rule_id in RULES, "no such rule"
     row, ours = RULES[rule_id], ZH["rule"][rule_id]
     assert ours.keys() <= {"title", "why", "cost", "no_fix"}
@@ -419,7 +419,7 @@ def test_the_founding_failures_and_at_least_45_rules_are_translated() -> None:
     assert len(ZH["rule"]) >= 45
 
 
-def test_an_overlays_rule_is_not_said_in_the_words_of_its_shipped_namesake(tmp_path: Path) -> None:
+def test_an_overlay_rule_does_not_get_the_translation_of_a_shipped_rule(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(
         f"""[[rule]]
@@ -441,8 +441,8 @@ sources = [{{ url = "https://example.org/1", kind = "docs", checked = 2026-11-20
         assert ZH["rule"][RULE]["title"] not in page
 
 
-def test_every_kind_of_finding_can_be_told(facts: Path) -> None:
-    """An undecided finding, one without a way out that passes, and an undated source, in both languages."""
+def test_every_kind_of_finding_is_rendered_in_both_languages(facts: Path) -> None:
+    """An undecided finding, a finding without a passing fix, and a source without a date."""
     report = examine.examine(examine.ExamineRequest(facts=str(facts)), Host())
     (finding, *_) = report.judgement.findings
     rule = finding.rule._replace(
@@ -454,7 +454,7 @@ def test_every_kind_of_finding_can_be_told(facts: Path) -> None:
     )
     changed = report._replace(judgement=report.judgement._replace(findings=findings))
     english = format_named("text")(changed)
-    spoken = format_named("text")(changed._replace(language=SPOKEN))
+    spoken = format_named("text")(changed._replace(language=CHINESE))
     assert "none of the known ways out" in english
     assert "已知的解决办法" in spoken
     assert "? 无法判定: " in spoken

@@ -1,4 +1,4 @@
-"""The comparator: hand-written answers, packaging's own answers, and both sides of every bound."""
+"""Comparison of versions: hand-written answers, the answers of packaging, both sides of every bound."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ANSWERS: list[tuple[str, str, Tri]] = [
     ("2.5.8.post1", "==2.5.8.post1", Y), ("2.8.3.post1", ">=2.8.3", Y), ("0.0.28.post3", ">=0.0.28", Y),
     ("0.0.28.post3", "<0.0.28.post1", N), ("0.0.27.post2", "<0.0.28", Y), ("2.5.8.post2", ">2.5.8.post1", Y),
     ("2.5.8", ">=2.5.8.post1", N), ("2.5.8", "<2.5.8.post1", Y),
-    # release candidates: undecided for a bound of their own release, ordered for every other
+    # release candidates: undecided for a bound of their own release, ordered for all others
     ("2.5.0rc1", ">=2.5", M), ("2.5.0rc1", "<2.5", M), ("2.5.0rc1", "==2.5.0", M), ("2.5.0rc1", "!=2.5.0", M),
     ("2.5.0rc1", ">=2.4", Y), ("2.5.0rc1", "<2.4", N), ("2.5.0rc1", ">=2.5.1", N), ("2.5.0rc1", "<2.5.1", Y),
     ("2.5.0rc1", "<2.6", Y), ("2.5.0rc1", ">=2.6", N), ("2.5.0rc1", ">=2.5.0rc1", Y), ("2.5.0rc2", ">=2.5.0rc1", Y),
@@ -74,7 +74,7 @@ ANSWERS: list[tuple[str, str, Tri]] = [
     ("2.4.1", ">2.4.0", Y), ("2.4.0", ">2.4.0", N), ("2.4.0", "<=2.4.0", Y), ("2.4.1", "<=2.4.0", N),
     ("0.22.0", ">=0.22,<=0.23.0", Y), ("0.23.1", ">=0.22,<=0.23.0", N), ("4.5.1", "==4.5.*", Y), ("4.6", "==4.5.*", N),
     ("4.5", "!=4.5.*", N), ("2.4.0", "===2.4.0", Y), ("2.4", "===2.4.0", N), ("2.4.0", "", Y), ("1.2.3", "==1.2.3,!=1.2.3", N),
-    # what nobody can order
+    # unreadable versions
     ("unknown", ">=1", M), ("unknown", "<1", M), ("2.4.0-ubuntu.foo!", ">=2", M), ("", "==1", M), ("9.0a.b", ">=8", M),
 ]  # fmt: skip
 
@@ -102,13 +102,13 @@ bound = st.tuples(release, post).map("".join)
 
 @given(plain, st.sampled_from(["==", "!=", ">=", "<=", "<", ">"]), bound)
 @settings(max_examples=2000)
-def test_plain_releases_get_packagings_own_answer(version: str, op: str, limit: str) -> None:
+def test_plain_releases_get_the_answer_of_packaging(version: str, op: str, limit: str) -> None:
     answer = versions.compare(version, op, limit)
     assert answer is Tri.of(Specifier(f"{op}{limit}").contains(version, prereleases=True))
 
 
 @given(plain, st.lists(small, min_size=2, max_size=3))
-def test_compatible_release_and_prefix_get_packagings_own_answer(version: str, parts: list[int]) -> None:
+def test_compatible_release_and_prefix_get_the_answer_of_packaging(version: str, parts: list[int]) -> None:
     limit = ".".join(map(str, parts))
     for specifier in (f"~={limit}", f"=={limit}.*", f"!={limit}.*"):
         op, operand = specifier[:2], specifier[2:]
@@ -141,7 +141,7 @@ def test_no_text_makes_the_comparator_raise(version: str, op: str, limit: str) -
     versions.compare(version, op, limit)
 
 
-def test_a_vendor_build_says_how_it_was_compared() -> None:
+def test_the_note_on_a_vendor_build_states_its_base_release() -> None:
     assert versions.note(NGC) == "vendor build, compared by its base release 2.4.0"
     assert versions.note("2.4.0+cu121") == ""
 

@@ -1,4 +1,4 @@
-"""What follows from facts: builds, drivers, devices, defaults, requirements."""
+"""Derived facts: builds, drivers, devices, defaults, requirements."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_cuda_runtime_follows_from_the_label_or_the_default_build(torch: str, ru
     assert reading(f'pkg = {{ torch = "{torch}" }}', "cuda.runtime") == runtime
 
 
-def test_what_torch_says_of_its_build_outweighs_the_table() -> None:
+def test_the_build_that_torch_states_takes_precedence_over_the_table() -> None:
     facts = 'pkg = { torch = "2.10.0" }\nbuild = { torch = { cuda = "12.6" } }'
     assert reading(facts, "cuda.runtime") == Known("12.6")
 
@@ -61,7 +61,7 @@ def test_a_build_outside_the_table_is_unknown_not_guessed(torch: str) -> None:
 
 
 @pytest.mark.parametrize("host", ['os = "win32"', 'os = "darwin"', 'arch = "ppc64le"'])
-def test_the_default_build_of_another_platform_is_unknown_not_that_of_linux(host: str) -> None:
+def test_the_default_build_of_another_platform_is_unknown(host: str) -> None:
     # On Windows the torch of the public index is a CPU build.
     facts = f'[host]\n{host}\n[pkg]\ntorch = "2.5.1"\n'
     assert isinstance(reading(facts, "cuda.runtime"), Unknown)
@@ -71,7 +71,7 @@ def test_the_default_build_of_another_platform_is_unknown_not_that_of_linux(host
 def test_the_default_build_for_arm_has_no_cuda_before_211(torch: str, cuda: str | None) -> None:
     facts = f'[host]\nos = "linux"\narch = "aarch64"\n[pkg]\ntorch = "{torch}"\n'
     assert reading(facts, "cuda.runtime") == (Known(cuda) if cuda else Absent())
-    # Its machine code was never looked at, so nothing is said of it.
+    # Its machine code was never read, so it is unknown.
     assert isinstance(reading(facts, "build.torch.architectures"), Unknown if cuda else Absent)
 
 
@@ -81,7 +81,7 @@ def test_the_newest_torch_for_a_driver_on_arm_is_one_with_cuda() -> None:
     assert reading(facts + '"aarch64"\n', "driver.torch_last") == Absent()
 
 
-def test_ignorance_is_carried_along_with_its_reason() -> None:
+def test_a_derived_fact_is_unknown_for_the_reason_of_its_input() -> None:
     unread = reading('[unknown]\n"pkg.torch" = "METADATA is gone"', "cuda.minimum_driver")
     assert isinstance(unread, Unknown)
     assert "METADATA is gone" in unread.why
@@ -111,20 +111,20 @@ def test_the_newest_torch_a_driver_can_run() -> None:
     [
         (["sm_80"], "8.0", True),
         (["sm_80"], "8.6", True),  # code for 8.0 runs on 8.6 …
-        (["sm_86"], "8.0", False),  # … but not the other way round
-        (["sm_80", "sm_86"], "9.0", False),  # and never across a major
+        (["sm_86"], "8.0", False),  # … but not code for 8.6 on 8.0
+        (["sm_80", "sm_86"], "9.0", False),  # and never on another major version
         (["sm_90"], "9.0", True),
         (["sm_90"], "10.0", False),
         (["sm_120"], "12.1", True),
         (["sm_100"], "12.0", False),
-        (["sm_90a"], "9.0", True),  # a suffix binds to this capability alone
+        (["sm_90a"], "9.0", True),  # a suffix means this capability only
         (["sm_100a"], "10.3", False),
-        (["sm_80"], "8.7", False),  # Orin needs a build of its own
+        (["sm_80"], "8.7", False),  # Orin needs code for exactly its capability
         (["sm_87"], "8.7", True),
         ([], "8.0", False),
     ],
 )
-def test_machine_code_runs_within_its_major_from_its_minor_up(
+def test_machine_code_runs_on_its_minor_version_and_later_ones_of_its_major(
     architectures: list[str], capability: str, runs: bool
 ) -> None:
     assert nvidia.has_code(architectures, capability) is runs
@@ -149,12 +149,12 @@ def test_a_gpus_capability_follows_from_the_name_the_driver_gives(name: str, cap
 
 @pytest.mark.parametrize("capability", ["", "9", "9.", ".0", "9.0.0", "-9.0", "sm_90", "abc"])
 @pytest.mark.parametrize("key", ["gpu.in_torch_build", "gpu.torch_last"])
-def test_what_is_no_compute_capability_decides_nothing(capability: str, key: str) -> None:
+def test_a_malformed_compute_capability_leaves_facts_unknown(capability: str, key: str) -> None:
     facts = f'[pkg]\ntorch = "2.6.0"\n[[gpu]]\ncompute_capability = "{capability}"\n'
     assert isinstance(reading(facts, key, 0), Unknown)
 
 
-def test_a_hidden_gpu_is_not_among_those_a_program_has() -> None:
+def test_a_hidden_gpu_is_not_counted_as_visible() -> None:
     two = '[[gpu]]\nname = "NVIDIA L4"\n[[gpu]]\nname = "NVIDIA L4"\n'
     assert reading(two, "gpus.visible") == Known(2)
     assert reading(f"{two}visible = false\n", "gpus.visible") == Known(1)
@@ -174,7 +174,7 @@ def test_an_unlisted_gpu_is_unknown() -> None:
         ("2.8.0", "NVIDIA GeForce RTX 5090", True),
         ("2.10.0", "Tesla V100-SXM2-16GB", True),
         ("2.11.0", "Tesla V100-SXM2-16GB", False),  # default cu130 lost sm_70
-        ("2.7.0+cu128", "Tesla V100-SXM2-16GB", False),  # and cu128 of 2.7 never had it
+        ("2.7.0+cu128", "Tesla V100-SXM2-16GB", False),  # and cu128 of 2.7 never had sm_70
         ("2.8.0+cu128", "Tesla V100-SXM2-16GB", True),
     ],
 )
@@ -204,7 +204,7 @@ def test_first_and_newest_torch_for_a_gpu() -> None:
         ("micro_batch_size = 2, world_size = 8", None),
     ],
 )
-def test_the_examples_of_a_step_are_counted_once_for_each_group_that_shares_a_sequence(
+def test_processes_that_split_a_sequence_count_its_examples_once(
     facts: str, examples: Reading | None
 ) -> None:
     found = reading(f"train = {{ zero_stage = 2, {facts} }}", "train.examples_per_step")
@@ -221,7 +221,7 @@ def test_whether_a_checkpoint_is_always_evaluated(save: int, evaluate: int, toge
     assert isinstance(found, Unknown) if together is None else found == Known(together)
 
 
-def test_peft_models_are_searched_for_unused_parameters_and_whole_ones_are_not() -> None:
+def test_ddp_looks_for_unused_parameters_in_peft_models_only() -> None:
     key, ddp = "train.ddp_find_unused_parameters", 'train = { trainer = "transformers", parallel = "ddp", '
     assert reading(ddp + 'adapter = "lora" }', key) == Known(True)
     assert isinstance(reading(ddp + 'adapter = "none" }', key), Unknown)
@@ -238,7 +238,7 @@ def test_peft_models_are_searched_for_unused_parameters_and_whole_ones_are_not()
         ('pkg = { transformers = "5.0.0rc1" }', None),
     ],
 )
-def test_the_trainer_decides_which_checkpointing_is_used(facts: str, use_reentrant: bool | None) -> None:
+def test_the_default_checkpointing_is_that_of_the_trainer(facts: str, use_reentrant: bool | None) -> None:
     given_more = f"complete = ['pkg']\n{facts}\ntrain = {{ gradient_checkpointing = true }}"
     found = reading(given_more, "train.use_reentrant")
     if use_reentrant is None:
@@ -247,7 +247,7 @@ def test_the_trainer_decides_which_checkpointing_is_used(facts: str, use_reentra
         assert found == Known(use_reentrant)
 
 
-def test_a_value_somebody_gave_is_never_replaced_by_a_default() -> None:
+def test_a_given_value_is_never_replaced_by_a_default() -> None:
     facts = (
         'pkg = { transformers = "5.23.0" }\ntrain = { gradient_checkpointing = true, use_reentrant = true }'
     )
@@ -258,7 +258,7 @@ def test_an_adapter_freezes_the_base() -> None:
     assert reading('train = { adapter = "lora" }', "train.frozen_params") == Known(value=True)
 
 
-def test_no_configuration_means_no_defaults() -> None:
+def test_without_a_configuration_there_are_no_defaults() -> None:
     assert isinstance(reading('pkg = { transformers = "5.23.0" }', "train.use_reentrant"), Unknown)
 
 
@@ -266,9 +266,9 @@ def test_no_configuration_means_no_defaults() -> None:
     ("model_type", "first"),
     [
         ("qwen3", Known("4.51.0")),
-        ("glm4", Known("4.51.3")),  # in a patch release
-        ("qwen2_5_vl_vision", Known("4.49.0")),  # listed from 5.6 on, its code is older
-        ("llama", Absent()),  # older than what was read, so nothing is too old for it
+        ("glm4", Known("4.51.3")),  # added in a patch release
+        ("qwen2_5_vl_vision", Known("4.49.0")),  # listed since 5.6, but its code is older
+        ("llama", Absent()),  # older than the oldest release that was read, so all releases have it
         ("clip_text_model", Absent()),
     ],
 )
@@ -283,7 +283,7 @@ def test_a_yanked_release_is_not_the_one_to_install() -> None:
     assert reading('train = { model_type = "qwen3" }', "train.install_transformers") == Known("4.51.0")
 
 
-def test_a_model_type_nobody_listed_is_unknown() -> None:
+def test_an_unlisted_model_type_is_unknown() -> None:
     found = reading('train = { model_type = "llava_qwen" }', "train.minimum_transformers")
     assert found == Unknown("llava_qwen is not among the model types that are known")
     unread = reading('[unknown]\n"train.model_type" = "no config.json"', "train.minimum_transformers")
@@ -294,7 +294,7 @@ def test_a_model_type_nobody_listed_is_unknown() -> None:
     assert not not_given.asked
 
 
-def test_remote_code_is_off_unless_the_trainer_allows_it_unasked() -> None:
+def test_remote_code_is_off_unless_the_trainer_allows_it_by_default() -> None:
     assert reading('train = { trainer = "trl" }', "train.trust_remote_code") == Known(value=False)
     assert isinstance(reading('train = { trainer = "swift" }', "train.trust_remote_code"), Unknown)
 
@@ -335,7 +335,7 @@ chains = st.lists(tests, min_size=1, max_size=3).flatmap(
 
 
 @given(st.one_of(chains, st.tuples(chains, tests).map(lambda two: f"({two[0]}) and {two[1]}")))
-def test_markers_get_packagings_own_answer(marker: str) -> None:
+def test_markers_get_the_answer_of_packaging(marker: str) -> None:
     try:
         expected = Marker(marker).evaluate(dict(ENVIRONMENT))
     except (InvalidMarker, UndefinedComparison):
@@ -351,12 +351,12 @@ def test_markers_get_packagings_own_answer(marker: str) -> None:
         ("2.99.0", "NVIDIA GeForce RTX 5090", Absent()),
     ],
 )
-def test_the_nearest_release_that_serves_a_gpu(torch: str, gpu: str, nearest: Reading) -> None:
+def test_the_nearest_release_with_code_for_a_gpu(torch: str, gpu: str, nearest: Reading) -> None:
     facts = f'pkg = {{ torch = "{torch}" }}\n[[gpu]]\nname = "{gpu}"'
     assert reading(facts, "gpu.torch_nearest", 0) == nearest
 
 
-def test_cuda_compat_leaves_an_old_driver_undecided_and_a_new_one_alone() -> None:
+def test_cuda_compat_makes_only_an_old_driver_undecided() -> None:
     facts = 'pkg = {{ torch = "2.13.0" }}\ndriver = {{ version = "{}" }}\ncuda = {{ compat = "580.65.06" }}'
     assert isinstance(reading(facts.format("535.104.05"), "cuda.minimum_driver"), Unknown)
     assert reading(facts.format("580.95.05"), "cuda.minimum_driver") == Known("580.65.06")
@@ -375,7 +375,7 @@ def test_cuda_compat_leaves_an_old_driver_undecided_and_a_new_one_alone() -> Non
         ('os = "linux"', "12.6", Known("525.60.13")),
     ],
 )
-def test_linux_floors_hold_for_linux_drivers_only(host: str, speaks: str, floor: Reading) -> None:
+def test_driver_floors_of_linux_apply_to_linux_only(host: str, speaks: str, floor: Reading) -> None:
     cuda = f'cuda = {{ driver = "{speaks}" }}\n' if speaks else ""
     facts = f'driver = {{ version = "522.06" }}\nhost = {{ {host} }}\n{cuda}pkg = {{ torch = "2.6.0+cu124" }}'
     assert reading(facts, "cuda.minimum_driver") == floor
@@ -383,9 +383,7 @@ def test_linux_floors_hold_for_linux_drivers_only(host: str, speaks: str, floor:
 
 @pytest.mark.parametrize("speaks", ["", "11.8"])
 @pytest.mark.parametrize("host", ['tegra = "36.4.0"', 'os = "win32"'])
-def test_where_no_floor_is_known_and_the_driver_speaks_too_little_nothing_is_decided(
-    host: str, speaks: str
-) -> None:
+def test_without_a_known_floor_a_driver_for_an_older_cuda_is_undecided(host: str, speaks: str) -> None:
     cuda = f'cuda = {{ driver = "{speaks}" }}\n' if speaks else ""
     facts = f'driver = {{ version = "522.06" }}\nhost = {{ {host} }}\n{cuda}pkg = {{ torch = "2.6.0+cu124" }}'
     found = reading(facts, "cuda.minimum_driver")

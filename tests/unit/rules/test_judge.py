@@ -1,4 +1,4 @@
-"""The judge: what is broken, what holds, what is undecided, what waits."""
+"""The judge: rules that are broken, passed, undecided and waiting; fixes; three-valued logic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def judged(rules: str, facts: str) -> Judgement:
 
 
 def verdict(rules: str, facts: str) -> str:
-    """The verdict of the only rule: broken, undecided, waiting or held."""
+    """Return the verdict on the only rule: broken, undecided, waiting, or held (passed)."""
     result = judged(rules, facts)
     if result.findings:
         return result.findings[0].verdict.value
@@ -49,7 +49,7 @@ def verdict(rules: str, facts: str) -> str:
 # --- the combination --------------------------------------------------------------------------------
 
 
-def test_a_combination_that_is_there_is_broken() -> None:
+def test_a_rule_whose_combination_is_there_is_broken() -> None:
     assert verdict(ZERO3, BAD) == "broken"
 
 
@@ -63,12 +63,12 @@ def test_a_combination_that_is_there_is_broken() -> None:
         ("frozen_params = true", "frozen_params = false"),
     ],
 )
-def test_breaking_any_one_clause_is_a_way_out(before: str, after: str) -> None:
+def test_a_rule_with_one_clause_not_matching_passes(before: str, after: str) -> None:
     assert before in BAD
     assert verdict(ZERO3, BAD.replace(before, after)) == "held"
 
 
-def test_a_finding_says_which_facts_made_it_and_where_they_came_from() -> None:
+def test_a_finding_has_its_evidence_with_sources() -> None:
     (finding,) = judged(ZERO3, BAD).findings
     assert {each.fact.key: each.fact.value for each in finding.evidence} == {
         "train.zero_stage": 3, "train.frozen_params": True, "train.use_reentrant": False,
@@ -80,7 +80,7 @@ def test_a_finding_says_which_facts_made_it_and_where_they_came_from() -> None:
 # --- absent, unknown, not given ---------------------------------------------------------------------
 
 
-def test_a_package_that_is_not_there_satisfies_no_bound() -> None:
+def test_an_absent_package_satisfies_no_bound() -> None:
     without = BAD.replace(', deepspeed = "0.16.4"', "")
     assert verdict(ZERO3, without) == "held"
     assert verdict(rule('{ "pkg.deepspeed" = "absent" }'), without) == "broken"
@@ -92,7 +92,7 @@ def test_a_fact_that_could_not_be_read_leaves_the_rule_undecided() -> None:
     assert verdict(ZERO3, unread) == "undecided"
 
 
-def test_what_nobody_gave_is_waited_for_and_said() -> None:
+def test_a_rule_waits_for_facts_that_were_not_given_and_lists_them() -> None:
     result = judged(ZERO3, 'complete = ["pkg"]\npkg = { torch = "2.6.0", deepspeed = "0.16.4" }')
     assert not result.findings
     (waiting,) = result.waiting
@@ -102,7 +102,7 @@ def test_what_nobody_gave_is_waited_for_and_said() -> None:
     }  # fmt: skip
 
 
-def test_a_clause_that_fails_decides_whatever_is_unknown() -> None:
+def test_a_clause_that_does_not_match_decides_in_spite_of_unknown_facts() -> None:
     assert verdict(ZERO3, 'complete = ["pkg"]\npkg = { torch = "2.4.0", deepspeed = "0.16.4" }') == "held"
 
 
@@ -120,20 +120,20 @@ def test_a_vendor_build_is_judged_by_its_base_release_and_softened_to_a_warning(
 # --- clauses ----------------------------------------------------------------------------------------
 
 
-def test_a_list_means_any_of_its_values() -> None:
+def test_a_list_matches_any_of_its_values() -> None:
     either = rule('{ "train.offload_optimizer" = ["cpu", "nvme"] }')
     assert verdict(either, 'train = { offload_optimizer = "nvme" }') == "broken"
     assert verdict(either, 'train = { offload_optimizer = "none" }') == "held"
 
 
-def test_several_tables_mean_any_of_them() -> None:
+def test_a_rule_is_broken_if_any_of_its_tables_matches() -> None:
     either = rule('[{ "pkg.torch" = "<2" }, { "pkg.torch" = ">=3" }]')
     assert [verdict(either, f'pkg = {{ torch = "{v}" }}') for v in ("1.13", "2.5", "3.0")] == [
         "broken", "held", "broken",
     ]  # fmt: skip
 
 
-def test_a_requirement_binds_only_what_is_installed() -> None:
+def test_require_applies_only_to_installed_packages() -> None:
     needs = rule('{ "pkg.peft" = "present" }', more='require = { "pkg.torch" = ">=2" }')
     installed = 'complete = ["pkg"]\n[pkg]\npeft = "0.14.0"\n'
     assert verdict(needs, installed + 'torch = "1.13.1"') == "broken"
@@ -142,14 +142,14 @@ def test_a_requirement_binds_only_what_is_installed() -> None:
     assert verdict(needs, 'complete = ["pkg"]\npkg = { torch = "1.13.1" }') == "held"
 
 
-def test_two_facts_are_compared() -> None:
+def test_a_clause_compares_two_facts() -> None:
     older = rule('{ "driver.version" = "<{cuda.minimum_driver}" }')
     facts = 'driver = {{ version = "{}" }}\ncuda = {{ minimum_driver = "525.60.13" }}'
     assert verdict(older, facts.format("470.223.02")) == "broken"
     assert verdict(older, facts.format("535.104.05")) == "held"
 
 
-def test_a_word_in_a_list_of_words() -> None:
+def test_a_word_matches_a_list_that_contains_it() -> None:
     built = rule('{ "build.torch.architectures" = "sm_90" }')
     assert verdict(built, 'build = { torch = { architectures = ["sm_80", "sm_90"] } }') == "broken"
     assert verdict(built, 'build = { torch = { architectures = ["sm_80"] } }') == "held"
@@ -161,13 +161,13 @@ OLD_GPU = rule('{ "gpu.compute_capability" = "<8.0", "train.precision" = "bf16" 
 TWO = 'train = { precision = "bf16" }\n[[gpu]]\ncompute_capability = "8.0"\n[[gpu]]\ncompute_capability = "7.0"\n'
 
 
-def test_all_devices_failing_is_an_error() -> None:
+def test_a_rule_that_all_devices_break_is_an_error() -> None:
     (finding,) = judged(OLD_GPU, TWO.replace('"8.0"', '"7.5"')).findings
     assert finding.severity is Severity.ERROR
     assert finding.devices == ()
 
 
-def test_some_devices_failing_is_a_warning_that_names_them_and_how_to_leave_them_out() -> None:
+def test_a_rule_that_some_devices_break_is_a_warning_with_their_numbers() -> None:
     (finding,) = judged(OLD_GPU, TWO).findings
     assert (finding.severity, finding.devices) == (Severity.WARNING, (1,))
     assert "CUDA_VISIBLE_DEVICES=0 " in finding.note
@@ -177,7 +177,7 @@ def test_a_hidden_device_is_not_judged() -> None:
     assert verdict(OLD_GPU, TWO + "visible = false\n") == "held"
 
 
-def test_rules_about_hardware_wait_where_there_is_none() -> None:
+def test_rules_about_hardware_wait_without_a_gpu() -> None:
     none = 'complete = ["gpu", "gpus", "driver"]\ngpus = { count = 0 }\ntrain = { precision = "bf16" }'
     result = judged(OLD_GPU, none)
     assert [each.reason for each in result.waiting] == ["GPU"]
@@ -247,7 +247,7 @@ def test_replacing_an_unknown_never_changes_a_decided_verdict(
         assert decided(judge.judge(before.with_facts(learnt), held)) == verdict_before
 
 
-# --- ways out ---------------------------------------------------------------------------------------
+# --- fixes ------------------------------------------------------------------------------------------
 
 
 def advised(rules_text: str, facts: str) -> Finding:
@@ -263,21 +263,21 @@ def advised(rules_text: str, facts: str) -> Finding:
     return with_passing_fixes(finding, judgement, settled, attempt)
 
 
-def test_ways_out_come_in_the_rules_order() -> None:
+def test_fixes_come_in_the_order_of_the_rule() -> None:
     assert [fix.set[0][0] for fix in advised(ZERO3, BAD).fixes] == ["pkg.deepspeed", "train.use_reentrant"]
 
 
-def test_a_way_out_into_another_failure_is_not_advised() -> None:
+def test_a_fix_that_breaks_another_rule_is_not_shown() -> None:
     trap = rule('{ "pkg.deepspeed" = ">=0.19", "pkg.torch" = "<2.7" }', rule_id="trap")
     assert [fix.set[0][0] for fix in advised(ZERO3 + trap, BAD).fixes] == ["train.use_reentrant"]
 
 
-def test_a_way_out_is_not_blamed_for_what_was_broken_before() -> None:
+def test_a_fix_may_leave_rules_broken_that_were_broken_before() -> None:
     other = rule('{ "pkg.torch" = ">=2.0" }', rule_id="other")
     assert len(advised(ZERO3 + other, BAD).fixes) == 2
 
 
-def test_a_replaced_package_forgets_what_was_read_of_the_old_one() -> None:
+def test_a_change_of_a_package_forgets_the_facts_of_the_old_release() -> None:
     matrix = known("", head='[moves_with]\ntorch = ["torchvision"]')
     read = inventory(
         'pkg = { torch = "2.6.0+cu124", torchvision = "0.21.0" }\nbuild = { torch = { cuda = "12.4" } }'
