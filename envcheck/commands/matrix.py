@@ -13,7 +13,8 @@ from envcheck.core.rules import Matrix
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge import lint as linting
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.load import gather_tree
+from envcheck.knowledge.overlay import build_with_overlays
 from envcheck.resolver_backends import index
 
 ONLINE_DEADLINE_S = 120.0
@@ -61,8 +62,8 @@ def lint(
         )
     words = examine.vocabulary(probes.every_probe())
     if overlays:
-        matrix.build_overlaid(matrix.gather(texts), examine.overlay_texts(overlays), words)
-    newer = _newer(matrix.gather(texts)["matrix"].get("known_through", {}), machine) if online else {}
+        build_with_overlays(gather_tree(texts), examine.overlay_texts(overlays), words)
+    newer = _newer(gather_tree(texts)["matrix"].get("known_through", {}), machine) if online else {}
     problems = linting.lint(texts, words, _day(today), newer)
     text = linting.rendered(problems, (folder or "compat").rstrip("/"))
     return text, int(any(not each.note for each in problems))
@@ -109,4 +110,4 @@ def _version_of(name: str, file: str) -> str:
 def _with_releases(overlays: Sequence[str]) -> Matrix:
     """The knowledge with the release rows and cases, which doctor's compiled form leaves out."""
     words = examine.vocabulary(probes.every_probe())
-    return matrix.build_overlaid(examine.source_tree(), examine.overlay_texts(overlays), words)
+    return build_with_overlays(examine.source_tree(), examine.overlay_texts(overlays), words)

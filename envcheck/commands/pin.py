@@ -20,7 +20,7 @@ from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Severity, Target, UserRequirement
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.lock import model as lock
 from envcheck.rules import derive, judge
 
@@ -329,11 +329,9 @@ def objections(place: LockTarget, pkg: Iterable[Fact], *, complete: bool) -> lis
     settled = derive.derive(inventory, place.known)
     # Rules below error level have no say here, so they are not asked.
     errors = [
-        rule
-        for rule in (*place.known.rules, *matrix.target_rules(place.target))
-        if rule.severity is Severity.ERROR
+        rule for rule in (*place.known.rules, *target_rules(place.target)) if rule.severity is Severity.ERROR
     ]
-    judgement = judge.judge(settled, [*errors, *matrix.requirement_rules(derive.unmet(settled)[0])])
+    judgement = judge.judge(settled, [*errors, *requirement_rules(derive.unmet(settled)[0])])
     return [finding.rule.id for finding in judgement.findings if judge.forbids_lock(finding)]
 
 

@@ -19,10 +19,10 @@ from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Vocabulary, package_key, package_name
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.rules import Matrix, Severity, Target
+from envcheck.core.suggestions import suggestion
 from envcheck.host import machine as host
 from envcheck.host.machine import Host, Running
 from envcheck.knowledge import log_signatures
-from envcheck.knowledge.rule_pages import nearest
 from envcheck.probes.layout import find_interpreter
 from envcheck.reports.render import fix_text
 from envcheck.rules import clauses, derive, judge
@@ -194,7 +194,7 @@ def refuse_unknown(wanted: SelftestOptions) -> None:
     names = [*(claim.name for claim in known), *(each.name for claim in known for each in claim.variants)]
     for name in wanted.only:
         if name not in names:
-            raise InputError("--only", f"no self-test is called {name!r}{nearest(name, names)}")
+            raise InputError("--only", f"no self-test is called {name!r}{suggestion(name, names)}")
 
 
 def _timed(

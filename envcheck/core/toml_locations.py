@@ -84,7 +84,7 @@ class TomlRow(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Every row of every file, by kind and in the order in which `matrix.gather` reads them."""
+    """Every row of every file, by kind and in the order in which `knowledge.load.gather_tree` reads them."""
 
     rows: Mapping[str, tuple[TomlRow, ...]]
     tables: Mapping[str, TomlRow]  # `target.zero3-lora`, `known_through`, … of the head

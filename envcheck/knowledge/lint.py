@@ -35,8 +35,8 @@ from envcheck.core.findings import Verdict
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Clause, Default, Fix, NoFix, Ref, Rule, Severity, When
 from envcheck.core.toml_locations import Places, TomlRow, places
-from envcheck.knowledge import load as matrix
 from envcheck.knowledge import log_signatures
+from envcheck.knowledge.load import MatrixError, gather_tree, read_matrix
 from envcheck.rules import clause_algebra, derive, judge
 
 STALE_DAYS = 180
@@ -108,8 +108,8 @@ def _readable(texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str],
     import tomllib
 
     try:
-        return matrix.gather(texts), dict(texts), []
-    except matrix.MatrixError:
+        return gather_tree(texts), dict(texts), []
+    except MatrixError:
         good, problems = {}, []
     for name, text in texts.items():
         try:
@@ -119,7 +119,7 @@ def _readable(texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str],
             problems.append(LintProblem("toml", name, int(line[1]) if line else 1, "", f"not TOML: {error}"))
         else:
             good[name] = text
-    return matrix.gather(good), good, problems
+    return gather_tree(good), good, problems
 
 
 class _Book:
@@ -132,7 +132,7 @@ class _Book:
         self.today = today
         self._can_hold: dict[Clause, bool] = {}
         self.tree = tree
-        self.known, self.unreadable = matrix.read(self.tree, vocabulary)
+        self.known, self.unreadable = read_matrix(self.tree, vocabulary)
         self.places: Places = places(texts)
         self.rule_rows = list(zip(self.tree["rule"], self._rows("rule", len(self.tree["rule"])), strict=True))
         self.case_rows = list(zip(self.tree["case"], self._rows("case", len(self.tree["case"])), strict=True))
@@ -257,7 +257,7 @@ def _place_of(book: _Book, kind: str, file: str, name: str) -> TomlRow:
             tree["tables"] = {"default": [table[number]]}
         else:
             tree["matrix"]["cell"] = [table[number]]  # type: ignore[index] # a tree is nested anyhow
-        if matrix.read(tree, book.vocabulary)[1]:
+        if read_matrix(tree, book.vocabulary)[1]:
             return book.places.row(rows_of, number)
     return book.places.row(rows_of, numbers[0] if numbers else 0)
 

@@ -11,7 +11,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Known, Tri, package_key, package_name
 from envcheck.core.i18n import counted
 from envcheck.core.rules import OUTCOMES, Cell, Clause, Matrix, Rule, When
-from envcheck.knowledge.rule_pages import nearest
+from envcheck.core.suggestions import suggestion
 from envcheck.rules import clause_algebra
 
 _MARKS = {Tri.YES: "yes", Tri.MAYBE: "may", Tri.NO: "no"}
@@ -30,7 +30,7 @@ def matrix_page(wanted: str | None, known: Matrix) -> str:
     name = name.lower().replace("_", "-")
     packages = _packages(known)
     if name not in packages:
-        raise InputError(f"matrix show {wanted}", f"nothing is known of it{nearest(name, packages)}")
+        raise InputError(f"matrix show {wanted}", f"nothing is known of it{suggestion(name, packages)}")
     if equals and versions.parse(version) is None:
         raise InputError(f"matrix show {wanted}", f"expected PACKAGE==V, and {version!r} is not a version")
     page = _release_page(name, version, known) if equals else _package_page(name, known)

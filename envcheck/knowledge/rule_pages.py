@@ -8,6 +8,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key
 from envcheck.core.i18n import ENGLISH, Language, padded
 from envcheck.core.rules import Cell, Matrix, Rule, Target, When
+from envcheck.core.suggestions import suggestion
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.rules.clauses import ask
 from envcheck.rules.derive import derive
@@ -30,7 +31,7 @@ def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> s
     rule = known.rule(rule_id)
     if rule is None:
         raise InputError(
-            f"rule {rule_id}", f"no such rule{nearest(rule_id, [each.id for each in known.rules])}"
+            f"rule {rule_id}", f"no such rule{suggestion(rule_id, [each.id for each in known.rules])}"
         )
     laid_over = [
         f"{padded(lang.say('from'), 7)}{each.name} ({each.named_by})"
@@ -110,7 +111,7 @@ def target_page(name: str | None, known: Matrix, lang: Language = ENGLISH) -> st
     if name is None:
         return "".join(f"{target.name:<20} {lang.word(target.title)}\n" for target in known.targets.values())
     if name not in known.targets:
-        raise InputError(f"target {name}", f"no such target{nearest(name, list(known.targets))}")
+        raise InputError(f"target {name}", f"no such target{suggestion(name, list(known.targets))}")
     return "\n".join([*_target(known.targets[name], known, lang), ""])
 
 
@@ -147,18 +148,3 @@ def _cell(cell: Cell, lang: Language) -> str:
 
 def _shown(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-_WORTH_LISTING = 20  # more names than this help nobody in one line
-
-
-def nearest(word: str, known: list[str], *, list_all: bool = True) -> str:
-    """`; did you mean …?` for a misspelt name, else what names there are (or nothing)."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, known, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    if not list_all or len(known) > _WORTH_LISTING:
-        return ""
-    return f"; known are {', '.join(sorted(known))}"

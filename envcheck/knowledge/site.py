@@ -19,7 +19,7 @@ from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, family, package_key, package_name
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Clause, Fix, Matrix, NoFix, Ref, Requirement, Rule
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.rules import clause_algebra, derive, judge
 from envcheck.rules.clauses import refs
 
@@ -500,5 +500,5 @@ def _meets(name: str, other: str, bound: str, version: str) -> bool:
     """Whether the judge finds nothing against this version in the other's requirement."""
     facts = [Fact(package_key(name), Known("1"), ""), Fact(package_key(other), Known(version), "")]
     inventory = Inventory({fact.key: fact for fact in facts})
-    rules = list(matrix.requirement_rules([Requirement(name, other, bound, "metadata")]))
+    rules = list(requirement_rules([Requirement(name, other, bound, "metadata")]))
     return not any(each.verdict is Verdict.BROKEN for each in judge.judge(inventory, rules).findings)

@@ -24,7 +24,7 @@ from envcheck.core import versions
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Tri, Value, family, package_key, package_name
 from envcheck.core.findings import Finding, Move, Plan, Unresolved, Verdict
 from envcheck.core.rules import Comparison, Matrix, Requirement, Rule, Severity, Target
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.rules import derive, judge
 from envcheck.rules.clauses import refs
 
@@ -194,7 +194,7 @@ class RemediationSpace:
         self.read, self.known, self.target, self.listed, self.level = read, known, target, listed, level
         self.rules = [
             *(rule for rule in known.rules if rule.severity.rank >= level.rank),
-            *matrix.target_rules(target),
+            *target_rules(target),
         ]
         self.start = derive.derive(read, known)
         self._asked_of: dict[str, set[int]] = {}
@@ -207,7 +207,7 @@ class RemediationSpace:
         self._requirers: dict[str, set[str]] = {}
         for each in derive.requirements(self.start):
             self._requirers.setdefault(each.requires, set()).add(each.package)
-        metadata = judge.judge(self.start, matrix.requirement_rules(self._unmet)).findings
+        metadata = judge.judge(self.start, requirement_rules(self._unmet)).findings
         found = (*written, *metadata)
         broken = [finding for finding in found if finding.verdict is Verdict.BROKEN]
         self.before = {finding.rule.id: finding.severity.rank for finding in broken}
@@ -260,7 +260,7 @@ class RemediationSpace:
                 and isinstance(settled.fact(package_key(each.requires)).reading, Absent)
             )
         )
-        metadata = judge.judge(settled, matrix.requirement_rules(unmet)).findings
+        metadata = judge.judge(settled, requirement_rules(unmet)).findings
         # Only rules about what the change touches are asked again.
         asked = {number for key in touched for number in self._asked_of.get(key, ())}
         again = [self.rules[number] for number in sorted(asked)]
@@ -884,7 +884,7 @@ def _brings(world: RemediationSpace, after: _State) -> Iterator[Rule]:
     """Rules, at any level, that are broken after the change and were not before."""
 
     def broken(settled: Inventory) -> dict[str, Rule]:
-        rules = [*world.known.rules, *matrix.target_rules(world.target)]
+        rules = [*world.known.rules, *target_rules(world.target)]
         found = judge.judge(settled, rules).findings
         return {each.rule.id: each.rule for each in found if each.verdict is Verdict.BROKEN}
 

@@ -44,7 +44,7 @@ from envcheck.core.rules import (
     UserRequirement,
     When,
 )
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.rules import clauses, derive, judge
 
 NODES = 20_000
@@ -707,8 +707,8 @@ def objections(
     facts += [Fact(package_key(name, "requires"), Known(each), "metadata") for name, each in lines.items()]
     whole = problem.machine.with_facts(facts)
     inventory = derive.derive(replace(whole, complete=whole.complete | {"pkg"}), problem.known)
-    rules = [*asked_rules(problem), *matrix.target_rules(problem.target)]
-    judgement = judge.judge(inventory, [*rules, *matrix.requirement_rules(derive.unmet(inventory)[0])])
+    rules = [*asked_rules(problem), *target_rules(problem.target)]
+    judgement = judge.judge(inventory, [*rules, *requirement_rules(derive.unmet(inventory)[0])])
     return [
         _objection(problem, finding, inventory, pins, stack)
         for finding in judgement.findings

@@ -9,7 +9,7 @@ from envcheck.commands import examine
 from envcheck.core import facts_file
 from envcheck.core.facts import Inventory, Vocabulary
 from envcheck.core.rules import Matrix
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.load import build_matrix, gather_tree
 from envcheck.rules import derive
 
 
@@ -21,7 +21,7 @@ def vocabulary() -> Vocabulary:
 def known(rules: str, tables: str = "", head: str = "") -> Matrix:
     """A matrix of these rules (TOML), tables and head."""
     texts = {"rules/test.toml": rules, "tables/test.toml": tables, "matrix.toml": head}
-    return matrix.build(matrix.gather(texts), vocabulary())
+    return build_matrix(gather_tree(texts), vocabulary())
 
 
 def inventory(facts: str, of: Matrix | None = None) -> Inventory:

@@ -16,19 +16,20 @@ from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Judgement, Verdict
 from envcheck.core.rules import Matrix, Rule, Severity
 from envcheck.host import machine as host
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.compiled import freeze_matrix, slim, thaw_matrix
+from envcheck.knowledge.load import build_matrix, gather_tree
 from envcheck.rules import derive, judge
 from tests.support.worlds import vocabulary
 
 
 @lru_cache(maxsize=1)
 def tree() -> dict[str, Any]:
-    return matrix.gather(host.source_texts("compat", ".toml"))
+    return gather_tree(host.source_texts("compat", ".toml"))
 
 
 @lru_cache(maxsize=1)
 def known() -> Matrix:
-    return matrix.build(tree(), vocabulary())
+    return build_matrix(tree(), vocabulary())
 
 
 EVERY_CASE: list[dict[str, Any]] = tree()["case"]
@@ -142,5 +143,5 @@ def test_measured_cells_agree_with_the_rules() -> None:
 
 
 def test_the_compiled_matrix_is_the_one_that_was_built() -> None:
-    again = matrix.thaw(json.loads(json.dumps(matrix.freeze(known()))))
-    assert again == matrix.slim(known())
+    again = thaw_matrix(json.loads(json.dumps(freeze_matrix(known()))))
+    assert again == slim(known())

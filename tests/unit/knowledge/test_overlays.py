@@ -11,7 +11,8 @@ import pytest
 from envcheck.core.errors import InputError
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.load import gather_tree
+from envcheck.knowledge.overlay import build_with_overlays
 from envcheck.rules import derive, judge
 from tests.support.running import Outcome, envcheck
 from tests.support.worlds import inventory, rule, vocabulary
@@ -42,12 +43,12 @@ pkg = { torch = "2.6.0", peft = "0.15.0" }
 
 
 def shipped(rules: str = "", tables: str = "", head: str = "") -> dict[str, Any]:
-    return matrix.gather({"rules/test.toml": rules, "tables/test.toml": tables, "matrix.toml": head})
+    return gather_tree({"rules/test.toml": rules, "tables/test.toml": tables, "matrix.toml": head})
 
 
 def laid(base: dict[str, Any], *overlays: str) -> Matrix:
     named = [(f"house{number}.toml", "--matrix", text) for number, text in enumerate(overlays)]
-    return matrix.build_overlaid(base, named, vocabulary())
+    return build_with_overlays(base, named, vocabulary())
 
 
 def broken(known: Matrix, facts: str = FACTS) -> set[str]:
@@ -126,7 +127,7 @@ def test_laying_over_leaves_the_shipped_tree_as_it_was() -> None:
     ("text", "said"),
     [
         ("[[rule]\n", "house0.toml: not TOML"),
-        ("rules = []\n", "house0.toml: rules: an overlay has no such key; known are rule"),
+        ("rules = []\n", "house0.toml: rules: unknown key in an overlay; expected one of rule"),
         ("rule = 3\n", "house0.toml: rule: expected [[rule]] tables"),
         ("target = 3\n", "house0.toml: target: expected a table"),
         ("[target]\nhouse = 3\n", "house0.toml: target: expected [target.NAME] tables"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from envcheck.core.errors import NoSolutionError
 from envcheck.core.facts import Fact, Known, Value
 from envcheck.core.rules import UserRequirement
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.resolution import resolver
 from envcheck.resolution.resolver import Release, SearchProblem
 from envcheck.rules import derive, judge
@@ -309,7 +309,7 @@ def passes(asked: SearchProblem, versions: Mapping[str, str], changed: Mapping[s
         if each.requires and versions.get(each.package) == each.version
     ]
     inventory = derive.derive(asked.machine.with_facts(facts), asked.known)
-    rules = [*asked.known.rules, *matrix.requirement_rules(derive.unmet(inventory)[0])]
+    rules = [*asked.known.rules, *requirement_rules(derive.unmet(inventory)[0])]
     return not any(finding.verdict.value == "broken" for finding in judge.judge(inventory, rules).findings)
 
 

@@ -13,14 +13,14 @@ from envcheck.core import markers, nvidia
 from envcheck.core.facts import Absent, Known, Reading, Unknown
 from envcheck.core.rules import Matrix
 from envcheck.host import machine as host
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.load import build_matrix, gather_tree
 from envcheck.rules import derive
 from tests.support.worlds import inventory, vocabulary
 
 
 @lru_cache(maxsize=1)
 def shipped() -> Matrix:
-    return matrix.build(matrix.gather(host.source_texts("compat", ".toml")), vocabulary())
+    return build_matrix(gather_tree(host.source_texts("compat", ".toml")), vocabulary())
 
 
 def reading(facts: str, key: str, device: int | None = None) -> Reading:
