@@ -455,12 +455,15 @@ def considered(
 
 def mended(read: Inventory, known: Matrix, target: Target | None, level: Severity) -> Plan:
     """The smallest change to an inventory as it was read; loads the table of releases."""
-    from envcheck.resolution import remediation  # doctor without --fix needs neither
+    # doctor without --fix needs none of these
+    from envcheck.resolution.remediation.plan import plan_remediation
+    from envcheck.resolution.remediation.problem import RemediationProblem
+    from envcheck.resolution.remediation.releases import available_releases
 
     rows = known.tables.get("release") or source_tree()["tables"].get("release", [])
     python = read.known("python.version")
-    listed = remediation.releases(known, rows, None if python is None else str(python))
-    return remediation.plan(read, known, target, listed, level)
+    listed = available_releases(known, rows, None if python is None else str(python))
+    return plan_remediation(RemediationProblem(read=read, known=known, target=target, level=level), listed)
 
 
 def located(judgement: Judgement, question: ExamineRequest) -> dict[str, Place]:

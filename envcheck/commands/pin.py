@@ -604,11 +604,12 @@ def _near_lock(
         NoSolutionError: no change of versions alone makes the environment pass, or no lock is that near.
     """
     from envcheck.reports.formats import text
-    from envcheck.resolution import from_current, remediation
+    from envcheck.resolution import from_current
+    from envcheck.resolution.remediation.releases import available_releases
 
     rows = examine.source_tree()["tables"].get("release", [])
-    listed = remediation.releases(place.known, rows, str(place.read.known("python.version")))
-    near = from_current.near(place.read, place.machine, place.target, place.known, listed)
+    listed = available_releases(place.known, rows, str(place.read.known("python.version")))
+    near = from_current.keep_environment(place.read, place.machine, place.target, place.known, listed)
     told = text.plan_page(near.plan, place.known, place.target, near.read)
     stuck = [each.rule.id for each in near.plan.unmended]
     stuck += [rule.id for move in near.plan.moves if move.administrator for rule in move.rules]

@@ -16,7 +16,12 @@ from envcheck.commands import examine
 from envcheck.core.facts import Fact, Inventory, Known, Value
 from envcheck.core.findings import Finding, Judgement, Move, Plan, Verdict
 from envcheck.core.rules import Matrix, Severity
-from envcheck.resolution import remediation
+from envcheck.resolution.remediation.cost import Cost
+from envcheck.resolution.remediation.moves import MoveSize, Proposal, move_size
+from envcheck.resolution.remediation.plan import plan_remediation
+from envcheck.resolution.remediation.problem import RemediationProblem
+from envcheck.resolution.remediation.releases import ReleaseRow, Releases, available_releases
+from envcheck.resolution.remediation.search import STATES, RemediationSpace, SearchLimits, search
 from envcheck.rules import derive, judge
 from tests.support import worlds
 from tests.support.worlds import SOURCE
@@ -26,17 +31,21 @@ BROKEN_CASES = [case for case in EVERY_CASE if case["expect"] == "broken"]
 
 
 @lru_cache(maxsize=8)
-def listed(python: str | None) -> remediation.Releases:
-    return remediation.releases(known(), known().tables["release"], python)
+def listed(python: str | None) -> Releases:
+    return available_releases(known(), known().tables["release"], python)
 
 
 def planned(read: Inventory, level: Severity = Severity.ERROR, of: Matrix | None = None) -> Plan:
     python = read.known("python.version")
     if of is None:
-        return remediation.plan(read, known(), None, listed(str(python) if python else None), level)
-    return remediation.plan(
-        read, of, None, remediation.releases(of, of.tables.get("release", []), None), level
-    )
+        releases = listed(str(python) if python else None)
+    else:
+        releases = available_releases(of, of.tables.get("release", []), None)
+    return plan_remediation(problem_of(read, of or known(), level), releases)
+
+
+def problem_of(read: Inventory, of: Matrix, level: Severity = Severity.ERROR) -> RemediationProblem:
+    return RemediationProblem(read=read, known=of, target=None, level=level)
 
 
 def applied(read: Inventory, moves: tuple[Move, ...], of: Matrix) -> Inventory:
@@ -120,7 +129,7 @@ def test_every_advised_release_exists_for_that_python_or_is_said_not_to_be_check
             row = rows.get((move.key[4:], str(move.after)))
             if row is not None and not move.unchecked:
                 assert not row.get("yanked"), move
-                assert python is None or remediation._for_python(row, str(python)), move
+                assert python is None or ReleaseRow.of(row).supports(str(python)), move
             elif move.install and move.key not in (
                 "pkg.torch",
                 "pkg.torchvision",
@@ -135,7 +144,7 @@ def test_the_slowest_case_and_a_hopeless_tangle_are_planned_in_time() -> None:
     assert slowest[0] < 0.5, slowest
     seconds, plan = _timed(worlds.inventory(TANGLE))
     assert seconds < 3, plan.states  # half a second on a machine of our own
-    assert plan.states < 4 * remediation.STATES
+    assert plan.states < 4 * STATES
     read = worlds.inventory(TANGLE)
     after = broken(judged(applied(read, plan.moves, known()), known()), Severity.ERROR)
     assert after.keys() <= {each.rule.id for each in plan.unmended}
@@ -187,8 +196,8 @@ attention = "flash_attention_2"
 # --- what is smaller --------------------------------------------------------------------------------
 
 
-def ordered(*steps: tuple[str, Value | None, Value, str]) -> list[tuple[int, bool]]:
-    return [remediation.size(key, before, after, cost) for key, before, after, cost in steps]
+def ordered(*steps: tuple[str, Value | None, Value, str]) -> list[MoveSize]:
+    return [move_size(key, before, after, cost) for key, before, after, cost in steps]
 
 
 def test_patch_minor_major_and_upwards_before_downwards() -> None:
@@ -203,12 +212,12 @@ def test_patch_minor_major_and_upwards_before_downwards() -> None:
     )
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == len(sizes)
-    assert remediation.size("train.x", True, False) == remediation.size("pkg.a", "1.2.3", "1.2.4")
-    assert remediation.size("pkg.a", None, "0.1") == remediation.size("pkg.a", "1.2.3", "2.0")
+    assert move_size("train.x", True, False) == move_size("pkg.a", "1.2.3", "1.2.4")
+    assert move_size("pkg.a", None, "0.1") == move_size("pkg.a", "1.2.3", "2.0")
 
 
 def test_an_administrator_comes_last_and_fewer_moves_come_before_smaller_ones() -> None:
-    cost = remediation.Cost
+    cost = Cost
     assert cost(0, 9, 9, 9, 1, 9, 9) < cost(1, 0, 0, 0, 0, 0, 0)
     assert cost(0, 1, 4, 1, 1, 9, 9) < cost(0, 2, 2, 0, 0, 0, 0)
     assert cost(0, 1, 2, 0, 0, 9, 9) < cost(0, 1, 2, 0, 1, 0, 0)  # measured before unmeasured
@@ -342,22 +351,20 @@ def test_of_all_that_ways_out_lead_to_the_cheapest_is_taken(
 ) -> None:
     """Against every state there is a path to, looked at without bounds, order or end."""
     of = world(drawn, needs)
-    small = remediation.RemediationSpace(
-        tiny(of), of, None, remediation.releases(of, of.tables["release"], None), Severity.ERROR
-    )
-    wanted = frozenset(each.rule.id for each in small.broken)
-    seen, todo, costs = set(), [small.state({}, wanted)], []
+    small = RemediationSpace.of(problem_of(tiny(of), of), available_releases(of, of.tables["release"], None))
+    wanted = frozenset(each.rule.id for each in small.judge.broken)
+    seen, todo, costs = set(), [small.judge.state({}, wanted)], []
     while todo:
         state = todo.pop()
         values = tuple(sorted((key, str(each.value)) for key, each in state.changes.items()))
         if values in seen:
             continue
         seen.add(values)
-        if not state.open:
-            costs.append(small.cost(state.changes))
+        if not state.unresolved:
+            costs.append(small.costs.cost(state.changes))
             continue
-        todo += small.successors(state, wanted, any_release=False)
-    found = remediation.search(small, wanted, 100_000, more=100_000)
+        todo += small.neighbourhood.successors(state, wanted, any_release=False)
+    found = search(small, wanted, SearchLimits(states=100_000, more=100_000))
     assert found.fewest
     assert found.smallest
     if not costs:
@@ -365,7 +372,7 @@ def test_of_all_that_ways_out_lead_to_the_cheapest_is_taken(
     else:
         assert found.changes is not None
         # The place in a rule's list is that of whoever proposed a value first.
-        assert small.cost(found.changes)[:-1] == min(costs)[:-1]
+        assert small.costs.cost(found.changes)[:-1] == min(costs)[:-1]
 
 
 # --- what the bound relies on -----------------------------------------------------------------------
@@ -379,23 +386,23 @@ def test_a_change_reaches_only_facts_that_are_known_to_follow_from_it() -> None:
         if "facts" not in case:
             continue
         read = facts_of(case)
-        small = remediation.RemediationSpace(read, known(), None, listed("3.11.9"), Severity.ERROR)
+        small = RemediationSpace.of(problem_of(read, known()), listed("3.11.9"))
         for key, value in sorted(changes, key=str)[::4]:
             if isinstance(value, str) and "{" in value:
                 continue
             if key.startswith("train.") and not any(each.startswith("train.") for each in read.facts):
                 continue  # rules about training wait there, so none proposes anything
-            proposal = remediation.Proposal(judge.trial(value), "", known().rules[0])
-            for touched in small._touched(small.settled({key: proposal})):
+            proposal = Proposal(judge.trial(value), "", known().rules[0])
+            for touched in small.judge.touched(small.editor.apply({key: proposal})):
                 assert key in ancestors(small, touched), (case["id"], key, touched)
                 reached += touched != key
     assert reached > 100
 
 
-def ancestors(small: remediation.RemediationSpace, key: str) -> set[str]:
+def ancestors(small: RemediationSpace, key: str) -> set[str]:
     found, todo = {key}, [key]
     while todo:
-        more = set(small._bears_on(todo.pop())) - found
+        more = set(small.bounds.affecting(todo.pop())) - found
         found |= more
         todo += more
     return found
