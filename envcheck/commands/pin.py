@@ -532,14 +532,14 @@ def _searched(
                 # No package of the search, so the engine has to choose another one of it.
                 place = place._replace(wishes=(*place.wishes, _without(error)))
                 continue
-            refused = told or [resolver.Objection("", tuple(choice.items()), words=last)]
+            refused = told or [resolver.Objection("", tuple(choice.items()), message=last)]
             problem, told = problem._replace(objections=(*problem.objections, *refused)), []
             continue
         closure = {each.name: each.version for each in pins}
         found = resolver.objections(problem, closure, answer.changed, choice)
         if not found:
             return _locked(place, pins, wanted.build, answer.changed)
-        last = f"the completed lock was objected to: {found[0].words} ({found[0].rule})"
+        last = f"the completed lock was objected to: {found[0].message} ({found[0].rule})"
         asked = {each.rule for each in told}
         mended = [each for each in found if each.bounds and each.rule not in asked]
         refused = [each for each in found if each not in mended]
@@ -632,9 +632,9 @@ def _no_lock(place: LockTarget, dead: _Dead, other: Mapping[str, str], why: Sequ
 
     found = conflicts.prove(dead.problem, dead.reasons)
     lines = [f"no versions for {place.target.name} fit {_where(place)}; these clash:"]
-    lines += [f"  - {reason}" for reason in found.clash]
+    lines += [f"  - {reason}" for reason in found.conflict]
     lines += [f"  the last one tried: {dead.last}"] if dead.last else []
-    ways = [*([_by_hand(other, why)] if other else []), *found.ways]
+    ways = [*([_by_hand(other, why)] if other else []), *found.ways_out]
     lines += ["ways out, each tried:" if ways else "no single change that was tried helps"]
     lines += [f"  - {way}" for way in ways]
     return "\n".join(lines)
@@ -797,7 +797,7 @@ def problem_of(place: LockTarget) -> SearchProblem:
         machine=place.machine,
         python=place.python,
         releases=releases,
-        wishes=place.wishes,
+        requirements=place.wishes,
         until=place.until,
         until_by=place.until_by,
     )

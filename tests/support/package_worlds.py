@@ -21,7 +21,7 @@ def problem(
     head: str = "",
     python: str = "3.11",
     machine: Mapping[str, Value] | None = None,
-    wishes: Sequence[UserRequirement] = (),
+    requirements: Sequence[UserRequirement] = (),
     tables: str = "",
 ) -> SearchProblem:
     """What to search: package → releases (a version, or one that says more), rules in TOML, free facts."""
@@ -36,7 +36,12 @@ def problem(
     said: dict[str, Value] = {"python.version": f"{python}.0", **(machine or {})}
     facts = {key: Fact(key, Known(value), "declared") for key, value in said.items()}
     return SearchProblem(
-        matrix_, matrix_.targets["t"], Inventory(facts), python, tuple(releases), wishes=tuple(wishes)
+        matrix_,
+        matrix_.targets["t"],
+        Inventory(facts),
+        python,
+        tuple(releases),
+        requirements=tuple(requirements),
     )
 
 

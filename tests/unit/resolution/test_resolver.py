@@ -14,7 +14,7 @@ from envcheck.core.facts import Fact, Known, Value
 from envcheck.core.rules import UserRequirement
 from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.resolution import resolver
-from envcheck.resolution.resolver import Release, SearchProblem
+from envcheck.resolution.resolver import Release, SearchProblem, search
 from envcheck.rules import derive, judge
 from tests.support.package_worlds import forbids, problem
 from tests.support.worlds import rule
@@ -98,20 +98,20 @@ def test_a_pre_release_is_taken_only_by_whom_names_one() -> None:
     world = {"a": ["2.0rc1", "1.0"]}
     assert found(world) == {"a": "1.0"}
     assert found({"a": ["2.0rc1"]}) is None
-    assert found(world, wishes=[UserRequirement("a", ">=2.0rc1", "--with")]) == {"a": "2.0rc1"}
-    assert found(world, wishes=[UserRequirement("a", ">=2.0", "--with")]) is None
+    assert found(world, requirements=[UserRequirement("a", ">=2.0rc1", "--with")]) == {"a": "2.0rc1"}
+    assert found(world, requirements=[UserRequirement("a", ">=2.0", "--with")]) is None
 
 
 def test_a_local_label_is_compared_by_its_release() -> None:
     world = {"a": ["2.0+cu126", "1.0"]}
     assert found(world, forbids({"a": ">=2.0"}, "a-rule")) == {"a": "1.0"}
-    assert found(world, wishes=[UserRequirement("a", "==2.0", "--with")]) == {"a": "2.0+cu126"}
+    assert found(world, requirements=[UserRequirement("a", "==2.0", "--with")]) == {"a": "2.0+cu126"}
 
 
 def test_a_yanked_release_is_never_taken() -> None:
     world = {"a": [Release("a", "2", yanked=True), "1"]}
     assert found(world) == {"a": "1"}
-    assert found(world, wishes=[UserRequirement("a", "==2", "--with")]) is None
+    assert found(world, requirements=[UserRequirement("a", "==2", "--with")]) is None
 
 
 def test_python_decides_by_wheels_where_they_are_known_and_by_metadata_where_not() -> None:
@@ -135,9 +135,12 @@ def test_a_wish_for_a_package_of_the_tables_adds_it() -> None:
     asked = problem({"a": ["1"]})
     asked = asked._replace(releases=(*asked.releases, Release("x", "5"), Release("x", "4", ("a<1",))))
     assert resolver.solve(asked).versions == {"a": "1"}
-    wished = asked._replace(wishes=(UserRequirement("x", "", "--with x"),))
+    wished = asked._replace(requirements=(UserRequirement("x", "", "--with x"),))
     assert resolver.solve(wished).versions == {"a": "1", "x": "5"}
-    assert resolver.solve(asked._replace(wishes=(UserRequirement("x", "<5", "--with x<5"),))).versions is None
+    assert (
+        resolver.solve(asked._replace(requirements=(UserRequirement("x", "<5", "--with x<5"),))).versions
+        is None
+    )
 
 
 # --- measured first ---------------------------------------------------------------------------------
@@ -149,7 +152,10 @@ def test_what_was_measured_good_comes_before_what_is_new() -> None:
     answer = resolver.solve(problem(world, head=head))
     assert (answer.versions, answer.measured) == ({"a": "1", "b": "8"}, True)
     assert found(world, forbids({"a": "==1"}, "a-rule"), head=head) == {"a": "3", "b": "9"}
-    assert found(world, head=head, wishes=[UserRequirement("a", ">=2", "--with")]) == {"a": "3", "b": "9"}
+    assert found(world, head=head, requirements=[UserRequirement("a", ">=2", "--with")]) == {
+        "a": "3",
+        "b": "9",
+    }
 
 
 def test_the_newest_of_the_measured_comes_first_and_one_of_another_training_not_at_all() -> None:
@@ -213,7 +219,7 @@ def test_a_package_that_a_lock_lacks_can_be_objected_to() -> None:
 
 
 def test_a_search_that_would_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolver, "NODES", 500)
+    monkeypatch.setattr(search, "NODES", 500)
     names = [f"p{n}" for n in range(9)]
     odd = "".join(
         forbids({one: f"=={v}", other: f"=={v}"}, f"r-{one}-{other}-{v}")
