@@ -12,7 +12,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.rules import Matrix
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
-from envcheck.knowledge import lint as linting
+from envcheck.knowledge import lint as knowledge_lint
 from envcheck.knowledge.load import gather_tree
 from envcheck.knowledge.overlay import build_with_overlays
 from envcheck.resolver_backends import index
@@ -64,8 +64,8 @@ def lint(
     if overlays:
         build_with_overlays(gather_tree(texts), examine.overlay_texts(overlays), words)
     newer = _newer(gather_tree(texts)["matrix"].get("known_through", {}), machine) if online else {}
-    problems = linting.lint(texts, words, _day(today), newer)
-    text = linting.rendered(problems, (folder or "compat").rstrip("/"))
+    problems = knowledge_lint.lint(texts, words, _day(today), newer)
+    text = knowledge_lint.render_problems(problems, (folder or "compat").rstrip("/"))
     return text, int(any(not each.note for each in problems))
 
 
@@ -85,7 +85,7 @@ def _newer(known_through: dict[str, str], machine: Host) -> dict[str, list[str]]
         name: {version for each in found if (version := _version_of(name, each.name))}
         for name, found in files.items()
     }
-    return linting.beyond(known_through, published)
+    return knowledge_lint.newer_releases(known_through, published)
 
 
 def _version_of(name: str, file: str) -> str:
