@@ -1,4 +1,4 @@
-"""What is known of a package, of one release of it, or at all: the pages of `matrix show`, as text."""
+"""The pages of `matrix show`, as text: all that is known, a package, or one release of it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from envcheck.core.suggestions import suggestion
 from envcheck.rules import clause_algebra
 
 _MARKS = {Tri.YES: "yes", Tri.MAYBE: "may", Tri.NO: "no"}
-_LATEST = 8  # releases listed on a package's page; `PACKAGE==V` shows any
+_LATEST = 8
+"""Releases listed on a package's page; `PACKAGE==V` shows any."""
 
 
 def matrix_page(wanted: str | None, known: Matrix) -> str:
-    """The page of `PACKAGE` or `PACKAGE==V`; what there is, if neither is named.
+    """Return the page of `PACKAGE` or `PACKAGE==V`, or the overview if neither is named.
 
     Raises:
-        InputError: nothing is known of such a package, or it is asked for in another way.
+        InputError: nothing is known of such a package, or the argument has another form.
     """
     if wanted is None:
         return "\n".join([*_overview(known), ""])
@@ -30,17 +31,20 @@ def matrix_page(wanted: str | None, known: Matrix) -> str:
     name = name.lower().replace("_", "-")
     packages = _packages(known)
     if name not in packages:
-        raise InputError(f"matrix show {wanted}", f"nothing is known of it{suggestion(name, packages)}")
+        raise InputError(
+            f"matrix show {wanted}", f"no such package in the tables or rules{suggestion(name, packages)}"
+        )
     if equals and versions.parse(version) is None:
-        raise InputError(f"matrix show {wanted}", f"expected PACKAGE==V, and {version!r} is not a version")
+        raise InputError(f"matrix show {wanted}", f"expected PACKAGE==V with a version; found {version!r}")
     page = _release_page(name, version, known) if equals else _package_page(name, known)
     return "\n".join([*page, ""])
 
 
-# --- all there is -----------------------------------------------------------------------------------
+# --- the overview -----------------------------------------------------------------------------------
 
 
 def _packages(known: Matrix) -> list[str]:
+    """Return every package that a rule, a release or `known_through` names."""
     named = {key.split(".")[1] for rule in known.rules for key in _keys(rule) if key.startswith("pkg.")}
     return sorted({*named, *(str(row["package"]) for row in _rows(known)), *known.known_through})
 
@@ -55,12 +59,12 @@ def _overview(known: Matrix) -> Iterator[str]:
         yield f"overlay {origin.name} ({origin.named_by}): {origin.brings}"
     yield ""
     yield f"{len(known.rules)} known failures"
-    for what, tally in (
+    for label, tally in (
         ("severity", Counter(rule.severity.value for rule in known.rules)),
         ("known by", Counter(rule.basis.value for rule in known.rules)),
         ("family", Counter(rule.group for rule in known.rules)),
     ):
-        yield f"  {what:<9} " + ", ".join(f"{count} {name}" for name, count in tally.most_common())
+        yield f"  {label:<9} " + ", ".join(f"{count} {name}" for name, count in tally.most_common())
     yield _tally(known.cells)
     yield f"{len(known.targets)} targets: {', '.join(known.targets)}"
     yield ""
@@ -115,19 +119,19 @@ def _release_page(name: str, version: str, known: Matrix) -> Iterator[str]:
     verdicts = [
         (_concerns(rule, name, version), rule) for rule in known.rules if package_key(name) in _keys(rule)
     ]
-    concerned = [(tri, rule) for tri, rule in verdicts if tri is not Tri.NO]
+    concerned = [rule for verdict, rule in verdicts if verdict is not Tri.NO]
     yield ""
     yield (
         f"{len(concerned)} of {len(verdicts)} known failures that name {name} concern this release, "
         "if their other conditions hold"
     )
-    for _, rule in concerned:
+    for rule in concerned:
         yield from _rule(rule, name, version)
     if len(concerned) < len(verdicts):
-        yield "not concerned: " + ", ".join(rule.id for tri, rule in verdicts if tri is Tri.NO)
-    same = versions.base_release(version)
+        yield "not concerned: " + ", ".join(rule.id for verdict, rule in verdicts if verdict is Tri.NO)
+    base = versions.base_release(version)
     yield from _cells(
-        [cell for cell in known.cells if name in cell.pkg and versions.base_release(cell.pkg[name]) == same]
+        [cell for cell in known.cells if name in cell.pkg and versions.base_release(cell.pkg[name]) == base]
     )
 
 
@@ -160,15 +164,15 @@ def _release(row: Mapping[str, Any]) -> Iterator[str]:
     requires = row.get("requires", {})
     if requires:
         yield "requires  " + ", ".join(f"{name}{bound}" for name, bound in requires.items())
-    for extra, wanted in row.get("extras", {}).items():
-        yield f"[{extra}]".ljust(9) + " " + ", ".join(f"{name}{bound}" for name, bound in wanted.items())
+    for extra, required in row.get("extras", {}).items():
+        yield f"[{extra}]".ljust(9) + " " + ", ".join(f"{name}{bound}" for name, bound in required.items())
     if row.get("kinds") == ["sdist"]:
         yield "published as source only: built on installation"
 
 
 def _torch(row: Mapping[str, Any], known: Matrix) -> Iterator[str]:
     cuda = str(row["cuda"])
-    yield f"CUDA      {cuda}{_floor(cuda, known)}"
+    yield f"CUDA      {cuda}{_oldest_driver(cuda, known)}"
     yield f"code for  {' '.join(row['architectures'])}"
     parts = [f"{name} {row[name]}" for name in ("torchvision", "torchaudio", "triton") if row.get(name)]
     yield f"with      {', '.join(parts)}"
@@ -181,11 +185,11 @@ def _torch(row: Mapping[str, Any], known: Matrix) -> Iterator[str]:
     for other in known.tables.get("variant", []):
         if other["torch"] == row["version"]:
             cuda = str(other["cuda"])
-            yield f"also for  CUDA {cuda}{_floor(cuda, known)}: {' '.join(other['architectures'])}"
+            yield f"also for  CUDA {cuda}{_oldest_driver(cuda, known)}: {' '.join(other['architectures'])}"
 
 
-def _floor(cuda: str, known: Matrix) -> str:
-    """The oldest driver for a CUDA, by its major family; empty where it is not known."""
+def _oldest_driver(cuda: str, known: Matrix) -> str:
+    """Return `, driver V or newer` for the major version of a CUDA; empty where that is not known."""
     for row in known.tables.get("family", []):
         if str(row["major"]) == cuda.partition(".")[0]:
             return f", driver {row['minimum_driver']} or newer"
@@ -196,12 +200,12 @@ def _floor(cuda: str, known: Matrix) -> str:
 
 
 def _concerns(rule: Rule, name: str, version: str) -> Tri:
-    """Whether the rule can be broken with this version, whatever else is there."""
+    """Return whether a rule can be broken with this version, if its other clauses match."""
     key, reading = package_key(name), Known(version)
-    required = [clause_algebra.answer(clause, reading) for clause in rule.require if clause.key == key]
-    unmet = max((tri.negated() for tri in required), default=Tri.YES)
+    answers = [clause_algebra.answer(clause, reading) for clause in rule.require if clause.key == key]
+    unmet = max((answer.negated() for answer in answers), default=Tri.YES)
     if any(clause.key != key for clause in rule.require):
-        unmet = Tri.YES  # something else may fail what it requires
+        unmet = Tri.YES  # another fact may fail the requirement
     return min(max(_table_concerns(table, name, version) for table in rule.when), unmet)
 
 
@@ -217,14 +221,16 @@ def _table_concerns(table: When, name: str, version: str) -> Tri:
 
 
 def _rule(rule: Rule, name: str, version: str = "") -> Iterator[str]:
-    """A rule, with those of its tables that concern this version (all of them if none is asked about)."""
+    """Yield a rule with the `when` tables that concern a version, or with all of them if none is given."""
     mark = f"{_MARKS[_concerns(rule, name, version)]:<4}" if version else ""
     yield f"  {mark}{rule.id}  [{rule.severity.value}, {rule.basis.value}]"
     yield f"      {rule.title}"
-    tables = [each for each in rule.when if not version or _table_concerns(each, name, version) is not Tri.NO]
+    tables = [
+        table for table in rule.when if not version or _table_concerns(table, name, version) is not Tri.NO
+    ]
     for number, table in enumerate(tables):
-        own = sorted(table, key=lambda clause: clause.key != package_key(name))
-        yield f"      {'or' if number else 'if'} {_clauses(own)}"
+        package_first = sorted(table, key=lambda clause: clause.key != package_key(name))
+        yield f"      {'or' if number else 'if'} {_clauses(package_first)}"
     if rule.require:
         yield f"      unless {_clauses(rule.require)}"
 
@@ -234,7 +240,7 @@ def _clauses(table: Sequence[Clause]) -> str:
 
 
 def _tally(cells: Sequence[Cell]) -> str:
-    """`74 measured combinations: 50 trained, 24 failed`, and what became of others."""
+    """Return `74 measured combinations: 50 trained, 24 failed`, and the counts of other outcomes."""
     counts = Counter(cell.outcome for cell in cells)
     words = {
         "ok": "trained",
@@ -242,7 +248,11 @@ def _tally(cells: Sequence[Cell]) -> str:
         "imports": "only imported",
         "not-installable": "not installable",
     }
-    parts = [f"{counts[each]} {words[each]}" for each in OUTCOMES if counts[each] or each in ("ok", "fails")]
+    parts = [
+        f"{counts[outcome]} {words[outcome]}"
+        for outcome in OUTCOMES
+        if counts[outcome] or outcome in ("ok", "fails")
+    ]
     return f"{counted(len(cells), 'measured combination')}: {', '.join(parts)}"
 
 
@@ -261,6 +271,6 @@ def _cells(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _rows(known: Matrix) -> list[Mapping[str, Any]]:
-    """The release rows of every package in one shape, torch's builds among them."""
+    """Return the release rows of every package, those of torch among them, in one shape."""
     torch = [{**row, "package": "torch"} for row in known.tables.get("torch", [])]
     return [*torch, *known.tables.get("release", [])]

@@ -1,4 +1,4 @@
-"""Tiny package worlds for the search and its proofs: packages, releases, rules in TOML, a target `t`."""
+"""Small search problems: packages, their releases, rules in TOML, and a target `t` that needs all of them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def problem(
     requirements: Sequence[UserRequirement] = (),
     tables: str = "",
 ) -> SearchProblem:
-    """What to search: package → releases (a version, or one that says more), rules in TOML, free facts."""
+    """Return a problem: releases by package (as versions or `Release`s), rules in TOML, free training facts."""
     names = list(world)
     target = f'[target.t]\ntitle = "t"\npackages = {names}\ntrain = {train}\nfree = {list(free)}\n'
-    matrix_ = known(rules, tables, f"{target}{head}".replace("'", '"'))
+    matrix = known(rules, tables, f"{target}{head}".replace("'", '"'))
     releases = [
         each if isinstance(each, Release) else Release(name, each)
         for name, releases in world.items()
         for each in releases
     ]
-    said: dict[str, Value] = {"python.version": f"{python}.0", **(machine or {})}
-    facts = {key: Fact(key, Known(value), "declared") for key, value in said.items()}
+    declared: dict[str, Value] = {"python.version": f"{python}.0", **(machine or {})}
+    facts = {key: Fact(key, Known(value), "declared") for key, value in declared.items()}
     return SearchProblem(
-        matrix_,
-        matrix_.targets["t"],
+        matrix,
+        matrix.targets["t"],
         Inventory(facts),
         python,
         tuple(releases),
@@ -46,6 +46,6 @@ def problem(
 
 
 def forbids(when: Mapping[str, str], rule_id: str, fix: str = "") -> str:
-    """A rule against packages together: `{"a": ">=2", "b": "<9"}`."""
+    """Return a rule that forbids a combination of packages: `{"a": ">=2", "b": "<9"}`."""
     table = ", ".join(f'"pkg.{name}" = "{bound}"' for name, bound in when.items())
     return rule(f"{{ {table} }}", rule_id, more=f"[[rule.fix]]\nset = {fix}" if fix else "")

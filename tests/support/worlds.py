@@ -1,4 +1,4 @@
-"""Small worlds for the tests of the core: a vocabulary, rules from TOML, inventories from TOML."""
+"""Small matrices and inventories, written in TOML, for tests of rules, knowledge and resolution."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from envcheck.rules import derive
 
 
 def vocabulary() -> Vocabulary:
-    """What the real probes, readers and derived facts declare."""
+    """Return the vocabulary that the real probes, readers and derived facts declare."""
     return examine.vocabulary(probes.every_probe())
 
 
 def known(rules: str, tables: str = "", head: str = "") -> Matrix:
-    """A matrix of these rules (TOML), tables and head."""
+    """Return a matrix of these rules, tables and head, all in TOML."""
     texts = {"rules/test.toml": rules, "tables/test.toml": tables, "matrix.toml": head}
     return build_matrix(gather_tree(texts), vocabulary())
 
 
 def inventory(facts: str, of: Matrix | None = None) -> Inventory:
-    """The inventory of a facts file, with what follows from it if a matrix is given."""
+    """Return the inventory of a facts file, with derived facts if a matrix is given."""
     read = facts_file.load(tomllib.loads(facts), "facts.toml", vocabulary())
     return derive.derive(read, of) if of else read
 
@@ -34,7 +34,7 @@ SOURCE = 'sources = [{ url = "https://example.org/1", kind = "issue", checked = 
 
 
 def rule(when: str, rule_id: str = "a-rule", severity: str = "error", more: str = "") -> str:
-    """One rule in TOML with this `when` (and further lines)."""
+    """Return one rule in TOML with this `when`, and further lines."""
     return f"""
 [[rule]]
 id = "{rule_id}"

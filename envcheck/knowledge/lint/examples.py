@@ -91,11 +91,12 @@ def _candidates(subject: LintSubject, clause: Clause) -> Iterator[Reading]:
 def _version_beside(clause: Clause, facts: dict[str, Fact], *, satisfied: bool) -> Reading | None:
     """Return a version that compares with another fact as asked; make up the other fact if it is missing."""
     for test in clause.any_of[0]:
-        if isinstance(test.operand, Ref):
-            other = facts.setdefault(test.operand.key, Fact(test.operand.key, Known("500.0"), _MADE_UP))
-            for version in (str(other.value), "1.0", "9000.0"):
-                if (versions.compare(version, test.op, str(other.value)) is Tri.YES) is satisfied:
-                    return Known(version)
+        if not isinstance(test.operand, Ref):
+            continue
+        other = facts.setdefault(test.operand.key, Fact(test.operand.key, Known("500.0"), _MADE_UP))
+        for version in (str(other.value), "1.0", "9000.0"):
+            if (versions.compare(version, test.op, str(other.value)) is Tri.YES) is satisfied:
+                return Known(version)
     return None
 
 

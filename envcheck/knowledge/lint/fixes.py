@@ -52,18 +52,20 @@ def _no_fixes(subject: LintSubject) -> Iterator[LintProblem]:
     for rule in subject.known.rules:
         examples = list(breaking_examples(subject, rule)) if rule.no_fixes else []
         for number, no_fix in enumerate(rule.no_fixes):
-            line, fix = subject.place_of(rule).at("no_fix", number), Fix(no_fix.set)
-            if not examples:
-                message = f"expected an example that breaks the rule, to try {_shown(no_fix)}; found none"
+            line = subject.place_of(rule).at("no_fix", number)
+            if message := _no_fix_problem(subject, rule, no_fix, examples):
                 yield subject.rule_problem("no-fix", rule, message, line)
-            elif not all(_stays_broken(subject, rule, fix, example) for example in examples):
-                message = (
-                    f"expected the no_fix {_shown(no_fix)} to leave the rule broken; found that it helps"
-                )
-                yield subject.rule_problem("no-fix", rule, message, line)
-            for message, note in _version_problems(subject, rule, fix):
+            for message, note in _version_problems(subject, rule, Fix(no_fix.set)):
                 if not note:  # a no_fix may well admit versions that the rule forbids
                     yield subject.rule_problem("fix-version", rule, message, line)
+
+
+def _no_fix_problem(subject: LintSubject, rule: Rule, no_fix: NoFix, examples: Sequence[Inventory]) -> str:
+    if not examples:
+        return f"expected an example that breaks the rule, to try {_shown(no_fix)}; found none"
+    if all(_stays_broken(subject, rule, Fix(no_fix.set), example) for example in examples):
+        return ""
+    return f"expected the no_fix {_shown(no_fix)} to leave the rule broken; found that it helps"
 
 
 # --- trying a fix -----------------------------------------------------------------------------------

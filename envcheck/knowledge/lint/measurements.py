@@ -17,7 +17,7 @@ _MOST_RELEASES = 3
 
 
 def _cells(subject: LintSubject) -> Iterator[LintProblem]:
-    """Yield cells that contradict the rules: a trained one breaks no error rule, a failed one breaks its own."""
+    """Yield cells that contradict the rules: what trained breaks no error rule, what failed its own."""
     written = subject.tree["matrix"].get("cell", [])
     if len(written) != len(subject.known.cells):
         return  # the loader reports the cell that does not load; without it the numbers do not fit the lines

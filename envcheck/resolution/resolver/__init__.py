@@ -1,7 +1,6 @@
 """The search for a lock: versions of the stack's packages, and free training facts, that no rule refuses.
 
-May import core, rules and knowledge. It must not know how a choice is completed to a lock or who asked for
-it.
+May import core, rules and knowledge. It must not know how a choice is completed to a lock.
 
 The search is depth-first over the packages in the target's order. For each package, a release from a good
 measured run comes first, then the newest. A choice is judged as it grows: the logic has three values, so a

@@ -183,20 +183,23 @@ def look_up(
 
 
 def judged(
-    of: Matrix, world: site._World, pair: tuple[tuple[str, int], tuple[str, int]], chosen: dict[str, int]
+    of: Matrix,
+    choices: site.PageChoices,
+    pair: tuple[tuple[str, int], tuple[str, int]],
+    chosen: dict[str, int],
 ) -> set[int]:
     """Ids of the broken rules, asked of the judge with facts made here and not by the page."""
-    train = world.trainings[chosen["target"]].facts
+    train = choices.trainings[chosen["target"]].facts
     facts = {key: Fact(key, Known(value), "") for key, value in train.items()}
     for name, place in pair:
-        facts[f"pkg.{name}"] = Fact(f"pkg.{name}", Known(str(world.shown[name][place]["version"])), "")
+        facts[f"pkg.{name}"] = Fact(f"pkg.{name}", Known(str(choices.releases[name][place]["version"])), "")
     if chosen["driver"]:
-        facts["driver.version"] = Fact("driver.version", Known(world.drivers[chosen["driver"]][1]), "")
+        facts["driver.version"] = Fact("driver.version", Known(choices.drivers[chosen["driver"]][1]), "")
     if chosen["python"]:
-        facts["python.version"] = Fact("python.version", Known(f"{world.pythons[chosen['python']]}.0"), "")
+        facts["python.version"] = Fact("python.version", Known(f"{choices.pythons[chosen['python']]}.0"), "")
     devices: tuple[dict[str, Fact], ...] = ()
     if chosen["gpu"]:
-        devices = ({"gpu.name": Fact("gpu.name", Known(world.gpus[chosen["gpu"]][1]), "")},)
+        devices = ({"gpu.name": Fact("gpu.name", Known(choices.gpus[chosen["gpu"]][1]), "")},)
         facts["gpus.count"] = Fact("gpus.count", Known(1), "")
     judgement = judge.judge(derive.derive(Inventory(facts, devices), of), of.rules)
     ids = {each.rule.id for each in judgement.findings if each.verdict is Verdict.BROKEN}
@@ -204,17 +207,18 @@ def judged(
 
 
 def agree(of: Matrix, tries: int, seed: int) -> None:
-    world, data = site._World(of), site.assemble(of)
+    choices, data = site.PageChoices(of), site.assemble(of)
     drawn = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    names = sorted(world.shown)
+    names = sorted(choices.releases)
     for _ in range(tries):
         one, other = drawn.sample(names, 2)
-        pair = tuple((name, drawn.randrange(len(world.shown[name]))) for name in (one, other))
+        pair = tuple((name, drawn.randrange(len(choices.releases[name]))) for name in (one, other))
         chosen = {
-            name: drawn.randrange(world.options(name)) for name in ("target", "gpu", "driver", "python")
+            name: drawn.randrange(choices.option_count(name))
+            for name in ("target", "gpu", "driver", "python")
         }
         assert len(pair) == 2
-        assert look_up(data, pair, chosen)[0] == judged(of, world, pair, chosen), (pair, chosen)
+        assert look_up(data, pair, chosen)[0] == judged(of, choices, pair, chosen), (pair, chosen)
 
 
 def test_every_answer_of_a_small_world_is_the_judges_own(world: Matrix) -> None:

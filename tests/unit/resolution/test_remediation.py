@@ -1,4 +1,4 @@
-"""The smallest change: over every case, against brute force in tiny worlds, and as a user meets it."""
+"""The smallest change: over every case of compat/, against brute force in tiny worlds, and in time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def problem_of(read: Inventory, of: Matrix, level: Severity = Severity.ERROR) ->
 
 
 def applied(read: Inventory, moves: tuple[Move, ...], of: Matrix) -> Inventory:
-    """The inventory after these moves, by nothing but what the plan says."""
+    """Return the inventory after the moves of a plan and nothing else."""
     own = [(move.key, move.after) for move in moves if not move.leader and move.after is not None]
     along = [(move.key, move.after) for move in moves if move.leader and move.after is not None]
     return derive.changed(derive.changed(read, own, of), along, of)
@@ -71,7 +71,7 @@ def broken(judgement: Judgement, level: Severity) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize("case", BROKEN_CASES, ids=lambda case: str(case["id"]))
-def test_a_broken_case_is_mended_or_the_plan_names_what_cannot_be(case: dict[str, Any]) -> None:
+def test_a_broken_case_is_repaired_or_the_plan_names_what_cannot_be(case: dict[str, Any]) -> None:
     read = facts_of(case)
     rule = known().rule(case["rule"])
     assert rule is not None
@@ -82,7 +82,7 @@ def test_a_broken_case_is_mended_or_the_plan_names_what_cannot_be(case: dict[str
     assert left <= before.keys()
     assert after.keys() <= left | {each.id for each in plan.brings}
     assert {each.id for each in plan.brings if each.severity is Severity.ERROR} == set()
-    assert not (left and rule.fixes), "a rule with a way out is mended"
+    assert not (left and rule.fixes), "a rule with a fix is repaired"
     assert all(each.why for each in plan.unmended)
 
 
@@ -91,7 +91,7 @@ def test_a_broken_case_is_mended_or_the_plan_names_what_cannot_be(case: dict[str
     [case for case in BROKEN_CASES if known().rule(case["rule"]).severity is Severity.ERROR],  # type: ignore[union-attr]
     ids=lambda case: str(case["id"]),
 )
-def test_no_move_of_a_plan_can_be_left_out_and_each_names_the_rules_that_ask(case: dict[str, Any]) -> None:
+def test_no_move_of_a_plan_is_needless_and_each_names_the_rules_it_repairs(case: dict[str, Any]) -> None:
     read = facts_of(case)
     plan = planned(read)
     for move in plan.moves:
@@ -104,7 +104,7 @@ def test_no_move_of_a_plan_can_be_left_out_and_each_names_the_rules_that_ask(cas
         assert {rule.id for rule in move.rules if rule.group != "requires-dist"} <= still
 
 
-def test_the_plan_says_what_the_finding_advises_where_there_is_one_way_out() -> None:
+def test_the_plan_equals_the_findings_advice_if_there_is_one_fix() -> None:
     compared = 0
     for case in BROKEN_CASES:
         read = facts_of(case)
@@ -120,7 +120,7 @@ def test_the_plan_says_what_the_finding_advises_where_there_is_one_way_out() -> 
     assert compared > 10
 
 
-def test_every_advised_release_exists_for_that_python_or_is_said_not_to_be_checked() -> None:
+def test_every_proposed_release_exists_for_that_python_or_is_marked_unchecked() -> None:
     rows = {(row["package"], row["version"]): row for row in known().tables["release"]}
     for case in BROKEN_CASES:
         read = facts_of(case)
@@ -139,13 +139,13 @@ def test_every_advised_release_exists_for_that_python_or_is_said_not_to_be_check
                 assert move.unchecked
 
 
-def test_the_slowest_case_and_a_hopeless_tangle_are_planned_in_time() -> None:
+def test_the_slowest_case_and_many_conflicts_at_once_are_planned_in_time() -> None:
     slowest = max((_timed(facts_of(case)) for case in BROKEN_CASES), key=lambda each: each[0])
     assert slowest[0] < 0.5, slowest
-    seconds, plan = _timed(worlds.inventory(TANGLE))
-    assert seconds < 3, plan.states  # half a second on a machine of our own
+    seconds, plan = _timed(worlds.inventory(MANY_CONFLICTS))
+    assert seconds < 3, plan.states  # half a second on an idle machine
     assert plan.states < 4 * STATES
-    read = worlds.inventory(TANGLE)
+    read = worlds.inventory(MANY_CONFLICTS)
     after = broken(judged(applied(read, plan.moves, known()), known()), Severity.ERROR)
     assert after.keys() <= {each.rule.id for each in plan.unmended}
 
@@ -157,7 +157,7 @@ def _timed(read: Inventory) -> tuple[float, Plan]:
     return time.process_time() - start, plan
 
 
-TANGLE = """
+MANY_CONFLICTS = """
 complete = ["pkg"]
 python = { version = "3.12.4" }
 driver = { version = "535.104.05" }
@@ -193,14 +193,14 @@ attention = "flash_attention_2"
 """
 
 
-# --- what is smaller --------------------------------------------------------------------------------
+# --- which change is smaller ------------------------------------------------------------------------
 
 
 def ordered(*steps: tuple[str, Value | None, Value, str]) -> list[MoveSize]:
     return [move_size(key, before, after, cost) for key, before, after, cost in steps]
 
 
-def test_patch_minor_major_and_upwards_before_downwards() -> None:
+def test_patch_before_minor_before_major_and_upgrades_before_downgrades() -> None:
     sizes = ordered(
         ("pkg.a", "1.2.3", "1.2.4", ""),
         ("pkg.a", "1.2.3", "1.2.2", ""),
@@ -233,11 +233,11 @@ UNLISTED = (
     ],
     {("aa", "1.1.2"): ">=1.1.1,<1.2.0", ("bb", "1.2.0"): ">=1.1.1,<1.2.0", ("aa", "1.1.1"): ">=1.1.1"},
 )
-"""A world where no listed way out helps, but three releases that nobody lists do."""
+"""A world in which no fix helps, but three releases that no fix names do."""
 
 # --- tiny worlds, against brute force ---------------------------------------------------------------
 
-# One release of each size, both ways: then "the nearest of each size" is every release there is.
+# One release for each size and direction of a move, so that "the nearest of each size" is every release.
 RELEASES = ("1.0.0", "1.1.0", "1.1.1", "1.1.2", "1.2.0")
 HERE = "1.1.1"
 NAMES = ("aa", "bb", "cc")
@@ -296,7 +296,7 @@ def with_requirements(read: Inventory, of: Matrix) -> Inventory:
 
 
 def assignments(read: Inventory, of: Matrix) -> Iterator[tuple[int, Inventory]]:
-    """Every assignment of releases and stages, with the number of its moves."""
+    """Yield every assignment of releases and ZeRO stages, with the number of its moves."""
     for chosen in itertools.product(RELEASES, repeat=len(NAMES)):
         for stage in (3, 2):
             moves = [
@@ -312,7 +312,7 @@ def assignments(read: Inventory, of: Matrix) -> Iterator[tuple[int, Inventory]]:
 
 
 def passes(read: Inventory, before: Judgement, of: Matrix) -> bool:
-    """No error, and no metadata conflict that was not there or is a moved package's own."""
+    """Return whether there is no error, and no metadata conflict that is new or of a moved package."""
     after = judged(read, of)
     old = {each.rule.id for each in before.findings}
     for each in after.findings:
@@ -346,10 +346,10 @@ def test_no_assignment_of_fewer_moves_passes(
 
 @settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(rules, requirements)
-def test_of_all_that_ways_out_lead_to_the_cheapest_is_taken(
+def test_the_cheapest_of_all_states_that_ways_out_reach_is_taken(
     drawn: list[tuple[dict[str, str], bool, list[tuple[str, str]]]], needs: dict[tuple[str, str], str]
 ) -> None:
-    """Against every state there is a path to, looked at without bounds, order or end."""
+    """Compare with all reachable states, visited without a bound, an order or a limit."""
     of = world(drawn, needs)
     small = RemediationSpace.of(problem_of(tiny(of), of), available_releases(of, of.tables["release"], None))
     wanted = frozenset(each.rule.id for each in small.judge.broken)
@@ -371,15 +371,15 @@ def test_of_all_that_ways_out_lead_to_the_cheapest_is_taken(
         assert found.changes is None
     else:
         assert found.changes is not None
-        # The place in a rule's list is that of whoever proposed a value first.
+        # The place in a rule's list is not compared: it is that of the first rule that proposed a value.
         assert small.costs.cost(found.changes)[:-1] == min(costs)[:-1]
 
 
 # --- what the bound relies on -----------------------------------------------------------------------
 
 
-def test_a_change_reaches_only_facts_that_are_known_to_follow_from_it() -> None:
-    """Else a state could be thought further from an answer than it is, and the fewest moves be missed."""
+def test_a_change_affects_only_facts_that_the_bound_knows_to_follow_from_it() -> None:
+    """Otherwise the bound could be too high, and the search could miss the fewest moves."""
     changes = {fix for rule in known().rules for each in rule.fixes for fix in each.set}
     reached = 0
     for case in EVERY_CASE[::3]:
@@ -391,7 +391,7 @@ def test_a_change_reaches_only_facts_that_are_known_to_follow_from_it() -> None:
             if isinstance(value, str) and "{" in value:
                 continue
             if key.startswith("train.") and not any(each.startswith("train.") for each in read.facts):
-                continue  # rules about training wait there, so none proposes anything
+                continue  # rules about training wait there and propose nothing
             proposal = Proposal(judge.trial(value), "", known().rules[0])
             for touched in small.judge.touched(small.editor.apply({key: proposal})):
                 assert key in ancestors(small, touched), (case["id"], key, touched)
@@ -411,7 +411,7 @@ def ancestors(small: RemediationSpace, key: str) -> set[str]:
 def test_eight_gpus_and_two_hundred_packages_are_planned_in_time() -> None:
     gpus = ", ".join(['{ name = "NVIDIA A100-SXM4-80GB" }'] * 8)
     others = "\n".join(f'other{number} = "1.{number}"' for number in range(200))
-    lines = TANGLE.replace(
+    lines = MANY_CONFLICTS.replace(
         'gpu = [{ name = "NVIDIA A100-SXM4-80GB" }, { name = "NVIDIA A100-SXM4-80GB" }]', f"gpu = [{gpus}]"
     )
     read = worlds.inventory(lines.replace('numpy = "2.1.0"', f'numpy = "2.1.0"\n{others}'))
@@ -419,4 +419,4 @@ def test_eight_gpus_and_two_hundred_packages_are_planned_in_time() -> None:
     read = read.with_facts(Fact(f"pkg.other{number}.requires", Known(requires[:10])) for number in range(200))
     seconds, plan = _timed(read)
     assert plan.moves
-    assert seconds < 5, plan.states  # below a second on a machine of our own
+    assert seconds < 5, plan.states  # less than a second on an idle machine
