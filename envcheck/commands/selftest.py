@@ -606,13 +606,13 @@ def _known(outcome: selftest_outcome.Outcome, prepared: TestEnvironment) -> self
 def _signatures() -> Mapping[str, Sequence[log_signatures.Signature]]:
     """What the cases of each rule say in a traceback."""
     found: dict[str, list[log_signatures.Signature]] = {}
-    for each in log_signatures.compiled(examine.source_tree()["case"]):
+    for each in log_signatures.compile_signatures(examine.source_tree()["case"]):
         found.setdefault(each.rule, []).append(each)
     return found
 
 
 def _speaks(rule_id: str, said: str) -> bool:
-    return log_signatures.speaks(_signatures().get(rule_id, ()), said)
+    return log_signatures.any_signature_matches(_signatures().get(rule_id, ()), said)
 
 
 def _forbidden(

@@ -48,7 +48,7 @@ class Signature(NamedTuple):
         return round(share * sum(literals) / (sum(literals) + _HALF_SCORE), 3)
 
 
-def compiled(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
+def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
     """Return the signatures of compat's cases, in their order."""
     return tuple(
         Signature(
@@ -66,13 +66,13 @@ def compiled(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
     )
 
 
-def found(signature: Signature, text: str) -> dict[int, int]:
+def match_positions(signature: Signature, text: str) -> dict[int, int]:
     """Return the numbers of the signature's patterns that match in a text, and where each match begins."""
     hits = ((number, pattern.search(text)) for number, pattern in enumerate(signature.patterns))
     return {number: hit.start() for number, hit in hits if hit}
 
 
-def speaks(signatures: Iterable[Signature], text: str) -> bool:
+def any_signature_matches(signatures: Iterable[Signature], text: str) -> bool:
     """Return whether all patterns of some signature match in a text."""
     return any(all(pattern.search(text) for pattern in signature.patterns) for signature in signatures)
 
@@ -88,7 +88,7 @@ _OPTIONAL = re.compile(r"(?:\\.|[^\\])(?:[?*]|\{0)")
 _GAP, _NEEDS_WORD, _PLAIN = "\0", "\1", "\2"
 
 
-def needs(pattern: str, words: Sequence[str]) -> bool:
+def needs_word(pattern: str, words: Sequence[str]) -> bool:
     """Return whether every text that a pattern matches contains one of these words, in upper or lower case.
 
     The answer comes from the pattern's source and may be False where it should be True, because character

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from envcheck.core import versions
 from envcheck.core.errors import InputError
@@ -12,6 +11,7 @@ from envcheck.core.facts import Known, Tri, package_key, package_name
 from envcheck.core.i18n import counted
 from envcheck.core.rules import OUTCOMES, Cell, Clause, Matrix, Rule, When
 from envcheck.core.suggestions import suggestion
+from envcheck.knowledge.tables import ReleaseRow, all_releases, torch_builds, torch_variants
 from envcheck.rules import clause_algebra
 
 _MARKS = {Tri.YES: "yes", Tri.MAYBE: "may", Tri.NO: "no"}
@@ -46,7 +46,7 @@ def matrix_page(wanted: str | None, known: Matrix) -> str:
 def _packages(known: Matrix) -> list[str]:
     """Return every package that a rule, a release or `known_through` names."""
     named = {key.split(".")[1] for rule in known.rules for key in _keys(rule) if key.startswith("pkg.")}
-    return sorted({*named, *(str(row["package"]) for row in _rows(known)), *known.known_through})
+    return sorted({*named, *(release.package for release in all_releases(known)), *known.known_through})
 
 
 def _keys(rule: Rule) -> set[str]:
@@ -70,8 +70,8 @@ def _overview(known: Matrix) -> Iterator[str]:
     yield ""
     yield f"{'package':<18} {'releases':<28} {'rules':>5} {'cells':>5}"
     for name in _packages(known):
-        rows = [str(row["version"]) for row in _rows(known) if row["package"] == name]
-        span = f"{rows[0]} to {rows[-1]} ({len(rows)})" if rows else ""
+        releases = _releases_of(name, known)
+        span = f"{releases[0].version} to {releases[-1].version} ({len(releases)})" if releases else ""
         rules = sum(package_key(name) in _keys(rule) for rule in known.rules)
         cells = sum(name in cell.pkg for cell in known.cells)
         yield f"{name:<18} {span:<28} {rules:>5} {cells:>5}"
@@ -81,14 +81,16 @@ def _overview(known: Matrix) -> Iterator[str]:
 
 
 def _package_page(name: str, known: Matrix) -> Iterator[str]:
-    rows = [row for row in _rows(known) if row["package"] == name]
+    releases = _releases_of(name, known)
     through = known.known_through.get(name)
     yield f"{name}" + (f": known through {through}" if through else "")
-    if rows:
-        yield f"releases {len(rows)}, {rows[0]['version']} to {rows[-1]['version']}; the latest:"
-        for row in rows[-_LATEST:]:
-            python = f"   Python {row['requires_python']}" if row.get("requires_python") else ""
-            yield f"    {row.get('date', ''):<10}  {row['version']:<12}{python}{_yanked(row)}"
+    if releases:
+        span = f"{releases[0].version} to {releases[-1].version}"
+        yield f"releases {len(releases)}, {span}; the latest:"
+        for release in releases[-_LATEST:]:
+            python = f"   Python {release.requires_python}" if release.requires_python else ""
+            yanked = "   yanked" if release.yanked else ""
+            yield f"    {release.date:<10}  {release.version:<12}{python}{yanked}"
     named = [rule for rule in known.rules if package_key(name) in _keys(rule)]
     yield ""
     yield f"{counted(len(named), 'known failure')} name{'s' * (len(named) == 1)} it"
@@ -97,25 +99,21 @@ def _package_page(name: str, known: Matrix) -> Iterator[str]:
     yield from _cells([cell for cell in known.cells if name in cell.pkg])
 
 
-def _yanked(row: Mapping[str, Any]) -> str:
-    return "   yanked" if row.get("yanked") else ""
-
-
 # --- one release ------------------------------------------------------------------------------------
 
 
 def _release_page(name: str, version: str, known: Matrix) -> Iterator[str]:
-    row = _row(name, version, known)
-    yield f"{name} {version}" + (f", released {row['date']}" if row and row.get("date") else "")
+    release = _find_release(name, version, known)
+    yield f"{name} {version}" + (f", released {release.date}" if release and release.date else "")
     note = versions.note(version)
     if note:
         yield note
-    if row is None:
+    if release is None:
         yield "not among the releases in the tables" + _beyond(name, version, known)
     else:
-        yield from _release(row)
-    if name == "torch" and row is not None:
-        yield from _torch(row, known)
+        yield from _release(release)
+        if name == "torch":
+            yield from _torch(release.version, known)
     verdicts = [
         (_concerns(rule, name, version), rule) for rule in known.rules if package_key(name) in _keys(rule)
     ]
@@ -135,16 +133,11 @@ def _release_page(name: str, version: str, known: Matrix) -> Iterator[str]:
     )
 
 
-def _row(name: str, version: str, known: Matrix) -> Mapping[str, Any] | None:
+def _find_release(name: str, version: str, known: Matrix) -> ReleaseRow | None:
+    """Return a release without regard to its build: `2.6.0+cu124` is the release 2.6.0."""
     wanted = versions.parse(version.partition("+")[0])
-    return next(
-        (
-            row
-            for row in _rows(known)
-            if row["package"] == name and versions.parse(str(row["version"])) == wanted
-        ),
-        None,
-    )
+    of_package = _releases_of(name, known)
+    return next((release for release in of_package if versions.parse(release.version) == wanted), None)
 
 
 def _beyond(name: str, version: str, known: Matrix) -> str:
@@ -154,38 +147,39 @@ def _beyond(name: str, version: str, known: Matrix) -> str:
     return ""
 
 
-def _release(row: Mapping[str, Any]) -> Iterator[str]:
-    if row.get("yanked"):
+def _release(release: ReleaseRow) -> Iterator[str]:
+    if release.yanked:
         yield "yanked: never proposed"
-    if row.get("requires_python"):
-        yield f"python    {row['requires_python']}"
-    if row.get("python"):
-        yield f"wheels    Python {', '.join(row['python'])}"
-    requires = row.get("requires", {})
-    if requires:
-        yield "requires  " + ", ".join(f"{name}{bound}" for name, bound in requires.items())
-    for extra, required in row.get("extras", {}).items():
-        yield f"[{extra}]".ljust(9) + " " + ", ".join(f"{name}{bound}" for name, bound in required.items())
-    if row.get("kinds") == ["sdist"]:
+    if release.requires_python:
+        yield f"python    {release.requires_python}"
+    if release.pythons:
+        yield f"wheels    Python {', '.join(release.pythons)}"
+    if release.requires:
+        yield "requires  " + _joined(release.requires)
+    for extra, required in release.extras.items():
+        yield f"[{extra}]".ljust(9) + " " + _joined(required)
+    if release.sdist:
         yield "published as source only: built on installation"
 
 
-def _torch(row: Mapping[str, Any], known: Matrix) -> Iterator[str]:
-    cuda = str(row["cuda"])
-    yield f"CUDA      {cuda}{_oldest_driver(cuda, known)}"
-    yield f"code for  {' '.join(row['architectures'])}"
-    parts = [f"{name} {row[name]}" for name in ("torchvision", "torchaudio", "triton") if row.get(name)]
-    yield f"with      {', '.join(parts)}"
-    libraries = [
-        f"{label} {row[key]}" for key, label in (("cudnn", "cuDNN"), ("nccl", "NCCL")) if row.get(key)
-    ]
-    yield f"brings    {', '.join(libraries)}"
-    abi = "C++ ABI not known" if "cxx11_abi" not in row else f"{'new' if row['cxx11_abi'] else 'old'} C++ ABI"
-    yield f"needs     glibc {row.get('glibc', 'not known')}, {abi}"
-    for other in known.tables.get("variant", []):
-        if other["torch"] == row["version"]:
-            cuda = str(other["cuda"])
-            yield f"also for  CUDA {cuda}{_oldest_driver(cuda, known)}: {' '.join(other['architectures'])}"
+def _joined(requires: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}{bound}" for name, bound in requires.items())
+
+
+def _torch(version: str, known: Matrix) -> Iterator[str]:
+    """Yield what the builds of a torch release were made for."""
+    build = next(build for build in torch_builds(known) if build.version == version)
+    yield f"CUDA      {build.cuda}{_oldest_driver(build.cuda, known)}"
+    yield f"code for  {' '.join(build.architectures)}"
+    yield f"with      {', '.join(f'{name} {release}' for name, release in build.companions.items())}"
+    libraries = {"cuDNN": build.cudnn, "NCCL": build.nccl}
+    yield f"brings    {', '.join(f'{name} {release}' for name, release in libraries.items() if release)}"
+    abi = "C++ ABI not known" if build.cxx11_abi is None else f"{'new' if build.cxx11_abi else 'old'} C++ ABI"
+    yield f"needs     glibc {build.glibc or 'not known'}, {abi}"
+    for variant in torch_variants(known):
+        if variant.torch == version:
+            driver = _oldest_driver(variant.cuda, known)
+            yield f"also for  CUDA {variant.cuda}{driver}: {' '.join(variant.architectures)}"
 
 
 def _oldest_driver(cuda: str, known: Matrix) -> str:
@@ -270,7 +264,5 @@ def _cells(cells: Sequence[Cell]) -> Iterator[str]:
         yield f"    {cell.date} {cell.device} {outcome} {cell.target}: {packages}{train}{rule}"
 
 
-def _rows(known: Matrix) -> list[Mapping[str, Any]]:
-    """Return the release rows of every package, those of torch among them, in one shape."""
-    torch = [{**row, "package": "torch"} for row in known.tables.get("torch", [])]
-    return [*torch, *known.tables.get("release", [])]
+def _releases_of(name: str, known: Matrix) -> list[ReleaseRow]:
+    return [release for release in all_releases(known) if release.package == name]

@@ -21,6 +21,7 @@ from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, family, pack
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Clause, Fix, Matrix, NoFix, Ref, Requirement, Rule
 from envcheck.knowledge.generated_rules import requirement_rules
+from envcheck.knowledge.tables import ReleaseRow, all_releases, gpus, torch_releases
 from envcheck.rules import clause_algebra, derive, judge
 from envcheck.rules.clauses import refs
 
@@ -50,7 +51,8 @@ def assemble(known: Matrix) -> dict[str, Any]:
         "digest": known.digest,
         "overlays": [f"{origin.name} ({origin.named_by}): {origin.brings}" for origin in known.origins],
         "packages": {
-            name: [_release(choices, row) for row in rows] for name, rows in choices.releases.items()
+            name: [_release(choices, release) for release in releases]
+            for name, releases in choices.releases.items()
         },
         "choices": {
             "target": [
@@ -90,12 +92,13 @@ class PageChoices:
     def __init__(self, known: Matrix) -> None:
         self.known = known
         self.releases = {
-            name: _worth_showing(name, rows, known) for name, rows in _releases_by_package(known).items()
+            name: _worth_showing(name, releases, known)
+            for name, releases in _releases_by_package(known).items()
         }
         self.trainings = list(_trainings(known))
         self.gpus = list(_gpus(known))
         self.drivers = list(_drivers(known))
-        minors = {minor for row in known.tables.get("torch", []) for minor in row.get("python", [])}
+        minors = {minor for release in torch_releases(known) for minor in release.pythons or ()}
         minors = {minor for minor in minors if versions.parse(minor)}  # 3.14t is another build, not a version
         self.pythons = [NONE, *sorted(minors, key=versions.order)]
 
@@ -111,7 +114,7 @@ class PageChoices:
 
     def version(self, package: str, option: int) -> str:
         """Return the version that an option of a package stands for."""
-        return str(self.releases[package][option - 1]["version"])
+        return self.releases[package][option - 1].version
 
     def inventory(self, chosen: Mapping[str, int]) -> Inventory:
         """Return the facts that these options give, with what follows from them."""
@@ -137,33 +140,32 @@ class PageChoices:
                 yield package_key(dimension), self.version(dimension, option)
 
 
-def _releases_by_package(known: Matrix) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {"torch": list(known.tables.get("torch", []))}
-    for row in known.tables.get("release", []):
-        found.setdefault(str(row["package"]), []).append(row)
+def _releases_by_package(known: Matrix) -> dict[str, list[ReleaseRow]]:
+    """Return the releases of each package, oldest first."""
+    found: dict[str, list[ReleaseRow]] = {}
+    for release in all_releases(known):
+        found.setdefault(release.package, []).append(release)
     return {
-        name: sorted(rows, key=lambda row: versions.order(str(row["version"])))
-        for name, rows in found.items()
-        if rows
+        name: sorted(releases, key=lambda release: versions.order(release.version))
+        for name, releases in found.items()
     }
 
 
-def _worth_showing(name: str, rows: Sequence[Mapping[str, Any]], known: Matrix) -> list[Mapping[str, Any]]:
+def _worth_showing(name: str, releases: Sequence[ReleaseRow], known: Matrix) -> list[ReleaseRow]:
     """Return the newest patch of each minor, measured releases, and those on both sides of every bound."""
-    key = package_key(name)
-    wanted = {cell.pkg[name] for cell in known.cells if name in cell.pkg}
-    ordered = [str(row["version"]) for row in rows if not row.get("yanked")]
+    shown = {cell.pkg[name] for cell in known.cells if name in cell.pkg}
+    ordered = [release.version for release in releases if not release.yanked]
     newest: dict[tuple[str, ...], str] = {}
     for version in ordered:
         parts = versions.base_release(version).split(".")
         newest[tuple(parts[: 3 if parts[:2] == ["0", "0"] else 2])] = version
-    wanted |= set(newest.values())
-    for bound in _bounds(known, key):
+    shown |= set(newest.values())
+    for bound in _bounds(known, package_key(name)):
         below = [version for version in ordered if versions.order(version) < versions.order(bound)]
         above = [version for version in ordered if versions.order(version) >= versions.order(bound)]
-        wanted |= {*below[-1:], *above[:1]}
-    parsed = {versions.parse(version) for version in wanted}
-    return [row for row in rows if versions.parse(str(row["version"])) in parsed]
+        shown |= {*below[-1:], *above[:1]}
+    parsed = {versions.parse(version) for version in shown}
+    return [release for release in releases if versions.parse(release.version) in parsed]
 
 
 def _bounds(known: Matrix, key: str) -> set[str]:
@@ -206,11 +208,11 @@ def _gpus(known: Matrix) -> Iterator[tuple[str, str]]:
     }
     groups: dict[str, list[str]] = {}
     singles = []
-    for row in known.tables.get("gpu", []):
-        if row["name"] in named:
-            singles.append((str(row["compute_capability"]), str(row["name"])))
-        elif row.get("kind") != "jetson":
-            groups.setdefault(str(row["compute_capability"]), []).append(str(row["name"]))
+    for gpu in gpus(known):
+        if gpu.name in named:
+            singles.append((gpu.compute_capability, gpu.name))
+        elif gpu.kind != "jetson":
+            groups.setdefault(gpu.compute_capability, []).append(gpu.name)
     found = [(capability, names[0], names) for capability, names in groups.items()]
     found += [(capability, name, [name]) for capability, name in singles]
     for capability, name, names in sorted(found, key=lambda group: (versions.order(group[0]), group[1])):
@@ -419,24 +421,25 @@ def _is_broken(choices: PageChoices, rule: Rule, chosen: Mapping[str, int]) -> T
 # --- rows of the page -------------------------------------------------------------------------------
 
 
-def _release(choices: PageChoices, row: Mapping[str, Any]) -> dict[str, Any]:
+def _release(choices: PageChoices, release: ReleaseRow) -> dict[str, Any]:
     """Return a release: version, date, whether yanked, and a digit for each Python: 1 if installable."""
-    shown: dict[str, Any] = {"v": str(row["version"]), "date": str(row.get("date", ""))}
-    if row.get("yanked"):
+    shown: dict[str, Any] = {"v": release.version, "date": release.date}
+    if release.yanked:
         shown["yanked"] = True
-    admitted = "".join(str(int(_admits(row, python))) for python in choices.pythons)
+    admitted = "".join(str(int(_admits(release, python))) for python in choices.pythons)
     if "0" in admitted:
         shown["python"] = admitted
     return shown
 
 
-def _admits(row: Mapping[str, Any], python: str) -> bool:
+def _admits(release: ReleaseRow, python: str) -> bool:
+    """Return whether some patch release of a Python (`3.11`) may install a release."""
     if python == NONE:
         return True
-    if isinstance(row.get("python"), list):
-        return python in row["python"]
+    if release.pythons is not None:
+        return python in release.pythons
     try:
-        bounds = versions.parse_specifier(row.get("requires_python", ""))
+        bounds = versions.parse_specifier(release.requires_python)
     except ValueError:
         return True
     return versions.satisfies_all(f"{python}.99", bounds) is not Tri.NO
@@ -503,14 +506,16 @@ def _cell(choices: PageChoices, number: int) -> dict[str, Any]:
 
 def _metadata_bounds(choices: PageChoices) -> Iterator[dict[str, Any]]:
     """Yield each package's requirements on another: the bound in each release, and what it admits."""
-    for name, rows in choices.releases.items():
-        for other, other_rows in choices.releases.items():
-            bounds = [str(row.get("requires", {}).get(other, "")) for row in rows]
+    for name, releases in choices.releases.items():
+        for other, other_releases in choices.releases.items():
+            bounds = [release.requires.get(other, "") for release in releases]
             distinct = sorted(set(bounds))
             if distinct == [""]:
                 continue
             admitted = [
-                "".join(str(int(_satisfies(name, other, bound, str(row["version"])))) for row in other_rows)
+                "".join(
+                    str(int(_satisfies(name, other, bound, release.version))) for release in other_releases
+                )
                 for bound in distinct
             ]
             if any("0" in digits for digits in admitted):

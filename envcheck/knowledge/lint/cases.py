@@ -65,7 +65,7 @@ def _signature_problems(case: LintCase, words: Sequence[str]) -> Iterator[str]:
         else:
             if matches_empty:
                 yield f"signature: expected a pattern; found {pattern!r}, which matches any text"
-    if patterns and not any(log_signatures.needs(pattern, words) for pattern in patterns):
+    if patterns and not any(log_signatures.needs_word(pattern, words) for pattern in patterns):
         yield (
             "signature: expected a pattern that needs one of the words for which logs are searched "
             f"({', '.join(words)}); found none"

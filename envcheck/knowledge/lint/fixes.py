@@ -11,6 +11,7 @@ from envcheck.core.rules import Clause, Fix, NoFix, Rule
 from envcheck.knowledge.lint.examples import breaking_examples
 from envcheck.knowledge.lint.problems import LintProblem
 from envcheck.knowledge.lint.subject import LintCase, LintSubject
+from envcheck.knowledge.tables import all_releases
 from envcheck.rules import clause_algebra, derive, judge
 
 
@@ -137,10 +138,10 @@ def _is_version(subject: LintSubject, key: str) -> bool:
 
 def _was_yanked(subject: LintSubject, name: str, version: str) -> bool:
     return any(
-        row["package"] == name
-        and row.get("yanked")
-        and versions.parse(row["version"]) == versions.parse(version)
-        for row in subject.known.tables.get("release", [])
+        release.package == name
+        and release.yanked
+        and versions.parse(release.version) == versions.parse(version)
+        for release in all_releases(subject.known)
     )
 
 

@@ -16,6 +16,7 @@ from envcheck.core.rules import Clause, Rule, Severity, When
 from envcheck.core.toml_locations import Places, TomlRow, places
 from envcheck.knowledge.lint.problems import LintProblem
 from envcheck.knowledge.load import read_matrix
+from envcheck.knowledge.tables import all_releases
 from envcheck.rules import clause_algebra, derive, judge
 
 
@@ -126,9 +127,8 @@ class LintSubject:
     @cached_property
     def _releases(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = defaultdict(list)
-        for row in self.known.tables.get("release", []):
-            found[row["package"]].append(str(row["version"]))
-        found["torch"] += [str(row["version"]) for row in self.known.tables.get("torch", [])]
+        for release in all_releases(self.known):
+            found[release.package].append(release.version)
         return {name: sorted(releases, key=versions.order) for name, releases in found.items()}
 
     def releases_of(self, key: str) -> list[str]:

@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, package_key, package_name
 from envcheck.core.rules import Matrix
+from envcheck.knowledge.tables import ReleaseRow, companion_releases, torch_releases
 from envcheck.resolution.remediation.moves import MoveSize, move_size
 from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.rules import derive, judge
-
-
-class ReleaseRow(NamedTuple):
-    """One row of the tables: a release, what it requires, and the Pythons that may install it."""
-
-    package: str
-    version: str
-    requires: tuple[str, ...]
-    yanked: bool
-    pythons: tuple[str, ...] | None  # as `3.11`; None if the row gives a range instead
-    requires_python: str
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any], package: str | None = None) -> ReleaseRow:
-        """Read a row of the table `release`, or one package's release in a row of the table `torch`."""
-        pythons = row.get("python")
-        return cls(
-            package=package or row["package"],
-            version=row["version"] if package in (None, "torch") else row[package],
-            requires=tuple(f"{name}{bound}" for name, bound in row.get("requires", {}).items()),
-            yanked=bool(row.get("yanked")),
-            pythons=tuple(pythons) if isinstance(pythons, list) else None,
-            requires_python=row.get("requires_python", ""),
-        )
-
-    def supports(self, python: str | None) -> bool:
-        """Return whether this Python (`3.11.9`) may install the release; True if either is unknown."""
-        if python is None:
-            return True
-        if self.pythons is not None:
-            return ".".join(python.split(".")[:2]) in self.pythons
-        try:
-            bounds = versions.parse_specifier(self.requires_python)
-        except ValueError:
-            return True
-        return versions.satisfies_all(python, bounds) is not Tri.NO
 
 
 class Releases(NamedTuple):
@@ -71,13 +36,13 @@ def available_releases(known: Matrix, rows: Sequence[Mapping[str, Any]], python:
     fit: dict[str, set[str]] = {}
     every: dict[str, set[str]] = {}
     requires = {}
-    for release in (*_torch_releases(known), *map(ReleaseRow.of, rows)):
+    for release in (*torch_releases(known), *companion_releases(known), *map(ReleaseRow.of, rows)):
         name, version = release.package, release.version
         every.setdefault(name, set()).add(version)
-        requires[name, version] = release.requires
+        requires[name, version] = tuple(f"{other}{bound}" for other, bound in release.requires.items())
         through = known.known_through.get(name)
         beyond = through is not None and versions.compare(version, ">", through) is Tri.YES
-        if not (release.yanked or beyond) and release.supports(python):
+        if not (release.yanked or beyond) and supports_python(release, python):
             fit.setdefault(name, set()).add(version)
     return Releases(
         {name: tuple(sorted(found, key=versions.order)) for name, found in fit.items()},
@@ -87,11 +52,17 @@ def available_releases(known: Matrix, rows: Sequence[Mapping[str, Any]], python:
     )
 
 
-def _torch_releases(known: Matrix) -> Iterator[ReleaseRow]:
-    """Yield the releases of torch, then those of the packages that are released together with it."""
-    rows = known.tables.get("torch", [])
-    for name in ("torch", *known.moves_with.get("torch", ())):
-        yield from (ReleaseRow.of(row, name) for row in rows if name == "torch" or row.get(name))
+def supports_python(release: ReleaseRow, python: str | None) -> bool:
+    """Return whether this Python (`3.11.9`) may install a release; True if either is unknown."""
+    if python is None:
+        return True
+    if release.pythons is not None:
+        return ".".join(python.split(".")[:2]) in release.pythons
+    try:
+        bounds = versions.parse_specifier(release.requires_python)
+    except ValueError:
+        return True
+    return versions.satisfies_all(python, bounds) is not Tri.NO
 
 
 def nearest_first(releases: Sequence[str], name: str, installed: Value | None) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from envcheck.core import versions
 from envcheck.core.facts import Tri, Value, package_name
 from envcheck.core.rules import Fix, UserRequirement
+from envcheck.knowledge.tables import torch_variants
 from envcheck.resolution.resolver.problem import Reason, Release, SearchProblem
 from envcheck.resolution.resolver.refusing_rules import refusing_rules
 
@@ -117,14 +118,13 @@ def with_variants(problem: SearchProblem, only: Container[str] | None = None) ->
     is known. The tables list builds for x86_64 only, so other architectures get none.
     """
     plain = {release.version: release for release in problem.releases if release.package == "torch"}
-    rows = problem.known.tables.get("variant", [])
-    if problem.machine.known("host.arch") not in (None, "x86_64"):
-        rows = []
-    variants = [
-        plain[row["torch"]]._replace(version=f"{row['torch']}+{row['tag']}")
-        for row in rows
-        if row["torch"] in plain and row.get("role") != "default"
-    ]
+    variants: list[Release] = []
+    if problem.machine.known("host.arch") in (None, "x86_64"):
+        variants = [
+            plain[variant.torch]._replace(version=f"{variant.torch}+{variant.tag}")
+            for variant in torch_variants(problem.known)
+            if variant.torch in plain and not variant.default
+        ]
     if only is not None:
         variants = [release for release in variants if release.version in only]
     others = [release for release in problem.releases if release.package != "torch"]

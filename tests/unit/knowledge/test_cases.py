@@ -1,4 +1,4 @@
-"""Every case in compat/cases gets the verdict it must get; every error rule has both kinds of case."""
+"""Every case in compat/cases gets its expected verdict, and every error rule has both kinds of case."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_case(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in EVERY_CASE if case["expect"] == "signature"], ids=lambda case: str(case["id"])
 )
-def test_a_case_of_signatures_only_says_what_to_do(case: dict[str, Any]) -> None:
+def test_a_case_with_only_signatures_has_advice(case: dict[str, Any]) -> None:
     for key in ("signature", "explain", "title", "sources"):
         assert case[key], key
     assert "facts" not in case
@@ -89,7 +89,7 @@ def test_case_ids_are_unique() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_cases_speak_of_rules_that_exist() -> None:
+def test_cases_name_rules_that_exist() -> None:
     rules = {rule.id for rule in known().rules}
     assert {case["rule"] for case in CASES if case.get("rule")} <= rules
 
@@ -105,7 +105,7 @@ def test_an_error_rule_has_a_case_that_breaks_it_and_a_near_miss(rule: Rule) -> 
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case["expect"] == "broken"], ids=lambda case: str(case["id"])
 )
-def test_every_way_out_of_a_broken_case_breaks_the_combination(case: dict[str, Any]) -> None:
+def test_every_fix_of_a_broken_case_helps(case: dict[str, Any]) -> None:
     read = facts_of(case)
     settled = derive.derive(read, known())
     judgement = judged(read)
@@ -120,11 +120,11 @@ def test_every_way_out_of_a_broken_case_breaks_the_combination(case: dict[str, A
     if finding.rule.fixes:
         assert judge.advise(
             finding, judgement, settled, lambda changes: judged(derive.changed(read, changes, known()))
-        ).fixes, "a user who meets this case is told no way out"
+        ).fixes, "a user with this case gets no fix"
 
 
 def test_measured_cells_agree_with_the_rules() -> None:
-    """A cell that trained is broken by no error rule; one that failed is broken by the rule it names."""
+    """Check that a trained cell breaks no error rule, and that a failed one breaks the rule it names."""
     for cell in known().cells:
         target = known().targets[cell.target]
         lines = [
@@ -142,6 +142,6 @@ def test_measured_cells_agree_with_the_rules() -> None:
             assert cell.rule in errors, f"{cell} failed"
 
 
-def test_the_compiled_matrix_is_the_one_that_was_built() -> None:
+def test_the_compiled_matrix_equals_the_one_that_was_built() -> None:
     again = thaw_matrix(json.loads(json.dumps(freeze_matrix(known()))))
     assert again == slim(known())

@@ -16,11 +16,12 @@ from envcheck.commands import examine
 from envcheck.core.facts import Fact, Inventory, Known, Value
 from envcheck.core.findings import Finding, Judgement, Move, Plan, Verdict
 from envcheck.core.rules import Matrix, Severity
+from envcheck.knowledge.tables import ReleaseRow
 from envcheck.resolution.remediation.cost import Cost
 from envcheck.resolution.remediation.moves import MoveSize, Proposal, move_size
 from envcheck.resolution.remediation.plan import plan_remediation
 from envcheck.resolution.remediation.problem import RemediationProblem
-from envcheck.resolution.remediation.releases import ReleaseRow, Releases, available_releases
+from envcheck.resolution.remediation.releases import Releases, available_releases, supports_python
 from envcheck.resolution.remediation.search import STATES, RemediationSpace, SearchLimits, search
 from envcheck.rules import derive, judge
 from tests.support import worlds
@@ -129,7 +130,7 @@ def test_every_proposed_release_exists_for_that_python_or_is_marked_unchecked() 
             row = rows.get((move.key[4:], str(move.after)))
             if row is not None and not move.unchecked:
                 assert not row.get("yanked"), move
-                assert python is None or ReleaseRow.of(row).supports(str(python)), move
+                assert python is None or supports_python(ReleaseRow.of(row), str(python)), move
             elif move.install and move.key not in (
                 "pkg.torch",
                 "pkg.torchvision",
