@@ -68,7 +68,7 @@ def problems() -> Iterator[tuple[str, resolver.SearchProblem]]:
                 for wishes in WISHES:
                     words = [target.name, f"py{python}", driver or "any driver", *gpus]
                     words += [f"{wish.package}{wish.specifier}" for wish in wishes]
-                    yield " ".join(words), here._replace(wishes=wishes)
+                    yield " ".join(words), here._replace(requirements=wishes)
 
 
 def measured() -> Iterator[Run]:
@@ -77,7 +77,7 @@ def measured() -> Iterator[Run]:
         began = time.process_time()
         answer = resolver.solve(asked)
         searched = time.process_time()
-        if answer.versions is None and not asked.wishes:
+        if answer.versions is None and not asked.requirements:
             conflicts.prove(asked, answer.reasons)
         found = " ".join(f"{name}={version}" for name, version in (answer.versions or {}).items())
         took = searched - began

@@ -24,13 +24,14 @@ def compiled() -> dict[str, Any]:
     from envcheck import probes
     from envcheck.commands import examine
     from envcheck.host.package_files import source_texts
-    from envcheck.knowledge import load as matrix
+    from envcheck.knowledge.compiled import freeze_matrix
+    from envcheck.knowledge.load import build_matrix
 
     tree = examine.source_tree()
-    known = matrix.build(tree, examine.vocabulary(probes.every_probe()))
+    known = build_matrix(tree, examine.vocabulary(probes.every_probe()))
     dialects = source_texts("compat/dialects", ".toml")
     contents = {
-        "judging.json": matrix.freeze(known),
+        "judging.json": freeze_matrix(known),
         "source.json": tree,
         "dialects.json": {Path(name).stem: tomllib.loads(text) for name, text in dialects.items()},
     }

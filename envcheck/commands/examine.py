@@ -35,12 +35,13 @@ from envcheck.core.findings import (
     worst_first,
 )
 from envcheck.core.rules import Cell, Matrix, Severity, Target
+from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import own_python
 from envcheck.host.files import name_exists, read_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
-from envcheck.knowledge import load as matrix
-from envcheck.knowledge.rule_pages import nearest
+from envcheck.knowledge.compiled import thaw_matrix
+from envcheck.knowledge.generated_rules import requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
 from envcheck.rules.changes import DRIVER_FACTS, apply_changes
 from envcheck.rules.clauses import format_value
@@ -100,15 +101,19 @@ def load_matrix(words: Vocabulary, named: Sequence[str] = (), *, errors_only: bo
     compiled = shipped_text("judging.json")
     overlays = overlay_texts(named)
     if compiled is not None and not overlays:
-        return matrix.thaw(json.loads(compiled), errors_only=errors_only)
-    return matrix.build_overlaid(source_tree(), overlays, words)
+        return thaw_matrix(json.loads(compiled), errors_only=errors_only)
+    from envcheck.knowledge.overlay import build_with_overlays  # a compiled matrix needs it only for overlays
+
+    return build_with_overlays(source_tree(), overlays, words)
 
 
 def source_tree() -> dict[str, Any]:
     """Everything in compat/ as one tree, release rows and cases too: slower, and seldom needed."""
+    from envcheck.knowledge.load import gather_tree
+
     text = shipped_text("source.json")
     tree: dict[str, Any] = (
-        json.loads(text) if text else matrix.gather(source_texts("compat", ".toml", excluded="lang"))
+        json.loads(text) if text else gather_tree(source_texts("compat", ".toml", excluded="lang"))
     )
     return tree
 
@@ -157,7 +162,7 @@ def find_target(name: str | None, known: Matrix) -> Target | None:
     if name is None:
         return None
     if name not in known.targets:
-        raise InputError(f"target {name}", f"no such target{nearest(name, list(known.targets))}")
+        raise InputError(f"target {name}", f"no such target{suggestion(name, list(known.targets))}")
     return known.targets[name]
 
 
@@ -176,7 +181,7 @@ def spoken(option: str | None, machine: Host) -> i18n.Language:
     if not asked_by:
         return i18n.ENGLISH
     known = {file.partition(".")[0] for file in source_texts("compat/lang", "")}
-    raise InputError(asked_by, f"no such language{nearest(name, sorted(known | {i18n.ENGLISH.name}))}")
+    raise InputError(asked_by, f"no such language{suggestion(name, sorted(known | {i18n.ENGLISH.name}))}")
 
 
 # --- facts ------------------------------------------------------------------------------------------
@@ -364,7 +369,7 @@ def gpu_declared(query: str, known: Matrix) -> tuple[str, str]:
     rows = [row for row in table if any(wanted <= _words(name) for name in _names(row))]
     rows = [row for row in rows if any(wanted == _words(name) for name in _names(row))] or rows
     if not rows:
-        close = nearest(query, [str(row["name"]) for row in table], list_all=False)
+        close = suggestion(query, [str(row["name"]) for row in table], list_all=False)
         raise InputError(
             "--gpu", f"no GPU {query!r} is known; a compute capability such as 9.0 will do{close}"
         )
@@ -454,12 +459,15 @@ def considered(
 
 def mended(read: Inventory, known: Matrix, target: Target | None, level: Severity) -> Plan:
     """The smallest change to an inventory as it was read; loads the table of releases."""
-    from envcheck.resolution import remediation  # doctor without --fix needs neither
+    # doctor without --fix needs none of these
+    from envcheck.resolution.remediation.plan import plan_remediation
+    from envcheck.resolution.remediation.problem import RemediationProblem
+    from envcheck.resolution.remediation.releases import available_releases
 
     rows = known.tables.get("release") or source_tree()["tables"].get("release", [])
     python = read.known("python.version")
-    listed = remediation.releases(known, rows, None if python is None else str(python))
-    return remediation.plan(read, known, target, listed, level)
+    listed = available_releases(known, rows, None if python is None else str(python))
+    return plan_remediation(RemediationProblem(read=read, known=known, target=target, level=level), listed)
 
 
 def located(judgement: Judgement, question: ExamineRequest) -> dict[str, Place]:
@@ -486,9 +494,9 @@ def judged(inventory: Inventory, known: Matrix, target: Target | None) -> Judgem
     unmet, met = unmet_requirements(inventory)
     rules = [
         *known.rules,
-        *matrix.target_rules(target),
-        *matrix.requirement_rules(unmet),
-        *matrix.selftest_rules(inventory.facts),
+        *target_rules(target),
+        *requirement_rules(unmet),
+        *selftest_rules(inventory.facts),
     ]
     judgement = judge.judge(inventory, rules)
     return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
@@ -499,9 +507,7 @@ def advised(
 ) -> Judgement:
     """The judgement with each broken finding's ways out, tried."""
     # Only what is broken at error level speaks against a way out, so only that is asked again.
-    errors = [
-        rule for rule in (*known.rules, *matrix.target_rules(target)) if rule.severity is Severity.ERROR
-    ]
+    errors = [rule for rule in (*known.rules, *target_rules(target)) if rule.severity is Severity.ERROR]
 
     def tried(finding: Finding) -> Finding:
         rules = errors if finding.rule.severity is Severity.ERROR else [*errors, finding.rule]

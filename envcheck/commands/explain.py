@@ -68,7 +68,7 @@ def told(
     read = _read(chunks, name, log_scanner.look(tree["tables"]))
     if wrote is not None:
         read = read._replace(log=_with_end(read.log, wrote.code))
-    diagnosis = log_diagnosis.diagnose(read.log, log_signatures.compiled(tree["case"]))
+    diagnosis = log_diagnosis.diagnose(read.log, log_signatures.compile_signatures(tree["case"]))
     from_log = _from_log(read, wrote.command if wrote else "", tree["tables"], words, known)
     subject, inventory, notes, remarks = _environment(question, from_log, machine, found, known, words)
     if wrote is not None and not wrote.named:

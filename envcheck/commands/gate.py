@@ -29,10 +29,10 @@ from envcheck.core.findings import Evidence, Finding, Report
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
+from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import build_date, environment_variable, today
 from envcheck.host.files import read_file, replace_file, write_file
 from envcheck.host.machine import Host
-from envcheck.knowledge.rule_pages import nearest
 from envcheck.policy import decision as policy_decision
 from envcheck.policy import image_manifest
 from envcheck.policy.decision import Decision, Machine, Policy, Settings
@@ -122,7 +122,7 @@ def policy_of(wanted: GateOptions, said: Settings, known: Matrix) -> Policy:
     named = [("--only", wanted.only), ("--skip", wanted.skip), (f"{said.file}: skip", said.skip)]
     for where, words in [*named, (f"{said.file}: severity", tuple(said.severity))]:
         for word in policy_decision.unknown_rules(words, ids):
-            raise InputError(where, f"no such rule {word!r}{nearest(word, ids)}")
+            raise InputError(where, f"no such rule {word!r}{suggestion(word, ids)}")
     fail_on = Severity.WARNING if wanted.strict else said.threshold or Severity.ERROR
     undecided = "fail" if wanted.strict else said.undecided or "warn"
     return Policy(
@@ -157,7 +157,7 @@ def machines(
     for name in dict.fromkeys(names):
         if name not in everyone:
             where = f"machine {name}"
-            raise InputError(where, f"no such machine{nearest(name, list(everyone))}")
+            raise InputError(where, f"no such machine{suggestion(name, list(everyone))}")
         raw = everyone[name]
         found.append(raw if isinstance(raw, Machine) else _machine(name, raw, known))
     return tuple(found)

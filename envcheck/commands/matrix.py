@@ -13,8 +13,9 @@ from envcheck.core.rules import Matrix
 from envcheck.host.files import folder_texts, write_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import package_text, source_texts
-from envcheck.knowledge import lint as linting
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge import lint as knowledge_lint
+from envcheck.knowledge.load import gather_tree
+from envcheck.knowledge.overlay import build_with_overlays
 from envcheck.resolver_backends import index
 
 ONLINE_DEADLINE_S = 120.0
@@ -62,10 +63,10 @@ def lint(
         )
     words = examine.vocabulary(probes.every_probe())
     if overlays:
-        matrix.build_overlaid(matrix.gather(texts), examine.overlay_texts(overlays), words)
-    newer = _newer(matrix.gather(texts)["matrix"].get("known_through", {}), machine) if online else {}
-    problems = linting.lint(texts, words, _day(today), newer)
-    text = linting.rendered(problems, (folder or "compat").rstrip("/"))
+        build_with_overlays(gather_tree(texts), examine.overlay_texts(overlays), words)
+    newer = _newer(gather_tree(texts)["matrix"].get("known_through", {}), machine) if online else {}
+    problems = knowledge_lint.lint(texts, words, _day(today), newer)
+    text = knowledge_lint.render_problems(problems, (folder or "compat").rstrip("/"))
     return text, int(any(not each.note for each in problems))
 
 
@@ -85,7 +86,7 @@ def _newer(known_through: dict[str, str], machine: Host) -> dict[str, list[str]]
         name: {version for each in found if (version := _version_of(name, each.name))}
         for name, found in files.items()
     }
-    return linting.beyond(known_through, published)
+    return knowledge_lint.newer_releases(known_through, published)
 
 
 def _version_of(name: str, file: str) -> str:
@@ -110,4 +111,4 @@ def _version_of(name: str, file: str) -> str:
 def _with_releases(overlays: Sequence[str]) -> Matrix:
     """The knowledge with the release rows and cases, which doctor's compiled form leaves out."""
     words = examine.vocabulary(probes.every_probe())
-    return matrix.build_overlaid(examine.source_tree(), examine.overlay_texts(overlays), words)
+    return build_with_overlays(examine.source_tree(), examine.overlay_texts(overlays), words)

@@ -22,6 +22,7 @@ from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Matrix, Target
+from envcheck.core.suggestions import suggestion
 from envcheck.host.files import (
     append_file,
     free_mib,
@@ -33,7 +34,6 @@ from envcheck.host.files import (
     scratch_folder,
 )
 from envcheck.host.machine import Host, find_program
-from envcheck.knowledge.rule_pages import nearest
 from envcheck.resolver_backends import INSTALL_HINT
 from envcheck.resolver_backends.index import engine_environment, one_line, redact, user_index
 from envcheck.selftest import outcome
@@ -157,7 +157,9 @@ def _train_given(given: Sequence[str]) -> dict[str, str | int | bool]:
         name, _, value = each.partition("=")
         key = f"train.{name.strip()}"
         if key not in KEYS:
-            raise InputError("--set", f"no training fact {name!r}{nearest(key, list(KEYS), list_all=False)}")
+            raise InputError(
+                "--set", f"no training fact {name!r}{suggestion(key, list(KEYS), list_all=False)}"
+            )
         words: dict[str, str | int | bool] = {"true": True, "false": False}
         found[key] = int(value) if value.isdigit() else words.get(value, value)
     return found

@@ -22,7 +22,7 @@ from envcheck.host.files import check_replaceable, read_file, same_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import source_texts
 from envcheck.host.signals import raise_on_termination
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.lock import model as lock
 from envcheck.rules import derive, judge
 from envcheck.rules.requirements import unmet_requirements
@@ -332,11 +332,9 @@ def objections(place: LockTarget, pkg: Iterable[Fact], *, complete: bool) -> lis
     settled = derive.derive(inventory, place.known)
     # Rules below error level have no say here, so they are not asked.
     errors = [
-        rule
-        for rule in (*place.known.rules, *matrix.target_rules(place.target))
-        if rule.severity is Severity.ERROR
+        rule for rule in (*place.known.rules, *target_rules(place.target)) if rule.severity is Severity.ERROR
     ]
-    judgement = judge.judge(settled, [*errors, *matrix.requirement_rules(unmet_requirements(settled)[0])])
+    judgement = judge.judge(settled, [*errors, *requirement_rules(unmet_requirements(settled)[0])])
     return [finding.rule.id for finding in judgement.findings if judge.forbids_lock(finding)]
 
 
@@ -537,14 +535,14 @@ def _searched(
                 # No package of the search, so the engine has to choose another one of it.
                 place = place._replace(wishes=(*place.wishes, _without(error)))
                 continue
-            refused = told or [resolver.Objection("", tuple(choice.items()), words=last)]
+            refused = told or [resolver.Objection("", tuple(choice.items()), message=last)]
             problem, told = problem._replace(objections=(*problem.objections, *refused)), []
             continue
         closure = {each.name: each.version for each in pins}
         found = resolver.objections(problem, closure, answer.changed, choice)
         if not found:
             return _locked(place, pins, wanted.build, answer.changed)
-        last = f"the completed lock was objected to: {found[0].words} ({found[0].rule})"
+        last = f"the completed lock was objected to: {found[0].message} ({found[0].rule})"
         asked = {each.rule for each in told}
         mended = [each for each in found if each.bounds and each.rule not in asked]
         refused = [each for each in found if each not in mended]
@@ -609,11 +607,12 @@ def _near_lock(
         NoSolutionError: no change of versions alone makes the environment pass, or no lock is that near.
     """
     from envcheck.reports.formats import text
-    from envcheck.resolution import from_current, remediation
+    from envcheck.resolution import from_current
+    from envcheck.resolution.remediation.releases import available_releases
 
     rows = examine.source_tree()["tables"].get("release", [])
-    listed = remediation.releases(place.known, rows, str(place.read.known("python.version")))
-    near = from_current.near(place.read, place.machine, place.target, place.known, listed)
+    listed = available_releases(place.known, rows, str(place.read.known("python.version")))
+    near = from_current.keep_environment(place.read, place.machine, place.target, place.known, listed)
     told = text.plan_page(near.plan, place.known, place.target, near.read)
     stuck = [each.rule.id for each in near.plan.unresolved]
     stuck += [rule.id for move in near.plan.moves if move.administrator for rule in move.rules]
@@ -636,9 +635,9 @@ def _no_lock(place: LockTarget, dead: _Dead, other: Mapping[str, str], why: Sequ
 
     found = conflicts.prove(dead.problem, dead.reasons)
     lines = [f"no versions for {place.target.name} fit {_where(place)}; these clash:"]
-    lines += [f"  - {reason}" for reason in found.clash]
+    lines += [f"  - {reason}" for reason in found.conflict]
     lines += [f"  the last one tried: {dead.last}"] if dead.last else []
-    ways = [*([_by_hand(other, why)] if other else []), *found.ways]
+    ways = [*([_by_hand(other, why)] if other else []), *found.ways_out]
     lines += ["ways out, each tried:" if ways else "no single change that was tried helps"]
     lines += [f"  - {way}" for way in ways]
     return "\n".join(lines)
@@ -801,7 +800,7 @@ def problem_of(place: LockTarget) -> SearchProblem:
         machine=place.machine,
         python=place.python,
         releases=releases,
-        wishes=place.wishes,
+        requirements=place.wishes,
         until=place.until,
         until_by=place.until_by,
     )

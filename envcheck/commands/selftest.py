@@ -28,13 +28,13 @@ from envcheck.core.facts import (
 )
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.rules import Matrix, Severity, Target
+from envcheck.core.suggestions import suggestion
 from envcheck.host.files import folder_texts, scratch_folder
 from envcheck.host.machine import Host
 from envcheck.host.package_files import package_folder
 from envcheck.host.processes import FinishedProcess, Running
 from envcheck.host.signals import raise_on_termination
 from envcheck.knowledge import log_signatures
-from envcheck.knowledge.rule_pages import nearest
 from envcheck.probes.layout import find_interpreter
 from envcheck.reports.render import fix_text
 from envcheck.rules import derive, judge
@@ -207,7 +207,7 @@ def refuse_unknown(wanted: SelftestOptions) -> None:
     names = [*(claim.name for claim in known), *(each.name for claim in known for each in claim.variants)]
     for name in wanted.only:
         if name not in names:
-            raise InputError("--only", f"no self-test is called {name!r}{nearest(name, names)}")
+            raise InputError("--only", f"no self-test is called {name!r}{suggestion(name, names)}")
 
 
 def _timed(
@@ -619,13 +619,13 @@ def _known(outcome: selftest_outcome.Outcome, prepared: TestEnvironment) -> self
 def _signatures() -> Mapping[str, Sequence[log_signatures.Signature]]:
     """What the cases of each rule say in a traceback."""
     found: dict[str, list[log_signatures.Signature]] = {}
-    for each in log_signatures.compiled(examine.source_tree()["case"]):
+    for each in log_signatures.compile_signatures(examine.source_tree()["case"]):
         found.setdefault(each.rule, []).append(each)
     return found
 
 
 def _speaks(rule_id: str, said: str) -> bool:
-    return log_signatures.speaks(_signatures().get(rule_id, ()), said)
+    return log_signatures.any_signature_matches(_signatures().get(rule_id, ()), said)
 
 
 def _forbidden(

@@ -1,7 +1,7 @@
-"""What failures say: the signatures of cases, and which of them a text holds.
+"""Signatures of failures in logs: the patterns of compat's cases, and which of them match a text.
 
-A signature is a list of regular expressions, all of which are found where the failure is told. Each holds
-one of the `trigger` words of compat/tables/log.toml, so that a log is read only around those.
+A signature is a list of regular expressions, all of which match where the failure is reported. Each needs one
+of the `trigger` words of compat/tables/log.toml, so that a log is read only around those words.
 """
 
 from __future__ import annotations
@@ -23,31 +23,33 @@ KINDS = {
     "consequence": "follows from another failure",
     "harmless": "nothing to mend",
 }
-"""What a failure is of, by the word that a case says: `kind = "memory"`. A case of a rule is of versions."""
+"""What causes a failure, by the `kind` of its case (`kind = "memory"`). A rule's case is about versions."""
 
-_SURE = 40.0  # literal characters at which a full match scores a half; a class name alone has about 12
+_HALF_SCORE = 40.0
+"""Literal characters at which a full match scores 0.5. The name of an exception class alone has about 12."""
 
 
 class Signature(NamedTuple):
-    """The texts of one case, compiled; `advice` and `title` are the case's own words, `rule` may be empty."""
+    """The patterns of one case. `advice` and `title` are the texts of the case; `rule` may be empty."""
 
     case: str
     rule: str
     kind: str
     patterns: tuple[re.Pattern[str], ...]
-    literals: tuple[int, ...]  # characters of each pattern that stand for themselves
+    literals: tuple[int, ...]  # number of literal characters in each pattern
     title: str = ""
     advice: str = ""
     sources: tuple[Mapping[str, str], ...] = ()
 
     def score(self, numbers: Iterable[int]) -> float:
-        """From 0 to 1: the share of the texts with these numbers, by how specific they are."""
-        each = [self.literals[number] for number in numbers]
-        return round(len(each) / len(self.patterns) * sum(each) / (sum(each) + _SURE), 3)
+        """Return 0 to 1 for the patterns with these numbers: their share of all, by how specific they are."""
+        literals = [self.literals[number] for number in numbers]
+        share = len(literals) / len(self.patterns)
+        return round(share * sum(literals) / (sum(literals) + _HALF_SCORE), 3)
 
 
-def compiled(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
-    """The signatures of compat's cases, in their order."""
+def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
+    """Return the signatures of compat's cases, in their order."""
     return tuple(
         Signature(
             case=case["id"],
@@ -64,18 +66,18 @@ def compiled(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
     )
 
 
-def found(signature: Signature, text: str) -> dict[int, int]:
-    """Numbers of the signature's texts that are found in this one, and where each begins."""
-    hits = ((number, each.search(text)) for number, each in enumerate(signature.patterns))
+def match_positions(signature: Signature, text: str) -> dict[int, int]:
+    """Return the numbers of the signature's patterns that match in a text, and where each match begins."""
+    hits = ((number, pattern.search(text)) for number, pattern in enumerate(signature.patterns))
     return {number: hit.start() for number, hit in hits if hit}
 
 
-def speaks(signatures: Iterable[Signature], text: str) -> bool:
-    """Whether a text holds all of some signature."""
-    return any(all(each.search(text) for each in one.patterns) for one in signatures)
+def any_signature_matches(signatures: Iterable[Signature], text: str) -> bool:
+    """Return whether all patterns of some signature match in a text."""
+    return any(all(pattern.search(text) for pattern in signature.patterns) for signature in signatures)
 
 
-# --- what a pattern cannot do without -----------------------------------------------------------------
+# --- what a pattern needs to match --------------------------------------------------------------------
 
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
@@ -83,34 +85,36 @@ _ESCAPED = re.compile(r"\\([^\w\s])")
 _AROUND = re.compile(r"\(\?<?[=!][^()]*\)")
 _GROUP = re.compile(r"\((?:\?:|\?P<\w+>)?([^()]*)\)(\?|\*|\{0)?")
 _OPTIONAL = re.compile(r"(?:\\.|[^\\])(?:[?*]|\{0)")
-_GAP, _MET, _PLAIN = "\0", "\1", "\2"
+_GAP, _NEEDS_WORD, _PLAIN = "\0", "\1", "\2"
 
 
-def needs(pattern: str, words: Sequence[str]) -> bool:
-    """Whether every text that the pattern matches holds one of these words, in whatever case.
+def needs_word(pattern: str, words: Sequence[str]) -> bool:
+    """Return whether every text that a pattern matches contains one of these words, in upper or lower case.
 
-    Read off its source, and rather no than yes: classes, optional parts and lookarounds say nothing.
+    The answer comes from the pattern's source and may be False where it should be True, because character
+    classes, optional parts and lookarounds count as containing no word.
     """
     source = _FLAGS.sub("", _CLASS.sub(_GAP, pattern).lower())
     source = _ESCAPED.sub(lambda hit: _PLAIN if hit[1] in "()|?*{" else hit[1], source)
     for _ in range(pattern.count("(")):
-        source = _GROUP.sub(lambda hit: _inside(hit, words), _AROUND.sub(_GAP, source))
-    return all(_said(each, words) for each in source.split("|"))
+        source = _GROUP.sub(lambda hit: _without_group(hit, words), _AROUND.sub(_GAP, source))
+    return all(_contains_word(branch, words) for branch in source.split("|"))
 
 
-def _inside(group: re.Match[str], words: Sequence[str]) -> str:
+def _without_group(group: re.Match[str], words: Sequence[str]) -> str:
+    """Return what replaces a group: its content, a mark that it needs a word, or a gap for anything."""
     inner, optional = group[1], group[2]
     if optional or "|" not in inner:
         return _GAP if optional else inner
-    return _MET if all(_said(each, words) for each in inner.split("|")) else _GAP
+    return _NEEDS_WORD if all(_contains_word(branch, words) for branch in inner.split("|")) else _GAP
 
 
-def _said(source: str, words: Sequence[str]) -> bool:
+def _contains_word(source: str, words: Sequence[str]) -> bool:
     source = _OPTIONAL.sub(_GAP, source)
-    return _MET in source or any(word in source for word in words)
+    return _NEEDS_WORD in source or any(word in source for word in words)
 
 
 def _literal_characters(pattern: str) -> int:
-    """About how many characters of a pattern stand for themselves."""
+    """Return about how many characters of a pattern match only themselves."""
     source = _ESCAPED.sub("x", _FLAGS.sub("", _CLASS.sub("", pattern)))
     return len(re.sub(r"\\[a-zA-Z]|[.^$*+?{}()|]", "", source))

@@ -1,28 +1,29 @@
-"""What is known of a package, of one release of it, or at all: the pages of `matrix show`, as text."""
+"""The pages of `matrix show`, as text: all that is known, a package, or one release of it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from envcheck.core import versions
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Known, Tri, is_package_key, package_key, package_name, package_of_key
 from envcheck.core.i18n import counted
 from envcheck.core.rules import OUTCOMES, Cell, Clause, Matrix, Rule, When
-from envcheck.knowledge.rule_pages import nearest
+from envcheck.core.suggestions import suggestion
+from envcheck.knowledge.tables import ReleaseRow, all_releases, torch_builds, torch_variants
 from envcheck.rules import clause_algebra
 
 _MARKS = {Tri.YES: "yes", Tri.MAYBE: "may", Tri.NO: "no"}
-_LATEST = 8  # releases listed on a package's page; `PACKAGE==V` shows any
+_LATEST = 8
+"""Releases listed on a package's page; `PACKAGE==V` shows any."""
 
 
 def matrix_page(wanted: str | None, known: Matrix) -> str:
-    """The page of `PACKAGE` or `PACKAGE==V`; what there is, if neither is named.
+    """Return the page of `PACKAGE` or `PACKAGE==V`, or the overview if neither is named.
 
     Raises:
-        InputError: nothing is known of such a package, or it is asked for in another way.
+        InputError: nothing is known of such a package, or the argument has another form.
     """
     if wanted is None:
         return "\n".join([*_overview(known), ""])
@@ -30,19 +31,22 @@ def matrix_page(wanted: str | None, known: Matrix) -> str:
     name = name.lower().replace("_", "-")
     packages = _packages(known)
     if name not in packages:
-        raise InputError(f"matrix show {wanted}", f"nothing is known of it{nearest(name, packages)}")
+        raise InputError(
+            f"matrix show {wanted}", f"no such package in the tables or rules{suggestion(name, packages)}"
+        )
     if equals and versions.parse(version) is None:
-        raise InputError(f"matrix show {wanted}", f"expected PACKAGE==V, and {version!r} is not a version")
+        raise InputError(f"matrix show {wanted}", f"expected PACKAGE==V with a version; found {version!r}")
     page = _release_page(name, version, known) if equals else _package_page(name, known)
     return "\n".join([*page, ""])
 
 
-# --- all there is -----------------------------------------------------------------------------------
+# --- the overview -----------------------------------------------------------------------------------
 
 
 def _packages(known: Matrix) -> list[str]:
+    """Return every package that a rule, a release or `known_through` names."""
     named = {package_of_key(key) for rule in known.rules for key in _keys(rule) if is_package_key(key)}
-    return sorted({*named, *(str(row["package"]) for row in _rows(known)), *known.known_through})
+    return sorted({*named, *(release.package for release in all_releases(known)), *known.known_through})
 
 
 def _keys(rule: Rule) -> set[str]:
@@ -55,19 +59,19 @@ def _overview(known: Matrix) -> Iterator[str]:
         yield f"overlay {origin.name} ({origin.named_by}): {origin.brings}"
     yield ""
     yield f"{len(known.rules)} known failures"
-    for what, tally in (
+    for label, tally in (
         ("severity", Counter(rule.severity.value for rule in known.rules)),
         ("known by", Counter(rule.basis.value for rule in known.rules)),
         ("family", Counter(rule.group for rule in known.rules)),
     ):
-        yield f"  {what:<9} " + ", ".join(f"{count} {name}" for name, count in tally.most_common())
+        yield f"  {label:<9} " + ", ".join(f"{count} {name}" for name, count in tally.most_common())
     yield _tally(known.cells)
     yield f"{len(known.targets)} targets: {', '.join(known.targets)}"
     yield ""
     yield f"{'package':<18} {'releases':<28} {'rules':>5} {'cells':>5}"
     for name in _packages(known):
-        rows = [str(row["version"]) for row in _rows(known) if row["package"] == name]
-        span = f"{rows[0]} to {rows[-1]} ({len(rows)})" if rows else ""
+        releases = _releases_of(name, known)
+        span = f"{releases[0].version} to {releases[-1].version} ({len(releases)})" if releases else ""
         rules = sum(package_key(name) in _keys(rule) for rule in known.rules)
         cells = sum(name in cell.pkg for cell in known.cells)
         yield f"{name:<18} {span:<28} {rules:>5} {cells:>5}"
@@ -77,14 +81,16 @@ def _overview(known: Matrix) -> Iterator[str]:
 
 
 def _package_page(name: str, known: Matrix) -> Iterator[str]:
-    rows = [row for row in _rows(known) if row["package"] == name]
+    releases = _releases_of(name, known)
     through = known.known_through.get(name)
     yield f"{name}" + (f": known through {through}" if through else "")
-    if rows:
-        yield f"releases {len(rows)}, {rows[0]['version']} to {rows[-1]['version']}; the latest:"
-        for row in rows[-_LATEST:]:
-            python = f"   Python {row['requires_python']}" if row.get("requires_python") else ""
-            yield f"    {row.get('date', ''):<10}  {row['version']:<12}{python}{_yanked(row)}"
+    if releases:
+        span = f"{releases[0].version} to {releases[-1].version}"
+        yield f"releases {len(releases)}, {span}; the latest:"
+        for release in releases[-_LATEST:]:
+            python = f"   Python {release.requires_python}" if release.requires_python else ""
+            yanked = "   yanked" if release.yanked else ""
+            yield f"    {release.date:<10}  {release.version:<12}{python}{yanked}"
     named = [rule for rule in known.rules if package_key(name) in _keys(rule)]
     yield ""
     yield f"{counted(len(named), 'known failure')} name{'s' * (len(named) == 1)} it"
@@ -93,54 +99,45 @@ def _package_page(name: str, known: Matrix) -> Iterator[str]:
     yield from _cells([cell for cell in known.cells if name in cell.pkg])
 
 
-def _yanked(row: Mapping[str, Any]) -> str:
-    return "   yanked" if row.get("yanked") else ""
-
-
 # --- one release ------------------------------------------------------------------------------------
 
 
 def _release_page(name: str, version: str, known: Matrix) -> Iterator[str]:
-    row = _row(name, version, known)
-    yield f"{name} {version}" + (f", released {row['date']}" if row and row.get("date") else "")
+    release = _find_release(name, version, known)
+    yield f"{name} {version}" + (f", released {release.date}" if release and release.date else "")
     note = versions.note(version)
     if note:
         yield note
-    if row is None:
+    if release is None:
         yield "not among the releases in the tables" + _beyond(name, version, known)
     else:
-        yield from _release(row)
-    if name == "torch" and row is not None:
-        yield from _torch(row, known)
+        yield from _release(release)
+        if name == "torch":
+            yield from _torch(release.version, known)
     verdicts = [
         (_concerns(rule, name, version), rule) for rule in known.rules if package_key(name) in _keys(rule)
     ]
-    concerned = [(tri, rule) for tri, rule in verdicts if tri is not Tri.NO]
+    concerned = [rule for verdict, rule in verdicts if verdict is not Tri.NO]
     yield ""
     yield (
         f"{len(concerned)} of {len(verdicts)} known failures that name {name} concern this release, "
         "if their other conditions hold"
     )
-    for _, rule in concerned:
+    for rule in concerned:
         yield from _rule(rule, name, version)
     if len(concerned) < len(verdicts):
-        yield "not concerned: " + ", ".join(rule.id for tri, rule in verdicts if tri is Tri.NO)
-    same = versions.base_release(version)
+        yield "not concerned: " + ", ".join(rule.id for verdict, rule in verdicts if verdict is Tri.NO)
+    base = versions.base_release(version)
     yield from _cells(
-        [cell for cell in known.cells if name in cell.pkg and versions.base_release(cell.pkg[name]) == same]
+        [cell for cell in known.cells if name in cell.pkg and versions.base_release(cell.pkg[name]) == base]
     )
 
 
-def _row(name: str, version: str, known: Matrix) -> Mapping[str, Any] | None:
+def _find_release(name: str, version: str, known: Matrix) -> ReleaseRow | None:
+    """Return a release without regard to its build: `2.6.0+cu124` is the release 2.6.0."""
     wanted = versions.parse(version.partition("+")[0])
-    return next(
-        (
-            row
-            for row in _rows(known)
-            if row["package"] == name and versions.parse(str(row["version"])) == wanted
-        ),
-        None,
-    )
+    of_package = _releases_of(name, known)
+    return next((release for release in of_package if versions.parse(release.version) == wanted), None)
 
 
 def _beyond(name: str, version: str, known: Matrix) -> str:
@@ -150,42 +147,43 @@ def _beyond(name: str, version: str, known: Matrix) -> str:
     return ""
 
 
-def _release(row: Mapping[str, Any]) -> Iterator[str]:
-    if row.get("yanked"):
+def _release(release: ReleaseRow) -> Iterator[str]:
+    if release.yanked:
         yield "yanked: never proposed"
-    if row.get("requires_python"):
-        yield f"python    {row['requires_python']}"
-    if row.get("python"):
-        yield f"wheels    Python {', '.join(row['python'])}"
-    requires = row.get("requires", {})
-    if requires:
-        yield "requires  " + ", ".join(f"{name}{bound}" for name, bound in requires.items())
-    for extra, wanted in row.get("extras", {}).items():
-        yield f"[{extra}]".ljust(9) + " " + ", ".join(f"{name}{bound}" for name, bound in wanted.items())
-    if row.get("kinds") == ["sdist"]:
+    if release.requires_python:
+        yield f"python    {release.requires_python}"
+    if release.pythons:
+        yield f"wheels    Python {', '.join(release.pythons)}"
+    if release.requires:
+        yield "requires  " + _joined(release.requires)
+    for extra, required in release.extras.items():
+        yield f"[{extra}]".ljust(9) + " " + _joined(required)
+    if release.sdist:
         yield "published as source only: built on installation"
 
 
-def _torch(row: Mapping[str, Any], known: Matrix) -> Iterator[str]:
-    cuda = str(row["cuda"])
-    yield f"CUDA      {cuda}{_floor(cuda, known)}"
-    yield f"code for  {' '.join(row['architectures'])}"
-    parts = [f"{name} {row[name]}" for name in ("torchvision", "torchaudio", "triton") if row.get(name)]
-    yield f"with      {', '.join(parts)}"
-    libraries = [
-        f"{label} {row[key]}" for key, label in (("cudnn", "cuDNN"), ("nccl", "NCCL")) if row.get(key)
-    ]
-    yield f"brings    {', '.join(libraries)}"
-    abi = "C++ ABI not known" if "cxx11_abi" not in row else f"{'new' if row['cxx11_abi'] else 'old'} C++ ABI"
-    yield f"needs     glibc {row.get('glibc', 'not known')}, {abi}"
-    for other in known.tables.get("variant", []):
-        if other["torch"] == row["version"]:
-            cuda = str(other["cuda"])
-            yield f"also for  CUDA {cuda}{_floor(cuda, known)}: {' '.join(other['architectures'])}"
+def _joined(requires: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}{bound}" for name, bound in requires.items())
 
 
-def _floor(cuda: str, known: Matrix) -> str:
-    """The oldest driver for a CUDA, by its major family; empty where it is not known."""
+def _torch(version: str, known: Matrix) -> Iterator[str]:
+    """Yield what the builds of a torch release were made for."""
+    build = next(build for build in torch_builds(known) if build.version == version)
+    yield f"CUDA      {build.cuda}{_oldest_driver(build.cuda, known)}"
+    yield f"code for  {' '.join(build.architectures)}"
+    yield f"with      {', '.join(f'{name} {release}' for name, release in build.companions.items())}"
+    libraries = {"cuDNN": build.cudnn, "NCCL": build.nccl}
+    yield f"brings    {', '.join(f'{name} {release}' for name, release in libraries.items() if release)}"
+    abi = "C++ ABI not known" if build.cxx11_abi is None else f"{'new' if build.cxx11_abi else 'old'} C++ ABI"
+    yield f"needs     glibc {build.glibc or 'not known'}, {abi}"
+    for variant in torch_variants(known):
+        if variant.torch == version:
+            driver = _oldest_driver(variant.cuda, known)
+            yield f"also for  CUDA {variant.cuda}{driver}: {' '.join(variant.architectures)}"
+
+
+def _oldest_driver(cuda: str, known: Matrix) -> str:
+    """Return `, driver V or newer` for the major version of a CUDA; empty where that is not known."""
     for row in known.tables.get("family", []):
         if str(row["major"]) == cuda.partition(".")[0]:
             return f", driver {row['minimum_driver']} or newer"
@@ -196,12 +194,12 @@ def _floor(cuda: str, known: Matrix) -> str:
 
 
 def _concerns(rule: Rule, name: str, version: str) -> Tri:
-    """Whether the rule can be broken with this version, whatever else is there."""
+    """Return whether a rule can be broken with this version, if its other clauses match."""
     key, reading = package_key(name), Known(version)
-    required = [clause_algebra.answer(clause, reading) for clause in rule.require if clause.key == key]
-    unmet = max((tri.negated() for tri in required), default=Tri.YES)
+    answers = [clause_algebra.answer(clause, reading) for clause in rule.require if clause.key == key]
+    unmet = max((answer.negated() for answer in answers), default=Tri.YES)
     if any(clause.key != key for clause in rule.require):
-        unmet = Tri.YES  # something else may fail what it requires
+        unmet = Tri.YES  # another fact may fail the requirement
     return min(max(_table_concerns(table, name, version) for table in rule.when), unmet)
 
 
@@ -217,14 +215,16 @@ def _table_concerns(table: When, name: str, version: str) -> Tri:
 
 
 def _rule(rule: Rule, name: str, version: str = "") -> Iterator[str]:
-    """A rule, with those of its tables that concern this version (all of them if none is asked about)."""
+    """Yield a rule with the `when` tables that concern a version, or with all of them if none is given."""
     mark = f"{_MARKS[_concerns(rule, name, version)]:<4}" if version else ""
     yield f"  {mark}{rule.id}  [{rule.severity.value}, {rule.basis.value}]"
     yield f"      {rule.title}"
-    tables = [each for each in rule.when if not version or _table_concerns(each, name, version) is not Tri.NO]
+    tables = [
+        table for table in rule.when if not version or _table_concerns(table, name, version) is not Tri.NO
+    ]
     for number, table in enumerate(tables):
-        own = sorted(table, key=lambda clause: clause.key != package_key(name))
-        yield f"      {'or' if number else 'if'} {_clauses(own)}"
+        package_first = sorted(table, key=lambda clause: clause.key != package_key(name))
+        yield f"      {'or' if number else 'if'} {_clauses(package_first)}"
     if rule.require:
         yield f"      unless {_clauses(rule.require)}"
 
@@ -234,7 +234,7 @@ def _clauses(table: Sequence[Clause]) -> str:
 
 
 def _tally(cells: Sequence[Cell]) -> str:
-    """`74 measured combinations: 50 trained, 24 failed`, and what became of others."""
+    """Return `74 measured combinations: 50 trained, 24 failed`, and the counts of other outcomes."""
     counts = Counter(cell.outcome for cell in cells)
     words = {
         "ok": "trained",
@@ -242,7 +242,11 @@ def _tally(cells: Sequence[Cell]) -> str:
         "imports": "only imported",
         "not-installable": "not installable",
     }
-    parts = [f"{counts[each]} {words[each]}" for each in OUTCOMES if counts[each] or each in ("ok", "fails")]
+    parts = [
+        f"{counts[outcome]} {words[outcome]}"
+        for outcome in OUTCOMES
+        if counts[outcome] or outcome in ("ok", "fails")
+    ]
     return f"{counted(len(cells), 'measured combination')}: {', '.join(parts)}"
 
 
@@ -260,7 +264,5 @@ def _cells(cells: Sequence[Cell]) -> Iterator[str]:
         yield f"    {cell.date} {cell.device} {outcome} {cell.target}: {packages}{train}{rule}"
 
 
-def _rows(known: Matrix) -> list[Mapping[str, Any]]:
-    """The release rows of every package in one shape, torch's builds among them."""
-    torch = [{**row, "package": "torch"} for row in known.tables.get("torch", [])]
-    return [*torch, *known.tables.get("release", [])]
+def _releases_of(name: str, known: Matrix) -> list[ReleaseRow]:
+    return [release for release in all_releases(known) if release.package == name]

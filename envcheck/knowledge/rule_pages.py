@@ -1,4 +1,4 @@
-"""The pages of a rule and of a target, as text."""
+"""The pages of `envcheck rule` and `envcheck target`, as text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key
 from envcheck.core.i18n import ENGLISH, Language, pad
 from envcheck.core.rules import Cell, Matrix, Rule, Target, When
+from envcheck.core.suggestions import suggestion
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.rules.clauses import evaluate
 from envcheck.rules.derive import derive
 
 
 def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> str:
-    """The page of a rule, or the list of all if none is named.
+    """Return the page of a rule, or the list of all rules if none is named.
 
     Raises:
-        InputError: there is no such rule; names the nearest.
+        InputError: there is no such rule; the message suggests the nearest.
     """
     lang = lang.without(known.overlaid())
     if rule_id is None:
@@ -30,14 +31,14 @@ def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> s
     rule = known.rule(rule_id)
     if rule is None:
         raise InputError(
-            f"rule {rule_id}", f"no such rule{nearest(rule_id, [each.id for each in known.rules])}"
+            f"rule {rule_id}", f"no such rule{suggestion(rule_id, [other.id for other in known.rules])}"
         )
-    laid_over = [
-        f"{pad(lang.say('from'), 7)}{each.name} ({each.named_by})"
-        for each in known.origins
-        if each.name == rule.group
+    overlay = [
+        f"{pad(lang.say('from'), 7)}{origin.name} ({origin.named_by})"
+        for origin in known.origins
+        if origin.name == rule.group
     ]
-    return "\n".join([*_rule(rule, lang), *_cited(rule, known, lang), *laid_over[-1:], ""])
+    return "\n".join([*_rule(rule, lang), *_measured(rule, known, lang), *overlay[-1:], ""])
 
 
 def _rule(rule: Rule, lang: Language) -> Iterator[str]:
@@ -55,37 +56,38 @@ def _rule(rule: Rule, lang: Language) -> Iterator[str]:
         yield lang.why(rule.id, rule.why)
     for number, fix in enumerate(rule.fixes):
         changes = ", ".join(f"{key} {_shown(value)}" for key, value in fix.set)
-        cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
+        cost = lang.cost(rule.id, [other.cost for other in rule.fixes], fix.cost)
         label = pad(lang.say("fix"), 7)
         yield f"{chr(10) if number == 0 else ''}{label}{changes}" + (f"  ({cost})" if cost else "")
-    reasons = [each.why for each in rule.no_fixes]
-    for number, vain in enumerate(rule.no_fixes):
-        changes = ", ".join(f"{key} {_shown(value)}" for key, value in vain.set)
+    reasons = [no_fix.why for no_fix in rule.no_fixes]
+    for number, no_fix in enumerate(rule.no_fixes):
+        changes = ", ".join(f"{key} {_shown(value)}" for key, value in no_fix.set)
         label = pad(lang.say("no fix"), 7)
-        yield f"{chr(10) if number == 0 else ''}{label}{changes}  ({lang.no_fix(rule.id, reasons, vain.why)})"
-        yield f"       {vain.source}"
+        reason = lang.no_fix(rule.id, reasons, no_fix.why)
+        yield f"{chr(10) if number == 0 else ''}{label}{changes}  ({reason})"
+        yield f"       {no_fix.source}"
     yield ""
     yield f"{pad(lang.say('known'), 7)}{lang.word(rule.basis.value)}"
     for source in rule.sources:
         yield f"       {source.url} {lang.say('({}, checked {})', lang.word(source.kind), source.checked)}"
 
 
-def _cited(rule: Rule, known: Matrix, lang: Language) -> Iterator[str]:
-    """The measured combinations the rule stands on: those it broke, those that trained one clause away."""
+def _measured(rule: Rule, known: Matrix, lang: Language) -> Iterator[str]:
+    """Yield the measured combinations that the rule broke, and those that trained one clause away."""
     failed = [cell for cell in known.cells if cell.rule == rule.id]
     if not failed:
         return
     targets = {cell.target for cell in failed}
     trained = [cell for cell in known.cells if cell.outcome == "ok" and cell.target in targets]
-    beside = [cell for cell in trained if _one_away(cell, rule, known)]
+    near_misses = [cell for cell in trained if _one_clause_away(cell, rule, known)]
     yield ""
     yield lang.say("measured")
-    for cell in [*failed, *beside]:
+    for cell in [*failed, *near_misses]:
         yield _cell(cell._replace(rule=""), lang)
 
 
-def _one_away(cell: Cell, rule: Rule, known: Matrix) -> bool:
-    """Whether exactly one clause of the rule keeps it from a combination that trained."""
+def _one_clause_away(cell: Cell, rule: Rule, known: Matrix) -> bool:
+    """Return whether exactly one clause of a rule does not match a combination that trained."""
     train = {**known.targets[cell.target].train, **cell.train}
     facts = {key: Fact(key, Known(value)) for key, value in train.items()}
     facts |= {
@@ -102,15 +104,15 @@ def _clauses(table: When, lang: Language) -> Iterator[str]:
 
 
 def target_page(name: str | None, known: Matrix, lang: Language = ENGLISH) -> str:
-    """The page of a target, or the list of all if none is named.
+    """Return the page of a target, or the list of all targets if none is named.
 
     Raises:
-        InputError: there is no such target; names the nearest.
+        InputError: there is no such target; the message suggests the nearest.
     """
     if name is None:
         return "".join(f"{target.name:<20} {lang.word(target.title)}\n" for target in known.targets.values())
     if name not in known.targets:
-        raise InputError(f"target {name}", f"no such target{nearest(name, list(known.targets))}")
+        raise InputError(f"target {name}", f"no such target{suggestion(name, list(known.targets))}")
     return "\n".join([*_target(known.targets[name], known, lang), ""])
 
 
@@ -139,7 +141,7 @@ def _target(target: Target, known: Matrix, lang: Language) -> Iterator[str]:
 
 def _cell(cell: Cell, lang: Language) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in cell.pkg.items())
-    train = "".join(f", {key.removeprefix('train.')} {_shown(v)}" for key, v in cell.train.items())
+    train = "".join(f", {key.removeprefix('train.')} {_shown(value)}" for key, value in cell.train.items())
     outcome = pad(lang.say(cell.outcome), 5)
     rule = f"  [{cell.rule}]" if cell.rule else ""
     return f"    {cell.date} {cell.device} {outcome} {versions}{train}{rule}"
@@ -147,18 +149,3 @@ def _cell(cell: Cell, lang: Language) -> str:
 
 def _shown(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-_WORTH_LISTING = 20  # more names than this help nobody in one line
-
-
-def nearest(word: str, known: list[str], *, list_all: bool = True) -> str:
-    """`; did you mean …?` for a misspelt name, else what names there are (or nothing)."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, known, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    if not list_all or len(known) > _WORTH_LISTING:
-        return ""
-    return f"; known are {', '.join(sorted(known))}"

@@ -1,46 +1,39 @@
-"""The page people look things up in: what is known of every pair of packages, for a target and a machine.
+"""The page for look-ups: what is known of every pair of packages, for a target and a machine.
 
-`assemble` asks the judge beforehand and keeps its answers in plain lists; `render` puts them into the
-template. The page itself decides nothing: it looks answers up.
+`assemble` judges everything beforehand and keeps the answers in plain lists; `render` puts them into the
+template. The page decides nothing: it only looks up answers.
 
-An answer depends on few things. A rule about torch and DeepSpeed under ZeRO-3 is the same for every GPU,
-and for all torch releases on one side of its bound. So each rule is judged once for every *class* of
-choices it can tell apart, and its entry says which class each choice is in and which combinations break.
+An answer depends on few things. A rule about torch and DeepSpeed under ZeRO-3 is the same for every GPU, and
+for all torch releases on one side of its bound. So each rule is judged once for every *class* of choices that
+it can distinguish. Its entry says which class each choice belongs to, and which combinations of classes break
+the rule.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import (
-    Fact,
-    Inventory,
-    Known,
-    Tri,
-    Value,
-    family,
-    is_package_key,
-    package_key,
-    package_name,
-)
+from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, family, package_key, package_name
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Clause, Fix, Matrix, NoFix, Ref, Requirement, Rule
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.generated_rules import requirement_rules
+from envcheck.knowledge.tables import ReleaseRow, all_releases, gpus, torch_releases
 from envcheck.rules import clause_algebra, derive, judge
 from envcheck.rules.clauses import referenced_keys
 
 NONE = "none"
-"""A choice not made: nobody said which."""
+"""The choice of no particular value."""
 
-_MOST_PACKAGES = 2  # the page shows pairs
+_MOST_PACKAGES = 2
+"""Packages in one combination: the page shows pairs."""
 
 
 def render(data: Mapping[str, Any], template: str) -> str:
-    """The page: the template with the data in it, harmless in HTML whatever the data says."""
+    """Return the template with the data in it, escaped so that no data can act as HTML."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
     for char in "<>&":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -48,27 +41,32 @@ def render(data: Mapping[str, Any], template: str) -> str:
 
 
 def assemble(known: Matrix) -> dict[str, Any]:
-    """Everything the page shows, as JSON-ready lists."""
+    """Return everything that the page shows, as JSON-ready lists."""
     run = tuple(cell for cell in known.cells if cell.outcome in ("ok", "fails"))
-    world = _World(known._replace(cells=run))
-    known = world.known
-    entries = [entry for number, rule in enumerate(known.rules) for entry in _entry(world, number, rule)]
+    choices = PageChoices(known._replace(cells=run))
+    known = choices.known
+    entries = [entry for number, rule in enumerate(known.rules) if (entry := _entry(choices, number, rule))]
     return {
         "updated": known.updated,
         "digest": known.digest,
-        "overlays": [f"{each.name} ({each.named_by}): {each.brings}" for each in known.origins],
-        "packages": {name: [_release(world, row) for row in rows] for name, rows in world.shown.items()},
+        "overlays": [f"{origin.name} ({origin.named_by}): {origin.brings}" for origin in known.origins],
+        "packages": {
+            name: [_release(choices, release) for release in releases]
+            for name, releases in choices.releases.items()
+        },
         "choices": {
-            "target": [{"target": each.target, "label": each.label} for each in world.trainings],
-            "gpu": [{"label": label} for label, _ in world.gpus],
-            "driver": [{"label": label} for label, _ in world.drivers],
-            "python": [{"label": "not said"}, *({"label": label} for label in world.pythons[1:])],
+            "target": [
+                {"target": training.target, "label": training.label} for training in choices.trainings
+            ],
+            "gpu": [{"label": label} for label, _ in choices.gpus],
+            "driver": [{"label": label} for label, _ in choices.drivers],
+            "python": [{"label": "not said"}, *({"label": label} for label in choices.pythons[1:])],
         },
         "targets": {name: target.title for name, target in known.targets.items()},
         "rules": [_rule(rule) for rule in known.rules],
         "entries": entries,
-        "forbids": list(_forbids(world)),
-        "cells": [_cell(world, number) for number in range(len(known.cells))],
+        "forbids": list(_metadata_bounds(choices)),
+        "cells": [_cell(choices, number) for number in range(len(known.cells))],
     }
 
 
@@ -76,97 +74,102 @@ def assemble(known: Matrix) -> dict[str, Any]:
 
 
 class _Training(NamedTuple):
-    """A target, and one value of what it leaves open; an empty label is the target as it stands."""
+    """A target, and one value of a setting that it leaves open; an empty label is the target as it stands."""
 
     target: str
     label: str
     facts: Mapping[str, str | int | bool]
-    free: tuple[str, ...]  # what is still open
+    free: tuple[str, ...]  # settings that are still open
 
 
-class _World:
-    """The matrix with the choices of the page: each a list whose first item is "not said"."""
+class PageChoices:
+    """The matrix with the choices of the page.
+
+    A *dimension* is a setting (target, gpu, driver, python) or a package, and an *option* is the number of
+    one of its choices. Option 0 of everything but targets means that no value is chosen.
+    """
 
     def __init__(self, known: Matrix) -> None:
         self.known = known
-        self.shown = {name: _worth_showing(name, rows, known) for name, rows in _releases(known).items()}
+        self.releases = {
+            name: _worth_showing(name, releases, known)
+            for name, releases in _releases_by_package(known).items()
+        }
         self.trainings = list(_trainings(known))
         self.gpus = list(_gpus(known))
         self.drivers = list(_drivers(known))
-        minors = {minor for row in known.tables.get("torch", []) for minor in row.get("python", [])}
+        minors = {minor for release in torch_releases(known) for minor in release.pythons or ()}
         minors = {minor for minor in minors if versions.parse(minor)}  # 3.14t is another build, not a version
         self.pythons = [NONE, *sorted(minors, key=versions.order)]
 
-    def options(self, dimension: str) -> int:
-        """How many choices there are."""
+    def option_count(self, dimension: str) -> int:
+        """Return how many choices a dimension has."""
         sizes = {
             "target": len(self.trainings),
             "gpu": len(self.gpus),
             "driver": len(self.drivers),
             "python": len(self.pythons),
         }
-        return sizes.get(dimension) or 1 + len(self.shown[dimension])
+        return sizes.get(dimension) or 1 + len(self.releases[dimension])
 
     def version(self, package: str, option: int) -> str:
-        """The version an option of a package stands for; option 0 is none."""
-        return str(self.shown[package][option - 1]["version"])
+        """Return the version that an option of a package stands for."""
+        return self.releases[package][option - 1].version
 
     def inventory(self, chosen: Mapping[str, int]) -> Inventory:
-        """The facts that these options give, and what follows from them."""
-        facts: dict[str, Fact] = {}
-        devices: tuple[dict[str, Fact], ...] = ()
+        """Return the facts that these options give, with what follows from them."""
+        facts = {key: Fact(key, Known(value), "chosen") for key, value in self._values(chosen)}
+        gpu = chosen.get("gpu", 0)
+        devices = ({"gpu.name": Fact("gpu.name", Known(self.gpus[gpu][1]), "chosen")},) if gpu else ()
+        return derive.derive(Inventory(facts, devices), self.known)
 
-        def put(key: str, value: Value) -> None:
-            facts[key] = Fact(key, Known(value), "chosen")
-
+    def _values(self, chosen: Mapping[str, int]) -> Iterator[tuple[str, Value]]:
+        """Yield the values of machine-wide facts that these options give."""
         for dimension, option in chosen.items():
             if dimension == "target":
-                for key, value in self.trainings[option].facts.items():
-                    put(key, value)
+                yield from self.trainings[option].facts.items()
             elif option == 0:
                 continue
             elif dimension == "gpu":
-                devices = ({"gpu.name": Fact("gpu.name", Known(self.gpus[option][1]), "chosen")},)
-                put("gpus.count", 1)
+                yield "gpus.count", 1
             elif dimension == "driver":
-                put("driver.version", self.drivers[option][1])
+                yield "driver.version", self.drivers[option][1]
             elif dimension == "python":
-                put("python.version", f"{self.pythons[option]}.0")
+                yield "python.version", f"{self.pythons[option]}.0"
             else:
-                put(package_key(dimension), self.version(dimension, option))
-        return derive.derive(Inventory(facts, devices), self.known)
+                yield package_key(dimension), self.version(dimension, option)
 
 
-def _releases(known: Matrix) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {"torch": list(known.tables.get("torch", []))}
-    for row in known.tables.get("release", []):
-        found.setdefault(str(row["package"]), []).append(row)
+def _releases_by_package(known: Matrix) -> dict[str, list[ReleaseRow]]:
+    """Return the releases of each package, oldest first."""
+    found: dict[str, list[ReleaseRow]] = {}
+    for release in all_releases(known):
+        found.setdefault(release.package, []).append(release)
     return {
-        name: sorted(rows, key=lambda row: versions.order(str(row["version"])))
-        for name, rows in found.items()
-        if rows
+        name: sorted(releases, key=lambda release: versions.order(release.version))
+        for name, releases in found.items()
     }
 
 
-def _worth_showing(name: str, rows: Sequence[Mapping[str, Any]], known: Matrix) -> list[Mapping[str, Any]]:
-    """The newest patch of each minor, what was measured, and the releases on both sides of every bound."""
-    key = package_key(name)
-    wanted = {cell.pkg[name] for cell in known.cells if name in cell.pkg}
-    ordered = [str(row["version"]) for row in rows if not row.get("yanked")]
+def _worth_showing(name: str, releases: Sequence[ReleaseRow], known: Matrix) -> list[ReleaseRow]:
+    """Return the newest patch of each minor, measured releases, and those on both sides of every bound."""
+    shown = {cell.pkg[name] for cell in known.cells if name in cell.pkg}
+    ordered = [release.version for release in releases if not release.yanked]
     newest: dict[tuple[str, ...], str] = {}
     for version in ordered:
         parts = versions.base_release(version).split(".")
         newest[tuple(parts[: 3 if parts[:2] == ["0", "0"] else 2])] = version
-    wanted |= set(newest.values())
-    for bound in _bounds(known, key):
-        below = [each for each in ordered if versions.order(each) < versions.order(bound)]
-        above = [each for each in ordered if versions.order(each) >= versions.order(bound)]
-        wanted |= {*below[-1:], *above[:1]}
-    parsed = {versions.parse(each) for each in wanted}
-    return [row for row in rows if versions.parse(str(row["version"])) in parsed]
+    shown |= set(newest.values())
+    for bound in _bounds(known, package_key(name)):
+        below = [version for version in ordered if versions.order(version) < versions.order(bound)]
+        above = [version for version in ordered if versions.order(version) >= versions.order(bound)]
+        shown |= {*below[-1:], *above[:1]}
+    parsed = {versions.parse(version) for version in shown}
+    return [release for release in releases if versions.parse(release.version) in parsed]
 
 
 def _bounds(known: Matrix, key: str) -> set[str]:
+    """Return every version with which a rule or default compares a package."""
     tables = [table for rule in known.rules for table in (*rule.when, rule.require)]
     tables += [default.when for default in known.defaults]
     return {
@@ -181,18 +184,18 @@ def _bounds(known: Matrix, key: str) -> set[str]:
 
 
 def _trainings(known: Matrix) -> Iterator[_Training]:
-    """Every target as it stands, and with each value of each flag it leaves open."""
+    """Yield every target as it stands, and with each value of each flag that it leaves open."""
     for target in known.targets.values():
         yield _Training(target.name, "", target.train, target.free)
         for key in target.free:
             for value in (False, True):
                 label = f"{key.removeprefix('train.')} = {str(value).lower()}"
-                open_ = tuple(each for each in target.free if each != key)
-                yield _Training(target.name, label, {**target.train, key: value}, open_)
+                still_free = tuple(other for other in target.free if other != key)
+                yield _Training(target.name, label, {**target.train, key: value}, still_free)
 
 
 def _gpus(known: Matrix) -> Iterator[tuple[str, str]]:
-    """One GPU for each compute capability, and every one that a rule knows by name."""
+    """Yield a label and a name: one GPU for each compute capability, and each that a rule names."""
     yield "not said", NONE
     named = {
         str(test.operand)
@@ -205,86 +208,88 @@ def _gpus(known: Matrix) -> Iterator[tuple[str, str]]:
     }
     groups: dict[str, list[str]] = {}
     singles = []
-    for row in known.tables.get("gpu", []):
-        if row["name"] in named:
-            singles.append((str(row["compute_capability"]), str(row["name"])))
-        elif row.get("kind") != "jetson":
-            groups.setdefault(str(row["compute_capability"]), []).append(str(row["name"]))
+    for gpu in gpus(known):
+        if gpu.name in named:
+            singles.append((gpu.compute_capability, gpu.name))
+        elif gpu.kind != "jetson":
+            groups.setdefault(gpu.compute_capability, []).append(gpu.name)
     found = [(capability, names[0], names) for capability, names in groups.items()]
     found += [(capability, name, [name]) for capability, name in singles]
-    for capability, name, names in sorted(found, key=lambda each: (versions.order(each[0]), each[1])):
-        yield f"{capability}: {_short(names)}", name
+    for capability, name, names in sorted(found, key=lambda group: (versions.order(group[0]), group[1])):
+        yield f"{capability}: {_model_names(names)}", name
 
 
-def _short(names: Sequence[str]) -> str:
-    """The models behind some names, without what they share: `A100, A800, A30`."""
+_MAKERS = frozenset({"NVIDIA", "Tesla", "Quadro"})
+_MOST_MODELS = 3
+
+
+def _model_names(names: Sequence[str]) -> str:
+    """Return the models in some GPU names, without what the names share: `A100, A800, A30`."""
     models: list[str] = []
     for name in names:
         words = [word for word in name.replace("-", " ").split() if word not in _MAKERS]
         models.append(" ".join(words[:3] if words[0] in ("GeForce", "RTX", "GTX", "TITAN") else words[:1]))
     distinct = list(dict.fromkeys(model.removeprefix("GeForce ") for model in models))
-    most = 3
-    return ", ".join(distinct[:most]) + (", …" if len(distinct) > most else "")
-
-
-_MAKERS = frozenset({"NVIDIA", "Tesla", "Quadro"})
+    return ", ".join(distinct[:_MOST_MODELS]) + (", …" if len(distinct) > _MOST_MODELS else "")
 
 
 def _drivers(known: Matrix) -> Iterator[tuple[str, str]]:
-    """One driver for each branch: the newest that a CUDA toolkit ships, or the branch's own floor."""
+    """Yield a label and a version for each driver branch: the newest in a CUDA toolkit, else the oldest."""
     yield "not said", NONE
     shipped = [str(row["driver"]) for row in known.tables.get("toolkit", []) if row.get("driver")]
     shipped += [str(row["minimum_driver"]) for row in known.tables.get("family", [])]
     for row in known.tables.get("branch", []):
         branch = str(row["branch"])
-        own = [each for each in shipped if each.partition(".")[0] == branch]
-        version = max(own, key=versions.order) if own else f"{branch}.0"
+        of_branch = [driver for driver in shipped if driver.partition(".")[0] == branch]
+        version = max(of_branch, key=versions.order) if of_branch else f"{branch}.0"
         yield f"R{branch}, speaks CUDA {row['cuda']}", version
 
 
-# --- what the judge says ----------------------------------------------------------------------------
+# --- the judge's answers ----------------------------------------------------------------------------
 
 _FROM_TORCH = frozenset({"cuda.runtime", "cuda.minimum_driver", "cuda.full_driver", "gpu.in_torch_build"})
+"""Facts that follow from the release of torch."""
 
 
-def _entry(world: _World, number: int, rule: Rule) -> Iterator[dict[str, Any]]:
-    """A rule's answers: the class of every choice it can tell apart, and the combinations that break it."""
-    needs = _Needs.of(rule, world)
+def _entry(choices: PageChoices, number: int, rule: Rule) -> dict[str, Any] | None:
+    """Return a rule's answers: the class of every choice, and the combinations that break the rule.
+
+    Return None if the rule needs more packages than the page combines, or if nothing breaks it. A combination
+    is one number: its classes in the order of `dims`, in the mixed base of `sizes`.
+    """
+    needs = _Needs.of_rule(rule, choices)
     if len(needs.required) > _MOST_PACKAGES:
-        return  # no pair decides it
+        return None
     dimensions = [*needs.settings, *needs.packages]
-    maps = {name: _classes(world, needs, name) for name in dimensions}
-    sizes = [max(maps[name]) + 1 for name in dimensions]
-    first = {
-        name: {cls: option for option, cls in reversed(list(enumerate(maps[name])))} for name in dimensions
+    classes = {name: _classes(choices, needs, name) for name in dimensions}
+    sizes = [max(classes[name]) + 1 for name in dimensions]
+    first_option = {
+        name: {class_: option for option, class_ in reversed(list(enumerate(classes[name])))}
+        for name in dimensions
     }
-    broken: list[int] = []
-    open_: list[int] = []
-    for combination in _combinations(needs, maps):
-        chosen = {name: first[name][cls] for name, cls in combination.items()}
-        verdict = _verdict(world, rule, chosen)
+    found: dict[Tri, list[int]] = {Tri.YES: [], Tri.MAYBE: [], Tri.NO: []}
+    for combination in _combinations(needs, classes):
+        chosen = {name: first_option[name][class_] for name, class_ in combination.items()}
         place = 0
         for name, size in zip(dimensions, sizes, strict=True):
             place = place * size + combination[name]
-        if verdict is Tri.YES:
-            broken.append(place)
-        elif verdict is Tri.MAYBE:
-            open_.append(place)
-    if broken or open_:
-        yield {
-            "rule": number,
-            "dims": dimensions,
-            "sizes": sizes,
-            "classes": [maps[name] for name in dimensions],
-            "broken": sorted(broken),
-            "open": sorted(open_),
-        }
+        found[_is_broken(choices, rule, chosen)].append(place)
+    if not (found[Tri.YES] or found[Tri.MAYBE]):
+        return None
+    return {
+        "rule": number,
+        "dims": dimensions,
+        "sizes": sizes,
+        "classes": [classes[name] for name in dimensions],
+        "broken": sorted(found[Tri.YES]),
+        "open": sorted(found[Tri.MAYBE]),
+    }
 
 
 class _Needs(NamedTuple):
-    """What a rule's answer can depend on: settings (target, GPU, driver, Python) and packages.
+    """What a rule's answer can depend on: settings (target, gpu, driver, python) and packages.
 
-    `required` are the packages that must be chosen before it can be broken at all.
+    `required` are the packages that must be chosen before the rule can be broken.
     """
 
     settings: tuple[str, ...]
@@ -293,133 +298,148 @@ class _Needs(NamedTuple):
     clauses: tuple[Clause, ...]
     keys: frozenset[str]
 
-    @staticmethod
-    def of(rule: Rule, world: _World) -> _Needs:
-        clauses = [clause for table in (*rule.when, rule.require) for clause in table]
-        own = [_packages_of(table) for table in rule.when]
-        required = frozenset.intersection(*own) | _packages_of(rule.require)
-        keys = {key for clause in clauses for key in (clause.key, *referenced_keys(clause))}
-        # What nobody gave has a default, which depends on further facts.
-        growing = True
-        while growing:
-            growing = False
-            for default in world.known.defaults:
-                more = {clause.key for clause in default.when}
-                if default.key in keys and not (more <= keys and set(default.when) <= set(clauses)):
-                    keys |= more
-                    clauses += [clause for clause in default.when if clause not in clauses]
-                    growing = True
-        settings = []
-        if any(family(key) == "train" for key in keys):
-            settings.append("target")
-        if any(family(key) in ("gpu", "gpus") for key in keys):
-            settings.append("gpu")
-        if any(family(key) == "driver" or key == "cuda.driver" for key in keys):
-            settings.append("driver")
-        if "python.version" in keys:
-            settings.append("python")
-        packages = {package_name(key) for key in keys if is_package_key(key)}
-        if _FROM_TORCH & keys or any(key.startswith("build.torch.") for key in keys):
+    @property
+    def torch_build(self) -> bool:
+        """Whether the answer depends on torch's build, so that no two releases are in one class."""
+        return _depends_on_torch_build(self.keys)
+
+    @classmethod
+    def of_rule(cls, rule: Rule, choices: PageChoices) -> _Needs:
+        """Find what a rule's answer can depend on."""
+        required = frozenset.intersection(*map(_packages_of, rule.when)) | _packages_of(rule.require)
+        clauses, keys = _with_defaults(rule, choices.known)
+        packages = {package_name(key) for key in keys if key.startswith("pkg.")}
+        if _depends_on_torch_build(keys):
             packages.add("torch")
-        shown = sorted(packages & world.shown.keys())
-        return _Needs(tuple(settings), tuple(shown), required, tuple(clauses), frozenset(keys))
+        return cls(
+            settings=tuple(_settings_behind(keys)),
+            packages=tuple(sorted(packages & choices.releases.keys())),
+            required=required,
+            clauses=tuple(clauses),
+            keys=frozenset(keys),
+        )
+
+
+def _with_defaults(rule: Rule, known: Matrix) -> tuple[list[Clause], set[str]]:
+    """Return a rule's clauses and facts, with those of the defaults on which its facts depend, in turn."""
+    clauses = [clause for table in (*rule.when, rule.require) for clause in table]
+    keys = {key for clause in clauses for key in (clause.key, *referenced_keys(clause))}
+    growing = True
+    while growing:
+        growing = False
+        for default in known.defaults:
+            more = {clause.key for clause in default.when}
+            if default.key in keys and not (more <= keys and set(default.when) <= set(clauses)):
+                keys |= more
+                clauses += [clause for clause in default.when if clause not in clauses]
+                growing = True
+    return clauses, keys
+
+
+def _settings_behind(keys: Collection[str]) -> Iterator[str]:
+    """Yield the settings of the page that give any of these facts."""
+    families = {family(key) for key in keys}
+    if "train" in families:
+        yield "target"
+    if families & {"gpu", "gpus"}:
+        yield "gpu"
+    if "driver" in families or "cuda.driver" in keys:
+        yield "driver"
+    if "python.version" in keys:
+        yield "python"
+
+
+def _depends_on_torch_build(keys: Collection[str]) -> bool:
+    return any(key in _FROM_TORCH or key.startswith("build.torch.") for key in keys)
 
 
 def _packages_of(table: Iterable[Clause]) -> frozenset[str]:
-    """Packages without which these clauses cannot be decided."""
-    found = set()
-    for clause in table:
-        for key in (clause.key, *referenced_keys(clause)):
-            if is_package_key(key):
-                found.add(package_name(key))
-            elif key in _FROM_TORCH or key.startswith("build.torch."):
-                found.add("torch")
-    return frozenset(found)
+    """Return the packages without which these clauses cannot be decided."""
+    keys = {key for clause in table for key in (clause.key, *referenced_keys(clause))}
+    named = {package_name(key) for key in keys if key.startswith("pkg.")}
+    return frozenset(named | {"torch"} if _depends_on_torch_build(keys) else named)
 
 
-def _classes(world: _World, needs: _Needs, dimension: str) -> list[int]:
-    """The class of every option: options that no clause can tell apart are in one."""
+def _classes(choices: PageChoices, needs: _Needs, dimension: str) -> list[int]:
+    """Return the class of every option: options that no clause distinguishes are in one class."""
     numbers: dict[Any, int] = {}
     return [
-        numbers.setdefault(_signature(world, needs, dimension, option), len(numbers))
-        for option in range(world.options(dimension))
+        numbers.setdefault(_class_key(choices, needs, dimension, option), len(numbers))
+        for option in range(choices.option_count(dimension))
     ]
 
 
-def _signature(world: _World, needs: _Needs, dimension: str, option: int) -> Any:
+def _class_key(choices: PageChoices, needs: _Needs, dimension: str, option: int) -> Any:
+    """Return a value that is equal for options that no clause distinguishes."""
     if dimension == "target":
-        training = world.trainings[option]
-        said = tuple(sorted((key, value) for key, value in training.facts.items() if key in needs.keys))
-        return said, tuple(key for key in training.free if key in needs.keys)
-    if option == 0 or dimension in ("gpu", "driver"):
+        training = choices.trainings[option]
+        given = tuple(sorted((key, value) for key, value in training.facts.items() if key in needs.keys))
+        return given, tuple(key for key in training.free if key in needs.keys)
+    if option == 0 or dimension in ("gpu", "driver") or (dimension == "torch" and needs.torch_build):
         return option
     if dimension == "python":
-        key, value = "python.version", f"{world.pythons[option]}.0"
+        key, value = "python.version", f"{choices.pythons[option]}.0"
     else:
-        key, value = package_key(dimension), world.version(dimension, option)
-    if dimension == "torch" and (
-        _FROM_TORCH & needs.keys or any(each.startswith("build.torch.") for each in needs.keys)
-    ):
-        return option
+        key, value = package_key(dimension), choices.version(dimension, option)
     answers = tuple(
         clause_algebra.answer(clause, Known(value)) for clause in needs.clauses if clause.key == key
     )
-    compared = any(True for clause in needs.clauses if key in referenced_keys(clause))
+    compared = any(key in referenced_keys(clause) for clause in needs.clauses)
     return (answers, value if compared else "")
 
 
-def _combinations(needs: _Needs, maps: Mapping[str, list[int]]) -> Iterator[dict[str, int]]:
-    """Every class of the settings with every class of at most two packages; the others are not said."""
-    unsaid = {name: maps[name][0] for name in needs.packages}
-    optional = [name for name in needs.packages if name not in needs.required]
-    room = _MOST_PACKAGES - len(needs.required)
+def _combinations(needs: _Needs, classes: Mapping[str, list[int]]) -> Iterator[dict[str, int]]:
+    """Yield every class of the settings with every class of up to two packages; others are not chosen."""
     required = [name for name in needs.packages if name in needs.required]
     if len(required) < len(needs.required):
-        return  # about a package whose releases are not in the tables
+        return  # the tables list no releases of a required package
+    not_chosen = {name: classes[name][0] for name in needs.packages}
+    optional = [name for name in needs.packages if name not in needs.required]
+    room = _MOST_PACKAGES - len(needs.required)
     seen = set()
-    for extra in (chosen for size in range(room + 1) for chosen in combinations(optional, size)):
-        said = [*required, *extra]
-        for classes in product(*(range(max(maps[name]) + 1) for name in (*needs.settings, *said))):
-            combination = {**unsaid, **dict(zip((*needs.settings, *said), classes, strict=True))}
+    for extra in (packages for size in range(room + 1) for packages in combinations(optional, size)):
+        names = (*needs.settings, *required, *extra)
+        for numbers in product(*(range(max(classes[name]) + 1) for name in names)):
+            combination = {**not_chosen, **dict(zip(names, numbers, strict=True))}
             key = tuple(sorted(combination.items()))
             if key not in seen:
                 seen.add(key)
                 yield combination
 
 
-def _verdict(world: _World, rule: Rule, chosen: Mapping[str, int]) -> Tri:
-    """Yes if the judge says broken; maybe if only what the target leaves open is not known."""
-    judgement = judge.judge(world.inventory(chosen), [rule])
-    for finding in judgement.findings:
-        if finding.verdict is Verdict.BROKEN:
-            return Tri.YES
-    undecided = [each.fact.key for finding in judgement.findings for each in finding.evidence]
+def _is_broken(choices: PageChoices, rule: Rule, chosen: Mapping[str, int]) -> Tri:
+    """Return whether a choice breaks a rule; MAYBE if that depends only on what the target leaves open."""
+    judgement = judge.judge(choices.inventory(chosen), [rule])
+    if any(finding.verdict is Verdict.BROKEN for finding in judgement.findings):
+        return Tri.YES
+    undecided = [evidence.fact.key for finding in judgement.findings for evidence in finding.evidence]
     undecided += [clause.key for waiting in judgement.waiting for clause in waiting.open]
-    free = world.trainings[chosen["target"]].free if "target" in chosen else ()
+    free = choices.trainings[chosen["target"]].free if "target" in chosen else ()
     return Tri.MAYBE if undecided and all(key in free for key in undecided) else Tri.NO
 
 
 # --- rows of the page -------------------------------------------------------------------------------
 
 
-def _release(world: _World, row: Mapping[str, Any]) -> dict[str, Any]:
-    """A release: its version, its day, whether it was yanked, and for which Pythons it may be installed."""
-    shown: dict[str, Any] = {"v": str(row["version"]), "date": str(row.get("date", ""))}
-    if row.get("yanked"):
+def _release(choices: PageChoices, release: ReleaseRow) -> dict[str, Any]:
+    """Return a release: version, date, whether yanked, and a digit for each Python: 1 if installable."""
+    shown: dict[str, Any] = {"v": release.version, "date": release.date}
+    if release.yanked:
         shown["yanked"] = True
-    admitted = "".join(str(int(_admits(row, python))) for python in world.pythons)
+    admitted = "".join(str(int(_admits(release, python))) for python in choices.pythons)
     if "0" in admitted:
         shown["python"] = admitted
     return shown
 
 
-def _admits(row: Mapping[str, Any], python: str) -> bool:
+def _admits(release: ReleaseRow, python: str) -> bool:
+    """Return whether some patch release of a Python (`3.11`) may install a release."""
     if python == NONE:
         return True
-    if isinstance(row.get("python"), list):
-        return python in row["python"]
+    if release.pythons is not None:
+        return python in release.pythons
     try:
-        bounds = versions.parse_specifier(row.get("requires_python", ""))
+        bounds = versions.parse_specifier(release.requires_python)
     except ValueError:
         return True
     return versions.satisfies_all(f"{python}.99", bounds) is not Tri.NO
@@ -436,7 +456,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "unless": [f"{clause.key} {clause.raw}" for clause in rule.require],
         "fixes": [{"set": _changes(fix), "cost": fix.cost} for fix in rule.fixes],
         "no_fixes": [
-            {"set": _changes(vain), "why": vain.why, "source": vain.source} for vain in rule.no_fixes
+            {"set": _changes(no_fix), "why": no_fix.why, "source": no_fix.source} for no_fix in rule.no_fixes
         ],
         "sources": [
             {"url": source.url, "kind": source.kind, "checked": source.checked} for source in rule.sources
@@ -450,22 +470,22 @@ def _changes(fix: Fix | NoFix) -> str:
     )
 
 
-def _cell(world: _World, number: int) -> dict[str, Any]:
-    """A measured combination, with the trainings it is one of: its own, or one that leaves more open."""
-    cell = world.known.cells[number]
-    train = {**world.known.targets[cell.target].train, **cell.train}
-    ids = {rule.id: place for place, rule in enumerate(world.known.rules)}
-    exact = [
-        place
-        for place, each in enumerate(world.trainings)
-        if each.target == cell.target and each.facts == train
+def _cell(choices: PageChoices, number: int) -> dict[str, Any]:
+    """Return a measured combination with its trainings: `exact` ones, and `near` ones with more left open."""
+    cell = choices.known.cells[number]
+    train = {**choices.known.targets[cell.target].train, **cell.train}
+    rule_numbers = {rule.id: place for place, rule in enumerate(choices.known.rules)}
+    of_target = [
+        (place, training)
+        for place, training in enumerate(choices.trainings)
+        if training.target == cell.target
     ]
+    exact = [place for place, training in of_target if training.facts == train]
     near = [
         place
-        for place, each in enumerate(world.trainings)
-        if each.target == cell.target
-        and place not in exact
-        and all(train.get(key) in (None, value) for key, value in each.facts.items())
+        for place, training in of_target
+        if place not in exact
+        and all(train.get(key) in (None, value) for key, value in training.facts.items())
     ]
     return {
         "target": cell.target,
@@ -478,25 +498,27 @@ def _cell(world: _World, number: int) -> dict[str, Any]:
         "device": cell.device,
         "date": cell.date,
         "test": cell.test,
-        "rule": ids.get(cell.rule, -1),
+        "rule": rule_numbers.get(cell.rule, -1),
         "exact": exact,
         "near": near,
     }
 
 
-def _forbids(world: _World) -> Iterator[dict[str, Any]]:
-    """What a package's own metadata says of another: the bound of each release, and whom it admits."""
-    for name, rows in world.shown.items():
-        for other, others in world.shown.items():
-            bounds = [str(row.get("requires", {}).get(other, "")) for row in rows]
+def _metadata_bounds(choices: PageChoices) -> Iterator[dict[str, Any]]:
+    """Yield each package's requirements on another: the bound in each release, and what it admits."""
+    for name, releases in choices.releases.items():
+        for other, other_releases in choices.releases.items():
+            bounds = [release.requires.get(other, "") for release in releases]
             distinct = sorted(set(bounds))
             if distinct == [""]:
                 continue
             admitted = [
-                "".join(str(int(_meets(name, other, bound, str(row["version"])))) for row in others)
+                "".join(
+                    str(int(_satisfies(name, other, bound, release.version))) for release in other_releases
+                )
                 for bound in distinct
             ]
-            if any("0" in each for each in admitted):
+            if any("0" in digits for digits in admitted):
                 yield {
                     "by": name,
                     "of": other,
@@ -506,9 +528,10 @@ def _forbids(world: _World) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _meets(name: str, other: str, bound: str, version: str) -> bool:
-    """Whether the judge finds nothing against this version in the other's requirement."""
+def _satisfies(name: str, other: str, bound: str, version: str) -> bool:
+    """Return whether the judge finds nothing against this version in another package's requirement."""
     facts = [Fact(package_key(name), Known("1"), ""), Fact(package_key(other), Known(version), "")]
     inventory = Inventory({fact.key: fact for fact in facts})
-    rules = list(matrix.requirement_rules([Requirement(name, other, bound, "metadata")]))
-    return not any(each.verdict is Verdict.BROKEN for each in judge.judge(inventory, rules).findings)
+    rules = list(requirement_rules([Requirement(name, other, bound, "metadata")]))
+    findings = judge.judge(inventory, rules).findings
+    return not any(finding.verdict is Verdict.BROKEN for finding in findings)

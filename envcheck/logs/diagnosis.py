@@ -14,7 +14,7 @@ from typing import NamedTuple
 from envcheck.core.facts import Inventory, Tri, Unknown
 from envcheck.core.findings import Evidence, Finding, Judgement, Verdict
 from envcheck.core.rules import Fix, Rule
-from envcheck.knowledge.log_signatures import Signature, found
+from envcheck.knowledge.log_signatures import Signature, match_positions
 from envcheck.logs.scanner import Event, Frame, Log, Raised
 from envcheck.rules.clauses import evaluate, format_value
 from envcheck.rules.fixes import bind_fix
@@ -124,7 +124,7 @@ def _matches(
     full: list[Match] = []
     partial: list[Match] = []
     for signature in signatures:
-        hits = {number: found(signature, event.text) for number, event in enumerate(events)}
+        hits = {number: match_positions(signature, event.text) for number, event in enumerate(events)}
         hits = {number: texts for number, texts in hits.items() if texts}
         held = {text for texts in hits.values() for text in texts}
         if not held:

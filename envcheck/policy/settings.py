@@ -15,7 +15,7 @@ from envcheck.core import toml_locations, versions
 from envcheck.core.errors import EnvcheckError
 from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
-from envcheck.knowledge.rule_pages import nearest
+from envcheck.core.suggestions import suggestion
 from envcheck.policy.decision import UNDECIDED, Machine, Settings, Waiver
 
 FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -160,7 +160,7 @@ class _SettingsReader:
     def known(self, table: Mapping[str, Any], keys: Sequence[str], path: str, number: int = 0) -> None:
         for key in table:
             if key not in keys:
-                said = f"no such setting{nearest(key, list(keys))}"
+                said = f"no such setting{suggestion(key, list(keys))}"
                 self.wrong(f"{path}.{key}" if path else key, said, number)
 
     def table(self, tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -37,10 +37,10 @@ def _module(name: str) -> ModuleType:
 def format_named(name: str) -> Render:
     """The `render` of a format. Raises InputError if there is none of that name; names the nearest."""
     if name not in formats():
-        from envcheck.knowledge.rule_pages import nearest
+        from envcheck.core.suggestions import suggestion
 
         known = sorted(set(formats()) - {"terminal"})
-        raise InputError(f"--format {name}", f"no such format{nearest(name, known)}")
+        raise InputError(f"--format {name}", f"no such format{suggestion(name, known)}")
     render: Render = _module(name).render
     return render
 

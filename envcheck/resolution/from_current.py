@@ -1,49 +1,83 @@
-"""What a lock should keep of an environment: the stack as it is, moved no further than it must be. Pure."""
+"""Decide what a lock keeps of an installed environment: the stack as it is, changed as little as possible."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from envcheck.core import versions
 from envcheck.core.facts import Absent, Fact, Inventory, Known, package_key, package_name
 from envcheck.core.findings import Move, Plan
 from envcheck.core.rules import Matrix, Severity, Target, UserRequirement
-from envcheck.resolution import remediation
+from envcheck.resolution.remediation.plan import plan_remediation
+from envcheck.resolution.remediation.problem import RemediationProblem
+from envcheck.resolution.remediation.releases import Releases, nearest_first
 from envcheck.rules.requirements import installed_requirements
 
 ASKED_BY = "--from-current"
 
 
-class Near(NamedTuple):
-    """How near a lock can be: what moves, and the bounds that keep the rest.
+@dataclass(frozen=True, kw_only=True)
+class KeptEnvironment:
+    """How close a lock can stay to an environment: what moves, and the bounds that keep the rest.
 
-    `stack` binds the target's packages and whatever else has to move, `closure` also what they brought.
+    `read` is the environment as a lock would have it. `stack` binds the target's packages and whatever else
+    has to move; `closure` also binds what they required.
     """
 
     plan: Plan
-    read: Inventory  # the environment as a lock would have it
+    read: Inventory
     stack: tuple[UserRequirement, ...]
     closure: tuple[UserRequirement, ...]
 
 
-def near(
-    read: Inventory, machine: Inventory, target: Target, known: Matrix, listed: remediation.Releases
-) -> Near:
-    """What to keep of the environment that was read, for a target on a machine.
+def keep_environment(
+    read: Inventory, machine: Inventory, target: Target, known: Matrix, listed: Releases
+) -> KeptEnvironment:
+    """Return what to keep of the environment that was read, for a target on a machine.
 
-    Only what the target's packages bring counts: a lock does not hold the rest. A release that no index has
-    (a vendor's build, one for another Python) gives way to the nearest that is listed.
+    Only the target's packages and what they require count, because a lock holds nothing else. A release that
+    no index has (a vendor's build, one for another Python) is replaced by the nearest listed one.
     """
-    brought = _brought(read, target.packages)
+    required = _with_requirements(read, target.packages)
+    installed, replaced = _listed_releases(read, required, listed)
+    lockable = _as_lock_would_have_it(read, machine, target, installed)
+    problem = RemediationProblem(read=lockable, known=known, target=target, level=Severity.ERROR, strict=True)
+    plan = plan_remediation(problem, listed)
+    moved = {package_name(move.key): move for move in plan.moves if move.install}
+    kept = {**installed, **{name: str(move.after) for name, move in moved.items() if move.after is not None}}
+    first = (*target.packages, *(name for name in moved if name not in target.packages))
+    stack = tuple(
+        UserRequirement(name, f"=={kept[name]}", ASKED_BY, wanted=name in target.packages)
+        for name in first
+        if name in kept
+    )
+    names = (*moved, *(package_name(move.key) for move in replaced))
+    unknown = [name for name in names if not listed.requires.get((name, kept[name]))]
+    loose = _required_by_changed(read, required, unknown)
+    closure = tuple(
+        UserRequirement(name, f"=={version}", ASKED_BY, wanted=False)
+        for name, version in installed.items()
+        if name not in first and name not in loose
+    )
+    from_now = (move._replace(before=read.known(move.key)) for move in plan.moves)
+    moves = (*(move for move in replaced if package_name(move.key) not in moved), *from_now)
+    return KeptEnvironment(
+        plan=plan._replace(moves=moves), read=lockable, stack=stack, closure=(*stack, *closure)
+    )
+
+
+def _listed_releases(
+    read: Inventory, names: Iterable[str], listed: Releases
+) -> tuple[dict[str, str], list[Move]]:
+    """Return the releases of installed packages without their builds, and the moves to listed ones."""
     installed, replaced = {}, []
-    for name in brought:
+    for name in names:
         before = str(read.known(package_key(name)))
         installed[name], *_ = before.partition("+")  # a lock names no build
         fit = listed.fit.get(name, ())
         if name in listed.every and fit and installed[name] not in fit:
-            installed[name] = remediation.nearest_first(fit, name, before)[0]
+            installed[name] = nearest_first(fit, name, before)[0]
             replaced.append(
                 Move(
                     package_key(name),
@@ -55,56 +89,49 @@ def near(
                     install=f"{name}=={installed[name]}",
                 )
             )
-    lockable = _lockable(read, machine, target, installed)
-    plan = remediation.plan(lockable, known, target, listed, Severity.ERROR, strict=True)
-    moved = {package_name(move.key): move for move in plan.moves if move.install}
-    kept = {**installed, **{name: str(move.after) for name, move in moved.items() if move.after is not None}}
-    first = (*target.packages, *(name for name in moved if name not in target.packages))
-    stack = tuple(
-        UserRequirement(name, f"=={kept[name]}", ASKED_BY, wanted=name in target.packages)
-        for name in first
-        if name in kept
-    )
-    # What torch brings is another thing once torch moves, or if its build here is not the one a lock holds.
-    names = (*moved, *(package_name(move.key) for move in replaced))
-    stale = [name for name in names if not listed.requires.get((name, kept[name]))]
-    stale += [name for name in brought if versions.local_label(str(read.known(package_key(name))))]
-    loose = set(_brought(read, stale)) - set(
-        _brought(read, [name for name in brought if name not in stale], stale)
-    )
-    closure = tuple(
-        UserRequirement(name, f"=={version}", ASKED_BY, wanted=False)
-        for name, version in installed.items()
-        if name not in first and name not in loose
-    )
-    told = (move._replace(before=read.known(move.key)) for move in plan.moves)
-    moves = (*(move for move in replaced if package_name(move.key) not in moved), *told)
-    return Near(plan._replace(moves=moves), lockable, stack, (*stack, *closure))
+    return installed, replaced
 
 
-def _brought(read: Inventory, names: Iterable[str], but: Collection[str] = ()) -> tuple[str, ...]:
-    """These packages and all they require, as far as they are installed, in that order; not through `but`."""
-    asks: dict[str, list[str]] = {}
-    for each in installed_requirements(read):
-        asks.setdefault(each.package, []).append(each.requires)
+def _required_by_changed(read: Inventory, required: Collection[str], unknown: Iterable[str]) -> set[str]:
+    """Return the packages that only changed packages require, so that their releases need not be kept.
+
+    Changed are the packages in `unknown`, whose new requirements no table lists, and those whose installed
+    build is not the one in a lock: torch requires other packages in another build.
+    """
+    changed = [
+        *unknown,
+        *(name for name in required if versions.local_label(str(read.known(package_key(name))))),
+    ]
+    unchanged = [name for name in required if name not in changed]
+    return set(_with_requirements(read, changed)) - set(_with_requirements(read, unchanged, but=changed))
+
+
+def _with_requirements(read: Inventory, names: Iterable[str], but: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the installed ones of these packages and of all they require, breadth first; skip `but`."""
+    requires: dict[str, list[str]] = {}
+    for requirement in installed_requirements(read):
+        requires.setdefault(requirement.package, []).append(requirement.requires)
     found: dict[str, None] = {}
-    todo = list(names)
-    while todo:
-        name = todo.pop(0)
+    queue = list(names)
+    while queue:
+        name = queue.pop(0)
         if name not in found and name not in but and read.known(package_key(name)) is not None:
             found[name] = None
-            todo += asks.get(name, [])
+            queue += requires.get(name, [])
     return tuple(found)
 
 
-def _lockable(read: Inventory, machine: Inventory, target: Target, installed: dict[str, str]) -> Inventory:
+def _as_lock_would_have_it(
+    read: Inventory, machine: Inventory, target: Target, installed: Mapping[str, str]
+) -> Inventory:
+    """Return the machine with the target's settings, and these releases with the requirements still valid."""
     facts = [Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()]
     facts += [Fact(package_key(name), Absent(), "") for name in target.packages if name not in installed]
     for name, version in installed.items():
-        here = read.fact(package_key(name))
-        facts.append(Fact(here.key, Known(version), here.source))
+        current = read.fact(package_key(name))
+        facts.append(Fact(current.key, Known(version), current.source))
         requires = read.fact(package_key(name, "requires"))
-        if isinstance(requires.reading, Known) and str(here.value).partition("+")[0] == version:
+        if isinstance(requires.reading, Known) and str(current.value).partition("+")[0] == version:
             facts.append(requires)
     python = read.fact("python.version")
     return replace(machine.with_facts([*facts, python]), complete=machine.complete - {"pkg"})

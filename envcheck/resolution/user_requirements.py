@@ -204,12 +204,14 @@ def for_model(model_type: str, rows: Iterable[Mapping[str, Any]]) -> Requirement
     Raises:
         InputError: no such type is known; names the nearest.
     """
-    from envcheck.knowledge.rule_pages import nearest
+    from envcheck.core.suggestions import suggestion
 
     by_type = {str(row["model_type"]): row for row in rows}
     row = by_type.get(model_type)
     if row is None:
-        raise InputError(f"--model {model_type}", f"no such model type{nearest(model_type, list(by_type))}")
+        raise InputError(
+            f"--model {model_type}", f"no such model type{suggestion(model_type, list(by_type))}"
+        )
     bounds = [] if row.get("before") else [f">={row.get('install') or row['transformers']}"]
     bounds += [f"<{row['gone']}"] if row.get("gone") else []
     return (

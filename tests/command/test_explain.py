@@ -30,7 +30,7 @@ from tests.support.running import Outcome, envcheck, invocation, surroundings
 REAL = DATA / "logs/real"
 TREE = examine.source_tree()
 LOOK = log_scanner.look(TREE["tables"])
-SIGNATURES = log_signatures.compiled(TREE["case"])
+SIGNATURES = log_signatures.compile_signatures(TREE["case"])
 RULE = "deepspeed-elastic-socket-import-torch24"
 
 FACTS = 'complete = ["pkg"]\n[pkg]\ntorch = "{torch}"\ndeepspeed = "{deepspeed}"\n'

@@ -13,7 +13,7 @@ from tests.command.test_command_line import BROKEN, FINE, RULE
 from tests.command.test_pin_resolve import pinned, resolve, whole_stack
 from tests.support.local_index import LocalIndex
 from tests.support.running import Outcome, envcheck
-from tests.unit.resolution.test_remediation import TANGLE
+from tests.unit.resolution.test_remediation import MANY_CONFLICTS
 
 __all__ = ["whole_stack"]  # a fixture
 
@@ -184,7 +184,7 @@ def test_warnings_are_mended_only_if_asked_for(tmp_path: Path) -> None:
 
 def test_the_tangle_takes_a_second_at_most_beyond_the_report(tmp_path: Path) -> None:
     facts = tmp_path / "facts.toml"
-    facts.write_text(TANGLE)
+    facts.write_text(MANY_CONFLICTS)
     seconds = []
     for more in ((), ("--fix",)):
         start = time.monotonic()

@@ -491,7 +491,10 @@ def test_lint_online_reports_releases_beyond_what_is_known(index: LocalIndex, tm
         "matrix", "lint", str(folder), "--online", environ={"PIP_INDEX_URL": index.url, "HOME": str(tmp_path)}
     )
     assert ran.code == 1
-    assert "matrix.toml:2: error: small: known through 1.2, but the index has 1.4 [known-through]" in ran.out
+    assert (
+        "matrix.toml:2: error: small: expected 1.2 as the newest release; found 1.4 [known-through]"
+        in ran.out
+    )
 
 
 # --- first tags -------------------------------------------------------------------------------------

@@ -21,22 +21,27 @@ def problem(
     head: str = "",
     python: str = "3.11",
     machine: Mapping[str, Value] | None = None,
-    wishes: Sequence[UserRequirement] = (),
+    requirements: Sequence[UserRequirement] = (),
     tables: str = "",
 ) -> SearchProblem:
     """Return a search problem: releases by package (versions or `Release`s), rules in TOML, free facts."""
     names = list(world)
     target = f'[target.t]\ntitle = "t"\npackages = {names}\ntrain = {train}\nfree = {list(free)}\n'
-    matrix_ = known(rules, tables, f"{target}{head}".replace("'", '"'))
+    matrix = known(rules, tables, f"{target}{head}".replace("'", '"'))
     releases = [
         each if isinstance(each, Release) else Release(name, each)
         for name, releases in world.items()
         for each in releases
     ]
-    said: dict[str, Value] = {"python.version": f"{python}.0", **(machine or {})}
-    facts = {key: Fact(key, Known(value), "declared") for key, value in said.items()}
+    declared: dict[str, Value] = {"python.version": f"{python}.0", **(machine or {})}
+    facts = {key: Fact(key, Known(value), "declared") for key, value in declared.items()}
     return SearchProblem(
-        matrix_, matrix_.targets["t"], Inventory(facts), python, tuple(releases), wishes=tuple(wishes)
+        matrix,
+        matrix.targets["t"],
+        Inventory(facts),
+        python,
+        tuple(releases),
+        requirements=tuple(requirements),
     )
 
 

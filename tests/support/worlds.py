@@ -9,7 +9,7 @@ from envcheck.commands import examine
 from envcheck.core import facts_file
 from envcheck.core.facts import Inventory, Vocabulary
 from envcheck.core.rules import Matrix
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.load import build_matrix, gather_tree
 from envcheck.rules import derive
 
 
@@ -21,7 +21,7 @@ def vocabulary() -> Vocabulary:
 def known(rules: str, tables: str = "", head: str = "") -> Matrix:
     """Return a matrix of these rules, tables and head, all in TOML."""
     texts = {"rules/test.toml": rules, "tables/test.toml": tables, "matrix.toml": head}
-    return matrix.build(matrix.gather(texts), vocabulary())
+    return build_matrix(gather_tree(texts), vocabulary())
 
 
 def inventory(facts: str, of: Matrix | None = None) -> Inventory:
@@ -34,7 +34,7 @@ SOURCE = 'sources = [{ url = "https://example.org/1", kind = "issue", checked = 
 
 
 def rule(when: str, rule_id: str = "a-rule", severity: str = "error", more: str = "") -> str:
-    """Return one rule in TOML with this `when` and further lines."""
+    """Return one rule in TOML with this `when`, and further lines."""
     return f"""
 [[rule]]
 id = "{rule_id}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from envcheck.core.findings import Diagnostic, Finding, Report, Verdict
 from envcheck.core.rules import Rule
 from envcheck.core.sanitize import inline
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.reports.formats.text import count_text, details, heading, line, remark_details, waiting_text
 from envcheck.reports.render import fails
 from envcheck.rules.requirements import installed_requirements, unmet_requirements
@@ -90,11 +90,11 @@ def _held(report: Report) -> Iterator[Rule]:
     open_ = {each.rule.id for each in judgement.findings} | {each.rule.id for each in judgement.waiting}
     unmet, _ = unmet_requirements(report.inventory)
     met = [each for each in installed_requirements(report.inventory) if each not in unmet]
-    generated = matrix.requirement_rules(unmet)
-    for rule in (*report.matrix.rules, *matrix.target_rules(report.target), *generated):
+    generated = requirement_rules(unmet)
+    for rule in (*report.matrix.rules, *target_rules(report.target), *generated):
         if rule.id not in open_:
             yield rule
-    yield from matrix.requirement_rules(met)
+    yield from requirement_rules(met)
 
 
 def _case(rule: Rule, report: Report, body: str = "") -> str:

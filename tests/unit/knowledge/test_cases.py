@@ -1,4 +1,4 @@
-"""Every case in compat/cases gets the verdict it must get; every error rule has both kinds of case."""
+"""Every case in compat/cases gets its expected verdict, and every error rule has both kinds of case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Judgement, Verdict
 from envcheck.core.rules import Matrix, Rule, Severity
 from envcheck.host.package_files import source_texts
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.compiled import freeze_matrix, slim, thaw_matrix
+from envcheck.knowledge.load import build_matrix, gather_tree
 from envcheck.rules import derive, judge
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.fixes import bind_fix, trial_value, with_passing_fixes
@@ -25,12 +26,12 @@ from tests.support.worlds import vocabulary
 
 @lru_cache(maxsize=1)
 def tree() -> dict[str, Any]:
-    return matrix.gather(source_texts("compat", ".toml"))
+    return gather_tree(source_texts("compat", ".toml"))
 
 
 @lru_cache(maxsize=1)
 def known() -> Matrix:
-    return matrix.build(tree(), vocabulary())
+    return build_matrix(tree(), vocabulary())
 
 
 EVERY_CASE: list[dict[str, Any]] = tree()["case"]
@@ -73,7 +74,7 @@ def test_case(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in EVERY_CASE if case["expect"] == "signature"], ids=lambda case: str(case["id"])
 )
-def test_a_case_of_signatures_only_says_what_to_do(case: dict[str, Any]) -> None:
+def test_a_case_with_only_signatures_has_advice(case: dict[str, Any]) -> None:
     for key in ("signature", "explain", "title", "sources"):
         assert case[key], key
     assert "facts" not in case
@@ -90,7 +91,7 @@ def test_case_ids_are_unique() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_cases_speak_of_rules_that_exist() -> None:
+def test_cases_name_rules_that_exist() -> None:
     rules = {rule.id for rule in known().rules}
     assert {case["rule"] for case in CASES if case.get("rule")} <= rules
 
@@ -106,7 +107,7 @@ def test_an_error_rule_has_a_case_that_breaks_it_and_a_near_miss(rule: Rule) -> 
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case["expect"] == "broken"], ids=lambda case: str(case["id"])
 )
-def test_every_way_out_of_a_broken_case_breaks_the_combination(case: dict[str, Any]) -> None:
+def test_every_fix_of_a_broken_case_helps(case: dict[str, Any]) -> None:
     read = facts_of(case)
     settled = derive.derive(read, known())
     judgement = judged(read)
@@ -119,11 +120,11 @@ def test_every_way_out_of_a_broken_case_breaks_the_combination(case: dict[str, A
     if finding.rule.fixes:
         assert with_passing_fixes(
             finding, judgement, settled, lambda changes: judged(apply_changes(read, changes, known()))
-        ).fixes, "a user who meets this case is told no way out"
+        ).fixes, "a user with this case gets no fix"
 
 
 def test_measured_cells_agree_with_the_rules() -> None:
-    """A cell that trained is broken by no error rule; one that failed is broken by the rule it names."""
+    """Check that a trained cell breaks no error rule, and that a failed one breaks the rule it names."""
     for cell in known().cells:
         target = known().targets[cell.target]
         lines = [
@@ -141,6 +142,6 @@ def test_measured_cells_agree_with_the_rules() -> None:
             assert cell.rule in errors, f"{cell} failed"
 
 
-def test_the_compiled_matrix_is_the_one_that_was_built() -> None:
-    again = matrix.thaw(json.loads(json.dumps(matrix.freeze(known()))))
-    assert again == matrix.slim(known())
+def test_the_compiled_matrix_equals_the_one_that_was_built() -> None:
+    again = thaw_matrix(json.loads(json.dumps(freeze_matrix(known()))))
+    assert again == slim(known())

@@ -1,4 +1,4 @@
-"""docs/coverage.toml: what it says of an entry of others' lists is said by something that is there, or has a reason."""
+"""docs/coverage.toml: each entry of another tool's list names something that exists here, or gives a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.paths import ROOT
 
 TABLE: dict[str, Any] = tomllib.loads((ROOT / "docs/coverage.toml").read_text())
 SOURCES: list[dict[str, Any]] = TABLE["source"]
-UNSAID = ("out of scope", "missed")
+NOT_REPORTED = ("out of scope", "missed")
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +30,13 @@ def _entries(*verdicts: str) -> list[dict[str, Any]]:
     return [each for source in SOURCES for each in source["entries"] if each["verdict"] in verdicts]
 
 
-def _strangers(verdict: str, there: set[str]) -> list[tuple[str, str]]:
-    """(entry, name) of what is named and is not there; an entry that names nothing counts with an empty name."""
+def _missing(verdict: str, existing: set[str]) -> list[tuple[str, str]]:
+    """Return (entry, name) for each name that does not exist; an entry without a name has an empty one."""
     named = [(each["name"], by) for each in _entries(verdict) for by in each.get("by") or [""]]
-    return [(entry, by) for entry, by in named if by not in there]
+    return [(entry, by) for entry, by in named if by not in existing]
 
 
-def test_every_entry_is_written_once_with_one_of_the_verdicts() -> None:
+def test_every_entry_occurs_once_with_a_known_verdict() -> None:
     for source in SOURCES:
         names = [each["name"] for each in source["entries"]]
         assert sorted(names) == sorted(set(names)), source["name"]
@@ -46,26 +46,26 @@ def test_every_entry_is_written_once_with_one_of_the_verdicts() -> None:
         ] == []
 
 
-def test_what_is_detected_is_found_by_rules_and_self_tests_that_exist(known: Matrix) -> None:
+def test_detected_entries_name_existing_rules_or_self_tests(known: Matrix) -> None:
     rules = {rule.id for rule in known.rules}
     selftests = {
         f"selftest.{path.stem}" for path in (ROOT / "envcheck/target_scripts/selftests").glob("[a-z]*.py")
     }
-    assert _strangers("detected", rules | selftests) == []
+    assert _missing("detected", rules | selftests) == []
 
 
-def test_what_is_read_is_a_fact_that_a_probe_yields() -> None:
+def test_read_entries_name_facts_that_a_probe_yields() -> None:
     facts = {key for probe in probes.every_probe() for key in probe.yields}
-    assert _strangers("read", facts) == []
+    assert _missing("read", facts) == []
 
 
-def test_what_is_explained_has_a_signature() -> None:
+def test_explained_entries_name_cases_with_a_signature() -> None:
     cases = {case["id"] for case in examine.source_tree()["case"] if "signature" in case}
-    assert _strangers("explained", cases) == []
+    assert _missing("explained", cases) == []
 
 
-def test_what_is_not_said_has_a_reason_and_names_nothing() -> None:
-    for each in _entries(*UNSAID):
+def test_entries_that_are_not_reported_have_a_reason_and_no_name() -> None:
+    for each in _entries(*NOT_REPORTED):
         assert "by" not in each, each
         assert ("why" in each) != ("because" in each), each
         assert each.get("why") or TABLE["because"].get(each["because"]), each
@@ -73,14 +73,14 @@ def test_what_is_not_said_has_a_reason_and_names_nothing() -> None:
     assert used == set(TABLE["because"])
 
 
-def test_a_fact_that_a_sentence_names_exists() -> None:
+def test_every_fact_in_a_reason_exists() -> None:
     vocabulary = examine.vocabulary(probes.every_probe())
     for each in _entries(*TABLE["verdict"]):
         for key in re.findall(r"`([a-z]+\.[a-z_.*]+)`", each.get("why", "")):
             assert vocabulary.get(key), each
 
 
-def test_every_list_says_where_it_was_read_and_when() -> None:
+def test_every_list_has_a_source_and_a_date() -> None:
     for source in SOURCES:
         assert re.fullmatch(r"[0-9a-f]{40}", source["commit"]), source["name"]
         assert any(f"/{each}/" in source["url"] for each in (source["at"], source["commit"])), source["url"]

@@ -1,4 +1,4 @@
-"""Every kind of slip a curator can make is reported at its file and line, and its near miss is not."""
+"""Each kind of mistake in compat/ is reported at its file and line, and the correct form next to it is not."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ def linted(
 
 
 def line_of(text: str, part: str, nth: int = 0) -> int:
-    """The number of the nth line that holds this part."""
+    """Return the number of the nth line that contains this part."""
     return [number for number, line in enumerate(text.splitlines(), 1) if part in line][nth]
 
 
 def only(problems: list[LintProblem]) -> LintProblem:
-    assert len(problems) == 1, lint.rendered(problems)
+    assert len(problems) == 1, lint.render_problems(problems)
     return problems[0]
 
 
@@ -108,14 +108,14 @@ def errors(problems: list[LintProblem]) -> list[LintProblem]:
 def test_the_shipped_matrix_is_clean() -> None:
     texts = source_texts("compat", ".toml")
     problems = lint.lint(texts, examine.vocabulary(probes.every_probe()), TODAY)
-    assert not errors(problems), lint.rendered(errors(problems))
+    assert not errors(problems), lint.render_problems(errors(problems))
 
 
 def test_an_empty_matrix_is_clean() -> None:
     assert linted() == []
 
 
-# --- what the loader says ---------------------------------------------------------------------------
+# --- load errors ------------------------------------------------------------------------------------
 
 
 def test_a_file_that_is_not_toml_is_named_with_its_line_and_the_others_are_still_read() -> None:
@@ -129,7 +129,7 @@ def test_a_file_that_is_not_toml_is_named_with_its_line_and_the_others_are_still
 
 
 @pytest.mark.parametrize(
-    ("when", "said"),
+    ("when", "message"),
     [
         ('{ "driver.versionn" = ">=535" }', "did you mean 'driver.version'"),
         ('{ "pkg.peft" = "~=0.14" }', "expected bounds with"),
@@ -137,10 +137,10 @@ def test_a_file_that_is_not_toml_is_named_with_its_line_and_the_others_are_still
         ('{ "train.adapter" = "loraa" }', "expected one of"),
     ],
 )
-def test_an_unknown_fact_or_a_bad_bound_is_reported_at_its_when(when: str, said: str) -> None:
+def test_an_unknown_fact_or_a_bad_bound_is_reported_at_its_when(when: str, message: str) -> None:
     text = rule('{ "pkg.peft" = "<0.15.0" }', "fine") + rule(when)
     problem = only(linted(text))
-    assert said in problem.message
+    assert message in problem.message
     assert (problem.file, problem.line, problem.id) == ("rules/peft.toml", line_of(text, when), "a-rule")
 
 
@@ -169,7 +169,7 @@ def test_a_misspelt_key_of_a_case_is_reported_because_it_would_test_nothing(key:
     )
 
 
-def test_a_broken_cell_a_broken_target_and_a_broken_default_are_found_at_their_own_lines() -> None:
+def test_a_bad_cell_target_or_default_is_reported_at_its_line() -> None:
     head = HEAD + '[target.second]\ntitle = "no packages"\n[[cell]]\ntarget = "zero3-lora"\n'
     tables = '[[default]]\nkey = "train.dora"\nvalue = false\nwhen = {}\n'
     found = {(each.file, each.line) for each in linted("", "", tables, head)}
@@ -178,7 +178,7 @@ def test_a_broken_cell_a_broken_target_and_a_broken_default_are_found_at_their_o
     assert ("tables/releases.toml", 1) in found
 
 
-# --- rows by themselves -----------------------------------------------------------------------------
+# --- single rows ------------------------------------------------------------------------------------
 
 
 def test_an_id_used_twice_names_the_first_place() -> None:
@@ -188,7 +188,7 @@ def test_an_id_used_twice_names_the_first_place() -> None:
     assert f"rules/peft.toml:{line_of(text, 'id = ')}" in problem.message
 
 
-def test_two_ids_are_two_rules() -> None:
+def test_two_rules_with_different_ids_are_fine() -> None:
     assert linted(rule('{ "pkg.peft" = "<0.15.0" }') + rule('{ "pkg.trl" = "<0.9" }', "b-rule")) == []
 
 
@@ -198,37 +198,37 @@ def test_a_case_id_used_twice_is_reported() -> None:
     assert (problem.kind, problem.line) == ("duplicate-id", line_of(text, 'id = "one"', 1))
 
 
-def test_an_id_is_kebab_case() -> None:
+def test_an_id_that_is_not_kebab_case_is_reported() -> None:
     assert only(linted(rule('{ "pkg.peft" = "<0.15.0" }', "A_Rule"))).kind == "id"
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
-        ("withdrawn = 2026-11-01", "without a reason"),
+        ("withdrawn = 2026-11-01", "expected a reason"),
         ('withdrawn = "soon"\nreason = "wrong"', "expected a date"),
     ],
 )
-def test_a_withdrawn_rule_needs_a_date_and_a_reason(line: str, said: str) -> None:
+def test_a_withdrawn_rule_needs_a_date_and_a_reason(line: str, message: str) -> None:
     text = rule('{ "pkg.peft" = "<0.15.0" }', more=line)
     problem = only(linted(text))
-    assert said in problem.message
+    assert message in problem.message
     assert (problem.kind, problem.line) == ("withdrawn", line_of(text, "withdrawn"))
 
 
-def test_a_withdrawn_rule_with_both_is_fine_and_so_is_a_case_that_it_no_longer_breaks() -> None:
+def test_a_withdrawn_rule_with_date_and_reason_is_fine_and_so_is_a_case_that_trains() -> None:
     text = rule('{ "pkg.peft" = "<0.15.0" }', more='withdrawn = 2026-11-01\nreason = "it trains"\n')
     assert linted(text, case("trains", "fine", 'pkg = { peft = "0.14.0" }')) == []
 
 
 @pytest.mark.parametrize(
-    ("checked", "said"),
+    ("checked", "message"),
     [("2026-05-24", "181 days ago"), ("2026-11-22", "still to come"), ('"lately"', "a date")],
 )
-def test_a_stale_source_is_reported_at_the_sources(checked: str, said: str) -> None:
+def test_a_stale_source_is_reported_at_the_sources(checked: str, message: str) -> None:
     text = rule('{ "pkg.peft" = "<0.15.0" }', checked=checked)
     problem = only(linted(text))
-    assert said in problem.message
+    assert message in problem.message
     assert (problem.kind, problem.line) == ("stale-source", line_of(text, "sources ="))
 
 
@@ -240,7 +240,7 @@ def test_a_source_of_180_days_or_of_today_is_fresh(checked: str) -> None:
 @pytest.mark.parametrize(
     "value", ['adapter = "loraa"', "zero_stage = 7", 'zero_stage = "3"', "adapter = true"]
 )
-def test_a_target_implies_only_what_its_facts_may_be(value: str) -> None:
+def test_a_target_with_an_impossible_value_is_reported(value: str) -> None:
     head = HEAD.replace('zero_stage = 3, adapter = "lora"', value)
     problem = only(linted(head=head))
     assert (problem.kind, problem.line, problem.id) == (
@@ -250,7 +250,7 @@ def test_a_target_implies_only_what_its_facts_may_be(value: str) -> None:
     )
 
 
-def test_a_default_has_a_value_its_fact_may_have() -> None:
+def test_a_default_with_an_impossible_value_is_reported() -> None:
     text = '[[default]]\nkey = "train.precision"\nvalue = "bf61"\nwhen = { "train.adapter" = "lora" }\nsource = "x"\n'
     problem = only(linted(tables=text))
     assert (problem.kind, problem.line) == ("default-value", 3)
@@ -260,7 +260,7 @@ def test_a_default_has_a_value_its_fact_may_have() -> None:
 # --- cases ------------------------------------------------------------------------------------------
 
 
-def test_a_case_of_a_rule_that_is_not_there_is_reported() -> None:
+def test_a_case_of_a_rule_that_does_not_exist_is_reported() -> None:
     text = case("seen", "fine", 'pkg = { peft = "0.15.0" }', "an-rule")
     problem = only(linted(rule('{ "pkg.peft" = "<0.15.0" }'), text))
     assert (problem.kind, problem.file, problem.line) == (
@@ -281,7 +281,7 @@ def test_a_case_with_a_misspelt_fact_or_expectation_is_reported() -> None:
     assert {each.line for each in found} == {line_of(text, "expect"), line_of(text, "[case.facts]")}
 
 
-def test_an_error_rule_needs_a_case_that_breaks_and_a_near_miss() -> None:
+def test_an_error_rule_needs_a_broken_case_and_a_near_miss() -> None:
     text = rule('{ "pkg.peft" = "<0.15.0" }', severity="error")
     broken, fine = (
         case("b", "broken", 'pkg = { peft = "0.14.0" }'),
@@ -302,7 +302,7 @@ def test_a_warning_needs_no_case() -> None:
     assert linted(rule('{ "pkg.peft" = "<0.15.0" }')) == []
 
 
-# --- rules by themselves ----------------------------------------------------------------------------
+# --- rules that nothing can break -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_a_warning_needs_no_case() -> None:
         '{ "pkg.peft" = ">=0.15.1,<0.16.0" }',  # no such release
     ],
 )
-def test_a_rule_that_can_never_hold_is_reported_at_its_when(when: str) -> None:
+def test_a_rule_that_can_never_match_is_reported_at_its_when(when: str) -> None:
     text = rule(when)
     problem = only(linted(text))
     assert (problem.kind, problem.line) == ("never-holds", line_of(text, "when ="))
@@ -334,20 +334,20 @@ def test_a_rule_that_can_never_hold_is_reported_at_its_when(when: str) -> None:
         '{ "train.zero_stage" = ">=2,<4" }',
     ],
 )
-def test_a_rule_that_can_hold_is_not(when: str) -> None:
+def test_a_rule_that_can_match_is_fine(when: str) -> None:
     assert linted(rule(when)) == []
 
 
-def test_a_rule_that_requires_what_its_when_grants_can_never_hold() -> None:
+def test_a_rule_whose_when_implies_its_require_can_never_be_broken() -> None:
     text = rule('{ "pkg.peft" = ">=0.15.0" }', more='require = { "pkg.peft" = ">=0.14.0" }\n')
-    assert "already grants" in only(linted(text)).message
+    assert "already implies" in only(linted(text)).message
     assert linted(text.replace(">=0.14.0", ">=0.16.0")) == []
 
 
 # --- rules against rules ----------------------------------------------------------------------------
 
 
-def test_two_rules_for_one_combination_are_reported_with_whether_the_advice_differs() -> None:
+def test_two_rules_for_one_combination_are_reported_and_different_advice_is_named() -> None:
     one = rule('{ "pkg.peft" = "<0.15.0", "train.zero_stage" = 3 }') + fix('{ "pkg.peft" = ">=0.15.0" }')
     two = rule('{ "train.zero_stage" = "==3", "pkg.peft" = "<0.15" }', "b-rule") + fix(
         '{ "train.zero_stage" = 2 }'
@@ -358,7 +358,7 @@ def test_two_rules_for_one_combination_are_reported_with_whether_the_advice_diff
     assert "other advice" in problem.message
 
 
-def test_a_rule_inside_another_is_a_note() -> None:
+def test_a_rule_whose_combinations_another_includes_is_a_note() -> None:
     text = rule('{ "pkg.peft" = "<0.15.0" }') + rule(
         '{ "pkg.peft" = "<0.14.1", "train.dora" = true }', "b-rule"
     )
@@ -387,7 +387,7 @@ def test_a_release_that_falls_between_two_ranges_is_reported() -> None:
     assert "0.14.1" in problem.message
 
 
-def test_a_gap_is_excused_by_a_case_inside_it_that_is_fine() -> None:
+def test_a_gap_with_a_fine_case_inside_it_is_accepted() -> None:
     assert linted(SPLIT, case("inside", "fine", 'pkg = { peft = "0.14.1" }\ntrain = { dora = true }')) == []
 
 
@@ -401,15 +401,15 @@ def test_a_range_that_a_third_rule_bridges_has_no_gap() -> None:
     assert linted(SPLIT + bridge) == []
 
 
-def test_a_gap_between_the_ranges_of_a_package_without_a_table_shows_in_its_series() -> None:
+def test_a_gap_in_one_minor_series_is_reported_without_listed_releases() -> None:
     assert only(linted(SPLIT.replace("pkg.peft", "pkg.trl"))).kind == "gap"
     assert linted(SPLIT.replace("pkg.peft", "pkg.trl").replace(">=0.14.2", ">=0.15")) == []
 
 
-# --- ways out ---------------------------------------------------------------------------------------
+# --- fixes ------------------------------------------------------------------------------------------
 
 
-def test_a_fix_that_does_not_break_its_rule_is_reported_at_its_own_line() -> None:
+def test_a_fix_that_does_not_help_is_reported_at_its_line() -> None:
     text = (
         rule('{ "pkg.peft" = "<0.16.0" }')
         + fix('{ "pkg.peft" = ">=0.16.0" }')
@@ -431,11 +431,11 @@ def test_a_fix_that_does_not_break_its_rule_is_reported_at_its_own_line() -> Non
         ('[{ "pkg.peft" = "<0.14.1" }, { "pkg.peft" = ">=0.17.0,<0.18.0" }]', '{ "pkg.peft" = "==0.14.1" }'),
     ],
 )
-def test_a_fix_that_does_is_not(when: str, change: str) -> None:
+def test_a_fix_that_helps_is_fine(when: str, change: str) -> None:
     assert linted(rule(when) + fix(change)) == []
 
 
-def test_a_fix_by_another_fact_is_proved_too() -> None:
+def test_a_fix_of_another_fact_is_tried_too() -> None:
     text = rule(
         '{ "pkg.torchvision" = "present" }',
         more='require = { "pkg.torchvision" = "=={build.torch.torchvision}" }\n'
@@ -450,12 +450,12 @@ def test_a_fix_by_another_fact_is_proved_too() -> None:
 
 def test_a_fix_that_names_no_release_or_a_yanked_one_is_reported() -> None:
     text = rule('{ "pkg.peft" = "<0.14.1" }')
-    assert "there is no release 0.14.3" in only(linted(text + fix('{ "pkg.peft" = ">=0.14.3" }'))).message
+    assert "found no release 0.14.3" in only(linted(text + fix('{ "pkg.peft" = ">=0.14.3" }'))).message
     assert "yanked" in only(linted(text + fix('{ "pkg.peft" = ">=0.14.2" }'))).message
     assert linted(text + fix('{ "pkg.peft" = ">=0.14.1" }')) == []
 
 
-def test_a_fix_whose_bound_also_admits_what_is_forbidden_is_a_note() -> None:
+def test_a_fix_whose_bound_admits_forbidden_versions_is_a_note() -> None:
     text = rule('{ "pkg.peft" = ">=0.15.0,<0.17.0" }') + fix('{ "pkg.peft" = ">=0.14.1" }')
     assert only(linted(text)).note
     assert linted(text.replace(">=0.14.1", "==0.14.1")) == []
@@ -489,7 +489,7 @@ def test_a_second_fix_is_a_way_out_and_the_first_stays_a_note() -> None:
     assert only(found).note
 
 
-# --- cells, defaults, how far things are known ------------------------------------------------------
+# --- cells, defaults, known releases ----------------------------------------------------------------
 
 CELL = """
 [[cell]]
@@ -508,22 +508,22 @@ CELL_CASES = case("b", "broken", 'pkg = { peft = "0.14.0" }\ntrain = { zero_stag
 
 
 @pytest.mark.parametrize(
-    ("outcome", "peft", "more", "said"),
+    ("outcome", "peft", "more", "message"),
     [
-        ("ok", "0.14.0", "", "says it cannot"),
-        ("fails", "0.15.0", 'rule = "a-rule"', "does not forbid it"),
-        ("fails", "0.14.0", 'rule = "another"', "no rule there is"),
-        ("fails", "0.14.0", "", "no rule there is"),
+        ("ok", "0.14.0", "", "found a-rule"),
+        ("fails", "0.15.0", 'rule = "a-rule"', "expected a-rule to forbid"),
+        ("fails", "0.14.0", 'rule = "another"', "found another"),
+        ("fails", "0.14.0", "", "found none"),
     ],
 )
-def test_a_cell_that_contradicts_a_rule_is_reported(outcome: str, peft: str, more: str, said: str) -> None:
+def test_a_cell_that_contradicts_a_rule_is_reported(outcome: str, peft: str, more: str, message: str) -> None:
     head = (
         HEAD
         + CELL.format(outcome="ok", peft="0.16.0", more="")
         + CELL.format(outcome=outcome, peft=peft, more=more)
     )
     problem = only(linted(CELL_RULE, CELL_CASES, head=head))
-    assert said in problem.message
+    assert message in problem.message
     assert (problem.kind, problem.file, problem.line) == ("cell", "matrix.toml", line_of(head, "pkg =", 1))
 
 
@@ -537,7 +537,7 @@ def default(when: str) -> str:
     return f'[[default]]\nkey = "train.use_reentrant"\nvalue = true\nwhen = {when}\nsource = "x"\n'
 
 
-def test_a_default_behind_one_that_always_holds_first_is_never_reached() -> None:
+def test_a_default_after_one_that_always_applies_is_never_reached() -> None:
     text = default('{ "pkg.transformers" = "<5" }') + default(
         '{ "pkg.transformers" = "<4.38", "train.trainer" = "trl" }'
     )
@@ -545,35 +545,37 @@ def test_a_default_behind_one_that_always_holds_first_is_never_reached() -> None
     assert (problem.kind, problem.line) == ("default-unreachable", line_of(text, "when =", 1))
 
 
-def test_defaults_that_take_turns_are_both_reached() -> None:
+def test_defaults_with_different_conditions_are_both_reached() -> None:
     assert (
         linted(tables=default('{ "pkg.transformers" = "<4.38" }') + default('{ "pkg.transformers" = "<5" }'))
         == []
     )
 
 
-def test_a_default_that_waits_for_nothing_there_can_be_is_never_reached() -> None:
-    assert "nothing is" in only(linted(tables=default('{ "pkg.transformers" = ">=5,<4" }'))).message
+def test_a_default_with_an_impossible_condition_is_never_reached() -> None:
+    assert "no value satisfies" in only(linted(tables=default('{ "pkg.transformers" = ">=5,<4" }'))).message
 
 
-def test_releases_beyond_what_is_known_are_reported_at_known_through() -> None:
+def test_releases_after_known_through_are_reported_there() -> None:
     problem = only(linted(newer={"peft": ["0.19.0", "0.19.1"]}))
     assert (problem.kind, problem.line) == ("known-through", line_of(HEAD, "peft ="))
     assert "0.19.1" in problem.message
 
 
-def test_only_final_releases_count_as_beyond() -> None:
+def test_only_final_releases_count_as_newer() -> None:
     published = {
         "peft": ["0.17.0", "0.18.0", "0.18.0.post1", "0.19.0rc1", "0.19.0", "nonsense"],
         "trl": ["9"],
     }
-    assert lint.beyond({"peft": "0.18.0", "torch": "2.0"}, published) == {"peft": ["0.18.0.post1", "0.19.0"]}
+    assert lint.newer_releases({"peft": "0.18.0", "torch": "2.0"}, published) == {
+        "peft": ["0.18.0.post1", "0.19.0"]
+    }
 
 
 # --- all at once, on the command line ---------------------------------------------------------------
 
 
-def test_everything_wrong_is_said_in_one_go_and_sorted() -> None:
+def test_all_problems_are_reported_at_once_and_sorted() -> None:
     text = rule('{ "pkg.peft" = ">=0.16,<0.15" }', checked="2020-01-01") + rule(
         '{ "pkg.nothing.what" = "x" }', "b-rule"
     )
@@ -588,8 +590,8 @@ def test_everything_wrong_is_said_in_one_go_and_sorted() -> None:
     assert found == sorted(found, key=lambda each: (each.file, each.line))
 
 
-def test_problems_are_rendered_as_file_line_and_words() -> None:
-    text = lint.rendered(
+def test_problems_are_rendered_with_file_line_and_message() -> None:
+    text = lint.render_problems(
         [
             LintProblem("gap", "rules/a.toml", 7, "a-rule", "a gap"),
             LintProblem("x", "b", 1, "", "hm", note=True),
@@ -601,7 +603,7 @@ def test_problems_are_rendered_as_file_line_and_words() -> None:
     )
 
 
-def test_what_long_strings_hold_is_no_key_and_no_header() -> None:
+def test_the_content_of_long_strings_is_neither_key_nor_header() -> None:
     why = 'why = """\nwhen = x\n[[rule]]\nid = "z" """\n'
     text = rule('{ "pkg.peft" = "<0.15.0" }', more=why) + rule('{ "pkg.peft" = ">=0.16,<0.15" }', "b-rule")
     problem = only(linted(text))
@@ -618,10 +620,10 @@ def test_lint_exits_0_on_a_clean_folder_and_1_with_errors(tmp_path: Path) -> Non
     (tmp_path / "rules/peft.toml").write_text(rule('{ "pkg.peft" = "<0.1,>=0.2" }'))
     ran = envcheck("matrix", "lint", str(tmp_path), *day)
     assert ran.code == 1
-    assert "rules/peft.toml:7: error: a-rule: can never hold" in ran.out
+    assert "rules/peft.toml:7: error: a-rule: can never match" in ran.out
 
 
-def test_lint_of_a_folder_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
+def test_lint_of_a_missing_folder_is_a_usage_error(tmp_path: Path) -> None:
     ran = envcheck("matrix", "lint", str(tmp_path / "none"))
     assert ran.code == 2
     assert len(ran.err.splitlines()) == 1
@@ -631,19 +633,19 @@ def no_fix(change: str) -> str:
     return f'[[rule.no_fix]]\nset = {change}\nwhy = "tried"\nsource = "https://example.org/2"\n'
 
 
-def test_what_does_not_help_must_leave_the_rule_broken() -> None:
+def test_a_no_fix_must_leave_the_rule_broken() -> None:
     when = '{ "pkg.peft" = "<0.16.0", "train.zero_stage" = 3 }'
     found = linted(rule(when, more=no_fix('{ "pkg.peft" = "==0.16.0" }')))
     assert [(each.kind, each.line) for each in found] == [("no-fix", 9)]
-    assert "pkg.peft ==0.16.0 is said not to help, but the rule is no longer broken" in found[0].message
+    assert "the no_fix pkg.peft ==0.16.0 to leave the rule broken; found that it helps" in found[0].message
     assert linted(rule(when, more=no_fix('{ "pkg.peft" = "==0.15.0" }'))) == []
     assert linted(rule(when, more=no_fix('{ "train.zero_sub_group_size" = 1000000 }'))) == []
 
 
-def test_what_does_not_help_names_a_release_there_is_and_says_why() -> None:
+def test_a_no_fix_names_an_existing_release_and_a_reason() -> None:
     when = '{ "pkg.peft" = "<0.16.0", "train.zero_stage" = 3 }'
     (gone,) = linted(rule(when, more=no_fix('{ "pkg.peft" = "==0.15.7" }')))
-    assert (gone.kind, "there is no release 0.15.7" in gone.message) == ("fix-version", True)
+    assert (gone.kind, "found no release 0.15.7" in gone.message) == ("fix-version", True)
     silent = linted(rule(when, more='[[rule.no_fix]]\nset = { "train.zero_stage" = 3 }\n'))
     assert sorted(each.message for each in silent) == ["no_fix: source: missing", "no_fix: why: missing"]
 
@@ -652,19 +654,19 @@ def test_what_does_not_help_names_a_release_there_is_and_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
-        ('signature = ["nothing to look for"]', "needs one of the words"),
-        ('signature = ["an (error"]', "is no pattern"),
-        ('signature = ["(error)?"]', "is found in any text"),
+        ('signature = ["nothing to look for"]', "needs one of the words for which logs are searched"),
+        ('signature = ["an (error"]', "expected a regular expression"),
+        ('signature = ["(error)?"]', "matches any text"),
         ('signature = "an error"', "expected a list of patterns"),
         ('signature = ["an error"]\nkind = "mystery"', "kind: expected one of version"),
     ],
 )
-def test_a_signature_that_no_log_can_be_searched_for_is_reported(row: str, said: str) -> None:
+def test_a_signature_that_no_search_can_find_is_reported(row: str, message: str) -> None:
     text = f'[[case]]\nid = "a-case"\nexpect = "signature"\ntitle = "seen"\n{row}\n'
     found = linted(cases=text, tables='trigger = [{ word = "error" }]')
-    assert any(said in each.message and each.file == "cases/peft.toml" for each in found)
+    assert any(message in each.message and each.file == "cases/peft.toml" for each in found)
 
 
 def test_a_signature_that_can_be_found_is_fine() -> None:

@@ -1,4 +1,4 @@
-"""Signatures: what a text must hold, what a pattern cannot do without, and how specific a match is."""
+"""Signatures: which words a pattern needs, which texts match, and how specific a match is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envcheck.knowledge import log_signatures
 
 TREE = examine.source_tree()
 WORDS = [row["word"] for row in TREE["tables"]["trigger"]]
-ALL = log_signatures.compiled(TREE["case"])
+ALL = log_signatures.compile_signatures(TREE["case"])
 
 
 @pytest.mark.parametrize(
@@ -36,26 +36,26 @@ ALL = log_signatures.compiled(TREE["case"])
         ("(error){0,2}", False),
     ],
 )
-def test_what_every_text_that_a_pattern_matches_must_hold(pattern: str, needed: bool) -> None:
-    assert log_signatures.needs(pattern, WORDS) is needed
+def test_whether_every_match_of_a_pattern_contains_a_trigger_word(pattern: str, needed: bool) -> None:
+    assert log_signatures.needs_word(pattern, WORDS) is needed
 
 
 def test_every_signature_can_be_found_by_a_trigger() -> None:
     for each in TREE["case"]:
         texts = each.get("signature", [])
-        assert not texts or any(log_signatures.needs(text, WORDS) for text in texts), each["id"]
+        assert not texts or any(log_signatures.needs_word(text, WORDS) for text in texts), each["id"]
 
 
-def test_a_signature_speaks_only_if_all_of_its_texts_are_there() -> None:
-    (one,) = log_signatures.compiled([{"id": "x", "signature": ["first error", "second"]}])
-    assert log_signatures.speaks([one], "second\nfirst error")
-    assert not log_signatures.speaks([one], "first error")
-    assert log_signatures.found(one, "a second") == {1: 2}
+def test_a_signature_matches_only_if_all_of_its_patterns_do() -> None:
+    (one,) = log_signatures.compile_signatures([{"id": "x", "signature": ["first error", "second"]}])
+    assert log_signatures.any_signature_matches([one], "second\nfirst error")
+    assert not log_signatures.any_signature_matches([one], "first error")
+    assert log_signatures.match_positions(one, "a second") == {1: 2}
     assert 0 < one.score([0]) < one.score([0, 1]) < 1
 
 
-def test_the_more_specific_text_scores_higher() -> None:
-    short, long = log_signatures.compiled(
+def test_the_more_specific_pattern_scores_higher() -> None:
+    short, long = log_signatures.compile_signatures(
         [
             {"id": "short", "signature": ["Error: Cannot"]},
             {"id": "long", "signature": [r"Error: Cannot re-initialize CUDA in forked subprocess \d+"]},

@@ -1,4 +1,4 @@
-"""The user's own knowledge: laid over the shipped, named in the report, refused with file and key."""
+"""A user's overlays: added to the shipped knowledge, named in the report, refused with file and key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from envcheck.core.errors import InputError
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.load import gather_tree
+from envcheck.knowledge.overlay import build_with_overlays
 from envcheck.rules import derive, judge
 from tests.support.running import Outcome, envcheck
 from tests.support.worlds import inventory, rule, vocabulary
@@ -42,12 +43,12 @@ pkg = { torch = "2.6.0", peft = "0.15.0" }
 
 
 def shipped(rules: str = "", tables: str = "", head: str = "") -> dict[str, Any]:
-    return matrix.gather({"rules/test.toml": rules, "tables/test.toml": tables, "matrix.toml": head})
+    return gather_tree({"rules/test.toml": rules, "tables/test.toml": tables, "matrix.toml": head})
 
 
-def laid(base: dict[str, Any], *overlays: str) -> Matrix:
+def with_overlays(base: dict[str, Any], *overlays: str) -> Matrix:
     named = [(f"house{number}.toml", "--matrix", text) for number, text in enumerate(overlays)]
-    return matrix.build_overlaid(base, named, vocabulary())
+    return build_with_overlays(base, named, vocabulary())
 
 
 def broken(known: Matrix, facts: str = FACTS) -> set[str]:
@@ -56,32 +57,34 @@ def broken(known: Matrix, facts: str = FACTS) -> set[str]:
 
 
 def test_an_overlay_adds_a_rule() -> None:
-    known = laid(shipped(rule('{ "pkg.peft" = "<0.15.0" }')), HOUSE)
+    known = with_overlays(shipped(rule('{ "pkg.peft" = "<0.15.0" }')), HOUSE)
     assert broken(known) == {"house-peft-frozen"}
     assert [each.id for each in known.rules] == ["a-rule", "house-peft-frozen"]
 
 
-def test_an_overlay_replaces_the_rule_it_names_again() -> None:
-    known = laid(shipped(rule('{ "pkg.peft" = "<0.15.0" }')), rule('{ "pkg.peft" = ">=0.15.0" }'))
+def test_an_overlay_replaces_a_rule_with_the_same_id() -> None:
+    known = with_overlays(shipped(rule('{ "pkg.peft" = "<0.15.0" }')), rule('{ "pkg.peft" = ">=0.15.0" }'))
     assert broken(known) == {"a-rule"}
     assert len(known.rules) == 1
 
 
-def test_an_overlay_takes_a_rule_out_by_withdrawing_it() -> None:
+def test_an_overlay_removes_a_rule_by_withdrawing_it() -> None:
     gone = 'withdrawn = 2026-11-20\nreason = "not here"'
-    known = laid(shipped(rule('{ "pkg.peft" = "present" }')), rule('{ "pkg.peft" = "present" }', more=gone))
+    known = with_overlays(
+        shipped(rule('{ "pkg.peft" = "present" }')), rule('{ "pkg.peft" = "present" }', more=gone)
+    )
     assert known.rules == ()
 
 
 def test_a_later_overlay_wins_over_an_earlier_one() -> None:
-    known = laid(shipped(), HOUSE, HOUSE.replace(">=0.15.0", ">=0.16.0"))
+    known = with_overlays(shipped(), HOUSE, HOUSE.replace(">=0.15.0", ">=0.16.0"))
     assert broken(known) == set()
     assert [origin.name for origin in known.origins] == ["house0.toml", "house1.toml"]
 
 
-def test_an_overlay_brings_targets_cells_and_machines() -> None:
+def test_an_overlay_adds_targets_cells_and_machines() -> None:
     machine = '[machine.cluster]\ndriver = "550.54.15"\n'
-    known = laid(shipped(), TARGET + CELL + machine)
+    known = with_overlays(shipped(), TARGET + CELL + machine)
     assert known.targets["house"].train == {"train.zero_stage": 3}
     assert known.cells[0].device == "H100"
     assert known.machines["cluster"]["driver"] == "550.54.15"
@@ -90,43 +93,47 @@ def test_an_overlay_brings_targets_cells_and_machines() -> None:
 
 def test_a_cell_of_the_same_run_is_replaced_and_another_is_added() -> None:
     base = shipped(head=TARGET + CELL)
-    assert [each.outcome for each in laid(base, CELL.replace('"ok"', '"fails"')).cells] == ["fails"]
-    assert len(laid(base, CELL.replace("0.14.0", "0.14.1")).cells) == 2
+    assert [each.outcome for each in with_overlays(base, CELL.replace('"ok"', '"fails"')).cells] == ["fails"]
+    assert len(with_overlays(base, CELL.replace("0.14.0", "0.14.1")).cells) == 2
 
 
 def test_a_default_of_an_overlay_comes_before_the_shipped_ones() -> None:
     row = '[[default]]\nkey = "train.dora"\nvalue = {}\nwhen = {{ "train.adapter" = "lora" }}\nsource = "x"\n'
-    known = laid(shipped(tables=row.format("false")), row.format("true"))
+    known = with_overlays(shipped(tables=row.format("false")), row.format("true"))
     settled = derive.derive(inventory('train = { adapter = "lora" }'), known)
     assert settled.known("train.dora") is True
 
 
-def test_the_origin_says_what_was_added_and_what_was_replaced() -> None:
+def test_the_origin_lists_what_was_added_and_replaced() -> None:
     base = shipped(rule('{ "pkg.peft" = "<0.15.0" }'), head=TARGET)
-    known = laid(base, rule('{ "pkg.peft" = "<0.14.0" }') + HOUSE + TARGET)
+    known = with_overlays(base, rule('{ "pkg.peft" = "<0.14.0" }') + HOUSE + TARGET)
     assert known.origins[0].brings == "2 rules, 1 target; in place of rule a-rule, target house"
 
 
 def test_the_digest_covers_every_overlay_and_their_order() -> None:
     base = shipped(rule('{ "pkg.peft" = "<0.15.0" }'))
     other = HOUSE.replace("house-peft-frozen", "house-other")
-    digests = [laid(base).digest, laid(base, HOUSE).digest, laid(base, HOUSE, other).digest]
-    assert len({*digests, laid(base, other, HOUSE).digest}) == 4
-    assert laid(base, HOUSE).digest == digests[1]
+    digests = [
+        with_overlays(base).digest,
+        with_overlays(base, HOUSE).digest,
+        with_overlays(base, HOUSE, other).digest,
+    ]
+    assert len({*digests, with_overlays(base, other, HOUSE).digest}) == 4
+    assert with_overlays(base, HOUSE).digest == digests[1]
 
 
-def test_laying_over_leaves_the_shipped_tree_as_it_was() -> None:
+def test_an_overlay_does_not_change_the_shipped_tree() -> None:
     base = shipped(rule('{ "pkg.peft" = "<0.15.0" }'), head=TARGET + CELL)
     before = json.dumps(base, sort_keys=True)
-    laid(base, HOUSE + TARGET + CELL)
+    with_overlays(base, HOUSE + TARGET + CELL)
     assert json.dumps(base, sort_keys=True) == before
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[[rule]\n", "house0.toml: not TOML"),
-        ("rules = []\n", "house0.toml: rules: an overlay has no such key; known are rule"),
+        ("rules = []\n", "house0.toml: rules: unknown key in an overlay; expected one of rule"),
         ("rule = 3\n", "house0.toml: rule: expected [[rule]] tables"),
         ("target = 3\n", "house0.toml: target: expected a table"),
         ("[target]\nhouse = 3\n", "house0.toml: target: expected [target.NAME] tables"),
@@ -146,17 +153,17 @@ def test_laying_over_leaves_the_shipped_tree_as_it_was() -> None:
         ),
     ],
 )
-def test_a_bad_overlay_is_one_line_with_file_and_key(text: str, said: str) -> None:
+def test_a_bad_overlay_is_one_line_with_file_and_key(text: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
-        laid(shipped(), text)
-    assert str(refused.value).startswith(said)
+        with_overlays(shipped(), text)
+    assert str(refused.value).startswith(message)
     assert "\n" not in str(refused.value)
     assert refused.value.code == 2
 
 
 def test_several_mistakes_are_counted() -> None:
     with pytest.raises(InputError, match=r"\(and 1 more\)"):
-        laid(shipped(), HOUSE.replace("pkg.peft", "pgk.peft").replace('"error"', '"fatal"'))
+        with_overlays(shipped(), HOUSE.replace("pkg.peft", "pgk.peft").replace('"error"', '"fatal"'))
 
 
 # --- on the command line ----------------------------------------------------------------------------
@@ -173,7 +180,7 @@ def doctor(folder: Path, *more: str) -> Outcome:
     return envcheck("doctor", "--facts", "facts.toml", *more, cwd=folder)
 
 
-def test_doctor_finds_what_an_overlay_forbids_and_says_where_it_comes_from(folder: Path) -> None:
+def test_doctor_finds_what_an_overlay_forbids_and_names_the_overlay(folder: Path) -> None:
     assert doctor(folder).code == 0
     ran = doctor(folder, "--matrix", "house.toml")
     assert ran.code == 1
@@ -182,9 +189,11 @@ def test_doctor_finds_what_an_overlay_forbids_and_says_where_it_comes_from(folde
 
 
 def test_the_json_report_names_the_overlay_and_the_rule_its_file(folder: Path) -> None:
-    said = json.loads(doctor(folder, "--matrix", "house.toml", "--json").out)
-    assert said["matrix"]["overlays"] == [{"name": "house.toml", "named_by": "--matrix", "brings": "1 rule"}]
-    assert said["findings"][0]["from"] == "house.toml"
+    report = json.loads(doctor(folder, "--matrix", "house.toml", "--json").out)
+    assert report["matrix"]["overlays"] == [
+        {"name": "house.toml", "named_by": "--matrix", "brings": "1 rule"}
+    ]
+    assert report["findings"][0]["from"] == "house.toml"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +216,7 @@ def test_a_pyproject_without_settings_changes_nothing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "[tool.envcheck]\nmatrix = 3\n",
@@ -217,18 +226,18 @@ def test_a_pyproject_without_settings_changes_nothing(folder: Path) -> None:
         ("[tool.envcheck\nmatrix = []\n", "pyproject.toml:1:15: not TOML"),
     ],
 )
-def test_bad_settings_are_one_line(folder: Path, text: str, said: str) -> None:
+def test_bad_settings_are_one_line(folder: Path, text: str, message: str) -> None:
     (folder / "pyproject.toml").write_text(text)
     ran = doctor(folder)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"envcheck: {said}")
+    assert ran.err.startswith(f"envcheck: {message}")
     assert len(ran.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     "command", [["gate", "--facts", "facts.toml"], ["rule", "x"], ["target"], ["matrix", "show"]]
 )
-def test_every_command_that_judges_or_shows_takes_overlays_and_refuses_bad_ones(
+def test_every_command_with_the_matrix_takes_overlays_and_refuses_bad_ones(
     folder: Path, command: list[str]
 ) -> None:
     (folder / "house.toml").write_text(HOUSE.replace("pkg.peft", "pgk.peft"))
@@ -245,7 +254,7 @@ def test_pin_knows_a_target_of_an_overlay(folder: Path) -> None:
     assert "no shipped lock fits" in ran.err
 
 
-def test_rule_and_target_show_what_an_overlay_brought(folder: Path) -> None:
+def test_rule_and_target_show_what_an_overlay_added(folder: Path) -> None:
     (folder / "house.toml").write_text(HOUSE + TARGET)
     ran = envcheck("rule", "house-peft-frozen", "--matrix", "house.toml", cwd=folder)
     assert "from   house.toml (--matrix)\n" in ran.out

@@ -80,7 +80,7 @@ def test_a_package_has_its_releases_its_rules_with_bounds_and_its_cells() -> Non
     assert "2026-11-20 cpu fails t: peft 0.14.0, use_reentrant false  [a-rule]" in text
 
 
-def test_a_release_marks_the_rules_whose_package_clause_holds() -> None:
+def test_a_release_marks_the_rules_whose_package_clause_matches() -> None:
     text = page("peft==0.14.0")
     assert "1 of 2 known failures that name peft concern this release" in text
     assert "  yes a-rule" in text
@@ -89,7 +89,7 @@ def test_a_release_marks_the_rules_whose_package_clause_holds() -> None:
     assert "requires  torch>=1.13\n" in text
 
 
-def test_of_several_tables_only_those_that_concern_the_release_are_shown() -> None:
+def test_only_the_when_tables_that_concern_a_release_are_shown() -> None:
     text = page("peft==0.15.0")
     assert "if peft >=0.15.0, torch <2.5" in text
     assert "peft >=0.16.0" not in text
@@ -100,7 +100,7 @@ def test_a_pre_release_of_a_bound_may_be_concerned() -> None:
     assert "  may b-rule" in page("peft==0.15.0rc1")
 
 
-def test_a_requirement_on_the_package_itself_spares_the_releases_that_meet_it() -> None:
+def test_releases_that_satisfy_require_are_not_concerned() -> None:
     of = known(
         rule('{ "pkg.torch" = "present" }', more='require = { "pkg.peft" = ">=0.15.0" }\n'), TABLES, HEAD
     )
@@ -117,15 +117,15 @@ def test_torch_shows_what_it_was_built_for() -> None:
     assert "wheels    Python 3.11, 3.12\n" in text
 
 
-def test_a_release_beyond_what_is_known_says_so() -> None:
+def test_a_release_after_known_through_is_marked() -> None:
     assert "newer than 0.15.0, the last one looked at" in page("peft==0.99.0")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"), [("pefft", "did you mean 'peft'"), ("peft==x y", "not a version")]
+    ("wanted", "message"), [("pefft", "did you mean 'peft'"), ("peft==x y", "with a version; found")]
 )
-def test_what_is_not_known_is_refused(wanted: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_an_unknown_package_or_version_is_refused(wanted: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         page(wanted)
 
 

@@ -124,14 +124,14 @@ def data(world: Matrix) -> dict[str, Any]:
 # --- data -------------------------------------------------------------------------------------------
 
 
-def test_versions_shown_are_newest_patches_measured_ones_and_both_sides_of_bounds(
+def test_shown_versions_are_newest_patches_measured_ones_and_both_sides_of_bounds(
     data: dict[str, Any],
 ) -> None:
-    # 0.14.0 and 0.14.1 are the sides of a bound, 0.14.2 the newest patch; a yanked release is no candidate.
+    # A bound lies between 0.14.0 and 0.14.1; 0.14.2 is the newest patch; a yanked release does not count.
     assert [row["v"] for row in data["packages"]["deepspeed"]] == ["0.14.0", "0.14.1", "0.14.2", "0.15.0"]
 
 
-def test_releases_say_which_pythons_they_are_for(data: dict[str, Any]) -> None:
+def test_releases_list_the_pythons_they_support(data: dict[str, Any]) -> None:
     assert [each["label"] for each in data["choices"]["python"]] == ["not said", "3.11", "3.12"]
     assert {row["v"]: row.get("python") for row in data["packages"]["peft"]} == {
         "0.14.0": "101",
@@ -140,7 +140,7 @@ def test_releases_say_which_pythons_they_are_for(data: dict[str, Any]) -> None:
     assert data["packages"]["torch"][0]["python"] == "110"
 
 
-def test_a_target_is_shown_as_it_stands_and_with_each_value_it_leaves_open(data: dict[str, Any]) -> None:
+def test_a_target_is_shown_as_is_and_with_each_value_it_leaves_open(data: dict[str, Any]) -> None:
     assert [(each["target"], each["label"]) for each in data["choices"]["target"]] == [
         ("zero3", ""),
         ("zero3", "use_reentrant = false"),
@@ -155,20 +155,20 @@ def test_a_cell_belongs_to_its_own_training_and_is_near_the_one_that_leaves_it_o
     assert [(cell["exact"], cell["near"]) for cell in data["cells"]] == [([1], [0]), ([1], [0])]
 
 
-def test_metadata_says_which_versions_it_admits(data: dict[str, Any]) -> None:
+def test_metadata_bounds_list_the_versions_they_admit(data: dict[str, Any]) -> None:
     row = next(each for each in data["forbids"] if each["by"] == "deepspeed")
     assert (row["of"], row["bounds"], row["bound"]) == ("peft", ["", "<0.15"], [0, 0, 0, 1])
     assert row["admits"] == ["11", "10"]
 
 
-def test_a_rule_that_needs_a_third_package_is_in_no_grid(data: dict[str, Any]) -> None:
+def test_a_rule_that_needs_three_packages_has_no_entry(data: dict[str, Any]) -> None:
     assert "third-package" not in {data["rules"][entry["rule"]]["id"] for entry in data["entries"]}
 
 
 def look_up(
     data: dict[str, Any], pair: tuple[tuple[str, int], tuple[str, int]], chosen: dict[str, int]
 ) -> tuple[set[int], set[int]]:
-    """What the page's own script does with the entries."""
+    """Look entries up as the page's script does."""
     options = {**chosen, **{name: place + 1 for name, place in pair}}
     broken, open_ = set(), set()
     for entry in data["entries"]:
@@ -183,20 +183,23 @@ def look_up(
 
 
 def judged(
-    of: Matrix, world: site._World, pair: tuple[tuple[str, int], tuple[str, int]], chosen: dict[str, int]
+    of: Matrix,
+    choices: site.PageChoices,
+    pair: tuple[tuple[str, int], tuple[str, int]],
+    chosen: dict[str, int],
 ) -> set[int]:
-    """Ids of the broken rules, asked of the judge with facts made here and not by the page."""
-    train = world.trainings[chosen["target"]].facts
+    """Return the numbers of the broken rules, judged on facts made here and not by the page."""
+    train = choices.trainings[chosen["target"]].facts
     facts = {key: Fact(key, Known(value), "") for key, value in train.items()}
     for name, place in pair:
-        facts[f"pkg.{name}"] = Fact(f"pkg.{name}", Known(str(world.shown[name][place]["version"])), "")
+        facts[f"pkg.{name}"] = Fact(f"pkg.{name}", Known(choices.releases[name][place].version), "")
     if chosen["driver"]:
-        facts["driver.version"] = Fact("driver.version", Known(world.drivers[chosen["driver"]][1]), "")
+        facts["driver.version"] = Fact("driver.version", Known(choices.drivers[chosen["driver"]][1]), "")
     if chosen["python"]:
-        facts["python.version"] = Fact("python.version", Known(f"{world.pythons[chosen['python']]}.0"), "")
+        facts["python.version"] = Fact("python.version", Known(f"{choices.pythons[chosen['python']]}.0"), "")
     devices: tuple[dict[str, Fact], ...] = ()
     if chosen["gpu"]:
-        devices = ({"gpu.name": Fact("gpu.name", Known(world.gpus[chosen["gpu"]][1]), "")},)
+        devices = ({"gpu.name": Fact("gpu.name", Known(choices.gpus[chosen["gpu"]][1]), "")},)
         facts["gpus.count"] = Fact("gpus.count", Known(1), "")
     judgement = judge.judge(derive.derive(Inventory(facts, devices), of), of.rules)
     ids = {each.rule.id for each in judgement.findings if each.verdict is Verdict.BROKEN}
@@ -204,28 +207,29 @@ def judged(
 
 
 def agree(of: Matrix, tries: int, seed: int) -> None:
-    world, data = site._World(of), site.assemble(of)
+    choices, data = site.PageChoices(of), site.assemble(of)
     drawn = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    names = sorted(world.shown)
+    names = sorted(choices.releases)
     for _ in range(tries):
         one, other = drawn.sample(names, 2)
-        pair = tuple((name, drawn.randrange(len(world.shown[name]))) for name in (one, other))
+        pair = tuple((name, drawn.randrange(len(choices.releases[name]))) for name in (one, other))
         chosen = {
-            name: drawn.randrange(world.options(name)) for name in ("target", "gpu", "driver", "python")
+            name: drawn.randrange(choices.option_count(name))
+            for name in ("target", "gpu", "driver", "python")
         }
         assert len(pair) == 2
-        assert look_up(data, pair, chosen)[0] == judged(of, world, pair, chosen), (pair, chosen)
+        assert look_up(data, pair, chosen)[0] == judged(of, choices, pair, chosen), (pair, chosen)
 
 
-def test_every_answer_of_a_small_world_is_the_judges_own(world: Matrix) -> None:
+def test_every_answer_for_a_small_matrix_equals_the_judges(world: Matrix) -> None:
     agree(world, 600, seed=1)
 
 
-def test_answers_of_the_shipped_matrix_are_the_judges_own() -> None:
+def test_answers_for_the_shipped_matrix_equal_the_judges() -> None:
     agree(matrix._with_releases(()), 250, seed=2)
 
 
-def test_what_only_waits_for_what_the_target_leaves_open_is_open(data: dict[str, Any], world: Matrix) -> None:
+def test_a_rule_that_depends_only_on_an_open_setting_is_open(data: dict[str, Any], world: Matrix) -> None:
     unsaid = {"target": 0, "gpu": 0, "driver": 0, "python": 0}
     pair = (("torch", 1), ("deepspeed", 3))
     _, open_ = look_up(data, pair, unsaid)
@@ -235,7 +239,7 @@ def test_what_only_waits_for_what_the_target_leaves_open_is_open(data: dict[str,
 # --- the file ---------------------------------------------------------------------------------------
 
 
-def test_the_page_is_one_small_file_that_asks_nobody(tmp_path: Path) -> None:
+def test_the_page_is_one_small_file_without_requests(tmp_path: Path) -> None:
     ran = envcheck("matrix", "html", "-o", str(tmp_path / "site"))
     assert ran.code == 0
     page = (tmp_path / "site/index.html").read_text()
@@ -287,7 +291,7 @@ def browser() -> Iterator[Any]:
 
 
 class Page:
-    """A page opened from a file, with everything it asked for and complained about."""
+    """A page opened from a file, with its requests and its errors."""
 
     def __init__(self, browser: Any, text: str, folder: Path, address: str = "", **context: Any) -> None:
         (folder / "index.html").write_text(text)
@@ -325,7 +329,7 @@ def page_of(of: Matrix) -> str:
 
 
 @pytest.mark.browser
-def test_the_page_shows_every_state_and_asks_for_nothing(browser: Any, world: Matrix, tmp_path: Path) -> None:
+def test_the_page_shows_every_state_and_requests_nothing(browser: Any, world: Matrix, tmp_path: Path) -> None:
     page = Page(browser, page_of(world), tmp_path)
     assert page.page.input_value("#rows") == "torch"
     assert page.page.input_value("#columns") == "deepspeed"
@@ -407,7 +411,7 @@ def test_the_address_keeps_what_was_chosen(browser: Any, world: Matrix, tmp_path
 
 
 @pytest.mark.browser
-def test_what_an_overlay_says_is_text_and_never_markup(browser: Any, tmp_path: Path) -> None:
+def test_texts_of_an_overlay_are_never_markup(browser: Any, tmp_path: Path) -> None:
     page = Page(
         browser, page_of(known(EVIL, TABLES, HEAD.replace('rule = "checkpoint"', 'rule = "evil"'))), tmp_path
     )

@@ -1,4 +1,4 @@
-"""The tables nobody judges by agree with the rules that were written from them, row by row."""
+"""The tables that judging does not read agree, row by row, with the rules written from them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from envcheck.core import versions
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Severity
 from envcheck.host.package_files import source_texts
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.compiled import LARGE_TABLES, LOG_TABLES
+from envcheck.knowledge.load import build_matrix, gather_tree
 from envcheck.rules import derive
 from tests.support.worlds import inventory, vocabulary
 
 
 @lru_cache(maxsize=1)
 def shipped() -> Matrix:
-    return matrix.build(matrix.gather(source_texts("compat", ".toml")), vocabulary())
+    return build_matrix(gather_tree(source_texts("compat", ".toml")), vocabulary())
 
 
 def rows(table: str) -> list[dict[str, Any]]:
@@ -32,9 +33,9 @@ def broken(facts: str) -> dict[str, Severity]:
     return {each.rule.id: each.rule.severity for each in findings if each.verdict is Verdict.BROKEN}
 
 
-def test_what_no_rule_needs_is_left_out_of_judging() -> None:
-    assert shipped().tables.keys() >= matrix.LARGE_TABLES
-    for name in matrix.LARGE_TABLES - matrix.LOG_TABLES - {"release"}:
+def test_tables_left_out_of_judging_keep_their_evidence() -> None:
+    assert shipped().tables.keys() >= LARGE_TABLES
+    for name in LARGE_TABLES - LOG_TABLES - {"release"}:
         assert all(row["basis"] and row["source"] for row in rows(name)), name
 
 
@@ -50,7 +51,7 @@ def test_model_types_are_listed_once_and_in_order() -> None:
 @pytest.mark.parametrize(
     "cuda", ["11.8", "12.1", "12.3", "12.4", "12.5", "12.6", "12.8", "12.9", "13.0", "13.1", "13.2", "13.4"]
 )
-def test_bitsandbytes_is_broken_where_its_wheel_has_no_library(cuda: str) -> None:
+def test_bitsandbytes_is_broken_if_its_wheel_has_no_library_for_the_cuda(cuda: str) -> None:
     for row in rows("bitsandbytes_cuda"):
         for version in row["versions"]:
             facts = f"""
@@ -64,7 +65,7 @@ train = {{ quantization = "nf4" }}
 
 
 @pytest.mark.parametrize("row", rows("xformers_build"), ids=lambda row: str(row["version"]))
-def test_xformers_is_right_beside_the_torch_it_was_built_with_and_no_older_one(row: dict[str, Any]) -> None:
+def test_xformers_passes_with_the_torch_it_was_built_with_and_with_no_older_one(row: dict[str, Any]) -> None:
     for torch in (str(each["version"]) for each in rows("torch")):
         own = torch == versions.base_release(row["torch"])
         warned = "xformers-torch-pair" in broken(
@@ -77,7 +78,7 @@ def test_xformers_is_right_beside_the_torch_it_was_built_with_and_no_older_one(r
 
 
 @pytest.mark.parametrize("row", rows("import_run"), ids=lambda row: str(row["transformers"]))
-def test_what_was_imported_and_stepped_is_not_called_broken_and_what_failed_is(row: dict[str, Any]) -> None:
+def test_pairs_that_ran_are_not_broken_and_pairs_that_failed_are(row: dict[str, Any]) -> None:
     def facts(peft: str) -> str:
         pkg = f'torch = "2.13.0+cpu", accelerate = "1.15.0", transformers = "{row["transformers"]}", peft = "{peft}"'
         return f'pkg = {{ {pkg} }}\ntrain = {{ adapter = "lora", trainer = "custom" }}'

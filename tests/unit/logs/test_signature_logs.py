@@ -23,7 +23,7 @@ from tests.support.paths import DATA
 
 FOLDER = DATA / "logs"
 TREE = examine.source_tree()
-SIGNATURES = {each.case: each for each in log_signatures.compiled(TREE["case"])}
+SIGNATURES = {each.case: each for each in log_signatures.compile_signatures(TREE["case"])}
 ALSO = tomllib.loads((FOLDER / "also.toml").read_text())
 VARIANTS = tomllib.loads((FOLDER / "variants.toml").read_text())
 

@@ -1,4 +1,4 @@
-"""Why nothing fits: the least reasons that clash, what is said of them, and ways out that do help."""
+"""Why no lock fits: the least conflicting reasons, their sentences, and ways out that help."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ def proven(asked: SearchProblem) -> ConflictProof:
     return conflicts.prove(asked, answer.reasons)
 
 
-def holds(lines: Sequence[str], *words: str) -> bool:
-    """Whether some line holds all of these words."""
+def any_line_has(lines: Sequence[str], *words: str) -> bool:
+    """Return whether some line contains all of these words."""
     return any(all(word in line for word in words) for line in lines)
 
 
-def test_a_wish_against_a_rule_names_both_and_helps_either_way() -> None:
+def test_a_requirement_against_a_rule_names_both_and_offers_a_way_out_of_each() -> None:
     clash = rule(
         '{ "pkg.a" = "<2", "train.zero_stage" = 3 }', more="[[rule.fix]]\nset = { 'train.zero_stage' = 2 }"
     )
     wish = UserRequirement("a", "<2", "--with a<2")
-    asked = problem({"a": ["2", "1"], "b": ["5"]}, clash, train="{ zero_stage = 3 }", wishes=[wish])
+    asked = problem({"a": ["2", "1"], "b": ["5"]}, clash, train="{ zero_stage = 3 }", requirements=[wish])
     found = proven(asked)
-    assert holds(found.clash, "t needs a")
-    assert not holds(found.clash, "t needs", "b")
-    assert holds(found.clash, "--with a<2 asks for a<2", "that leaves a 1 (1 of 2 releases)")
-    assert holds(found.clash, "train.zero_stage 3 (target t)", "it breaks (a-rule)", "that leaves a 2")
-    assert list(found.ways) == [
+    assert any_line_has(found.conflict, "t needs a")
+    assert not any_line_has(found.conflict, "t needs", "b")
+    assert any_line_has(found.conflict, "--with a<2 asks for a<2", "that leaves a 1 (1 of 2 releases)")
+    assert any_line_has(
+        found.conflict, "train.zero_stage 3 (target t)", "it breaks (a-rule)", "that leaves a 2"
+    )
+    assert list(found.ways_out) == [
         "without the bound a<2 (--with a<2): a 2, b 5",
         "with train.zero_stage = 2 instead of 3: a 1, b 5",
     ]
@@ -45,20 +47,20 @@ def test_python_against_a_rule() -> None:
     new = rule('{ "pkg.a" = "<2", "driver.version" = ">=500" }')
     asked = problem(world, new, python="3.11", machine={"driver.version": "550"})
     found = proven(asked)
-    assert holds(found.clash, "Python 3.11", "that leaves a 1 (1 of 2 releases)")
-    assert holds(found.clash, "driver 550", "that leaves a 2")
-    assert list(found.ways) == ["Python 3.12: a 2", "with another driver than 550: a 1"]
+    assert any_line_has(found.conflict, "Python 3.11", "that leaves a 1 (1 of 2 releases)")
+    assert any_line_has(found.conflict, "driver 550", "that leaves a 2")
+    assert list(found.ways_out) == ["Python 3.12: a 2", "with another driver than 550: a 1"]
 
 
-def test_requires_python_alone_is_a_proof() -> None:
+def test_requires_python_alone_can_be_the_conflict() -> None:
     found = proven(problem({"a": [Release("a", "1", requires_python=">=3.12")]}))
-    assert list(found.clash) == [
+    assert list(found.conflict) == [
         "t needs a",
         "Python 3.11: that leaves no a (known are 1)",
     ]
 
 
-def test_a_driver_against_a_gpu_names_the_oldest_driver_that_will_do() -> None:
+def test_a_driver_that_is_too_old_names_the_oldest_driver_that_helps() -> None:
     floor = rule(
         '{ "pkg.a" = ">=2", "driver.version" = "<580" }',
         "new",
@@ -70,64 +72,67 @@ def test_a_driver_against_a_gpu_names_the_oldest_driver_that_will_do() -> None:
     )
     asked = problem({"a": ["2", "1"]}, floor, machine={"driver.version": "470.1"})
     found = proven(asked)
-    assert holds(found.clash, "driver 470.1", "(old)")
-    assert holds(found.clash, "driver 470.1", "(new)")
-    assert holds(found.ways, "driver 580.65 or newer: a 2")
-    assert holds(found.ways, "driver 525.60 or newer: a 1")
+    assert any_line_has(found.conflict, "driver 470.1", "(old)")
+    assert any_line_has(found.conflict, "driver 470.1", "(new)")
+    assert any_line_has(found.ways_out, "driver 580.65 or newer: a 2")
+    assert any_line_has(found.ways_out, "driver 525.60 or newer: a 1")
 
 
-def test_rule_against_rule_says_which_releases_meet() -> None:
+def test_two_rules_name_the_releases_that_they_refuse_together() -> None:
     clash = forbids({"a": ">=2", "b": "<9"}, "new-a-old-b") + forbids({"a": ">=2", "b": ">=9"}, "new-a-new-b")
     found = proven(problem({"a": ["2"], "b": ["9", "8"], "c": ["1"]}, clash))
-    assert holds(found.clash, "t needs a and b")
-    assert holds(found.clash, "(new-a-old-b)", "it refuses a 2 with b 8")
-    assert holds(found.clash, "(new-a-new-b)", "it refuses a 2 with b 9")
-    assert len(found.clash) == 3
+    assert any_line_has(found.conflict, "t needs a and b")
+    assert any_line_has(found.conflict, "(new-a-old-b)", "it refuses a 2 with b 8")
+    assert any_line_has(found.conflict, "(new-a-new-b)", "it refuses a 2 with b 9")
+    assert len(found.conflict) == 3
 
 
-def test_metadata_against_a_wish() -> None:
+def test_metadata_against_a_requirement() -> None:
     wish = UserRequirement("b", ">=9", "requirements.txt line 3")
-    found = proven(problem({"a": [Release("a", "2", ("b<9",))], "b": ["9", "8"]}, wishes=[wish]))
-    assert holds(found.clash, "a 2 asks for b<9")
-    assert holds(found.clash, "requirements.txt line 3 asks for b>=9", "that leaves b 9")
-    assert list(found.ways) == ["without the bound b>=9 (requirements.txt line 3): a 2, b 8"]
+    found = proven(problem({"a": [Release("a", "2", ("b<9",))], "b": ["9", "8"]}, requirements=[wish]))
+    assert any_line_has(found.conflict, "a 2 asks for b<9")
+    assert any_line_has(found.conflict, "requirements.txt line 3 asks for b>=9", "that leaves b 9")
+    assert list(found.ways_out) == ["without the bound b>=9 (requirements.txt line 3): a 2, b 8"]
 
 
-def test_a_package_that_was_asked_for_is_not_called_the_targets_own() -> None:
+def test_a_required_package_is_not_described_as_the_targets() -> None:
     asked = problem({"a": ["2"]}, forbids({"a": "present", "x": "<5"}, "old-x"))
     wishes = (UserRequirement("x", "<5", "--with x<5"),)
-    asked = asked._replace(releases=(*asked.releases, Release("x", "5"), Release("x", "4")), wishes=wishes)
-    found = proven(asked)
-    assert holds(found.clash, "t needs a")
-    assert not holds(found.clash, "t needs", "x")
-    assert list(found.ways) == ["without the bound x<5 (--with x<5): a 2, x 5"]
-    plain = asked._replace(
-        releases=(*asked.releases[:-2], Release("x", "4")), wishes=(UserRequirement("x", "", "--with x"),)
+    asked = asked._replace(
+        releases=(*asked.releases, Release("x", "5"), Release("x", "4")), requirements=wishes
     )
-    assert holds(proven(plain).clash, "--with x asks for x")
+    found = proven(asked)
+    assert any_line_has(found.conflict, "t needs a")
+    assert not any_line_has(found.conflict, "t needs", "x")
+    assert list(found.ways_out) == ["without the bound x<5 (--with x<5): a 2, x 5"]
+    plain = asked._replace(
+        releases=(*asked.releases[:-2], Release("x", "4")),
+        requirements=(UserRequirement("x", "", "--with x"),),
+    )
+    assert any_line_has(proven(plain).conflict, "--with x asks for x")
 
 
-def test_the_machine_alone_may_be_what_clashes() -> None:
+def test_the_machine_alone_can_be_the_conflict() -> None:
     alone = rule(
         '{ "driver.version" = "<570", "host.arch" = "x86_64" }',
         more="[[rule.fix]]\nset = { 'driver.version' = '>=580' }",
     )
     found = proven(problem({"a": ["1"]}, alone, machine={"driver.version": "550", "host.arch": "x86_64"}))
-    assert len(found.clash) == 1
-    assert holds(found.clash, "driver 550", "host.arch x86_64", "it breaks")
-    assert list(found.ways) == ["driver 580 or newer: a 1"]
+    assert len(found.conflict) == 1
+    assert any_line_has(found.conflict, "driver 550", "host.arch x86_64", "it breaks")
+    assert list(found.ways_out) == ["driver 580 or newer: a 1"]
 
 
-def test_what_is_yanked_or_unknown_is_said() -> None:
+def test_yanked_and_unknown_releases_are_named() -> None:
     yanked = proven(problem({"a": [Release("a", "1", yanked=True)]}))
-    assert holds(yanked.clash, "yanked releases of a are never taken")
+    assert any_line_has(yanked.conflict, "yanked releases of a are never taken")
     beyond = problem({"a": ["3"]}, head='[known_through]\na = "2"')
-    assert holds(proven(beyond).clash, "a is known through 2")
+    assert any_line_has(proven(beyond).conflict, "a is known through 2")
     nothing = problem({"a": []})
-    assert holds(proven(nothing).clash, "t needs a")
+    assert any_line_has(proven(nothing).conflict, "t needs a")
 
 
-def test_nothing_in_a_proof_can_be_dropped_and_every_way_out_helps() -> None:
+def test_no_reason_of_a_proof_can_be_dropped_and_every_way_out_helps() -> None:
     clash = (
         forbids({"a": ">=2", "b": ">=2"}, "one")
         + forbids({"b": "<2", "c": ">=2"}, "two")
@@ -135,9 +140,11 @@ def test_nothing_in_a_proof_can_be_dropped_and_every_way_out_helps() -> None:
         + forbids({"d": ">=1", "a": ">=7"}, "of-no-matter")
     )
     wish = UserRequirement("c", ">=2", "--with c>=2")
-    asked = problem({"a": ["1", "2"], "b": ["1", "2"], "c": ["1", "2"], "d": ["1"]}, clash, wishes=[wish])
+    asked = problem(
+        {"a": ["1", "2"], "b": ["1", "2"], "c": ["1", "2"], "d": ["1"]}, clash, requirements=[wish]
+    )
     found = proven(asked)
     assert ("rule", "of-no-matter") not in found.reasons
     for reason in found.reasons:
         assert resolver.solve(asked, {reason}).versions is not None, reason
-    assert list(found.ways) == ["without the bound c>=2 (--with c>=2): a 2, b 1, c 1, d 1"]
+    assert list(found.ways_out) == ["without the bound c>=2 (--with c>=2): a 2, b 1, c 1, d 1"]

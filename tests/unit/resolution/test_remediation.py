@@ -1,4 +1,4 @@
-"""The smallest change: over every case, against brute force in tiny worlds, and as a user meets it."""
+"""The smallest change: over every case of compat/, against brute force in tiny worlds, and in time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from envcheck.commands import examine
 from envcheck.core.facts import Fact, Inventory, Known, Value
 from envcheck.core.findings import Finding, Judgement, Move, Plan, Verdict
 from envcheck.core.rules import Matrix, Severity
-from envcheck.resolution import remediation
+from envcheck.knowledge.tables import ReleaseRow
+from envcheck.resolution.remediation.cost import Cost
+from envcheck.resolution.remediation.moves import MoveSize, Proposal, move_size
+from envcheck.resolution.remediation.plan import plan_remediation
+from envcheck.resolution.remediation.problem import RemediationProblem
+from envcheck.resolution.remediation.releases import Releases, available_releases, supports_python
+from envcheck.resolution.remediation.search import STATES, RemediationSpace, SearchLimits, search
 from envcheck.rules import derive
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.fixes import trial_value
@@ -28,21 +34,25 @@ BROKEN_CASES = [case for case in EVERY_CASE if case["expect"] == "broken"]
 
 
 @lru_cache(maxsize=8)
-def listed(python: str | None) -> remediation.Releases:
-    return remediation.releases(known(), known().tables["release"], python)
+def listed(python: str | None) -> Releases:
+    return available_releases(known(), known().tables["release"], python)
 
 
 def planned(read: Inventory, level: Severity = Severity.ERROR, of: Matrix | None = None) -> Plan:
     python = read.known("python.version")
     if of is None:
-        return remediation.plan(read, known(), None, listed(str(python) if python else None), level)
-    return remediation.plan(
-        read, of, None, remediation.releases(of, of.tables.get("release", []), None), level
-    )
+        releases = listed(str(python) if python else None)
+    else:
+        releases = available_releases(of, of.tables.get("release", []), None)
+    return plan_remediation(problem_of(read, of or known(), level), releases)
+
+
+def problem_of(read: Inventory, of: Matrix, level: Severity = Severity.ERROR) -> RemediationProblem:
+    return RemediationProblem(read=read, known=of, target=None, level=level)
 
 
 def applied(read: Inventory, moves: tuple[Move, ...], of: Matrix) -> Inventory:
-    """The inventory after these moves, by nothing but what the plan says."""
+    """Return the inventory after the moves of a plan and nothing else."""
     own = [(move.key, move.after) for move in moves if not move.leader and move.after is not None]
     along = [(move.key, move.after) for move in moves if move.leader and move.after is not None]
     return apply_changes(apply_changes(read, own, of), along, of)
@@ -64,7 +74,7 @@ def broken(judgement: Judgement, level: Severity) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize("case", BROKEN_CASES, ids=lambda case: str(case["id"]))
-def test_a_broken_case_is_mended_or_the_plan_names_what_cannot_be(case: dict[str, Any]) -> None:
+def test_a_broken_case_is_repaired_or_the_plan_names_what_cannot_be(case: dict[str, Any]) -> None:
     read = facts_of(case)
     rule = known().rule(case["rule"])
     assert rule is not None
@@ -75,7 +85,7 @@ def test_a_broken_case_is_mended_or_the_plan_names_what_cannot_be(case: dict[str
     assert left <= before.keys()
     assert after.keys() <= left | {each.id for each in plan.brings}
     assert {each.id for each in plan.brings if each.severity is Severity.ERROR} == set()
-    assert not (left and rule.fixes), "a rule with a way out is mended"
+    assert not (left and rule.fixes), "a rule with a fix is repaired"
     assert all(each.why for each in plan.unresolved)
 
 
@@ -84,7 +94,7 @@ def test_a_broken_case_is_mended_or_the_plan_names_what_cannot_be(case: dict[str
     [case for case in BROKEN_CASES if known().rule(case["rule"]).severity is Severity.ERROR],  # type: ignore[union-attr]
     ids=lambda case: str(case["id"]),
 )
-def test_no_move_of_a_plan_can_be_left_out_and_each_names_the_rules_that_ask(case: dict[str, Any]) -> None:
+def test_no_move_of_a_plan_is_needless_and_each_names_the_rules_it_repairs(case: dict[str, Any]) -> None:
     read = facts_of(case)
     plan = planned(read)
     for move in plan.moves:
@@ -97,7 +107,7 @@ def test_no_move_of_a_plan_can_be_left_out_and_each_names_the_rules_that_ask(cas
         assert {rule.id for rule in move.rules if rule.group != "requires-dist"} <= still
 
 
-def test_the_plan_says_what_the_finding_advises_where_there_is_one_way_out() -> None:
+def test_the_plan_equals_the_findings_advice_if_there_is_one_fix() -> None:
     compared = 0
     for case in BROKEN_CASES:
         read = facts_of(case)
@@ -113,7 +123,7 @@ def test_the_plan_says_what_the_finding_advises_where_there_is_one_way_out() -> 
     assert compared > 10
 
 
-def test_every_advised_release_exists_for_that_python_or_is_said_not_to_be_checked() -> None:
+def test_every_proposed_release_exists_for_that_python_or_is_marked_unchecked() -> None:
     rows = {(row["package"], row["version"]): row for row in known().tables["release"]}
     for case in BROKEN_CASES:
         read = facts_of(case)
@@ -122,7 +132,7 @@ def test_every_advised_release_exists_for_that_python_or_is_said_not_to_be_check
             row = rows.get((move.key[4:], str(move.after)))
             if row is not None and not move.unchecked:
                 assert not row.get("yanked"), move
-                assert python is None or remediation._for_python(row, str(python)), move
+                assert python is None or supports_python(ReleaseRow.of(row), str(python)), move
             elif move.install and move.key not in (
                 "pkg.torch",
                 "pkg.torchvision",
@@ -132,13 +142,13 @@ def test_every_advised_release_exists_for_that_python_or_is_said_not_to_be_check
                 assert move.unchecked
 
 
-def test_the_slowest_case_and_a_hopeless_tangle_are_planned_in_time() -> None:
+def test_the_slowest_case_and_many_conflicts_at_once_are_planned_in_time() -> None:
     slowest = max((_timed(facts_of(case)) for case in BROKEN_CASES), key=lambda each: each[0])
     assert slowest[0] < 0.5, slowest
-    seconds, plan = _timed(worlds.inventory(TANGLE))
-    assert seconds < 3, plan.states  # half a second on a machine of our own
-    assert plan.states < 4 * remediation.STATES
-    read = worlds.inventory(TANGLE)
+    seconds, plan = _timed(worlds.inventory(MANY_CONFLICTS))
+    assert seconds < 3, plan.states  # half a second on an idle machine
+    assert plan.states < 4 * STATES
+    read = worlds.inventory(MANY_CONFLICTS)
     after = broken(judged(applied(read, plan.moves, known()), known()), Severity.ERROR)
     assert after.keys() <= {each.rule.id for each in plan.unresolved}
 
@@ -150,7 +160,7 @@ def _timed(read: Inventory) -> tuple[float, Plan]:
     return time.process_time() - start, plan
 
 
-TANGLE = """
+MANY_CONFLICTS = """
 complete = ["pkg"]
 python = { version = "3.12.4" }
 driver = { version = "535.104.05" }
@@ -186,14 +196,14 @@ attention = "flash_attention_2"
 """
 
 
-# --- what is smaller --------------------------------------------------------------------------------
+# --- which change is smaller ------------------------------------------------------------------------
 
 
-def ordered(*steps: tuple[str, Value | None, Value, str]) -> list[tuple[int, bool]]:
-    return [remediation.size(key, before, after, cost) for key, before, after, cost in steps]
+def ordered(*steps: tuple[str, Value | None, Value, str]) -> list[MoveSize]:
+    return [move_size(key, before, after, cost) for key, before, after, cost in steps]
 
 
-def test_patch_minor_major_and_upwards_before_downwards() -> None:
+def test_patch_before_minor_before_major_and_upgrades_before_downgrades() -> None:
     sizes = ordered(
         ("pkg.a", "1.2.3", "1.2.4", ""),
         ("pkg.a", "1.2.3", "1.2.2", ""),
@@ -205,12 +215,12 @@ def test_patch_minor_major_and_upwards_before_downwards() -> None:
     )
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == len(sizes)
-    assert remediation.size("train.x", True, False) == remediation.size("pkg.a", "1.2.3", "1.2.4")
-    assert remediation.size("pkg.a", None, "0.1") == remediation.size("pkg.a", "1.2.3", "2.0")
+    assert move_size("train.x", True, False) == move_size("pkg.a", "1.2.3", "1.2.4")
+    assert move_size("pkg.a", None, "0.1") == move_size("pkg.a", "1.2.3", "2.0")
 
 
 def test_an_administrator_comes_last_and_fewer_moves_come_before_smaller_ones() -> None:
-    cost = remediation.Cost
+    cost = Cost
     assert cost(0, 9, 9, 9, 1, 9, 9) < cost(1, 0, 0, 0, 0, 0, 0)
     assert cost(0, 1, 4, 1, 1, 9, 9) < cost(0, 2, 2, 0, 0, 0, 0)
     assert cost(0, 1, 2, 0, 0, 9, 9) < cost(0, 1, 2, 0, 1, 0, 0)  # measured before unmeasured
@@ -226,11 +236,11 @@ UNLISTED = (
     ],
     {("aa", "1.1.2"): ">=1.1.1,<1.2.0", ("bb", "1.2.0"): ">=1.1.1,<1.2.0", ("aa", "1.1.1"): ">=1.1.1"},
 )
-"""A world where no listed way out helps, but three releases that nobody lists do."""
+"""A world in which no fix helps, but three releases that no fix names do."""
 
 # --- tiny worlds, against brute force ---------------------------------------------------------------
 
-# One release of each size, both ways: then "the nearest of each size" is every release there is.
+# One release for each size and direction of a move, so that "the nearest of each size" is every release.
 RELEASES = ("1.0.0", "1.1.0", "1.1.1", "1.1.2", "1.2.0")
 HERE = "1.1.1"
 NAMES = ("aa", "bb", "cc")
@@ -289,7 +299,7 @@ def with_requirements(read: Inventory, of: Matrix) -> Inventory:
 
 
 def assignments(read: Inventory, of: Matrix) -> Iterator[tuple[int, Inventory]]:
-    """Every assignment of releases and stages, with the number of its moves."""
+    """Yield every assignment of releases and ZeRO stages, with the number of its moves."""
     for chosen in itertools.product(RELEASES, repeat=len(NAMES)):
         for stage in (3, 2):
             moves = [
@@ -305,7 +315,7 @@ def assignments(read: Inventory, of: Matrix) -> Iterator[tuple[int, Inventory]]:
 
 
 def passes(read: Inventory, before: Judgement, of: Matrix) -> bool:
-    """No error, and no metadata conflict that was not there or is a moved package's own."""
+    """Return whether there is no error, and no metadata conflict that is new or of a moved package."""
     after = judged(read, of)
     old = {each.rule.id for each in before.findings}
     for each in after.findings:
@@ -339,65 +349,63 @@ def test_no_assignment_of_fewer_moves_passes(
 
 @settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(rules, requirements)
-def test_of_all_that_ways_out_lead_to_the_cheapest_is_taken(
+def test_the_cheapest_of_all_states_that_ways_out_reach_is_taken(
     drawn: list[tuple[dict[str, str], bool, list[tuple[str, str]]]], needs: dict[tuple[str, str], str]
 ) -> None:
-    """Against every state there is a path to, looked at without bounds, order or end."""
+    """Compare with all reachable states, visited without a bound, an order or a limit."""
     of = world(drawn, needs)
-    small = remediation.RemediationSpace(
-        tiny(of), of, None, remediation.releases(of, of.tables["release"], None), Severity.ERROR
-    )
-    wanted = frozenset(each.rule.id for each in small.broken)
-    seen, todo, costs = set(), [small.state({}, wanted)], []
+    small = RemediationSpace.of(problem_of(tiny(of), of), available_releases(of, of.tables["release"], None))
+    wanted = frozenset(each.rule.id for each in small.judge.broken)
+    seen, todo, costs = set(), [small.judge.state({}, wanted)], []
     while todo:
         state = todo.pop()
         values = tuple(sorted((key, str(each.value)) for key, each in state.changes.items()))
         if values in seen:
             continue
         seen.add(values)
-        if not state.open:
-            costs.append(small.cost(state.changes))
+        if not state.unresolved:
+            costs.append(small.costs.cost(state.changes))
             continue
-        todo += small.successors(state, wanted, any_release=False)
-    found = remediation.search(small, wanted, 100_000, more=100_000)
+        todo += small.neighbourhood.successors(state, wanted, any_release=False)
+    found = search(small, wanted, SearchLimits(states=100_000, more=100_000))
     assert found.fewest
     assert found.smallest
     if not costs:
         assert found.changes is None
     else:
         assert found.changes is not None
-        # The place in a rule's list is that of whoever proposed a value first.
-        assert small.cost(found.changes)[:-1] == min(costs)[:-1]
+        # The place in a rule's list is not compared: it is that of the first rule that proposed a value.
+        assert small.costs.cost(found.changes)[:-1] == min(costs)[:-1]
 
 
 # --- what the bound relies on -----------------------------------------------------------------------
 
 
-def test_a_change_reaches_only_facts_that_are_known_to_follow_from_it() -> None:
-    """Else a state could be thought further from an answer than it is, and the fewest moves be missed."""
+def test_a_change_affects_only_facts_that_the_bound_knows_to_follow_from_it() -> None:
+    """Otherwise the bound could be too high, and the search could miss the fewest moves."""
     changes = {fix for rule in known().rules for each in rule.fixes for fix in each.set}
     reached = 0
     for case in EVERY_CASE[::3]:
         if "facts" not in case:
             continue
         read = facts_of(case)
-        small = remediation.RemediationSpace(read, known(), None, listed("3.11.9"), Severity.ERROR)
+        small = RemediationSpace.of(problem_of(read, known()), listed("3.11.9"))
         for key, value in sorted(changes, key=str)[::4]:
             if isinstance(value, str) and "{" in value:
                 continue
             if key.startswith("train.") and not any(each.startswith("train.") for each in read.facts):
-                continue  # rules about training wait there, so none proposes anything
-            proposal = remediation.Proposal(trial_value(value), "", known().rules[0])
-            for touched in small._touched(small.settled({key: proposal})):
+                continue  # rules about training wait there and propose nothing
+            proposal = Proposal(trial_value(value), "", known().rules[0])
+            for touched in small.judge.touched(small.editor.apply({key: proposal})):
                 assert key in ancestors(small, touched), (case["id"], key, touched)
                 reached += touched != key
     assert reached > 100
 
 
-def ancestors(small: remediation.RemediationSpace, key: str) -> set[str]:
+def ancestors(small: RemediationSpace, key: str) -> set[str]:
     found, todo = {key}, [key]
     while todo:
-        more = set(small._bears_on(todo.pop())) - found
+        more = set(small.bounds.affecting(todo.pop())) - found
         found |= more
         todo += more
     return found
@@ -406,7 +414,7 @@ def ancestors(small: remediation.RemediationSpace, key: str) -> set[str]:
 def test_eight_gpus_and_two_hundred_packages_are_planned_in_time() -> None:
     gpus = ", ".join(['{ name = "NVIDIA A100-SXM4-80GB" }'] * 8)
     others = "\n".join(f'other{number} = "1.{number}"' for number in range(200))
-    lines = TANGLE.replace(
+    lines = MANY_CONFLICTS.replace(
         'gpu = [{ name = "NVIDIA A100-SXM4-80GB" }, { name = "NVIDIA A100-SXM4-80GB" }]', f"gpu = [{gpus}]"
     )
     read = worlds.inventory(lines.replace('numpy = "2.1.0"', f'numpy = "2.1.0"\n{others}'))
@@ -414,4 +422,4 @@ def test_eight_gpus_and_two_hundred_packages_are_planned_in_time() -> None:
     read = read.with_facts(Fact(f"pkg.other{number}.requires", Known(requires[:10])) for number in range(200))
     seconds, plan = _timed(read)
     assert plan.moves
-    assert seconds < 5, plan.states  # below a second on a machine of our own
+    assert seconds < 5, plan.states  # less than a second on an idle machine

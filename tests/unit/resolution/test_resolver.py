@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from envcheck.core.errors import NoSolutionError
 from envcheck.core.facts import Fact, Known, Value
 from envcheck.core.rules import UserRequirement
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.resolution import resolver
-from envcheck.resolution.resolver import Release, SearchProblem
+from envcheck.resolution.resolver import Release, SearchProblem, search
 from envcheck.rules import derive, judge
 from envcheck.rules.requirements import unmet_requirements
 from tests.support.package_worlds import forbids, problem
@@ -22,7 +22,7 @@ from tests.support.worlds import rule
 
 
 def found(*arguments: object, **more: object) -> dict[str, str] | None:
-    """The versions the search chooses for such a problem, or None."""
+    """Return the versions that the search chooses for such a problem, or None."""
     answer = resolver.solve(problem(*arguments, **more))  # type: ignore[arg-type]
     return dict(answer.versions) if answer.versions is not None else None
 
@@ -33,7 +33,7 @@ CELL = 'target = "t"\noutcome = "ok"\ndevice = "cpu"\ndate = 2026-11-20\ntest = 
 # --- the search -------------------------------------------------------------------------------------
 
 
-def test_the_newest_of_each_is_taken_where_nothing_objects() -> None:
+def test_the_newest_release_of_each_package_is_taken_if_no_rule_refuses_it() -> None:
     assert found({"a": ["1", "2", "10"], "b": ["8", "9"]}) == {"a": "10", "b": "9"}
 
 
@@ -42,7 +42,7 @@ def test_a_conflict_moves_the_later_package_first() -> None:
     assert found({"a": ["2", "1"], "b": ["9", "8"]}, clash) == {"a": "2", "b": "8"}
 
 
-def test_a_dead_end_is_backed_out_of() -> None:
+def test_the_search_backs_out_of_a_dead_end() -> None:
     clash = forbids({"a": "==2", "b": ">=8"}, "a-rule")
     assert found({"a": ["2", "1"], "b": ["9", "8"]}, clash) == {"a": "1", "b": "9"}
 
@@ -54,7 +54,7 @@ def test_a_dead_end_returns_to_its_cause_and_not_to_the_package_before() -> None
     assert answer.nodes < 20
 
 
-def test_a_way_out_that_names_a_release_is_jumped_to() -> None:
+def test_the_search_jumps_to_the_release_that_a_fix_names() -> None:
     world = {"a": [f"{n}.0" for n in range(300)], "b": ["9", "8"]}
     clash = forbids({"a": ">=3.0", "b": "present"}, "a-rule", '{ "pkg.a" = "==2.0" }')
     answer = resolver.solve(problem(world, clash))
@@ -62,20 +62,20 @@ def test_a_way_out_that_names_a_release_is_jumped_to() -> None:
     assert answer.nodes < 20
 
 
-def test_rules_against_rules_leave_what_neither_forbids() -> None:
+def test_two_rules_leave_what_neither_forbids() -> None:
     clash = forbids({"a": ">=2", "b": "<9"}, "new-a-old-b") + forbids({"a": "<3", "b": ">=9"}, "old-a-new-b")
     assert found({"a": ["2"], "b": ["9", "8"]}, clash) is None
     assert found({"a": ["2", "1"], "b": ["9", "8"]}, clash) == {"a": "1", "b": "8"}
 
 
-def test_no_solution_keeps_what_stood_in_the_way() -> None:
+def test_no_solution_keeps_the_reasons_that_refused() -> None:
     clash = forbids({"a": "present", "b": "==9"}, "nine") + forbids({"a": "present", "b": "==8"}, "eight")
     answer = resolver.solve(problem({"a": ["1"], "b": ["9", "8"]}, clash))
     assert answer.versions is None
     assert {("rule", "nine"), ("rule", "eight")} <= answer.reasons
 
 
-def test_a_conditional_rule_binds_only_where_its_condition_holds() -> None:
+def test_a_conditional_rule_binds_only_where_its_condition_matches() -> None:
     clash = rule('{ "pkg.a" = ">=2", "train.zero_stage" = 3 }')
     assert found({"a": ["2", "1"]}, clash, train="{ zero_stage = 3 }") == {"a": "1"}
     assert found({"a": ["2", "1"]}, clash, train="{ zero_stage = 2 }") == {"a": "2"}
@@ -89,30 +89,30 @@ def test_a_default_that_a_version_brings_binds_that_version() -> None:
     assert found(world, clash, tables=brought, train="{ zero_stage = 3 }") == {"a": "2", "b": "8"}
 
 
-def test_metadata_binds_the_stack_both_ways() -> None:
+def test_metadata_binds_both_packages() -> None:
     world = {"a": [Release("a", "2", ("b<9",)), "1"], "b": ["9", "8"]}
     assert found(world) == {"a": "2", "b": "8"}
     assert found({"b": ["9"], "a": world["a"]}) == {"b": "9", "a": "1"}
 
 
-def test_a_pre_release_is_taken_only_by_whom_names_one() -> None:
+def test_a_pre_release_is_taken_only_if_a_requirement_names_one() -> None:
     world = {"a": ["2.0rc1", "1.0"]}
     assert found(world) == {"a": "1.0"}
     assert found({"a": ["2.0rc1"]}) is None
-    assert found(world, wishes=[UserRequirement("a", ">=2.0rc1", "--with")]) == {"a": "2.0rc1"}
-    assert found(world, wishes=[UserRequirement("a", ">=2.0", "--with")]) is None
+    assert found(world, requirements=[UserRequirement("a", ">=2.0rc1", "--with")]) == {"a": "2.0rc1"}
+    assert found(world, requirements=[UserRequirement("a", ">=2.0", "--with")]) is None
 
 
 def test_a_local_label_is_compared_by_its_release() -> None:
     world = {"a": ["2.0+cu126", "1.0"]}
     assert found(world, forbids({"a": ">=2.0"}, "a-rule")) == {"a": "1.0"}
-    assert found(world, wishes=[UserRequirement("a", "==2.0", "--with")]) == {"a": "2.0+cu126"}
+    assert found(world, requirements=[UserRequirement("a", "==2.0", "--with")]) == {"a": "2.0+cu126"}
 
 
 def test_a_yanked_release_is_never_taken() -> None:
     world = {"a": [Release("a", "2", yanked=True), "1"]}
     assert found(world) == {"a": "1"}
-    assert found(world, wishes=[UserRequirement("a", "==2", "--with")]) is None
+    assert found(world, requirements=[UserRequirement("a", "==2", "--with")]) is None
 
 
 def test_python_decides_by_wheels_where_they_are_known_and_by_metadata_where_not() -> None:
@@ -123,37 +123,43 @@ def test_python_decides_by_wheels_where_they_are_known_and_by_metadata_where_not
     assert found({"a": [Release("a", "1", requires_python=">=3.11.4")]}) == {"a": "1"}
 
 
-def test_nothing_beyond_what_is_known_is_taken() -> None:
+def test_no_release_beyond_known_through_is_taken() -> None:
     assert found({"a": ["3", "2"]}, head='[known_through]\na = "2"') == {"a": "2"}
 
 
-def test_nothing_published_after_the_day_asked_for_is_taken() -> None:
+def test_no_release_after_the_until_date_is_taken() -> None:
     asked = problem({"a": [Release("a", "2", date="2026-02-01"), Release("a", "1", date="2026-01-01")]})
     assert resolver.solve(asked._replace(until="2026-01-31")).versions == {"a": "1"}
 
 
-def test_a_wish_for_a_package_of_the_tables_adds_it() -> None:
+def test_a_requirement_on_a_listed_package_adds_it() -> None:
     asked = problem({"a": ["1"]})
     asked = asked._replace(releases=(*asked.releases, Release("x", "5"), Release("x", "4", ("a<1",))))
     assert resolver.solve(asked).versions == {"a": "1"}
-    wished = asked._replace(wishes=(UserRequirement("x", "", "--with x"),))
+    wished = asked._replace(requirements=(UserRequirement("x", "", "--with x"),))
     assert resolver.solve(wished).versions == {"a": "1", "x": "5"}
-    assert resolver.solve(asked._replace(wishes=(UserRequirement("x", "<5", "--with x<5"),))).versions is None
+    assert (
+        resolver.solve(asked._replace(requirements=(UserRequirement("x", "<5", "--with x<5"),))).versions
+        is None
+    )
 
 
 # --- measured first ---------------------------------------------------------------------------------
 
 
-def test_what_was_measured_good_comes_before_what_is_new() -> None:
+def test_measured_combinations_come_before_newer_releases() -> None:
     head = f'[[cell]]\n{CELL}pkg = {{ a = "1", b = "8", unrelated = "0" }}\n'
     world = {"a": ["3", "2", "1"], "b": ["9", "8"]}
     answer = resolver.solve(problem(world, head=head))
     assert (answer.versions, answer.measured) == ({"a": "1", "b": "8"}, True)
     assert found(world, forbids({"a": "==1"}, "a-rule"), head=head) == {"a": "3", "b": "9"}
-    assert found(world, head=head, wishes=[UserRequirement("a", ">=2", "--with")]) == {"a": "3", "b": "9"}
+    assert found(world, head=head, requirements=[UserRequirement("a", ">=2", "--with")]) == {
+        "a": "3",
+        "b": "9",
+    }
 
 
-def test_the_newest_of_the_measured_comes_first_and_one_of_another_training_not_at_all() -> None:
+def test_the_newest_measured_combination_comes_first_and_other_trainings_do_not_count() -> None:
     head = f'[[cell]]\n{CELL}pkg = {{ a = "1" }}\n[[cell]]\n{CELL}pkg = {{ a = "2" }}\n'
     head += f'[[cell]]\n{CELL}pkg = {{ a = "3" }}\ntrain = {{ zero_stage = 2 }}\n'
     assert found({"a": ["4", "3", "2", "1"]}, head=head, train="{ zero_stage = 3 }") == {"a": "2"}
@@ -167,14 +173,14 @@ REENTRANT = rule(
 )
 
 
-def test_a_free_fact_is_changed_where_no_earlier_way_out_is_left() -> None:
+def test_a_free_fact_is_changed_if_no_earlier_fix_is_possible() -> None:
     asked = {"train": "{ use_reentrant = false }", "free": ["use_reentrant"]}
     assert resolver.solve(problem({"a": ["2", "1"]}, REENTRANT, **asked)).changed == {}  # type: ignore[arg-type]
     answer = resolver.solve(problem({"a": ["2"]}, REENTRANT, **asked))  # type: ignore[arg-type]
     assert (answer.versions, answer.changed) == ({"a": "2"}, {"train.use_reentrant": True})
 
 
-def test_a_free_fact_is_changed_where_the_earlier_way_out_is_shut_by_another_rule() -> None:
+def test_a_free_fact_is_changed_if_another_rule_forbids_the_earlier_fix() -> None:
     asked = problem(
         {"a": ["2", "1"]},
         REENTRANT + forbids({"a": "<2"}, "old"),
@@ -189,10 +195,10 @@ def test_a_fact_that_is_not_free_is_never_changed() -> None:
     assert found({"a": ["2"]}, REENTRANT, train="{ use_reentrant = false }") is None
 
 
-# --- what a completed lock teaches ------------------------------------------------------------------
+# --- objections to a completed lock -----------------------------------------------------------------
 
 
-def test_an_objection_to_a_whole_lock_names_the_rule_its_stack_and_the_engines_bound() -> None:
+def test_an_objection_names_the_rule_the_stack_and_the_bound_for_the_backend() -> None:
     clash = forbids({"a": "<2", "numpy": ">=2.0"}, "old-a-new-numpy", '{ "pkg.numpy" = "==1.26.4" }')
     asked = problem({"a": ["1.5", "1.4"]}, clash)
     told = resolver.objections(asked, {"a": "1.5", "numpy": "2.1.0"}, {}, ["a"])
@@ -206,15 +212,15 @@ def test_an_objection_to_a_whole_lock_names_the_rule_its_stack_and_the_engines_b
     assert resolver.solve(narrow).versions == {"a": "1.4"}
 
 
-def test_a_package_that_a_lock_lacks_can_be_objected_to() -> None:
+def test_a_lock_can_be_refused_for_a_missing_package() -> None:
     clash = rule('{ "pkg.a" = ">=2", "pkg.helper" = "absent" }')
     asked = problem({"a": ["3", "2", "1"]}, clash)
     told = resolver.objections(asked, {"a": "3"}, {}, ["a"])
     assert resolver.solve(asked._replace(objections=tuple(told))).versions == {"a": "1"}
 
 
-def test_a_search_that_would_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolver, "NODES", 500)
+def test_a_search_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "NODES", 500)
     names = [f"p{n}" for n in range(9)]
     odd = "".join(
         forbids({one: f"=={v}", other: f"=={v}"}, f"r-{one}-{other}-{v}")
@@ -301,7 +307,7 @@ def random_problem(world: Mapping[str, object]) -> SearchProblem:
 
 
 def passes(asked: SearchProblem, versions: Mapping[str, str], changed: Mapping[str, Value]) -> bool:
-    """The judge's word on a whole choice, with nothing of the search in it."""
+    """Return whether the judge passes a whole choice, without using the search."""
     facts = [Fact(key, Known(value), "") for key, value in {**asked.target.train, **changed}.items()]
     facts += [Fact(f"pkg.{name}", Known(version), "") for name, version in versions.items()]
     facts += [
@@ -310,12 +316,12 @@ def passes(asked: SearchProblem, versions: Mapping[str, str], changed: Mapping[s
         if each.requires and versions.get(each.package) == each.version
     ]
     inventory = derive.derive(asked.machine.with_facts(facts), asked.known)
-    rules = [*asked.known.rules, *matrix.requirement_rules(unmet_requirements(inventory)[0])]
+    rules = [*asked.known.rules, *requirement_rules(unmet_requirements(inventory)[0])]
     return not any(finding.verdict.value == "broken" for finding in judge.judge(inventory, rules).findings)
 
 
-def chosen_by_brute_force(asked: SearchProblem) -> bool:
-    """Whether any whole choice of versions and free facts passes the judge."""
+def exists_by_brute_force(asked: SearchProblem) -> bool:
+    """Return whether any whole choice of versions and free facts passes the judge."""
     ways = resolver.free_values(asked, reluctant=False)
     names = asked.target.packages
     offered = [[each.version for each in asked.releases if each.package == name] for name in names]
@@ -335,7 +341,7 @@ def chosen_by_brute_force(asked: SearchProblem) -> bool:
 def test_the_search_finds_what_brute_force_finds_and_the_judge_passes_it(world: Mapping[str, object]) -> None:
     asked = random_problem(world)
     answer = resolver.solve(asked)
-    assert (answer.versions is not None) == chosen_by_brute_force(asked)
+    assert (answer.versions is not None) == exists_by_brute_force(asked)
     if answer.versions is not None:
         assert passes(asked, answer.versions, answer.changed)
 
@@ -351,7 +357,7 @@ PAIRS = [
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.booleans(), min_size=len(PAIRS), max_size=len(PAIRS)))
-def test_where_half_of_all_pairs_are_forbidden_dead_ends_are_left_rightly(forbidden: Sequence[bool]) -> None:
+def test_the_search_is_right_where_half_of_all_pairs_are_forbidden(forbidden: Sequence[bool]) -> None:
     pairs = [pair for pair, bad in zip(PAIRS, forbidden, strict=True) if bad]
     rules = "".join(
         forbids({one: f"=={this}", other: f"=={that}"}, f"r-{one}{this}-{other}{that}")

@@ -14,14 +14,14 @@ from envcheck.core.facts import Absent, Known, Reading, Unknown
 from envcheck.core.markers import matches
 from envcheck.core.rules import Matrix
 from envcheck.host.package_files import source_texts
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.load import build_matrix, gather_tree
 from envcheck.rules.requirements import installed_requirements
 from tests.support.worlds import inventory, vocabulary
 
 
 @lru_cache(maxsize=1)
 def shipped() -> Matrix:
-    return matrix.build(matrix.gather(source_texts("compat", ".toml")), vocabulary())
+    return build_matrix(gather_tree(source_texts("compat", ".toml")), vocabulary())
 
 
 def reading(facts: str, key: str, device: int | None = None) -> Reading:

@@ -18,11 +18,11 @@ from envcheck.commands.training_files import Configured, configured
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Unknown
 from envcheck.host.package_files import source_texts
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.load import gather_tree
 from envcheck.training_config.readers import launch, script, shell
 from tests.support.paths import DATA
 
-SHARED = matrix.gather(source_texts("compat", ".toml"))["tables"]["argument"]
+SHARED = gather_tree(source_texts("compat", ".toml"))["tables"]["argument"]
 SHAPES = [
     shape
     for path in sorted((DATA / "launches").glob("*.toml"))

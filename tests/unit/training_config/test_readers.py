@@ -17,12 +17,12 @@ from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Value
 from envcheck.core.rules import Severity
 from envcheck.host.package_files import source_texts
-from envcheck.knowledge import load as matrix
+from envcheck.knowledge.load import gather_tree
 from envcheck.training_config import readers
 from envcheck.training_config.document import Document, Said, Section
 from envcheck.training_config.readers import json_text
 
-SHARED = matrix.gather(source_texts("compat", ".toml"))["tables"]["argument"]
+SHARED = gather_tree(source_texts("compat", ".toml"))["tables"]["argument"]
 
 
 def read(tmp_path: Path, installed: dict[str, str] | None = None, **texts: str) -> Configured:

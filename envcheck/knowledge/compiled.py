@@ -1,0 +1,166 @@
+"""Convert the Matrix to the JSON form in the wheel and back.
+
+The build writes the Matrix with `freeze_matrix`; doctor reads it with `thaw_matrix`. Thawing is on the
+start-up path, so this module imports nothing that only building needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from envcheck.core.facts import Kind
+from envcheck.core.rules import (
+    Basis,
+    Cell,
+    Clause,
+    Comparison,
+    Default,
+    Fix,
+    Matrix,
+    NoFix,
+    Ref,
+    Rule,
+    Severity,
+    Source,
+    Target,
+    When,
+)
+
+LOG_TABLES = frozenset({"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command"})
+"""Tables that say how to read logs. Their evidence is the logs under tests/data."""
+
+LARGE_TABLES = LOG_TABLES | frozenset(
+    {"default", "release", "import_run", "peft_transformers"}
+    | {"flash_attn_name", "flash_attn_cuda", "flash_attn_wheel", "flash_attn_trap"}
+    | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
+    | {"xformers_build", "deepspeed_toolkit", "torchao_torch"}
+    | {"decoder", "tower", "activation", "optimizer"}
+    | {"alike"}
+)
+"""Tables that judging does not read; only the whole tree keeps them. Defaults are parsed into the Matrix."""
+
+EVIDENCE = frozenset({"source", "support_source", "basis", "note"})
+"""Columns of tables that say how a row is known. Pages and curators read them; judging does not."""
+
+
+def slim(known: Matrix) -> Matrix:
+    """Return the matrix with only the tables and columns that judging reads."""
+    tables = {
+        name: [{key: value for key, value in row.items() if key not in EVIDENCE} for row in rows]
+        for name, rows in known.tables.items()
+        if name not in LARGE_TABLES
+    }
+    return known._replace(tables=tables)
+
+
+# --- Matrix → JSON ----------------------------------------------------------------------------------
+
+
+def freeze_matrix(known: Matrix) -> list[Any]:
+    """Return the slim matrix as JSON-ready lists, with every clause already parsed.
+
+    The distinct clauses come first, and rules and defaults refer to them by number, because half of all
+    clauses are repetitions.
+    """
+    import json
+
+    numbers: dict[Clause, int] = {}
+
+    def numbered(table: When) -> Any:
+        return [numbers.setdefault(clause, len(numbers)) for clause in table]
+
+    rules = [
+        rule._replace(when=tuple(map(numbered, rule.when)), require=numbered(rule.require))
+        for rule in known.rules
+    ]
+    defaults = [default._replace(when=numbered(default.when)) for default in known.defaults]
+    small = slim(known)._replace(rules=tuple(rules), defaults=tuple(defaults))
+    # JSON writes a named tuple as a list; `_jsonable` writes an enumeration as its value.
+    frozen: list[Any] = json.loads(json.dumps([list(numbers), *small], default=_jsonable))
+    return frozen
+
+
+def _jsonable(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value.value
+
+
+# --- JSON → Matrix ----------------------------------------------------------------------------------
+
+
+def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
+    """Return the matrix that `freeze_matrix` wrote, without validating or parsing it again.
+
+    With `errors_only`, return only the rules at error level: pin judges by no others.
+    """
+    (
+        clause_rows,
+        rules,
+        targets,
+        cells,
+        defaults,
+        tables,
+        known_through,
+        moves_with,
+        updated,
+        digest,
+        machines,
+        _,
+    ) = frozen
+    clause = [_thaw_clause(*row) for row in clause_rows].__getitem__
+    return Matrix(
+        tuple(
+            [_thaw_rule(rule, clause) for rule in rules if not errors_only or rule[1] == Severity.ERROR.value]
+        ),
+        {
+            name: Target(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), tuple(row[5]), row[6])
+            for name, row in targets.items()
+        },
+        tuple(map(Cell._make, cells)),
+        tuple(
+            [Default(key, value, tuple(map(clause, when)), source) for key, value, when, source in defaults]
+        ),
+        tables,
+        known_through,
+        {name: tuple(others) for name, others in moves_with.items()},
+        updated,
+        digest,
+        machines,
+    )
+
+
+_SEVERITIES = {severity.value: severity for severity in Severity}
+_BASES = {basis.value: basis for basis in Basis}
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+def _thaw_rule(frozen: Sequence[Any], clause: Callable[[int], Clause]) -> Rule:
+    rule_id, severity, basis, title, when, require, fixes, sources, why, group, no_fixes = frozen
+    return Rule(
+        rule_id,
+        _SEVERITIES[severity],
+        _BASES[basis],
+        title,
+        tuple([tuple(map(clause, table)) for table in when]),
+        tuple(map(clause, require)),
+        tuple([Fix(tuple(map(tuple, changes)), cost) for changes, cost, _ in fixes]),
+        tuple(map(Source._make, sources)),
+        why,
+        group,
+        tuple([NoFix(tuple(map(tuple, changes)), reason, source) for changes, reason, source in no_fixes]),
+    )
+
+
+def _thaw_clause(key: str, kind: str, any_of: Sequence[Any], raw: str) -> Clause:
+    # List comprehensions are faster than generators, and every start thaws a thousand comparisons.
+    return Clause(
+        key,
+        _KINDS[kind],
+        tuple([tuple(map(_thaw_comparison, alternative)) for alternative in any_of]),
+        raw,
+    )
+
+
+def _thaw_comparison(frozen: Sequence[Any]) -> Comparison:
+    op, operand = frozen
+    return Comparison(op, Ref(*operand) if isinstance(operand, list) else operand)

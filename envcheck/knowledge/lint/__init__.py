@@ -1,0 +1,53 @@
+"""Find every mistake in compat/ at once, each with file and line.
+
+May import the other modules of knowledge, and rules. It must not read files or the clock: it takes the texts
+of the files and today's date.
+
+The loader's own errors come first; the other checks compare rules, cases, cells and tables with one another.
+Rules are tried on the judge itself, so that no check has another idea of what a rule means. `subject` is what
+every check reads; each further module holds one family of checks.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+
+from envcheck.core.facts import Vocabulary
+from envcheck.knowledge.lint import cases, fixes, load_errors, measurements, rows, rules
+from envcheck.knowledge.lint.measurements import newer_releases
+from envcheck.knowledge.lint.problems import LintProblem, render_problems
+from envcheck.knowledge.lint.subject import LintSubject
+
+__all__ = ["LintProblem", "lint", "newer_releases", "render_problems"]
+
+_CHECKS = (
+    *load_errors.CHECKS,
+    *rows.CHECKS,
+    *cases.CHECKS,
+    *rules.CHECKS,
+    *fixes.CHECKS,
+    *measurements.CHECKS,
+)
+
+
+def lint(
+    texts: Mapping[str, str],
+    vocabulary: Vocabulary,
+    today: dt.date,
+    newer: Mapping[str, Sequence[str]] | None = None,
+) -> list[LintProblem]:
+    """Return everything that is wrong, by file and line.
+
+    `texts` are the files of compat/ by their names in it. `newer` are the releases on an index beyond
+    `known_through`, by package.
+    """
+    tree, readable, problems = load_errors.readable_files(texts)
+    subject = LintSubject(tree, readable, vocabulary, today)
+    for check in _CHECKS:
+        problems += check(subject)
+    problems += measurements.unknown_releases(subject, newer or {})
+    return sorted(
+        set(problems),
+        key=lambda problem: (problem.file, problem.line, problem.note, problem.id, problem.message),
+    )

@@ -1,0 +1,194 @@
+"""Describe a conflict: one sentence for each reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from envcheck.core import versions
+from envcheck.core.facts import family, is_device_key
+from envcheck.core.findings import Evidence, Finding
+from envcheck.core.rules import Rule
+from envcheck.resolution.conflicts.view import FACT_NAMES, ConflictView, gpu_name, joined
+from envcheck.resolution.resolver import Reason, Release
+from envcheck.rules import clauses
+
+_MOST_BOUNDS = 2
+"""Different bounds of one package on another that a sentence quotes."""
+
+
+def conflict_sentences(view: ConflictView) -> Iterator[str]:
+    """Yield each reason as a sentence: what the target needs, what limits it from outside, then the rules."""
+    target = view.problem.target
+    needed = [name for name in view.packages if name in target.packages and ("wants", name) in view.least]
+    if needed:
+        yield f"{target.name} needs {joined(needed)}"
+    describe: Mapping[str, Callable[..., str]] = {
+        "requirement": _requirement,
+        "wants": _wants,
+        "python": _python,
+        "until": _until,
+        "through": _through,
+        "yanked": _yanked,
+        "pre-release": _pre_release,
+        "metadata": _metadata,
+        "objection": _objection,
+        "rule": _rule,
+    }
+    for kind, *arguments in view.ordered_reasons():
+        if sentence := describe[kind](view, *arguments):
+            yield sentence
+
+
+# --- what limits from outside -----------------------------------------------------------------------
+
+
+def _requirement(view: ConflictView, number: str) -> str:
+    requirement = view.problem.requirements[int(number)]
+    left = _remainder_after(view, ("requirement", number), requirement.package)
+    return f"{requirement.origin} asks for {requirement.package}{requirement.specifier}: {left}"
+
+
+def _wants(view: ConflictView, name: str) -> str:
+    """Name the origins that want a package, unless another sentence of the proof already does."""
+    requirements = view.problem.requirements
+    described = {requirements[int(reason[1])].package for reason in view.least if reason[0] == "requirement"}
+    if name in view.problem.target.packages or name in described:
+        return ""
+    origins = [each.origin for each in requirements if each.package == name and each.wanted]
+    return f"{joined(origins)} asks for {name}"
+
+
+def _python(view: ConflictView) -> str:
+    return f"Python {view.problem.python}: {_remainders_after(view, ('python',))}"
+
+
+def _until(view: ConflictView) -> str:
+    left = _remainders_after(view, ("until",))
+    return f"nothing after {view.problem.until} ({view.problem.until_by}): {left}"
+
+
+def _through(view: ConflictView, name: str) -> str:
+    known = view.problem.known.known_through[name]
+    return f"{name} is known through {known}: {_remainder_after(view, ('through', name), name)}"
+
+
+def _yanked(view: ConflictView, name: str) -> str:
+    return f"yanked releases of {name} are never taken: {_remainder_after(view, ('yanked', name), name)}"
+
+
+def _pre_release(view: ConflictView, name: str) -> str:
+    left = _remainder_after(view, ("pre-release", name), name)
+    return f"pre-releases are taken only if asked for: {left}"
+
+
+def _objection(view: ConflictView, number: str) -> str:
+    objection = view.problem.objections[int(number)]
+    stack = ", ".join(f"{name} {version}" for name, version in objection.stack)
+    added = ", ".join(f"{name} {version}" for name, version in objection.added if version)
+    return f"completed, {stack}{f' beside {added}' if added else ''} was refused: {objection.message}"
+
+
+def _metadata(view: ConflictView, name: str, required: str) -> str:
+    """Quote the bounds in the offered releases' metadata, each with the releases that have it."""
+    releases_by_bound: dict[str, list[str]] = {}
+    for release in view.offered(name):
+        for package, specifier in map(_split_requirement, release.requires):
+            if package == required and specifier:
+                releases_by_bound.setdefault(specifier, []).append(release.version)
+    parts = [
+        f"{name} {_span(releases)} asks for {required}{bound}"
+        for bound, releases in releases_by_bound.items()
+    ]
+    if not parts:
+        return f"the metadata of {name} asks for another {required}"
+    further = len(parts) - _MOST_BOUNDS
+    more = f", and older ones likewise ({further} more bounds)" if further > 0 else ""
+    return "; ".join(parts[:_MOST_BOUNDS]) + more
+
+
+def _split_requirement(line: str) -> tuple[str, str]:
+    """Split `torch>=2.4; marker` into the package and the bound."""
+    end = next((index for index, char in enumerate(line) if char in "<>=!~ ;"), len(line))
+    return line[:end], line[end:].partition(";")[0].strip()
+
+
+# --- rules ------------------------------------------------------------------------------------------
+
+
+def _rule(view: ConflictView, rule_id: str) -> str:
+    """Name a rule, the facts that make it match, and the releases that it leaves or refuses."""
+    rule = view.rule(rule_id)
+    concerned = view.packages_of(rule)
+    facts = list(_facts_behind(view, rule))
+    because = f"{', '.join(facts)}: " if facts else ""
+    title = f"{because}{rule.title} ({rule.id})"
+    for name in concerned:
+        broken = view.broken_alone(rule, name)
+        if broken:
+            releases = view.releases(name)
+            left = [release.version for release in releases if release.version not in broken]
+            return f"{title}; {_remainder(name, left, releases)}{_oldest_driver(view, broken, left, name)}"
+    together = view.broken_together(rule, concerned)
+    pair = " with ".join(f"{name} {version}" for name, version in together.items())
+    return f"{title}{f'; it refuses {pair}' if pair else ''}"
+
+
+def _oldest_driver(view: ConflictView, broken: Mapping[str, Finding], left: Sequence[str], name: str) -> str:
+    """If a driver is too old, give the CUDA of the nearest refused release and its oldest driver."""
+    newer = [version for version in broken if not left or versions.order(version) > versions.order(left[-1])]
+    version = newer[0] if newer else next(iter(broken))
+    if not any(evidence.fact.key == "cuda.minimum_driver" for evidence in broken[version].evidence):
+        return ""
+    settled = view.inventory({name: version})
+    cuda, driver = (settled.known(key) for key in ("cuda.runtime", "cuda.minimum_driver"))
+    return f": {name} {version} has CUDA {cuda}, whose oldest driver is {driver}"
+
+
+def _facts_behind(view: ConflictView, rule: Rule) -> Iterator[str]:
+    """Yield the facts of the machine and the training that make a rule match, as a person gave them."""
+    seen: set[str] = set()
+    for evidence in view.evidence(rule):
+        fact = evidence.fact
+        given = not fact.source.startswith("derived") or is_device_key(fact.key)
+        if fact.value is None or family(fact.key) in ("pkg", "build") or not given:
+            continue
+        text = _fact_text(view, evidence)
+        if text not in seen:
+            seen.add(text)
+            yield text
+
+
+def _fact_text(view: ConflictView, evidence: Evidence) -> str:
+    fact, machine = evidence.fact, view.problem.machine
+    if evidence.device is not None or (fact.key == "gpus.count" and machine.devices):
+        return joined(sorted({gpu_name(machine, device) for device in machine.visible_devices()}))
+    origin = f" ({fact.source})" if fact.source.startswith(("declared", "target", "default")) else ""
+    return f"{FACT_NAMES.get(fact.key, fact.key)} {clauses.format_value(fact.value or '')}{origin}"
+
+
+# --- what a reason leaves ---------------------------------------------------------------------------
+
+
+def _remainder_after(view: ConflictView, reason: Reason, name: str) -> str:
+    """Say which releases of a package one reason alone leaves."""
+    excluded = view.excluded_by(reason, name)
+    every = view.releases(name)
+    return _remainder(name, [release.version for release in every if release not in excluded], every)
+
+
+def _remainders_after(view: ConflictView, reason: Reason) -> str:
+    limited = [name for name in view.packages if view.excluded_by(reason, name)]
+    return "; ".join(_remainder_after(view, reason, name) for name in limited)
+
+
+def _remainder(name: str, left: Sequence[str], every: Sequence[Release]) -> str:
+    if not every:
+        return f"no release of {name} is in the tables"
+    if not left:
+        return f"that leaves no {name} (known are {_span([release.version for release in every])})"
+    return f"that leaves {name} {_span(left)} ({len(left)} of {len(every)} releases)"
+
+
+def _span(releases: Sequence[str]) -> str:
+    ordered = sorted(releases, key=versions.order)
+    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"

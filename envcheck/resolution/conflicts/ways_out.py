@@ -1,0 +1,148 @@
+"""Try single changes to a problem without a solution, and describe those with which a lock is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from envcheck.core import versions
+from envcheck.core.errors import NoSolutionError
+from envcheck.core.facts import Fact, Known, Value, family
+from envcheck.core.rules import Rule
+from envcheck.resolution import resolver
+from envcheck.resolution.conflicts.view import FACT_NAMES, ConflictView, gpu_name
+from envcheck.resolution.resolver import SearchProblem
+from envcheck.rules import clauses, judge
+from envcheck.rules.fixes import bind_fix, trial_value
+
+
+def ways_out(view: ConflictView) -> Iterator[str]:
+    """Yield each single change that lets the search find a lock, and the lock it finds."""
+    problem = view.problem
+    for kind, *arguments in view.ordered_reasons():
+        match kind:
+            case "requirement":
+                yield from _without_bound(problem, int(arguments[0]))
+            case "until":
+                yield from _try_change(f"without {problem.until_by}", problem._replace(until=""))
+            case "python":
+                yield from _other_python(problem)
+            case "rule":
+                yield from _for_rule(view, view.rule(arguments[0]))
+            case _:
+                pass  # neither a person nor this machine can change the others
+
+
+def _try_change(label: str, changed: SearchProblem) -> Iterator[str]:
+    """Yield a sentence if the search finds a lock for the changed problem."""
+    try:
+        answer = resolver.solve(changed)
+    except NoSolutionError:
+        return
+    if answer.versions is not None:
+        chosen = ", ".join(f"{name} {version}" for name, version in answer.versions.items())
+        settings = "".join(
+            f", {key} = {clauses.format_value(value)}" for key, value in answer.changed.items()
+        )
+        yield f"{label}: {chosen}{settings}"
+
+
+def _without_bound(problem: SearchProblem, number: int) -> Iterator[str]:
+    """Try a requirement without its bound; the package itself is still required."""
+    requirement = problem.requirements[number]
+    unbound = requirement._replace(specifier="")
+    requirements = (*problem.requirements[:number], unbound, *problem.requirements[number + 1 :])
+    label = f"without the bound {requirement.package}{requirement.specifier} ({requirement.origin})"
+    yield from _try_change(label, problem._replace(requirements=requirements))
+
+
+def _other_python(problem: SearchProblem) -> Iterator[str]:
+    """Try the other Pythons with wheels, nearest first, until one helps."""
+
+    def minor(python: str) -> int:
+        return int(python.partition(".")[2])
+
+    current = minor(problem.python)
+    listed = {python for release in problem.releases for python in release.pythons if python[-1].isdecimal()}
+    for python in sorted(listed, key=lambda python: (abs(minor(python) - current), python)):
+        if python == problem.python:
+            continue
+        fact = Fact("python.version", Known(f"{python}.0"), "the lock's Python")
+        changed = problem._replace(python=python, machine=problem.machine.with_facts([fact]))
+        found = list(_try_change(f"Python {python}", changed))
+        yield from found
+        if found:
+            return
+
+
+# --- ways out of a rule -----------------------------------------------------------------------------
+
+
+def _for_rule(view: ConflictView, rule: Rule) -> Iterator[str]:
+    """Try the rule's fixes that change machine or training, then the machine without the rule's facts."""
+    problem = view.problem
+    helped = False
+    for key, value in _changes_in_fixes(view, rule):
+        label = _change_label(problem, key, value)
+        found = list(_try_change(label, _with_fact(problem, key, trial_value(value))))
+        yield from found
+        helped = helped or bool(found)
+        if found and key == "driver.version":
+            break  # the oldest driver that helps is enough
+    evidence = view.evidence(rule)
+    if any(each.device is not None for each in evidence):
+        yield from _without_a_gpu(problem)
+    elif not helped:
+        for key in (each.fact.key for each in evidence):
+            if key in problem.machine.facts and key != "python.version":
+                yield from _without_fact(problem, key)
+
+
+def _changes_in_fixes(view: ConflictView, rule: Rule) -> list[tuple[str, str | int | bool]]:
+    """Return the single facts other than packages that the rule's fixes set; drivers oldest first."""
+    found: dict[tuple[str, str | int | bool], None] = {}
+    choices: list[dict[str, str]] = [{}]
+    choices += [{name: release.version} for name in view.packages for release in view.releases(name)]
+    for chosen in choices:
+        broken = view.finding(rule, chosen)
+        if broken is None:
+            continue
+        for fix in rule.fixes:
+            bound = bind_fix(fix, broken[1], judge.device_of(broken[0]))
+            if bound is not None and len(bound.set) == 1 and family(bound.set[0][0]) != "pkg":
+                found[bound.set[0]] = None
+    return sorted(found, key=lambda change: (change[0], versions.order(str(trial_value(change[1])))))
+
+
+def _change_label(problem: SearchProblem, key: str, value: str | int | bool) -> str:
+    if key == "driver.version":
+        lower, _, upper = str(value).removeprefix(">=").partition(",<")
+        return f"driver {lower} or newer" + (f", below {upper}" if upper else "")
+    before = problem.target.train.get(key)
+    instead = f" instead of {clauses.format_value(before)}" if before is not None else ""
+    return f"with {key} = {clauses.format_value(value)}{instead}"
+
+
+def _with_fact(problem: SearchProblem, key: str, value: Value) -> SearchProblem:
+    if family(key) == "train" and not isinstance(value, tuple):
+        target = problem.target._replace(train={**problem.target.train, key: value})
+        return problem._replace(target=target)
+    return problem._replace(machine=problem.machine.with_facts([Fact(key, Known(value), "proposed")]))
+
+
+def _without_a_gpu(problem: SearchProblem) -> Iterator[str]:
+    """Try the machine without each of its GPUs in turn."""
+    machine = problem.machine
+    for device in range(len(machine.devices)):
+        rest = machine.devices[:device] + machine.devices[device + 1 :]
+        name = gpu_name(machine, device)
+        label = f"without the {name}" if rest else f"with another GPU than {name}"
+        yield from _try_change(label, problem._replace(machine=replace(machine, devices=rest)))
+
+
+def _without_fact(problem: SearchProblem, key: str) -> Iterator[str]:
+    value = clauses.format_value(problem.machine.known(key) or "")
+    label = (
+        "without a GPU" if key == "gpus.count" else f"with another {FACT_NAMES.get(key, key)} than {value}"
+    )
+    yield from _try_change(label, problem._replace(machine=problem.machine.without(key)))

@@ -1,0 +1,102 @@
+"""The lower bound of the search: how many moves any answer beyond a state needs at least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from envcheck.core.facts import family, package_key
+from envcheck.core.rules import Rule
+from envcheck.resolution.remediation.cost import ADMINISTRATOR, Cost, CostModel
+from envcheck.resolution.remediation.problem import RemediationProblem, keys_in
+from envcheck.resolution.remediation.state import RemediationState
+from envcheck.rules import derive
+from envcheck.rules.changes import UNRESOLVED_SUFFIX
+from envcheck.rules.clauses import referenced_keys
+
+_CHANGEABLE = frozenset({"pkg", "train", "env"})
+"""Families of facts that an installer or a configuration changes."""
+
+
+class LowerBound(NamedTuple):
+    """The least moves of any answer beyond a state (an administrator's, and all), and its own cost."""
+
+    administrator: int
+    moves: int
+    cost: Cost
+
+    @property
+    def least(self) -> tuple[int, int]:
+        """The two numbers that are a bound, in the order in which costs compare."""
+        return self.administrator, self.moves
+
+
+class BoundModel:
+    """Computes lower bounds. What it knows of derived facts is `derive.FOLLOWS_FROM`."""
+
+    def __init__(self, problem: RemediationProblem, costs: CostModel) -> None:
+        self.problem, self.costs = problem, costs
+        self._scopes: dict[str, frozenset[str]] = {}
+
+    def bound(self, state: RemediationState) -> LowerBound:
+        """Return the lower bound of every answer beyond a state."""
+        cost = self.costs.cost(state.changes)
+        return LowerBound(
+            administrator=max(cost.administrator, self._needs_administrator(state)),
+            moves=cost.moves + self._moves_needed(state),
+            cost=cost,
+        )
+
+    def _moves_needed(self, state: RemediationState) -> int:
+        """Return how many further facts must change at least: unresolved rules that share no fact."""
+        taken = set(state.changes)
+        number = 0
+        for scope in sorted((self._scope(finding.rule) for finding in state.unresolved), key=len):
+            if taken.isdisjoint(scope):
+                taken |= scope
+                number += 1
+        return number
+
+    def _needs_administrator(self, state: RemediationState) -> bool:
+        """Return whether an unresolved rule depends only on what an administrator can change."""
+        return any(
+            not any(family(key) in _CHANGEABLE for key in scope)
+            and any(family(key) in ADMINISTRATOR for key in scope)
+            for scope in (self._scope(finding.rule) for finding in state.unresolved)
+        )
+
+    def _scope(self, rule: Rule) -> frozenset[str]:
+        """Return every fact that a move may set and that can affect this rule, however indirectly."""
+        # Two requirements of one package on another have the same id, and different bounds.
+        if rule.id not in self._scopes or rule.group == "requires-dist":
+            keys = keys_in(rule)
+            found: set[str] = set()
+            while keys:
+                key = keys.pop()
+                found.add(key)
+                keys |= set(self.affecting(key)) - found
+            self._scopes[rule.id] = frozenset(
+                key for key in found if key.startswith("pkg.") or key in self.problem.settable
+            )
+        return self._scopes[rule.id]
+
+    def affecting(self, key: str) -> Iterator[str]:
+        """Yield the keys of the facts from which this fact follows directly."""
+        known = self.problem.known
+        yield from derive.FOLLOWS_FROM.get(key, ())
+        if key.endswith(UNRESOLVED_SUFFIX):
+            yield "pkg.torch"
+        elif key == "gpu.packages_without_code":
+            yield from (
+                fact
+                for fact in self.problem.read.facts
+                if fact.startswith("pkg.") and fact.endswith(derive.ARCHITECTURES_SUFFIX)
+            )
+        if family(key) in ("pkg", "build"):
+            name = key.split(".")[1]
+            yield package_key(name)
+            yield from (package_key(leader) for leader, others in known.moves_with.items() if name in others)
+        for default in known.defaults:
+            if default.key == key:
+                for clause in default.when:
+                    yield from (clause.key, *referenced_keys(clause))

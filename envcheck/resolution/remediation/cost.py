@@ -1,0 +1,79 @@
+"""What a state costs, so that two states can be compared. The package docstring explains which is smaller."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from typing import Any, NamedTuple
+
+from envcheck.core import versions
+from envcheck.core.facts import family, package_key, package_name
+from envcheck.resolution.remediation.moves import Changes, Proposal, count_moves, move_size
+from envcheck.resolution.remediation.problem import RemediationProblem
+from envcheck.resolution.remediation.releases import ReleaseChoices
+
+ADMINISTRATOR = frozenset({"driver"})
+"""Families of facts that neither an installer nor a configuration changes."""
+
+
+class Cost(NamedTuple):
+    """What a state costs. Two costs are compared from the first member on."""
+
+    administrator: int  # moves that only an administrator can make
+    moves: int
+    size: int
+    downwards: int  # downgrades
+    not_measured: int  # 0 if a combination like this trained
+    releases: int  # releases between the installed ones and the proposed ones
+    place: int  # sum of the places in the rules' lists of fixes
+
+
+class CostModel:
+    """Computes what changes to one problem's inventory cost."""
+
+    def __init__(self, problem: RemediationProblem, choices: ReleaseChoices) -> None:
+        self.read, self.choices = problem.read, choices
+        self._measured_good = problem.measured_good
+        self._orders: dict[str, list[tuple[bool, Any]]] = {}
+
+    def cost(self, changes: Changes) -> Cost:
+        """Return what these changes cost."""
+        sizes = [
+            move_size(key, self.read.known(key), proposal.value, proposal.cost)
+            for key, proposal in changes.items()
+        ]
+        return Cost(
+            administrator=sum(family(key) in ADMINISTRATOR for key in changes),
+            moves=count_moves(changes),
+            size=sum(size for size, _ in sizes),
+            downwards=sum(downwards for _, downwards in sizes),
+            not_measured=not self._measured(changes),
+            releases=sum(self._releases_between(key, proposal) for key, proposal in changes.items()),
+            place=sum(proposal.place for proposal in changes.values()),
+        )
+
+    def _measured(self, changes: Changes) -> bool:
+        """Return whether a run of the target trained with the base releases that these changes lead to."""
+
+        def base_release(name: str) -> str:
+            key = package_key(name)
+            version = changes[key].value if key in changes else self.read.known(key) or ""
+            return versions.base_release(str(version))
+
+        return any(
+            all(base_release(name) == versions.base_release(version) for name, version in pkg.items())
+            for pkg in self._measured_good
+        )
+
+    def _releases_between(self, key: str, proposal: Proposal) -> int:
+        """Return how many listed releases a move passes, the proposed one included."""
+        name = package_name(key)
+        fit = self.choices.listed.fit
+        if name == key or name not in fit:
+            return 0
+        if name not in self._orders:
+            self._orders[name] = [versions.order(version) for version in fit[name]]
+        orders = self._orders[name]
+        start = self.read.known(key) or next(iter(self.choices.as_measured(name)), fit[name][-1])
+        return abs(
+            bisect(orders, versions.order(str(proposal.value))) - bisect(orders, versions.order(str(start)))
+        )

@@ -1,0 +1,60 @@
+"""Moves: a value proposed for a fact, how many moves some changes are, and how large each is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from envcheck.core import versions
+from envcheck.core.facts import Value
+from envcheck.core.rules import Rule
+
+_PATCH, _MINOR, _MAJOR, _OTHER_TRAINING = 1, 2, 3, 4
+
+
+class Proposal(NamedTuple):
+    """A value for one fact, the rule that proposes it, its cost, and its place among the rule's ways out."""
+
+    value: Value
+    text: str  # the bound of which the value is the first release
+    rule: Rule
+    cost: str = ""
+    place: int = 0
+
+
+Changes = Mapping[str, Proposal]
+"""Proposals by the key of the fact that each sets."""
+
+
+class MoveSize(NamedTuple):
+    """The size of one move, 1 to 4, and whether it is a downgrade."""
+
+    size: int
+    downwards: bool
+
+
+def count_moves(changes: Changes) -> int:
+    """Return the number of moves: one for each package, and one for all settings of the same way out."""
+    settings = [
+        (proposal.rule.id, proposal.place) for key, proposal in changes.items() if not key.startswith("pkg.")
+    ]
+    return len(changes) - len(settings) + len(set(settings))
+
+
+def move_size(key: str, before: Value | None, after: Value, cost: str = "") -> MoveSize:
+    """Return the size of one move; `cost` is the text of what a configuration change costs."""
+    if not key.startswith("pkg."):
+        return MoveSize(_OTHER_TRAINING if cost else _PATCH, downwards=False)
+    old = versions.parse(str(before)) if before is not None else None
+    new = versions.parse(str(after))
+    if old is None or new is None:
+        return MoveSize(_MAJOR, downwards=False)
+    parts = zip(_three_parts(old.release), _three_parts(new.release), (_MAJOR, _MINOR, _PATCH), strict=True)
+    for old_part, new_part, size in parts:
+        if old_part != new_part:
+            return MoveSize(size, new_part < old_part)
+    return MoveSize(_PATCH, new < old)
+
+
+def _three_parts(release: tuple[int, ...]) -> tuple[int, ...]:
+    return (*release, 0, 0, 0)[:3]

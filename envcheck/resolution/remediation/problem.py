@@ -1,0 +1,47 @@
+"""What a remediation starts from: the inventory, the knowledge, and the level at which it must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from envcheck.core.facts import Inventory
+from envcheck.core.rules import Matrix, Rule, Severity, Target
+from envcheck.rules.clauses import referenced_keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemediationProblem:
+    """An inventory as read, the matrix, the target if there is one, and what must be repaired.
+
+    `level` is the least severity to repair. `strict` repairs what a lock is judged by, too: conflicts between
+    the packages' own requirements, and rules that only some GPUs break.
+    """
+
+    read: Inventory
+    known: Matrix
+    target: Target | None
+    level: Severity
+    strict: bool = False
+
+    @cached_property
+    def measured_good(self) -> tuple[Mapping[str, str], ...]:
+        """The package versions of each run of the target that trained."""
+        if self.target is None:
+            return ()
+        return tuple(
+            cell.pkg for cell in self.known.cells if cell.outcome == "ok" and cell.target == self.target.name
+        )
+
+    @cached_property
+    def settable(self) -> frozenset[str]:
+        """Keys of the facts that some fix sets, and of the target's training settings."""
+        in_fixes = {key for rule in self.known.rules for fix in rule.fixes for key, _ in fix.set}
+        return frozenset(in_fixes.union(self.target.train if self.target is not None else ()))
+
+
+def keys_in(rule: Rule) -> set[str]:
+    """Return the keys of the facts that a rule's clauses name or compare with."""
+    clauses = [clause for table in (*rule.when, rule.require) for clause in table]
+    return {key for clause in clauses for key in (clause.key, *referenced_keys(clause))}

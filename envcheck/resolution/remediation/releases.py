@@ -1,0 +1,197 @@
+"""The releases that a remediation may propose, and what each of them requires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envcheck.core import versions
+from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, package_key, package_name
+from envcheck.core.rules import Matrix
+from envcheck.knowledge.tables import ReleaseRow, companion_releases, torch_releases
+from envcheck.resolution.remediation.moves import MoveSize, move_size
+from envcheck.resolution.remediation.problem import RemediationProblem
+from envcheck.rules.fixes import trial_value
+from envcheck.rules.requirements import installed_requirements
+
+
+class Releases(NamedTuple):
+    """The releases that may be proposed for one Python, oldest first, and what each requires.
+
+    `every` also has the listed releases that may not: those for another Python, yanked ones, and those beyond
+    what is known.
+    """
+
+    fit: Mapping[str, tuple[str, ...]]
+    every: Mapping[str, frozenset[str]]
+    requires: Mapping[tuple[str, str], tuple[str, ...]]
+    checked: bool  # against a known Python
+
+
+def available_releases(known: Matrix, rows: Sequence[Mapping[str, Any]], python: str | None) -> Releases:
+    """Return the releases in the tables that this Python (`3.11.9`; None if unknown) may install.
+
+    `rows` is the table `release`. The releases of torch and its companions are always in the matrix. Yanked
+    releases and releases beyond `known_through` are never proposed.
+    """
+    fit: dict[str, set[str]] = {}
+    every: dict[str, set[str]] = {}
+    requires = {}
+    for release in (*torch_releases(known), *companion_releases(known), *map(ReleaseRow.of, rows)):
+        name, version = release.package, release.version
+        every.setdefault(name, set()).add(version)
+        requires[name, version] = tuple(f"{other}{bound}" for other, bound in release.requires.items())
+        through = known.known_through.get(name)
+        beyond = through is not None and versions.compare(version, ">", through) is Tri.YES
+        if not (release.yanked or beyond) and supports_python(release, python):
+            fit.setdefault(name, set()).add(version)
+    return Releases(
+        {name: tuple(sorted(found, key=versions.order)) for name, found in fit.items()},
+        {name: frozenset(found) for name, found in every.items()},
+        requires,
+        python is not None,
+    )
+
+
+def supports_python(release: ReleaseRow, python: str | None) -> bool:
+    """Return whether this Python (`3.11.9`) may install a release; True if either is unknown."""
+    if python is None:
+        return True
+    if release.pythons is not None:
+        return ".".join(python.split(".")[:2]) in release.pythons
+    try:
+        bounds = versions.parse_specifier(release.requires_python)
+    except ValueError:
+        return True
+    return versions.satisfies_all(python, bounds) is not Tri.NO
+
+
+def nearest_first(releases: Sequence[str], name: str, installed: Value | None) -> tuple[str, ...]:
+    """Return the releases (given oldest first) other than the installed one, smallest move first.
+
+    If the package is not installed, the newest comes first.
+    """
+    if installed is None:
+        return tuple(reversed(releases))
+    order = versions.order(str(installed))
+    newer = [version for version in releases if versions.order(version) > order]
+    older = [version for version in reversed(releases) if versions.order(version) < order]
+    return tuple(
+        sorted((*newer, *older), key=lambda version: move_size(package_key(name), installed, version))
+    )
+
+
+class ReleaseChoices:
+    """Which releases of a package are worth proposing for one problem. Remembers its answers."""
+
+    def __init__(self, problem: RemediationProblem, listed: Releases) -> None:
+        self.read, self.listed = problem.read, listed
+        self._measured_good = problem.measured_good
+        self._named_by_fixes = _releases_in_fixes(problem.known)
+        self._within: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._measured: dict[str, tuple[str, ...]] = {}
+        self._accepted: dict[tuple[str, Value | None, str, Value | None], bool] = {}
+
+    def within(self, name: str, bound: str) -> tuple[str, ...]:
+        """Return the releases within a bound that this Python may install, smallest move first."""
+        if (name, bound) not in self._within:
+            self._within[name, bound] = self._find_within(name, bound)
+        return self._within[name, bound]
+
+    def _find_within(self, name: str, bound: str) -> tuple[str, ...]:
+        try:
+            limits = versions.parse_specifier(bound)
+        except ValueError:
+            return ()
+        candidates: Iterable[str] = self.listed.fit.get(name, ())
+        if name not in self.listed.every:
+            candidates = sorted(self._named_by_fixes.get(package_key(name), ()), key=versions.order)
+        found = [version for version in candidates if versions.satisfies_all(version, limits) is Tri.YES]
+        return nearest_first(found, name, self.read.known(package_key(name)))
+
+    def nearest_of_each_size(self, name: str, suitable: Callable[[str], bool]) -> tuple[str, ...]:
+        """Return the nearest suitable release for each size and direction of a move."""
+        installed = self.read.known(package_key(name))
+        nearest: dict[MoveSize, str] = {}
+        for version in self.within(name, ">=0"):
+            size = move_size(package_key(name), installed, version)
+            if size not in nearest and suitable(version):
+                nearest[size] = version
+        return tuple(nearest.values())
+
+    def for_fix(self, key: str, value: str | int | bool) -> Sequence[Value]:
+        """Return the values to try for one fact of a fix, the one that the fix names first."""
+        first = trial_value(value)
+        name = package_name(key)
+        if name == key or name not in self.listed.fit or not isinstance(value, str):
+            return (first,)
+        within = self.within(name, value)
+        if first in within:
+            return (first, *(version for version in within if version != first))
+        # A release older or newer than the tables may exist all the same.
+        return within if first in self.listed.every[name] else (first, *within)
+
+    def lowest(self, name: str, bound: str) -> Sequence[str]:
+        """Return the lower bound of a requirement, if it is an upgrade of a package that no table lists."""
+        first = trial_value(bound) if bound and name not in self.listed.every else bound
+        if first == bound or not isinstance(first, str):
+            return ()
+        limits = versions.parse_specifier(bound)
+        installed = self.read.known(package_key(name))
+        upgrade = installed is not None and versions.order(first) > versions.order(str(installed))
+        return (first,) if upgrade and versions.satisfies_all(first, limits) is Tri.YES else ()
+
+    def accepts(self, package: str, version: Value | None, required: str, other: Value | None) -> bool:
+        """Return whether a release's requirements allow that version of another package.
+
+        The requirements come from the tables, else from the metadata of the installed release. A bound that
+        cannot be read, and a package that is not installed, count as allowed.
+        """
+        key = (package, version, required, other)
+        if key not in self._accepted:
+            self._accepted[key] = self._judge_accepts(package, version, required, other)
+        return self._accepted[key]
+
+    def _judge_accepts(self, package: str, version: Value | None, required: str, other: Value | None) -> bool:
+        if other is None:
+            return True
+        lines = self.listed.requires.get((package, str(version)))
+        requires = package_key(package, "requires")
+        if lines is None:
+            installed = self.read.known(requires)
+            lines = installed if isinstance(installed, tuple) else ()
+        requirements = installed_requirements(Inventory({requires: Fact(requires, Known(lines))}))
+        return all(
+            versions.satisfies(str(other), requirement.specifier, unknown=Tri.YES) is not Tri.NO
+            for requirement in requirements
+            if requirement.requires == required
+        )
+
+    def as_measured(self, name: str) -> tuple[str, ...]:
+        """Return a package's release in the good run that shares most with this inventory; () if none."""
+        if name not in self._measured:
+            self._measured[name] = self._find_as_measured(name)
+        return self._measured[name]
+
+    def _find_as_measured(self, name: str) -> tuple[str, ...]:
+        runs = [pkg for pkg in self._measured_good if pkg.get(name) in self.listed.fit.get(name, ())]
+
+        def agreement(pkg: Mapping[str, str]) -> tuple[int, Any]:
+            same = sum(
+                versions.base_release(str(self.read.known(package_key(other))))
+                == versions.base_release(version)
+                for other, version in pkg.items()
+            )
+            return same, versions.order(pkg[name])
+
+        return (max(runs, key=agreement)[name],) if runs else ()
+
+
+def _releases_in_fixes(known: Matrix) -> Mapping[str, set[str]]:
+    """Return the releases that fixes name, by package key. For unlisted packages no others are known."""
+    found: dict[str, set[str]] = {}
+    for rule in known.rules:
+        for key, value in (change for fix in rule.fixes for change in fix.set):
+            if isinstance(value, str) and "{" not in value and key.startswith("pkg."):
+                found.setdefault(key, set()).add(str(trial_value(value)))
+    return found

@@ -1,0 +1,192 @@
+"""The search: look at states by lower bound until the smallest answer is proved or the limit is reached."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, NamedTuple
+
+from envcheck.core.facts import Value
+from envcheck.core.findings import Finding
+from envcheck.resolution.remediation.bound import BoundModel
+from envcheck.resolution.remediation.cost import CostModel
+from envcheck.resolution.remediation.moves import Changes, count_moves
+from envcheck.resolution.remediation.problem import RemediationProblem
+from envcheck.resolution.remediation.releases import ReleaseChoices, Releases
+from envcheck.resolution.remediation.state import InventoryEditor, RemediationState, StateJudge
+from envcheck.resolution.remediation.ways_out import Neighbourhood
+
+STATES = 200
+"""States judged in one search. At one to three milliseconds each, that is a third of a second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemediationSpace:
+    """What the search works with for one problem; each part has one job."""
+
+    problem: RemediationProblem
+    editor: InventoryEditor
+    judge: StateJudge
+    choices: ReleaseChoices
+    costs: CostModel
+    bounds: BoundModel
+    neighbourhood: Neighbourhood
+
+    @classmethod
+    def of(cls, problem: RemediationProblem, listed: Releases) -> RemediationSpace:
+        """Build the parts for a problem and the releases that may be proposed."""
+        editor = InventoryEditor(problem.read, problem.known, listed)
+        judge = StateJudge(problem, editor)
+        choices = ReleaseChoices(problem, listed)
+        costs = CostModel(problem, choices)
+        return cls(
+            problem=problem,
+            editor=editor,
+            judge=judge,
+            choices=choices,
+            costs=costs,
+            bounds=BoundModel(problem, costs),
+            neighbourhood=Neighbourhood(judge, choices),
+        )
+
+
+class RemediationResult(NamedTuple):
+    """The best changes that a search found (None if it found none), and what it proved.
+
+    `fewest` means that no answer has fewer moves (or that there is no answer); `smallest` means that no
+    answer with the same number of moves is smaller.
+    """
+
+    changes: Changes | None
+    fewest: bool
+    smallest: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchLimits:
+    """How far a search goes.
+
+    `states` is how many states it may judge before the first answer, and `more` how many it may judge after
+    it, to find a smaller one with as many moves. With `below` only answers with less count: (moves of an
+    administrator, moves). `any_release` also tries releases that no rule's fix lists. `first_answer` takes
+    the first answer, and looks first at the states with the fewest unresolved findings.
+    """
+
+    states: int = STATES
+    more: int = STATES
+    below: tuple[int, int] | None = None
+    any_release: bool = False
+    first_answer: bool = False
+
+
+class _Frontier:
+    """The states still to be looked at, those with the smallest lower bound first. No state enters twice."""
+
+    def __init__(self, space: RemediationSpace, limits: SearchLimits) -> None:
+        self.space, self.limits = space, limits
+        self._serial = count()  # states with equal bounds leave in the order in which they came
+        self._queue: list[tuple[tuple[Any, ...], int, tuple[int, int], RemediationState]] = []
+        self._seen: set[frozenset[tuple[str, Value]]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    def add(self, state: RemediationState) -> None:
+        values = frozenset((key, proposal.value) for key, proposal in state.changes.items())
+        if values in self._seen:
+            return
+        self._seen.add(values)
+        bound = self.space.bounds.bound(state)
+        if self.limits.below is not None and bound.least >= self.limits.below:
+            return
+        unresolved = len(state.unresolved)
+        order = (unresolved, *bound) if self.limits.first_answer else (*bound.least, unresolved, bound.cost)
+        heapq.heappush(self._queue, (order, next(self._serial), bound.least, state))
+
+    def pop(self) -> tuple[tuple[int, int], RemediationState]:
+        """Remove the first state; return its lower bound and the state."""
+        *_, least, state = heapq.heappop(self._queue)
+        return least, state
+
+
+def search(space: RemediationSpace, goal: frozenset[str], limits: SearchLimits) -> RemediationResult:
+    """Return the cheapest changes after which no rule of `goal` is unresolved and nothing new is broken."""
+    judge, cost = space.judge, space.costs.cost
+    best: Changes | None = None
+    last_state = judge.states + limits.states
+    frontier = _Frontier(space, limits)
+    frontier.add(judge.state({}, goal))
+    while frontier and judge.states < last_state:
+        least, state = frontier.pop()
+        if best is not None and least > cost(best)[:2]:
+            return RemediationResult(best, fewest=True, smallest=True)
+        if state.unresolved:
+            for after in space.neighbourhood.successors(state, goal, any_release=limits.any_release):
+                frontier.add(after)
+        elif limits.first_answer:
+            return RemediationResult(state.changes, fewest=False, smallest=False)
+        elif best is None:
+            best, last_state = state.changes, min(last_state, judge.states + limits.more)
+        else:
+            best = min(best, state.changes, key=cost)
+    # States leave the frontier by their lower bound, so the first answer has the fewest moves.
+    return RemediationResult(best, fewest=best is not None or not frontier, smallest=not frontier)
+
+
+def smallest_changes(space: RemediationSpace, goal: frozenset[str]) -> RemediationResult:
+    """Return the cheapest changes by the rules' fixes, or by other releases if those need fewer moves."""
+    # With more broken rules a state takes longer to judge, and an exhaustive search is worth less.
+    states = STATES * 8 // (8 + len(goal))
+    more = states // 4
+    by_fixes = search(space, goal, SearchLimits(states=states, more=more))
+    if by_fixes.changes is None and by_fixes.fewest:  # it is proved that no combination of fixes helps
+        by_fixes = search(space, goal, SearchLimits(states=states, more=more, any_release=True))
+        if by_fixes.changes is not None:
+            return by_fixes
+    if by_fixes.changes is None:
+        by_fixes = search(space, goal, SearchLimits(states=STATES // 4, first_answer=True))
+    if by_fixes.changes is None:
+        return search(space, goal, SearchLimits(states=STATES // 4, any_release=True, first_answer=True))
+    by_fixes = by_fixes._replace(changes=without_needless(space, by_fixes.changes, goal))
+    if count_moves(by_fixes.changes or {}) <= 1:
+        return by_fixes
+    below = space.costs.cost(by_fixes.changes or {})[:2]
+    limits = SearchLimits(states=states // 2, more=more, below=below, any_release=True)
+    by_any_release = search(space, goal, limits)
+    if by_any_release.changes is not None:
+        return by_any_release
+    fewest = by_fixes.fewest and by_any_release.fewest
+    return by_fixes._replace(fewest=fewest, smallest=fewest and by_fixes.smallest)
+
+
+def most_findings(
+    space: RemediationSpace, findings: Sequence[Finding]
+) -> tuple[frozenset[str], RemediationResult]:
+    """Add the findings one by one, worst first, while all can be repaired together.
+
+    Return the rule ids of those that can, and the changes.
+    """
+    goal: frozenset[str] = frozenset()
+    best = RemediationResult({}, fewest=True, smallest=True)
+    for finding in findings:
+        larger = goal | {finding.rule.id}
+        found = search(space, larger, SearchLimits(states=STATES // 10, first_answer=True))
+        if found.changes is not None:
+            goal, best = larger, found
+    return goal, best
+
+
+def without_needless(space: RemediationSpace, changes: Changes, goal: frozenset[str]) -> Changes:
+    """Return the changes without those that turned out needless; settings of one way out stay together."""
+    for key, needless in changes.items():
+        way_out = (needless.rule.id, needless.place)
+        fewer = {
+            other: proposal
+            for other, proposal in changes.items()
+            if other != key and (key.startswith("pkg.") or (proposal.rule.id, proposal.place) != way_out)
+        }
+        if not space.judge.state(fewer, goal).unresolved:
+            return without_needless(space, fewer, goal)
+    return changes

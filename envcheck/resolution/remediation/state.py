@@ -1,0 +1,196 @@
+"""States of the search: the inventory with some facts changed, and what the judge finds there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Value, package_key, package_name
+from envcheck.core.findings import Finding, Verdict
+from envcheck.core.rules import Matrix, Requirement
+from envcheck.knowledge.generated_rules import requirement_rules, target_rules
+from envcheck.resolution.remediation.moves import Changes
+from envcheck.resolution.remediation.problem import RemediationProblem, keys_in
+from envcheck.resolution.remediation.releases import Releases
+from envcheck.rules import derive, judge
+from envcheck.rules.changes import apply_changes
+from envcheck.rules.requirements import installed_requirements, unmet_requirements
+
+
+class RemediationState(NamedTuple):
+    """The inventory after some changes, and the findings that still have to go."""
+
+    changes: Changes
+    settled: Inventory
+    unresolved: tuple[Finding, ...]
+
+    @property
+    def rule_ids(self) -> frozenset[str]:
+        """Ids of the rules of the unresolved findings."""
+        return frozenset(finding.rule.id for finding in self.unresolved)
+
+
+class InventoryEditor:
+    """Applies changes to the inventory, with all that follows from them."""
+
+    def __init__(self, read: Inventory, known: Matrix, listed: Releases) -> None:
+        self.read, self.known, self.listed = read, known, listed
+
+    def apply(self, changes: Changes) -> Inventory:
+        """Return the inventory after these changes, with new requirements, companions and derived facts."""
+        leaders = [key for key in changes if package_name(key) in self.known.moves_with]
+        ordered = [*leaders, *(key for key in changes if key not in leaders)]
+        read = apply_changes(self.read, [(key, changes[key].value) for key in ordered], self.known)
+        facts = [
+            Fact(key, Known(version), "moves along")
+            for key, version in self.companions(changes).items()
+            if version
+        ]
+        for key, proposal in changes.items():
+            name = package_name(key)
+            lines = self.listed.requires.get((name, str(proposal.value)))
+            if name != key and lines:
+                source = f"metadata of {name} {proposal.value}"
+                facts.append(Fact(f"{key}.requires", Known(lines), source))
+        return derive.derive(read.with_facts(facts), self.known)
+
+    def companions(self, changes: Changes) -> dict[str, str]:
+        """Return the installed packages that move because another one does, by key, and their new releases.
+
+        The release is empty if no table names it.
+        """
+        found = {}
+        for name, others in self.known.moves_with.items():
+            if package_key(name) not in changes:
+                continue
+            version = str(changes[package_key(name)].value)
+            row = next((row for row in self.known.tables.get(name, []) if row["version"] == version), {})
+            for other in others:
+                key = package_key(other)
+                if key not in changes and self.read.known(key) is not None:
+                    found[key] = str(row.get(other, ""))
+        return found
+
+
+class StateJudge:
+    """Judges states of one problem, and remembers each state that it judged.
+
+    After a change it asks only the rules and requirements that the changed facts concern; the other findings
+    are those of the start.
+    """
+
+    def __init__(self, problem: RemediationProblem, editor: InventoryEditor) -> None:
+        self.problem, self.editor = problem, editor
+        self.start = derive.derive(problem.read, problem.known)
+        self.states = 0
+        """The number of states judged so far."""
+        self._judged: dict[tuple[tuple[str, Value], ...], tuple[Inventory, tuple[Finding, ...]]] = {}
+        self._index_rules()
+        self._index_requirements()
+        self._judge_start()
+
+    def _index_rules(self) -> None:
+        """Find the numbers of the rules that concern each fact."""
+        rules = (rule for rule in self.problem.known.rules if rule.severity.rank >= self.problem.level.rank)
+        self._rules = [*rules, *target_rules(self.problem.target)]
+        self._rules_about: dict[str, set[int]] = {}
+        for number, rule in enumerate(self._rules):
+            for key in keys_in(rule):
+                self._rules_about.setdefault(key, set()).add(number)
+
+    def _index_requirements(self) -> None:
+        """Find what requirements are unmet at the start, and which packages require each package."""
+        self._unmet_at_start = unmet_requirements(self.start)[0]
+        self._requirers: dict[str, set[str]] = {}
+        for requirement in installed_requirements(self.start):
+            self._requirers.setdefault(requirement.requires, set()).add(requirement.package)
+
+    def _judge_start(self) -> None:
+        written = judge.judge(self.start, self._rules).findings
+        metadata = judge.judge(self.start, requirement_rules(self._unmet_at_start)).findings
+        broken = [finding for finding in (*written, *metadata) if finding.verdict is Verdict.BROKEN]
+        self._written_at_start = {finding.rule.id: finding for finding in written}
+        self.rank_before = {finding.rule.id: finding.severity.rank for finding in broken}
+        """Rank of the severity of each rule that is broken at the start."""
+        self.broken = tuple(finding for finding in broken if self._must_be_repaired(finding))
+        """The findings of the start that have to be repaired."""
+
+    def _must_be_repaired(self, finding: Finding) -> bool:
+        level = self.problem.level
+        if finding.severity.rank >= level.rank:
+            return True
+        # A rule that only some GPUs break is softened in the finding, but not in the rule.
+        return self.problem.strict and (
+            finding.rule.severity is level or finding.rule.group == "requires-dist"
+        )
+
+    def state(self, changes: Changes, goal: frozenset[str]) -> RemediationState:
+        """Return the state after these changes.
+
+        Its unresolved findings are those of the rules in `goal` that remain, and those that the changes add.
+        """
+        values = tuple(sorted((key, proposal.value) for key, proposal in changes.items()))
+        if values not in self._judged:
+            self.states += 1
+            self._judged[values] = self._judge(changes)
+        settled, findings = self._judged[values]
+        unresolved = tuple(
+            finding for finding in findings if finding.rule.id in goal or self._is_new(finding, changes)
+        )
+        return RemediationState(changes, settled, unresolved)
+
+    def _judge(self, changes: Changes) -> tuple[Inventory, tuple[Finding, ...]]:
+        settled = self.editor.apply(changes)
+        touched = set(self.touched(settled))
+        unmet = (
+            requirement
+            for requirement in self._unmet_after(settled, touched)
+            # An installer adds whatever the packages that it installs lack.
+            if not (
+                package_key(requirement.package) in changes
+                and isinstance(settled.fact(package_key(requirement.requires)).reading, Absent)
+            )
+        )
+        metadata = judge.judge(settled, requirement_rules(unmet)).findings
+        numbers = {number for key in touched for number in self._rules_about.get(key, ())}
+        concerned = [self._rules[number] for number in sorted(numbers)]
+        unchanged = dict(self._written_at_start)
+        for rule in concerned:
+            unchanged.pop(rule.id, None)
+        return settled, (*unchanged.values(), *judge.judge(settled, concerned).findings, *metadata)
+
+    def _unmet_after(self, settled: Inventory, touched: Collection[str]) -> Iterator[Requirement]:
+        """Yield the unmet requirements after a change, and evaluate again only those that it concerns."""
+        names = {key.split(".")[1] for key in touched if key.startswith("pkg.")}
+        concerned = names.union(*(self._requirers.get(name, ()) for name in names))
+        facts = {
+            key: fact
+            for key, fact in settled.facts.items()
+            if not key.endswith(".requires") or key.split(".")[1] in concerned
+        }
+        yield from (
+            requirement for requirement in self._unmet_at_start if requirement.package not in concerned
+        )
+        yield from unmet_requirements(replace(settled, facts=facts))[0]
+
+    def touched(self, settled: Inventory) -> Iterator[str]:
+        """Yield the keys of the facts whose readings differ from the start."""
+        pairs = [(self.start.facts, settled.facts), *zip(self.start.devices, settled.devices, strict=True)]
+        for before, after in pairs:
+            for key in before.keys() | after.keys():
+                old, new = before.get(key), after.get(key)
+                if old is not new and (old is None or new is None or old.reading != new.reading):
+                    yield key
+
+    def _is_new(self, finding: Finding, changes: Changes) -> bool:
+        """Return whether the changes caused a finding or made it worse, so that it counts against them."""
+        if finding.verdict is not Verdict.BROKEN:
+            return False
+        rule = finding.rule
+        if rule.group == "requires-dist" and package_key(rule.id.split(":")[1]) in changes:
+            return True  # an installer would refuse to leave such a conflict
+        worse = finding.severity.rank > self.rank_before.get(rule.id, -1)
+        return worse and (
+            rule.severity.rank >= self.problem.level.rank or rule.group in ("requires-dist", "target")
+        )

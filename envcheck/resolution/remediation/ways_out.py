@@ -1,0 +1,207 @@
+"""The successors of a state: the ways out of its unresolved findings, and the states to which they lead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from envcheck.core import versions
+from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, package_key, package_name
+from envcheck.core.findings import Finding, Verdict
+from envcheck.core.rules import Ref, Rule
+from envcheck.resolution.remediation.moves import Changes, Proposal
+from envcheck.resolution.remediation.problem import keys_in
+from envcheck.resolution.remediation.releases import ReleaseChoices
+from envcheck.resolution.remediation.state import RemediationState, StateJudge
+from envcheck.rules import judge
+from envcheck.rules.fixes import bind_fix
+from envcheck.rules.requirements import installed_requirements
+
+JUMPS = 3
+"""How many further releases within one bound are tried where the nearest one breaks something else."""
+
+
+class WayOutStep(NamedTuple):
+    """One fact to change: the values to try, nearest first, and the bound that they satisfy."""
+
+    key: str
+    values: Sequence[Value]
+    bound: str = ""
+
+
+class WayOut(NamedTuple):
+    """The facts that have to change together, and the text of what that costs."""
+
+    steps: Sequence[WayOutStep]
+    cost: str = ""
+
+
+class Neighbourhood:
+    """Finds the states one way out beyond a state."""
+
+    def __init__(self, judge_: StateJudge, choices: ReleaseChoices) -> None:
+        self.judge, self.choices = judge_, choices
+        self.read, self.listed = choices.read, choices.listed
+
+    def successors(
+        self, state: RemediationState, goal: frozenset[str], *, any_release: bool
+    ) -> Iterator[RemediationState]:
+        """Yield the states one way out further; with `any_release`, also those that no rule's fix lists."""
+        for finding in state.unresolved:
+            for place, way_out in enumerate(self.ways_out(finding, state)):
+                yield from self._follow(state, finding.rule, way_out, place, goal)
+            if any_release:
+                for key, version in self._other_releases(finding, state):
+                    proposal = Proposal(version, "", finding.rule, "", len(finding.rule.fixes))
+                    yield self.judge.state({**state.changes, key: proposal}, goal)
+
+    # --- which ways out there are
+
+    def ways_out(self, finding: Finding, state: RemediationState) -> Iterator[WayOut]:
+        """Yield the ways out of a finding, in the order of its rule."""
+        rule = finding.rule
+        if rule.group == "requires-dist":
+            yield from (WayOut([step]) for step in self._for_metadata(rule, state))
+            return
+        if rule.group == "target":
+            yield from (WayOut([step]) for step in self._for_target(rule))
+            return
+        for fix in rule.fixes:
+            bound = bind_fix(fix, state.settled, judge.device_of(finding))
+            if bound is None:
+                continue
+            steps = [
+                WayOutStep(key, self.choices.for_fix(key, value), str(value)) for key, value in bound.set
+            ]
+            if all(step.values for step in steps):
+                yield WayOut(steps, fix.cost)
+
+    def _for_metadata(self, rule: Rule, state: RemediationState) -> Iterator[WayOutStep]:
+        """Yield ways out of a metadata conflict.
+
+        First another release of the required package, within all requirements on it or within this one alone;
+        then releases of the requiring package that accept the required one.
+        """
+        package, required = conflicting_packages(rule)
+        requirements = [
+            requirement
+            for requirement in installed_requirements(state.settled)
+            if requirement.requires == required
+        ]
+        own = next((each.specifier for each in requirements if each.package == package), "")
+        together = ",".join(dict.fromkeys(each.specifier for each in requirements if each.specifier))
+        for bound in dict.fromkeys((together, own)):
+            values = self.choices.within(required, bound) or self.choices.lowest(required, bound)
+            if values:
+                text = bound if required not in self.listed.every else ""
+                yield WayOutStep(package_key(required), values[:1], text)
+        installed = state.settled.known(package_key(required))
+        if installed is not None:
+
+            def accepting(version: str) -> bool:
+                return self.choices.accepts(package, version, required, installed)
+
+            for version in self.choices.nearest_of_each_size(package, accepting):
+                yield WayOutStep(package_key(package), (version,))
+
+    def _for_target(self, rule: Rule) -> Iterator[WayOutStep]:
+        """Yield what a target asks for: a package (as it was measured, then the newest) or a setting."""
+        clause = rule.when[0][0]
+        test = clause.any_of[0][0]
+        name = package_name(clause.key)
+        if name == clause.key:
+            if not isinstance(test.operand, Ref):
+                yield WayOutStep(clause.key, (test.operand,))
+            return
+        for values in (self.choices.as_measured(name), self.choices.within(name, ">=0")):
+            if values:
+                yield WayOutStep(clause.key, values)
+
+    def _other_releases(self, finding: Finding, state: RemediationState) -> Iterator[tuple[str, str]]:
+        """For each package in the rule, yield the nearest release of each size that satisfies the rule."""
+        for key in sorted(keys_in(finding.rule)):
+            name = package_name(key)
+            if self.read.known(key) is None or name not in self.listed.fit:
+                continue
+            satisfying = partial(self._satisfies, finding, key, state)
+            for version in self.choices.nearest_of_each_size(name, satisfying):
+                yield key, version
+
+    def _satisfies(self, finding: Finding, key: str, state: RemediationState, version: str) -> bool:
+        return not self._breaks_one([finding], key, version, state)
+
+    # --- where a way out leads
+
+    def _follow(
+        self, state: RemediationState, rule: Rule, way_out: WayOut, place: int, goal: frozenset[str]
+    ) -> Iterator[RemediationState]:
+        """Yield the state after a way out's first values, and further ones where those break something."""
+        steps = way_out.steps
+        pick = 0
+        for jumps in range(JUMPS + 1):
+            changes = self._changes_after(state, rule, way_out, place, pick)
+            if changes is None:
+                return
+            after = self.judge.state(changes, goal)
+            yield after
+            new = [finding for finding in after.unresolved if finding.rule.id not in state.rule_ids]
+            if not new or len(steps) > 1 or jumps == JUMPS:
+                return
+            key, values = steps[0].key, steps[0].values
+            later = range(pick + 1, len(values))
+            pick = next((at for at in later if not self._breaks_one(new, key, values[at], after)), -1)
+            if pick < 0:
+                return
+
+    def _changes_after(
+        self, state: RemediationState, rule: Rule, way_out: WayOut, place: int, pick: int
+    ) -> Changes | None:
+        """Return the changes after a way out with the values at `pick`; None if it would change nothing."""
+        changes = dict(state.changes)
+        for key, values, bound in way_out.steps:
+            value = values[min(pick, len(values) - 1)]
+            if key in changes and value == self.read.known(key):
+                return None  # that would undo an earlier change
+            if not _satisfied(state.settled, key, value, bound):
+                changes[key] = Proposal(value, bound, rule, way_out.cost, place)
+        return changes if changes != state.changes else None
+
+    def _breaks_one(
+        self, findings: Sequence[Finding], key: str, value: Value, state: RemediationState
+    ) -> bool:
+        """Return whether a release breaks one of the findings' rules, by its version and metadata alone."""
+        trial = state.settled.with_facts([Fact(key, Known(value))])
+        return any(self._breaks(finding.rule, package_name(key), trial) for finding in findings)
+
+    def _breaks(self, rule: Rule, name: str, trial: Inventory) -> bool:
+        if rule.group == "requires-dist":
+            package, required = conflicting_packages(rule)
+            version, other = trial.known(package_key(package)), trial.known(package_key(required))
+            return name not in (package, required) or not self.choices.accepts(
+                package, version, required, other
+            )
+        return any(finding.verdict is Verdict.BROKEN for finding in judge.judge(trial, [rule]).findings)
+
+
+def conflicting_packages(rule: Rule) -> tuple[str, str]:
+    """Return the requiring and the required package of a rule from metadata."""
+    _, package, required = rule.id.split(":")
+    return package, required
+
+
+def _satisfied(inventory: Inventory, key: str, value: Value, bound: str) -> bool:
+    """Return whether the current value already satisfies the bound."""
+    current = inventory.known(key)
+    if (
+        current is None
+        or current == value
+        or not key.startswith("pkg.")
+        or versions.local_label(str(current))
+    ):
+        return current == value
+    try:
+        limits = versions.parse_specifier(bound or f"=={value}")
+    except ValueError:
+        return False
+    return versions.satisfies_all(str(current), limits) is Tri.YES

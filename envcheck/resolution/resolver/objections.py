@@ -1,0 +1,81 @@
+"""The judge of a completed lock: what it breaks, in a form that the next search can use."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from envcheck.core.facts import Fact, Inventory, Known, Value, family, package_key, package_name
+from envcheck.core.findings import Finding
+from envcheck.knowledge.generated_rules import requirement_rules, target_rules
+from envcheck.resolution.resolver.choice_judge import fact_in_lock
+from envcheck.resolution.resolver.problem import Objection, SearchProblem
+from envcheck.resolution.resolver.refusing_rules import refusing_rules, scope
+from envcheck.rules import derive, judge
+from envcheck.rules.fixes import bind_fix
+from envcheck.rules.requirements import unmet_requirements
+
+
+def objections(
+    problem: SearchProblem, pins: Mapping[str, str], changed: Mapping[str, Value], stack: Collection[str]
+) -> list[Objection]:
+    """Return what a completed lock breaks; an empty list if nothing.
+
+    `pins` is the whole closure, `changed` the training facts that the search set, and `stack` the packages in
+    the closure that were searched.
+    """
+    inventory = _inventory(problem, pins, changed)
+    requirements = requirement_rules(unmet_requirements(inventory)[0])
+    judgement = judge.judge(
+        inventory, [*refusing_rules(problem), *target_rules(problem.target), *requirements]
+    )
+    return [
+        _objection(problem, finding, inventory, pins, stack)
+        for finding in judgement.findings
+        if judge.forbids_lock(finding)
+    ]
+
+
+def _inventory(problem: SearchProblem, pins: Mapping[str, str], changed: Mapping[str, Value]) -> Inventory:
+    """Return the machine with the whole lock installed, and nothing else."""
+    facts = [Fact(key, Known(value), "") for key, value in {**problem.target.train, **changed}.items()]
+    requires = {
+        release.package: release.requires
+        for release in problem.releases
+        if pins.get(release.package) == release.version and release.requires
+    }
+    facts += [fact_in_lock(name, version) for name, version in pins.items()]
+    facts += [
+        Fact(package_key(name, "requires"), Known(lines), "metadata") for name, lines in requires.items()
+    ]
+    whole = problem.machine.with_facts(facts)
+    return derive.derive(replace(whole, complete=whole.complete | {"pkg"}), problem.known)
+
+
+def _objection(
+    problem: SearchProblem,
+    finding: Finding,
+    inventory: Inventory,
+    pins: Mapping[str, str],
+    stack: Collection[str],
+) -> Objection:
+    names = {name for name in scope(finding.rule, problem.known) if family(name) != "train"}
+    concerned = sorted(names & set(stack)) or sorted(stack)
+    added = tuple((name, pins.get(name, "")) for name in sorted(names - set(stack)))
+    return Objection(
+        rule=finding.rule.id,
+        stack=tuple((name, pins[name]) for name in concerned),
+        added=added,
+        wide=bool(added) and bool(names & set(stack)) and problem.known.rule(finding.rule.id) is not None,
+        message=finding.rule.title,
+        bounds=_bounds(finding, inventory, {name for name, version in added if version}),
+    )
+
+
+def _bounds(finding: Finding, inventory: Inventory, added: Collection[str]) -> tuple[str, ...]:
+    """Return the rule's first fix that sets only packages added by a backend, as its constraints."""
+    for fix in finding.rule.fixes:
+        bound = bind_fix(fix, inventory, judge.device_of(finding))
+        if bound is not None and all(package_name(key) in added for key, _ in bound.set):
+            return tuple(f"{package_name(key)}{value}" for key, value in bound.set)
+    return ()

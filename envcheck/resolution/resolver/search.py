@@ -1,0 +1,220 @@
+"""The search itself: depth first, with learnt conflicts and jumps to what a broken rule's fixes name."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from envcheck.core import versions
+from envcheck.core.errors import NoSolutionError
+from envcheck.core.facts import Value
+from envcheck.core.rules import Target
+from envcheck.resolution.resolver.candidates import (
+    candidates,
+    free_values,
+    surely_satisfies,
+    wanted_packages,
+)
+from envcheck.resolution.resolver.choice_judge import Choice, ChoiceJudge, Refusal
+from envcheck.resolution.resolver.problem import Answer, Reason, SearchProblem
+from envcheck.resolution.resolver.refusing_rules import reason_of
+
+NODES = 20_000
+"""Choices judged before the search gives up: a few seconds at 0.2 ms each. The tables need hundreds."""
+
+_Domains = Mapping[str, Sequence[Value | None]]
+_Measured = Mapping[str, str]
+
+
+def solve(problem: SearchProblem, without: Container[Reason] = ()) -> Answer:
+    """Return the first choice that nothing refuses, as if the reasons in `without` did not exist.
+
+    Raises:
+        NoSolutionError: the search gave up, so it is open whether there is such a choice.
+    """
+    offer = _collect_offer(problem, without)
+    if offer.missing is not None:
+        return Answer(None, {}, offer.missing, 0)
+    nodes, reasons = 0, {*offer.excluding, *(("wants", name) for name in offer.releases)}
+    measured = [pkg for pkg in _measured_good(problem) if _is_offered(pkg, problem.target, offer.releases)]
+    for free in _free_domains(problem, without):
+        judge = ChoiceJudge(problem, without, (*offer.releases, *free), offer.requires)
+        if judge.broken is not None:
+            return Answer(None, {}, frozenset({reason_of(judge.broken)}), nodes)
+        for pkg in (*measured, {}):
+            run = _SearchRun(judge, _domains(problem, offer, pkg, free))
+            found = run.extend({})
+            nodes += run.nodes
+            if isinstance(found, dict):
+                changed = {key: value for key in free if (value := found[key]) is not None}
+                chosen = {name: str(found[name]) for name in offer.releases}
+                return Answer(chosen, changed, frozenset(), nodes, measured=bool(pkg))
+            if not pkg:
+                reasons |= run.reasons
+    return Answer(None, {}, frozenset(reasons), nodes)
+
+
+# --- what is offered to the search ------------------------------------------------------------------
+
+
+class _Offer(NamedTuple):
+    """The versions of each package, newest first, what each requires, and what excluded the others.
+
+    `missing` holds the reasons why some package has no version at all.
+    """
+
+    releases: Mapping[str, Sequence[str]]
+    requires: Mapping[tuple[str, str], tuple[str, ...]]
+    excluding: frozenset[Reason]
+    missing: frozenset[Reason] | None = None
+
+
+def _collect_offer(problem: SearchProblem, without: Container[Reason]) -> _Offer:
+    offered: dict[str, list[str]] = {}
+    requires: dict[tuple[str, str], tuple[str, ...]] = {}
+    excluding: frozenset[Reason] = frozenset()
+    for name in wanted_packages(problem, without):
+        releases, reasons = candidates(problem, name, without)
+        if not releases:
+            return _Offer(offered, requires, excluding, missing=reasons | {("wants", name)})
+        offered[name] = [release.version for release in releases]
+        requires.update({(name, release.version): release.requires for release in releases})
+        excluding |= reasons
+    return _Offer(offered, requires, excluding)
+
+
+def _free_domains(
+    problem: SearchProblem, without: Container[Reason]
+) -> Iterator[Mapping[str, Sequence[Value]]]:
+    """Yield the values of free facts that only they can help with, then all values, if those are more."""
+    reluctant = free_values(problem, reluctant=True, without=without)
+    yield reluctant
+    every = free_values(problem, reluctant=False, without=without)
+    if every != reluctant:
+        yield every
+
+
+def _domains(
+    problem: SearchProblem, offer: _Offer, pkg: _Measured, free: Mapping[str, Sequence[Value]]
+) -> _Domains:
+    """Return the values to try by variable: the measured release of a target's package, else all."""
+    domains: dict[str, Sequence[Value | None]] = {
+        name: [pkg[name]] if name in pkg and name in problem.target.packages else releases
+        for name, releases in offer.releases.items()
+    }
+    return {**domains, **{key: (None, *values) for key, values in free.items()}}
+
+
+def _measured_good(problem: SearchProblem) -> list[_Measured]:
+    """Return the combinations that trained as the target says, newest first by its packages in turn."""
+    target = problem.target
+    found = [
+        cell.pkg
+        for cell in problem.known.cells
+        if cell.target == target.name
+        and cell.outcome == "ok"
+        and all(
+            target.train.get(key, value) == value or key in target.free for key, value in cell.train.items()
+        )
+    ]
+    found.sort(key=lambda pkg: [versions.order(pkg.get(name, "")) for name in target.packages], reverse=True)
+    distinct: list[_Measured] = []
+    for pkg in found:
+        if pkg not in distinct:
+            distinct.append(pkg)
+    return distinct
+
+
+def _is_offered(pkg: _Measured, target: Target, offered: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether a measured combination names an offered release of each of the target's packages."""
+    return all(pkg.get(name) in offered.get(name, ()) for name in target.packages if name in offered)
+
+
+# --- one run ----------------------------------------------------------------------------------------
+
+
+class _SearchRun:
+    """One depth-first run over given domains.
+
+    `reasons` collects all that refused something, and `nodes` counts the choices judged. `_conflicts` are
+    sets of values that turned out impossible together, by the last variable in each. `_hints` are bounds that
+    a refusal of the best value of another variable named.
+    """
+
+    def __init__(self, judge: ChoiceJudge, domains: _Domains) -> None:
+        self.judge, self.domains = judge, domains
+        self.reasons: set[Reason] = set()
+        self.nodes = 0
+        self._conflicts: dict[str, list[tuple[dict[str, Value | None], frozenset[str]]]] = {}
+        self._hints: dict[str, list[Value]] = {}
+
+    def extend(self, chosen: dict[str, Value | None]) -> dict[str, Value | None] | frozenset[str]:
+        """Return a whole choice that extends this one, or the variables whose values make that impossible."""
+        order = self.judge.order
+        if len(chosen) == len(order):
+            return chosen
+        name = order[len(chosen)]
+        left = list(self.domains[name])
+        blame: set[str] = set()
+        while left:
+            value = left.pop(0)
+            self.nodes += 1
+            if self.nodes > NODES:
+                raise NoSolutionError(f"no answer after {NODES} combinations; ask for fewer packages")
+            extended = {**chosen, name: value}
+            refusal = self._refusal(name, extended)
+            if refusal is None:
+                found = self.extend(extended)
+                if isinstance(found, dict) or name not in found:
+                    return found
+                blame |= found
+                left = _named_first(left, self._hints.pop(name, []))
+            else:
+                blame |= refusal.concerns
+                left = self._reorder(refusal, name, left, best=value == self.domains[name][0])
+        blame.discard(name)
+        self._learn(chosen, blame)
+        return frozenset(blame)
+
+    def _refusal(self, name: str, chosen: Choice) -> Refusal | None:
+        """Return what refuses the value added last and concerns fewest variables; None if nothing does."""
+        for conflict, concerns in self._conflicts.get(name, ()):
+            if all(chosen[other] == value for other, value in conflict.items()):
+                return Refusal((), concerns)
+        refusals = self.judge.refusals(name, chosen)
+        return min(refusals, key=lambda refusal: len(refusal.concerns), default=None)
+
+    def _learn(self, chosen: Choice, blame: set[str]) -> None:
+        """Refuse the values to blame together from now on, wherever they meet again."""
+        if blame:
+            last = max(blame, key=self.judge.order.index)
+            conflict = {name: chosen[name] for name in blame}
+            self._conflicts.setdefault(last, []).append((conflict, frozenset(blame)))
+
+    def _reorder(
+        self, refusal: Refusal, name: str, left: list[Value | None], *, best: bool
+    ) -> list[Value | None]:
+        """Return what is left to try after a refusal, in the order that its fixes suggest.
+
+        If the refused value was the best, keep fixes of other variables as hints for when the search returns
+        there.
+        """
+        if refusal.reason:
+            self.reasons.add(refusal.reason)
+        fixes = dict(reversed(refusal.fixes))  # the first fix of a package is the one that counts
+        if best and name not in fixes:
+            for other, bound in fixes.items():
+                self._hints.setdefault(other, []).append(bound)
+        return _named_first(left, [fixes[name]]) if name in fixes else left
+
+
+def _named_first(left: list[Value | None], bounds: Sequence[Value]) -> list[Value | None]:
+    """Return what is left to try, with the values that satisfy a bound first; no value is dropped."""
+
+    def named(value: Value | None) -> bool:
+        return value is not None and any(surely_satisfies(str(value), bound) for bound in bounds)
+
+    if left and named(left[0]):
+        return left
+    first = [value for value in left if named(value)]
+    return [*first, *(value for value in left if value not in first)] if first else left
