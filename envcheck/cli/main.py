@@ -640,7 +640,11 @@ def selftest(
     )
     proved = selftest.selftest(question, wanted, host.Host())
     if proved.rank == 0:
-        _emit(json.dumps(outcome.tree(proved), indent=2) + "\n" if as_json else outcome.render(proved))
+        _emit(
+            json.dumps(outcome.report_as_json(proved), indent=2) + "\n"
+            if as_json
+            else outcome.render_report(proved)
+        )
     return proved.code
 
 

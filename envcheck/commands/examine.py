@@ -134,7 +134,7 @@ def settings_here() -> "Settings | None":
             if word in text:  # nearly no pyproject.toml, and a parser is worth some milliseconds
                 from envcheck.policy import settings
 
-                if (found := settings.read(name, text)) is not None:
+                if (found := settings.read_settings(name, text)) is not None:
                     return found
     return None
 

@@ -26,7 +26,7 @@ from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.resolver_backends import INSTALL_HINT
-from envcheck.resolver_backends.index import engine_environment, one_line, redact, user_index
+from envcheck.resolver_backends.index import backend_environment, one_line, redact, user_index
 from envcheck.selftest import outcome
 
 INSTALL_S = 1200.0
@@ -209,7 +209,7 @@ def _uv(arguments: Sequence[str], place: Path, machine: Host) -> None:
         extra["UV_DEFAULT_INDEX"] = index.url
     if links := machine.environ.get("UV_FIND_LINKS") or machine.environ.get("PIP_FIND_LINKS"):
         extra["UV_FIND_LINKS"] = links
-    ran = machine.run([str(program), *arguments], INSTALL_S, engine_environment(machine, index, extra))
+    ran = machine.run([str(program), *arguments], INSTALL_S, backend_environment(machine, index, extra))
     if ran.code is None:
         raise ExamineError(f"uv did not finish within {INSTALL_S:g} s")
     if ran.code:

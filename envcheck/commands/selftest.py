@@ -117,7 +117,8 @@ def claims() -> tuple[selftest_outcome.SelftestDeclaration, ...]:
     texts = host.folder_texts(host.package_folder("target_scripts/selftests"), ".py")
     stage = texts.pop("_worker.py")
     read = [
-        selftest_outcome.read_claim(name.removesuffix(".py"), text, stage) for name, text in texts.items()
+        selftest_outcome.read_declaration(name.removesuffix(".py"), text, stage)
+        for name, text in texts.items()
     ]
     # What is imported stays: a test that imports less comes first, and sees a process without the rest.
     return tuple(sorted(read, key=lambda claim: (claim.level, len(claim.imports), claim.name)))
@@ -358,7 +359,7 @@ def run(
         with _Children(machine, prepared, wanted, device, folder) as children:
             for batch, ranks in children.of(batches):
                 for each in batch.chosen:
-                    outcome = selftest_outcome.fold(each.claim, each.variant, ranks)
+                    outcome = selftest_outcome.outcome_of_ranks(each.claim, each.variant, ranks)
                     ended[each.claim.name, each.variant.name] = _known(outcome, prepared)
     return tuple(
         ended.get((each.claim.name, each.variant.name))

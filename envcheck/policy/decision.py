@@ -32,7 +32,7 @@ class Waiver(NamedTuple):
     place: str  # file:line
 
 
-class Machine(NamedTuple):
+class DeclaredMachine(NamedTuple):
     """Where an image will run: the driver of the host, its GPUs, and its platform; empty if not said."""
 
     name: str
@@ -55,7 +55,7 @@ class Settings(NamedTuple):
     skip: tuple[str, ...] = ()
     severity: Mapping[str, Severity] = _NOTHING
     waivers: tuple[Waiver, ...] = ()
-    machine: Mapping[str, Machine] = _NOTHING
+    machine: Mapping[str, DeclaredMachine] = _NOTHING
 
 
 class Policy(NamedTuple):
@@ -92,7 +92,7 @@ class Decision(NamedTuple):
 # --- a policy held against a judgement --------------------------------------------------------------
 
 
-def held(report: Report, remarks: Sequence[Diagnostic], policy: Policy) -> Report:
+def apply_policy(report: Report, remarks: Sequence[Diagnostic], policy: Policy) -> Report:
     """The report as a policy sees it, with these remarks on configurations, and what of it fails marked."""
     judgement = under(report.judgement, policy, remarks)
     return marked(report._replace(judgement=judgement, diagnostics=remarked(remarks, policy)), policy)
@@ -167,7 +167,7 @@ def _dead_waivers(judgement: Judgement, policy: Policy, remarks: Sequence[Diagno
 
 
 def _waiver_finding(what: str, title: str, waiver: Waiver) -> Finding:
-    return written(
+    return generated_finding(
         f"waiver:{what}",
         Severity.WARNING,
         title,
@@ -177,7 +177,7 @@ def _waiver_finding(what: str, title: str, waiver: Waiver) -> Finding:
     )
 
 
-def written(
+def generated_finding(
     rule_id: str,
     severity: Severity,
     title: str,
@@ -224,7 +224,7 @@ def missing_gpus(inventory: Inventory, expected: int) -> Finding | None:
     noun = f"{expected} GPUs are" if expected > 1 else "a GPU is"
     can = str(usable) if usable else "none"
     title = f"{noun} expected, {can} can be used"
-    return written("machine:gpus", Severity.ERROR, title, [wanted, *because], group="machine")
+    return generated_finding("machine:gpus", Severity.ERROR, title, [wanted, *because], group="machine")
 
 
 _OBSTACLES: tuple[tuple[str, tuple[Value, ...]], ...] = (
@@ -256,7 +256,7 @@ def unknown_rules(words: Collection[str], known: Collection[str]) -> list[str]:
 # --- several machines, or several stages of an image ------------------------------------------------
 
 
-def together(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
+def merge_reports(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
     """One report of several about the same environment: what is true of all of them, said once.
 
     A finding that not all parts have says which do.
@@ -275,9 +275,9 @@ def together(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
         waiting |= {each.rule.id: each for each in report.judgement.waiting if each.rule.id not in decided}
     total = max(_total(report.judgement) for _, report in parts)
     undecided = len({each.rule.id for each in findings if each.verdict is Verdict.UNDECIDED})
-    held = max(0, total - len(decided) - len(waiting))
+    apply_policy = max(0, total - len(decided) - len(waiting))
     judgement = Judgement(
-        worst_first(findings), tuple(waiting.values()), held, max(0, total - undecided - len(waiting))
+        worst_first(findings), tuple(waiting.values()), apply_policy, max(0, total - undecided - len(waiting))
     )
     return first._replace(
         judgement=judgement,

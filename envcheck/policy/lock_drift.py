@@ -9,7 +9,7 @@ from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, package
 from envcheck.core.findings import Evidence, Finding, Verdict
 from envcheck.core.rules import Matrix, Severity
 from envcheck.dependency_files import DependencyList
-from envcheck.policy.decision import written
+from envcheck.policy.decision import generated_finding
 from envcheck.rules.derive import derive, requirements
 
 GROUP = "lock"
@@ -32,7 +32,7 @@ def findings(sheet: DependencyList, read: Inventory, known: Matrix) -> Iterator[
         there = Evidence(Fact(f"lock.{line.name}", Known(line.version), line.place))
         if isinstance(here.reading, Absent):
             title = f"the lock has {line.name} {line.version}, which is not installed"
-            yield written(
+            yield generated_finding(
                 f"lock:missing:{line.name}", Severity.ERROR, title, [there, Evidence(here)], group=GROUP
             )
         elif isinstance(here.reading, Known):
@@ -49,13 +49,15 @@ def findings(sheet: DependencyList, read: Inventory, known: Matrix) -> Iterator[
             f" and {len(extra) - _SHOWN} more" if len(extra) > _SHOWN else ""
         )
         because = [Evidence(read.fact(package_key(name))) for name in extra[:_SHOWN]]
-        yield written(
+        yield generated_finding(
             "lock:extra", Severity.WARNING, f"installed and not in the lock: {names}", because, group=GROUP
         )
 
 
 def _undecided(what: str, title: str, because: list[Evidence]) -> Finding:
-    return written(f"lock:{what}", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED)
+    return generated_finding(
+        f"lock:{what}", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED
+    )
 
 
 def _other(
@@ -63,7 +65,7 @@ def _other(
 ) -> Iterator[Finding]:
     if _release(installed) != _release(wanted):
         title = f"the lock has {name} {wanted}, installed is {installed}"
-        yield written(f"lock:version:{name}", Severity.ERROR, title, because, group=GROUP)
+        yield generated_finding(f"lock:version:{name}", Severity.ERROR, title, because, group=GROUP)
         return
     why: str | None = ""
     if read.known(package_key(name, "editable")) is True:
@@ -76,7 +78,9 @@ def _other(
         title = f"which CUDA torch {wanted} of the lock is for is not known, installed is {installed}"
         yield _undecided(f"build:{name}", title, because)
     elif why:
-        yield written(f"lock:build:{name}", Severity.ERROR, f"another build: {why}", because, group=GROUP)
+        yield generated_finding(
+            f"lock:build:{name}", Severity.ERROR, f"another build: {why}", because, group=GROUP
+        )
 
 
 def _release(text: str) -> str:

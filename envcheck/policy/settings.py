@@ -16,7 +16,7 @@ from envcheck.core.errors import EnvcheckError
 from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
 from envcheck.knowledge.rule_pages import nearest
-from envcheck.policy.decision import UNDECIDED, Machine, Settings, Waiver
+from envcheck.policy.decision import UNDECIDED, DeclaredMachine, Settings, Waiver
 
 FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"envcheck.toml": (), "pyproject.toml": ("tool", "envcheck")}
@@ -48,7 +48,7 @@ _WAIVER_KEYS = ("rule", "reason", "until")
 _MACHINE_KEYS = ("driver", "gpu", "platform")
 
 
-def read(name: str, text: str) -> Settings | None:
+def read_settings(name: str, text: str) -> Settings | None:
     """The settings in the text of one of `FILES`; None if it has none.
 
     Raises:
@@ -68,7 +68,7 @@ def read(name: str, text: str) -> Settings | None:
     return settings
 
 
-def machine(name: str, raw: object, where: str) -> Machine:
+def parse_machine(name: str, raw: object, where: str) -> DeclaredMachine:
     """A machine as an overlay's `[machine.NAME]` declares it.
 
     Raises:
@@ -229,7 +229,7 @@ class _SettingsReader:
             place = self.place("waive.rule", number).rpartition(":")[0]
             yield Waiver(texts["rule"], inline(" ".join(texts["reason"].split())), day, place)
 
-    def machine(self, name: str, raw: object) -> Machine | None:
+    def machine(self, name: str, raw: object) -> DeclaredMachine | None:
         path = f"machine.{name}"
         if not isinstance(raw, dict):
             self.wrong(path, f"expected a table, found {_short(raw)}")
@@ -251,7 +251,7 @@ class _SettingsReader:
             )
         if not raw:
             self.wrong(path, "says nothing: give a driver, a gpu or a platform")
-        return Machine(name, driver, tuple(gpus), platform) if len(self.problems) == before else None
+        return DeclaredMachine(name, driver, tuple(gpus), platform) if len(self.problems) == before else None
 
 
 def _by_place(problem: str) -> tuple[int, ...]:

@@ -35,7 +35,9 @@ class RequirementWithExtras(NamedTuple):
         return f"{self.wish.package}{extras}{self.wish.specifier}"
 
 
-def unmet(wishes: Iterable[UserRequirement], extras: Iterable[str], pins: Iterable[Pin]) -> list[str]:
+def unmet_requirements(
+    wishes: Iterable[UserRequirement], extras: Iterable[str], pins: Iterable[Pin]
+) -> list[str]:
     """What a lock's pins do not fulfil; none if nothing. Which extras it was made for, no lock says."""
     versions = {pin.name: pin.version for pin in pins}
     reasons = [reason for each in wishes if (reason := _unmet(each, versions.get(each.package)))]
@@ -64,7 +66,7 @@ def _specifier(text: str) -> Any:
 # --- one requirement --------------------------------------------------------------------------------
 
 
-def read_one(
+def parse_requirement(
     text: str, origin: str, python: str, platform: str, *, wanted: bool = True
 ) -> RequirementWithExtras | None:
     """A requirement as written; None if its marker excludes Python `3.11` on `linux-x86_64`.
@@ -108,7 +110,9 @@ TextOf = Callable[[str, str], tuple[str, str]]
 """A file's full name and its text, by its name and the full name of the file that names it (or "")."""
 
 
-def read(file: str, text_of: TextOf, python: str, platform: str) -> tuple[RequirementWithExtras, ...]:
+def read_requirements_file(
+    file: str, text_of: TextOf, python: str, platform: str
+) -> tuple[RequirementWithExtras, ...]:
     """The requirements of a file and of those it names with `-r` and `-c`.
 
     Raises:
@@ -135,7 +139,7 @@ class _File(NamedTuple):
             if included := _INCLUDE.fullmatch(line):
                 inner = self._included(included["file"].strip(), where, (*above, name))
                 yield from self.wishes(*inner, (*above, name), wanted=wanted and not included["limit"])
-            elif asked := read_one(line, where, self.python, self.platform, wanted=wanted):
+            elif asked := parse_requirement(line, where, self.python, self.platform, wanted=wanted):
                 yield asked
 
     def _included(self, file: str, where: str, chain: tuple[str, ...]) -> tuple[str, str]:
@@ -168,7 +172,7 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, str]]:
         raise InputError(f"{name}:{start}", "the file ends in the middle of an entry")
 
 
-def day(text: str) -> dt.date:
+def parse_day(text: str) -> dt.date:
     """The date of `--exclude-newer`. Raises InputError."""
     try:
         found = dt.date.fromisoformat(text)
@@ -182,7 +186,7 @@ def day(text: str) -> dt.date:
 # --- wishes that stand for a requirement ------------------------------------------------------------
 
 
-def kept(name: str, installed: Reading, subject: str) -> RequirementWithExtras:
+def requirement_to_keep(name: str, installed: Reading, subject: str) -> RequirementWithExtras:
     """`--keep NAME`: the version installed in the environment that `subject` names.
 
     A local label (`+cu128`) is left out: an index has the release, and what is installed satisfies it.
@@ -198,7 +202,7 @@ def kept(name: str, installed: Reading, subject: str) -> RequirementWithExtras:
     )
 
 
-def for_model(model_type: str, rows: Iterable[Mapping[str, Any]]) -> RequirementWithExtras | None:
+def requirement_for_model(model_type: str, rows: Iterable[Mapping[str, Any]]) -> RequirementWithExtras | None:
     """`--model TYPE`: the transformers that know it; None if every release of the tables does.
 
     Raises:

@@ -109,7 +109,7 @@ def every_backend() -> tuple[Backend, ...]:
     return tuple(sorted(plugins(__name__, __path__, "ENGINE", Backend), key=lambda engine: engine.rank))
 
 
-def choose_named(engines: Iterable[Backend], name: str) -> tuple[Backend, ...]:
+def backends_named(engines: Iterable[Backend], name: str) -> tuple[Backend, ...]:
     """The engines of that name, all of them if it is empty.
 
     Raises:
@@ -123,14 +123,14 @@ def choose_named(engines: Iterable[Backend], name: str) -> tuple[Backend, ...]:
     return found
 
 
-def choose(host: Host, engines: Iterable[Backend], name: str = "") -> Backend:
+def choose_backend(host: Host, engines: Iterable[Backend], name: str = "") -> Backend:
     """The engine of that name, or the best that is installed.
 
     Raises:
         InputError: no engine has this name.
         ExamineError: it is, or they all are, not installed.
     """
-    named = choose_named(engines, name)
+    named = backends_named(engines, name)
     for engine in named:
         if engine.available(host):
             return engine
@@ -143,7 +143,7 @@ BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class BackendSelection:
     """The engine whose answer counts, and others whose answers are held against it."""
 
     engine: Backend
@@ -163,17 +163,17 @@ class Asking:
         return pins
 
 
-def asking(host: Host, engines: Iterable[Backend], name: str = "") -> Asking:
+def select_backends(host: Host, engines: Iterable[Backend], name: str = "") -> BackendSelection:
     """The engine of that name, the best that is installed, or all of them for `both`.
 
     Raises:
-        InputError, ExamineError: as `choose`; for `both`, one that is not installed.
+        InputError, ExamineError: as `choose_backend`; for `both`, one that is not installed.
     """
     engines = tuple(engines)
     if name != BOTH:
-        return Asking(choose(host, engines, name))
-    first, *others = (choose(host, engines, each.name) for each in engines)
-    return Asking(first, tuple(others))
+        return BackendSelection(choose_backend(host, engines, name))
+    first, *others = (choose_backend(host, engines, each.name) for each in engines)
+    return BackendSelection(first, tuple(others))
 
 
 def differences(one: tuple[str, Iterable[Pin]], other: tuple[str, Iterable[Pin]]) -> list[str]:

@@ -58,7 +58,7 @@ def _offer(reader: IndexReader, wanted: CompletionRequest, name: str) -> Offer:
     return Offer(frozenset(usable), frozenset(usable - kept))
 
 
-def shown(offer: Offer) -> str:
+def describe_offer(offer: Offer) -> str:
     """What of it may be had, for a remark."""
     newest = max(offer.usable - offer.yanked, default=None)
     if newest is None:

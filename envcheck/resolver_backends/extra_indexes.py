@@ -24,7 +24,7 @@ from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import release_of, usable_tags
 from envcheck.resolver_backends import CompletionRequest, ExtraWheel
-from envcheck.resolver_backends.index import Index, IndexReader, Listed, further_indexes, one_line
+from envcheck.resolver_backends.index import Index, IndexReader, ListedFile, one_line, user_extra_indexes
 from envcheck.resolver_backends.lazy_wheel import RemoteFile
 
 PAGE_S = 20.0
@@ -34,7 +34,7 @@ METADATA_LIMIT = 4 * 1024 * 1024
 """Bytes that may be read for a wheel's metadata: its directory and METADATA have some hundred KiB at most."""
 
 
-class Shelf(NamedTuple):
+class ExtraIndexWheels(NamedTuple):
     """What one further index answered of a package.
 
     `label` says which index without its address. `pins` are by version the wheels that a lock may hold,
@@ -49,7 +49,7 @@ class Shelf(NamedTuple):
     why: str = ""
 
 
-def shelves(host: Host, name: str, wanted: CompletionRequest) -> tuple[Shelf, ...]:
+def read_extra_indexes(host: Host, name: str, wanted: CompletionRequest) -> tuple[ExtraIndexWheels, ...]:
     """What every further index of the user's has of a package, with a local label, for the place wanted.
 
     Indexes are read side by side; one that hangs costs `PAGE_S` seconds.
@@ -57,7 +57,7 @@ def shelves(host: Host, name: str, wanted: CompletionRequest) -> tuple[Shelf, ..
     Raises:
         ExamineError: the settings forbid the use of any index.
     """
-    indexes = further_indexes(host)
+    indexes = user_extra_indexes(host)
     if not indexes:
         return ()
     labels = [
@@ -69,14 +69,14 @@ def shelves(host: Host, name: str, wanted: CompletionRequest) -> tuple[Shelf, ..
         return tuple(pool.map(ask, labels, [index for _, index in indexes]))
 
 
-def _shelf(host: Host, name: str, wanted: CompletionRequest, label: str, index: Index) -> Shelf:
+def _shelf(host: Host, name: str, wanted: CompletionRequest, label: str, index: Index) -> ExtraIndexWheels:
     why = _private(index.url)
     if why:
-        return Shelf(label, index, {}, why=f"was not asked: its address {why}")
+        return ExtraIndexWheels(label, index, {}, why=f"was not asked: its address {why}")
     try:
         files = IndexReader(host, PAGE_S, index).files(name)
     except ExamineError as error:
-        return Shelf(label, index, {}, why=f"gave no answer: {error}")
+        return ExtraIndexWheels(label, index, {}, why=f"gave no answer: {error}")
     tags = usable_tags(wanted.python, wanted.platform, wanted.glibc)
     pins: dict[str, Pin] = {}
     served: set[str] = set()
@@ -91,10 +91,10 @@ def _shelf(host: Host, name: str, wanted: CompletionRequest, label: str, index: 
             continue
         pins[version] = pin
         (served.add if file.metadata else served.discard)(version)
-    return Shelf(label, index, pins, served, refused)
+    return ExtraIndexWheels(label, index, pins, served, refused)
 
 
-def _labelled(file: Listed, name: str, tags: Collection[Tag]) -> str:
+def _labelled(file: ListedFile, name: str, tags: Collection[Tag]) -> str:
     """The version of a wheel that fits and has a local label, else nothing."""
     release = release_of(file.name)
     if release is None or release[0] != name or not release[1].local:
@@ -102,7 +102,7 @@ def _labelled(file: Listed, name: str, tags: Collection[Tag]) -> str:
     return "" if release[2] is None or release[2].isdisjoint(tags) else str(release[1])
 
 
-def _pin(file: Listed, name: str, version: str, wanted: CompletionRequest) -> Pin | str:
+def _pin(file: ListedFile, name: str, version: str, wanted: CompletionRequest) -> Pin | str:
     """The wheel as a pin, or why it cannot be one."""
     if file.yanked:
         return "it was withdrawn there"
@@ -122,7 +122,7 @@ def _pin(file: Listed, name: str, version: str, wanted: CompletionRequest) -> Pi
         return "its address is none that a lock may hold"
 
 
-def why_not(shelf: Shelf, version: str, wanted: CompletionRequest) -> str:
+def why_unavailable(shelf: ExtraIndexWheels, version: str, wanted: CompletionRequest) -> str:
     """Why this index has no wheel of that version for us, as a sentence; nothing if it has."""
     if shelf.why:
         return f"{shelf.label} {shelf.why}"
@@ -162,7 +162,7 @@ def _private(url: str) -> str:
 # --- what a wheel requires --------------------------------------------------------------------------
 
 
-def given(host: Host, shelf: Shelf, name: str, version: str) -> ExtraWheel:
+def fetch_extra_wheel(host: Host, shelf: ExtraIndexWheels, name: str, version: str) -> ExtraWheel:
     """A wheel of a shelf with its metadata, of which some KiB are read and no more.
 
     Raises:
@@ -198,14 +198,16 @@ def _metadata(reader: IndexReader, pin: Pin, *, beside: bool) -> bytes:
             return member.read(METADATA_LIMIT)
 
 
-def companion(host: Host, shelf: Shelf, name: str, version: str, wanted: CompletionRequest) -> ExtraWheel:
+def fetch_companion_wheel(
+    host: Host, shelf: ExtraIndexWheels, name: str, version: str, wanted: CompletionRequest
+) -> ExtraWheel:
     """A wheel built for the same CUDA as one that was taken from this shelf's index, from there as well.
 
     Raises:
         NoSolutionError: it is not there: that of the default index is built for another CUDA.
-        ExamineError: as `given` does.
+        ExamineError: as `fetch_extra_wheel` does.
     """
     own = _shelf(host, name, wanted, shelf.label, shelf.place)
-    if why := why_not(own, version, wanted):
+    if why := why_unavailable(own, version, wanted):
         raise NoSolutionError(one_line(f"{name} {version} is needed from the same index as torch: {why}"))
-    return given(host, own, name, version)
+    return fetch_extra_wheel(host, own, name, version)

@@ -93,7 +93,7 @@ def user_index(host: Host) -> Index:
     return Index(url, cert)
 
 
-def further_indexes(host: Host) -> list[tuple[str, Index]]:
+def user_extra_indexes(host: Host) -> list[tuple[str, Index]]:
     """The user's other indexes, each once, with the name of the setting they stand in; none is the one index.
 
     Raises:
@@ -120,7 +120,7 @@ def further_indexes(host: Host) -> list[tuple[str, Index]]:
     return list(found.values())
 
 
-def engine_environment(host: Host, index: Index, extra: Mapping[str, str]) -> dict[str, str]:
+def backend_environment(host: Host, index: Index, extra: Mapping[str, str]) -> dict[str, str]:
     """An engine's environment: what the connection needs, and none of the settings that shape a result.
 
     `DS_BUILD_OPS=0` because an old DeepSpeed's metadata has to be built, and must compile nothing.
@@ -254,7 +254,7 @@ def default_index(host: Host, deadline_s: float) -> str:
 
 def release_files(
     host: Host, index: Index, names: Iterable[str], python: str, deadline_s: float
-) -> dict[str, tuple[Listed, ...]]:
+) -> dict[str, tuple[ListedFile, ...]]:
     """All files of projects that have a sha256, as the index's own pages give them (PEP 503 or PEP 691).
 
     Addresses are full ones. Files that exclude this Python (none of them if it is empty) are left
@@ -303,7 +303,7 @@ def file_addresses(
     return found
 
 
-class Listed(NamedTuple):
+class ListedFile(NamedTuple):
     """A file on a project's page.
 
     `uploaded` is an ISO time or empty, `metadata` whether its METADATA is served beside it (PEP 658).
@@ -333,7 +333,7 @@ class IndexReader:
             index = Index(default_index(host, min(30.0, deadline_s)), index.cert)
         self._reader = _PageReader(index, "", time.monotonic() + deadline_s)
 
-    def files(self, name: str) -> tuple[Listed, ...]:
+    def files(self, name: str) -> tuple[ListedFile, ...]:
         """Every file of a project, with a full address. Raises ExamineError."""
         return tuple(self._reader.listed(name))
 
@@ -357,13 +357,13 @@ class _PageReader:
     python: str
     end: float
 
-    def project(self, name: str) -> tuple[Listed, ...]:
+    def project(self, name: str) -> tuple[ListedFile, ...]:
         """The files of one project that carry a sha256. Raises ExamineError."""
         return tuple(
             each for each in self.listed(name) if each.sha256 and _admits(each.requires_python, self.python)
         )
 
-    def listed(self, name: str) -> list[Listed]:
+    def listed(self, name: str) -> list[ListedFile]:
         """All that the page of one project says of its files, with full addresses. Raises ExamineError."""
         page = self.page_address(name)
         body, kind = self._page(name)
@@ -456,9 +456,9 @@ def _opener(cert: str) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
 
 
-def _json_files(text: str) -> list[Listed]:
+def _json_files(text: str) -> list[ListedFile]:
     return [
-        Listed(
+        ListedFile(
             file["filename"],
             file["hashes"].get("sha256") or "",
             file.get("requires-python") or "",
@@ -481,7 +481,7 @@ def _is_text(*said: object) -> bool:
     return True
 
 
-def _html_files(text: str) -> list[Listed]:
+def _html_files(text: str) -> list[ListedFile]:
     links = _Links()
     links.feed(text)
     return links.files
@@ -492,7 +492,7 @@ class _Links(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.files: list[Listed] = []
+        self.files: list[ListedFile] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Take an `<a href="…/name.whl#sha256=…">`, with a hash or without."""
@@ -503,7 +503,7 @@ class _Links(HTMLParser):
         found = re.search(r"(?:^|&)sha256=([0-9a-fA-F]{64})(?:&|$)", fragment)
         name = unquote(urlsplit(url).path.rpartition("/")[2])
         self.files.append(
-            Listed(
+            ListedFile(
                 name,
                 found[1].lower() if found else "",
                 said.get("data-requires-python") or "",

@@ -25,7 +25,7 @@ from envcheck.resolver_backends import INSTALL_HINT, Backend, CompletionRequest,
 from envcheck.resolver_backends.index import (
     Index,
     NoProjectError,
-    engine_environment,
+    backend_environment,
     one_line,
     redact,
     release_files,
@@ -110,7 +110,7 @@ def _resolve(host: Host, wanted: CompletionRequest, index: Index) -> dict[str, s
                 *("--constraint", str(bounds), "--output-file", str(answer), str(asked)),
             ],
             wanted.deadline_s,
-            engine_environment(host, index, extra),
+            backend_environment(host, index, extra),
         )
         if ran.code is None:
             raise ExamineError(f"pip-tools did not finish within {wanted.deadline_s:g} s")

@@ -12,7 +12,7 @@ from envcheck.host.machine import Host, find_program, own_python, scratch
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import usable_tags
 from envcheck.resolver_backends import INSTALL_HINT, Backend, CompletionRequest, checked_pins, stand_ins
-from envcheck.resolver_backends.index import engine_environment, one_line, redact, user_index
+from envcheck.resolver_backends.index import backend_environment, one_line, redact, user_index
 
 # The glibc versions uv has a platform for (0.13), ascending; between them the next lower one is asked.
 _GLIBC_MINORS = (17, 28, *range(31, 41))
@@ -39,7 +39,7 @@ def complete(host: Host, wanted: CompletionRequest) -> tuple[Pin, ...]:
                 *("--constraint", str(bounds), "--output-file", str(answer), str(asked)),
             ],
             wanted.deadline_s,
-            engine_environment(host, index, extra),
+            backend_environment(host, index, extra),
         )
         if ran.code is None:
             raise ExamineError(f"uv did not finish within {wanted.deadline_s:g} s")

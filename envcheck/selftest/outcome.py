@@ -93,7 +93,7 @@ class Outcome(NamedTuple):
 _CONSTANTS = {"LEVEL", "NEEDS", "IMPORTS", "SECONDS", "RANKS", "DEVICES", "TRAIN", "VARIANTS"}
 
 
-def read_claim(name: str, text: str, stage: str) -> SelftestDeclaration:
+def read_declaration(name: str, text: str, stage: str) -> SelftestDeclaration:
     """The claim of a test's source text; `stage` is that of what it stands on.
 
     Raises:
@@ -171,7 +171,9 @@ class _Rank(NamedTuple):
         return next((each for each in reversed(self.events) if each["event"] == event), {})
 
 
-def fold(claim: SelftestDeclaration, variant: SelftestVariant, ranks: Sequence[ProcessEnd]) -> Outcome:
+def outcome_of_ranks(
+    claim: SelftestDeclaration, variant: SelftestVariant, ranks: Sequence[ProcessEnd]
+) -> Outcome:
     """The outcome of a variant from what each of its ranks left behind, rank 0 first."""
     read = [
         _Rank(
@@ -448,7 +450,7 @@ def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {"schema_version": 1, "selftest": found, "sources": sources}
 
 
-def render(proof: SelftestReport) -> str:
+def render_report(proof: SelftestReport) -> str:
     """The report for people: a line a variant, under each failure what was seen and what is known of it."""
     return "\n".join(_lines(proof)) + "\n"
 
@@ -528,7 +530,7 @@ def _outcome_lines(each: Outcome, shown: dict[tuple[str, ...], str]) -> Iterator
             yield f"      way out: {way}"
 
 
-def tree(proof: SelftestReport) -> dict[str, Any]:
+def report_as_json(proof: SelftestReport) -> dict[str, Any]:
     """The report for machines."""
     return {
         "schema_version": 1,

@@ -19,16 +19,11 @@ from envcheck.commands import examine
 from envcheck.commands import pin as pin_command
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known
-from envcheck.lock.model import (
-    Artifact,
-    Lock,
-    Pin,
-    build_needs,
-    install_commands,
-    parse_requirements,
-    refuse_leaks,
-    render_requirements,
-)
+from envcheck.lock.install import build_needs, install_commands
+from envcheck.lock.leaks import refuse_leaks
+from envcheck.lock.model import Artifact, Lock, Pin
+from envcheck.lock.parse import parse_requirements
+from envcheck.lock.render import render_requirements
 from envcheck.lock.wheels import platform_tags, release_of, usable_files, usable_tags
 from tests.support.paths import ROOT
 

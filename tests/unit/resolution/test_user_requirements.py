@@ -26,7 +26,7 @@ def read(text: str, **others: str) -> tuple[user_requirements.RequirementWithExt
             raise InputError(file, "no such file or directory")
         return file, files[file]
 
-    return user_requirements.read("my.in", text_of, *HERE)
+    return user_requirements.read_requirements_file("my.in", text_of, *HERE)
 
 
 def test_a_file_is_read_as_pip_reads_it() -> None:
@@ -97,7 +97,7 @@ def test_files_that_go_on_for_ever_are_cut() -> None:
         return f"{named_in}x{file}", "-r a"
 
     with pytest.raises(InputError, match="more than 20 deep"):
-        user_requirements.read("a", endless, *HERE)
+        user_requirements.read_requirements_file("a", endless, *HERE)
 
 
 @given(st.text(max_size=60))
@@ -124,24 +124,24 @@ def test_a_file_that_ends_in_a_backslash_was_cut_short() -> None:
 )
 def test_what_a_lock_does_not_fulfil_is_said(wish: UserRequirement, version: str | None, unmet: str) -> None:
     pins = [Pin("torch", version, (Artifact("", "a" * 64),))] if version else []
-    assert user_requirements.unmet([wish], [], pins) == ([unmet] if unmet else [])
+    assert user_requirements.unmet_requirements([wish], [], pins) == ([unmet] if unmet else [])
 
 
 def test_no_lock_is_known_to_have_been_made_for_extras() -> None:
     pins = [Pin("trl", "1.0", (Artifact("", "a" * 64),))]
-    assert user_requirements.unmet([UserRequirement("trl", "", "--with")], ["trl[vllm]"], pins) == [
-        "was not made for trl[vllm]"
-    ]
+    assert user_requirements.unmet_requirements(
+        [UserRequirement("trl", "", "--with")], ["trl[vllm]"], pins
+    ) == ["was not made for trl[vllm]"]
 
 
 def test_keeping_asks_for_the_release_without_this_machine_s_label() -> None:
-    assert user_requirements.kept("Torch", Known("2.10.0+cu128"), "env").wish == UserRequirement(
-        "torch", "==2.10.0", "--keep Torch"
-    )
+    assert user_requirements.requirement_to_keep(
+        "Torch", Known("2.10.0+cu128"), "env"
+    ).wish == UserRequirement("torch", "==2.10.0", "--keep Torch")
     with pytest.raises(InputError, match="--keep torch: not found in the env"):
-        user_requirements.kept("torch", Absent(), "the env")
+        user_requirements.requirement_to_keep("torch", Absent(), "the env")
     with pytest.raises(InputError, match="metadata unreadable"):
-        user_requirements.kept("torch", Unknown("metadata unreadable"), "the env")
+        user_requirements.requirement_to_keep("torch", Unknown("metadata unreadable"), "the env")
 
 
 MODELS: list[dict[str, object]] = [
@@ -156,13 +156,13 @@ MODELS: list[dict[str, object]] = [
     ("model", "bounds"), [("qwen3", ">=4.51.0"), ("glm", ">=4.46.1"), ("bert", None), ("deta", "<5.0.0")]
 )
 def test_a_model_asks_for_the_transformers_that_know_it(model: str, bounds: str | None) -> None:
-    found = user_requirements.for_model(model, MODELS)
+    found = user_requirements.requirement_for_model(model, MODELS)
     assert (found.wish.specifier if found else None) == bounds
 
 
 def test_a_model_nobody_knows_is_answered_with_the_nearest() -> None:
     with pytest.raises(InputError, match=r"--model qwen33: no such model type; did you mean 'qwen3'\?"):
-        user_requirements.for_model("qwen33", MODELS)
+        user_requirements.requirement_for_model("qwen33", MODELS)
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_a_model_nobody_knows_is_answered_with_the_nearest() -> None:
 )
 def test_a_day_is_an_iso_date(text: str) -> None:
     with pytest.raises(InputError, match="--exclude-newer: expected a date"):
-        user_requirements.day(text)
+        user_requirements.parse_day(text)

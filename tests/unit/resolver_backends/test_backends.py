@@ -15,21 +15,23 @@ from packaging.version import Version
 
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError, NoSolutionError
 from envcheck.host.machine import Host, own_python
-from envcheck.lock.model import Artifact, Lock, Pin, build_needs, render_requirements
+from envcheck.lock.install import build_needs
+from envcheck.lock.model import Artifact, Lock, Pin
+from envcheck.lock.render import render_requirements
 from envcheck.resolver_backends import (
     BOTH,
     Backend,
     CompletionRequest,
     YankedError,
-    asking,
-    choose,
+    choose_backend,
     differences,
     every_backend,
+    select_backends,
 )
 from envcheck.resolver_backends.availability import Offer, offers
 from envcheck.resolver_backends.index import (
     Index,
-    engine_environment,
+    backend_environment,
     file_addresses,
     redact,
     release_files,
@@ -259,14 +261,14 @@ def test_platform_no_lock_can_be_made_for_is_an_input_error(
 def test_missing_engine_names_what_to_install() -> None:
     gone = Backend("gone", 1, lambda _: False, lambda *_: ())
     with pytest.raises(ExamineError, match=r"gone is not installed; pip install 'envcheck\[resolve\]'"):
-        choose(Host(), [gone])
+        choose_backend(Host(), [gone])
 
 
 def test_best_engine_is_chosen_unless_one_is_named() -> None:
-    assert choose(Host(), ENGINES.values()).name == "uv"
-    assert choose(Host(), ENGINES.values(), "pip-tools").name == "pip-tools"
+    assert choose_backend(Host(), ENGINES.values()).name == "uv"
+    assert choose_backend(Host(), ENGINES.values(), "pip-tools").name == "pip-tools"
     with pytest.raises(InputError, match="found 'poetry'"):
-        choose(Host(), ENGINES.values(), "poetry")
+        choose_backend(Host(), ENGINES.values(), "poetry")
 
 
 @both
@@ -313,7 +315,7 @@ def test_piptools_with_a_pip_that_knows_no_dates_says_so(index: LocalIndex, tmp_
 def test_both_engines_are_asked_and_what_differs_is_told(index: LocalIndex, tmp_path: Path) -> None:
     remarks: list[str] = []
     host = host_for(index, tmp_path)
-    asking(host, ENGINES.values(), BOTH).complete(host, wanted(alpha="1.0"), remarks)
+    select_backends(host, ENGINES.values(), BOTH).complete(host, wanted(alpha="1.0"), remarks)
     assert remarks == ["uv and pip-tools agree on all 3 packages"]
 
 
@@ -465,7 +467,7 @@ def test_environment_of_an_engine_carries_no_setting_that_shapes_a_lock() -> Non
             "HTTPS_PROXY": "kept",
         }
     )
-    said = engine_environment(host, Index(), {})
+    said = backend_environment(host, Index(), {})
     assert said == {
         "HTTPS_PROXY": "kept",
         "DS_BUILD_OPS": "0",

@@ -15,9 +15,12 @@ import pytest
 
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.host.machine import Host, find_program
-from envcheck.lock import model as lock
-from envcheck.lock.model import Artifact, Lock, Pin, parse_requirements
-from envcheck.resolver_backends.index import further_indexes
+from envcheck.lock.install import install_commands
+from envcheck.lock.leaks import refuse_leaks
+from envcheck.lock.model import Artifact, Lock, Pin
+from envcheck.lock.parse import parse_requirements
+from envcheck.lock.render import render_requirements
+from envcheck.resolver_backends.index import user_extra_indexes
 from tests.support.local_index import LocalIndex, serving, wheel
 from tests.support.running import Outcome, installed, invocation
 from tests.support.stack_index import stack
@@ -155,7 +158,7 @@ def test_it_is_installed_with_hashes_from_the_two_indexes(world: World, index: L
     assert out.code == 0, out.err
     run(world.environ(""), [sys.executable, "-m", "venv", "--without-pip", "env"], world.folder)
     python = str(world.folder / "env/bin/python")
-    (command,) = lock.install_commands(())
+    (command,) = install_commands(())
     install = [sys.executable, "-m", "pip", "--python", python, *command.split()[3:]]
     assert command in (world.folder / "requirements.txt").read_text()
     ran = run(world.environ(""), install, world.folder)  # the further index is no longer among the settings
@@ -179,7 +182,7 @@ def test_the_whole_stack_is_built_beside_it_and_both_engines_agree(index: LocalI
         assert f"uv and pip-tools agree on all {len(pins(text))} packages" in err
         run(world.environ(""), [sys.executable, "-m", "venv", "env"], tmp_path)
         environment = world.environ("", PATH=f"{tmp_path}/env/bin:{os.environ['PATH']}")  # noqa: TID251
-        commands = lock.install_commands(["deepspeed"])
+        commands = install_commands(["deepspeed"])
         assert all(f"#   {command}\n" in text for command in commands)
         for command in commands:
             ran = run(environment, ["sh", "-c", command], tmp_path)
@@ -394,7 +397,7 @@ def test_an_index_that_lies_about_the_hash_makes_a_lock_that_installs_nothing(
     index.files |= dict([torch("2.7.1+cu118", *CU118, "evil")])
     run(world.environ(""), [sys.executable, "-m", "venv", "--without-pip", "env"], world.folder)
     python = str(world.folder / "env/bin/python")
-    install = [sys.executable, "-m", "pip", "--python", python, *lock.install_commands(())[0].split()[3:]]
+    install = [sys.executable, "-m", "pip", "--python", python, *install_commands(())[0].split()[3:]]
     ran = run(world.environ(""), install, world.folder)
     assert ran.code != 0
     assert "DO NOT MATCH THE HASHES" in ran.err
@@ -413,7 +416,7 @@ def test_settings_of_pip_and_uv_name_further_indexes_once(tmp_path: Path) -> Non
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     environ = {"HOME": "/home/x", "UV_INDEX": "name=http://u http://d/", "UV_EXTRA_INDEX_URL": "http://u/"}
-    found = further_indexes(Host(tmp_path, environ))
+    found = user_extra_indexes(Host(tmp_path, environ))
     assert [(setting, index.url) for setting, index in found] == [
         ("UV_INDEX", "http://u"),
         ("uv.toml", "http://i"),
@@ -422,11 +425,11 @@ def test_settings_of_pip_and_uv_name_further_indexes_once(tmp_path: Path) -> Non
         ("pip.conf", "http://p2"),
     ]
     environ["PIP_EXTRA_INDEX_URL"] = "http://v"
-    found = further_indexes(Host(tmp_path, environ))
+    found = user_extra_indexes(Host(tmp_path, environ))
     assert [index.url for setting, index in found if "pip" in setting.lower()] == ["http://v"]
-    assert further_indexes(Host(environ={"PIP_CONFIG_FILE": "/dev/null"})) == []
+    assert user_extra_indexes(Host(environ={"PIP_CONFIG_FILE": "/dev/null"})) == []
     with pytest.raises(ExamineError, match="PIP_NO_INDEX forbids"):
-        further_indexes(Host(environ={**environ, "PIP_NO_INDEX": "1"}))
+        user_extra_indexes(Host(environ={**environ, "PIP_NO_INDEX": "1"}))
 
 
 # --- the lock ---------------------------------------------------------------------------------------
@@ -442,18 +445,18 @@ DIRECT = Lock(
 
 
 def test_a_lock_with_an_address_is_read_back() -> None:
-    text = lock.render_requirements(DIRECT)
+    text = render_requirements(DIRECT)
     assert parse_requirements(text, "lock") == DIRECT
     with pytest.raises(InputError, match="the digest differs"):
         parse_requirements(text.replace("host.example", "host.examples"), "lock")
     with pytest.raises(ExamineError, match="holds a URL"):
-        lock.refuse_leaks(text, ["cu118"])
+        refuse_leaks(text, ["cu118"])
 
 
 def test_a_lock_of_another_tool_may_hold_an_address() -> None:
     text = f"torch @ {URL} --hash=sha256:{'a' * 64}\n"
     assert parse_requirements(text, "lock").pins == DIRECT.pins[:1]
-    with pytest.raises(InputError, match="as many hashes as files are needed, here are 2 and 1"):
+    with pytest.raises(InputError, match="expected one hash for each file, found 2 hashes and 1 files"):
         parse_requirements(f"{text[:-1]} --hash=sha256:{'b' * 64}", "lock")
     with pytest.raises(InputError, match="torch has no hash"):
         parse_requirements(f"torch @ {URL}\n", "lock")
@@ -478,7 +481,7 @@ def test_a_lock_of_another_tool_may_hold_an_address() -> None:
 def test_another_address_makes_no_pin_and_no_lock(url: str) -> None:
     with pytest.raises(ValueError, match="its address is not that of one wheel"):
         Pin("torch", "2.7.1+cu118", (FILE,), url)
-    text = lock.render_requirements(DIRECT).replace(URL, url)
+    text = render_requirements(DIRECT).replace(URL, url)
     with pytest.raises(InputError) as caught:
         parse_requirements(text, "lock")
     assert "canary" not in str(caught.value)

@@ -49,7 +49,7 @@ def rank(*events: dict[str, Any], stack: str = "", code: int | None = 0, said: s
 
 
 def fold(*ranks: ProcessEnd) -> Outcome:
-    return outcome.fold(CLAIM, VARIANT, ranks)
+    return outcome.outcome_of_ranks(CLAIM, VARIANT, ranks)
 
 
 def ended(time: float, result: str = "pass", why: str = "", **details: Any) -> tuple[dict[str, Any], ...]:

@@ -28,7 +28,7 @@ def outcome(
 
 
 def shown(*outcomes: selftest_outcome.Outcome) -> list[str]:
-    return selftest_outcome.render(
+    return selftest_outcome.render_report(
         selftest_outcome.SelftestReport("1", "here", "cpu", outcomes)
     ).splitlines()[5:]
 
@@ -154,7 +154,7 @@ def test_what_it_comes_to_stands_first(ends: tuple[tuple[str, str], ...], said: 
     outcomes = tuple(outcome(EXTENSIONS, name, result) for name, result in ends)
     assert (
         f"result  {said}"
-        in selftest_outcome.render(
+        in selftest_outcome.render_report(
             selftest_outcome.SelftestReport("1", "here", "cpu", outcomes)
         ).splitlines()[:4]
     )
