@@ -267,7 +267,7 @@ def _place(
         return place
     asked = _asked(order, read, subject, place)
     return place._replace(
-        wishes=tuple(each.wish for each in asked),
+        wishes=tuple(each.bare for each in asked),
         extras=tuple(each.requirement for each in asked if each.extras),
         until=order.until,
         until_by=f"--exclude-newer {order.until}",

@@ -156,10 +156,8 @@ def _artifacts(name: str, options: list[str], file_names: list[str], where: str)
     if not hashes:
         raise InputError(where, f"{name} has no hash")
     if file_names and len(file_names) != len(hashes):
-        raise InputError(
-            where,
-            f"{name}: expected one hash for each file, found {len(hashes)} hashes and {len(file_names)} files",
-        )
+        counts = f"{len(hashes)} hashes and {len(file_names)} files"
+        raise InputError(where, f"{name}: expected one hash for each file, found {counts}")
     names = file_names or [""] * len(hashes)
     return tuple(Artifact(file, sha256) for file, sha256 in zip(names, hashes, strict=True))
 

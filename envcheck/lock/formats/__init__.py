@@ -1,7 +1,7 @@
 """The formats a lock can be written in: each module here that defines `render(lock, addresses) -> str`.
 
-`addresses` maps the sha256 of a file to its address; only a module that sets `WANTS_ADDRESSES` needs it. Every
-format starts with the same introduction and then says what the file is for. No format prints what
+`addresses` maps the sha256 of a file to its address; only a module that sets `WANTS_ADDRESSES` needs it.
+Every format starts with the same introduction and then says what the file is for. No format prints what
 `refuse_leaks` refuses.
 
 May import lock and core. A format must not choose versions or read an index.
