@@ -14,7 +14,8 @@ from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge import lint as linting
 from envcheck.knowledge import load as matrix
-from envcheck.resolver_backends import index
+from envcheck.resolver_backends.index.reader import release_files
+from envcheck.resolver_backends.index.settings import user_index
 
 ONLINE_DEADLINE_S = 120.0
 """For all pages of the index together."""
@@ -79,7 +80,7 @@ def _day(text: str | None) -> dt.date:
 
 def _newer(known_through: dict[str, str], machine: Host) -> dict[str, list[str]]:
     """Releases on the user's index beyond what is known, by package."""
-    files = index.release_files(machine, index.user_index(machine), known_through, "", ONLINE_DEADLINE_S)
+    files = release_files(machine, user_index(machine), known_through, "", ONLINE_DEADLINE_S)
     published = {
         name: {version for each in found if (version := _version_of(name, each.name))}
         for name, found in files.items()

@@ -26,7 +26,8 @@ from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.resolver_backends import INSTALL_HINT
-from envcheck.resolver_backends.index import backend_environment, one_line, redact, user_index
+from envcheck.resolver_backends.index.redaction import one_line, redact
+from envcheck.resolver_backends.index.settings import backend_environment, user_index
 from envcheck.selftest import outcome
 
 INSTALL_S = 1200.0

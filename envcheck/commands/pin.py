@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import resolver_backends as backends
     from envcheck.resolution.resolver import Objection, Reason, Release, SearchProblem
     from envcheck.resolution.user_requirements import RequirementWithExtras
-    from envcheck.resolver_backends.extra_indexes import ExtraIndexWheels
+    from envcheck.resolver_backends.index.extra_indexes import ExtraIndexWheels
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 """Families that say where a lock will run; what is installed there now does not matter to it."""
@@ -217,10 +217,10 @@ def _written(made: lock.Lock, machine: Host, order: PinOptions) -> str:
     chosen = formats.named(order.written)
     if not chosen.WANTS_ADDRESSES:
         return chosen.render(made, formats.NONE)
-    from envcheck.resolver_backends import index
+    from envcheck.resolver_backends.index.reader import file_addresses
 
     hashes = {each.name: [file.sha256 for file in each.artifacts] for each in made.pins if not each.url}
-    return chosen.render(made, index.file_addresses(machine, hashes, ADDRESSES_S, own=order.own_index))
+    return chosen.render(made, file_addresses(machine, hashes, ADDRESSES_S, own=order.own_index))
 
 
 def _place(
@@ -576,7 +576,7 @@ def _offered(
         NoSolutionError: nothing on the index is what the user asks for by name.
     """
     from envcheck.resolution import user_requirements
-    from envcheck.resolver_backends import availability
+    from envcheck.resolver_backends.index import availability
 
     outside = [each for each in place.wishes if each.wanted and each.package not in wanted.pins]
     found = availability.offers(machine, wanted, [each.package for each in outside])
@@ -685,7 +685,7 @@ def _with_other_build(
     All other packages are the default index's, and the engine sees no other.
     """
     from envcheck.resolution import resolver
-    from envcheck.resolver_backends import extra_indexes
+    from envcheck.resolver_backends.index import extra_indexes
 
     wanted = _wanted(place, {}, (), ())
     told: list[str] = []
@@ -712,7 +712,7 @@ def _with_torch(
     """The same with the torch that one of the shelves has."""
     if not shelves:
         return wanted
-    from envcheck.resolver_backends import extra_indexes
+    from envcheck.resolver_backends.index import extra_indexes
 
     version = wanted.pins["torch"]
     shelf = next(each for each in shelves if version in each.pins)
@@ -731,7 +731,7 @@ def _with_companions(
     """The same with all that is compiled for torch's CUDA from where torch was taken."""
     if not shelves:
         return pins
-    from envcheck.resolver_backends import extra_indexes
+    from envcheck.resolver_backends.index import extra_indexes
 
     shelf = next(each for each in shelves if wanted.pins["torch"] in each.pins)
     release, _, tag = wanted.pins["torch"].partition("+")

@@ -28,15 +28,10 @@ from envcheck.resolver_backends import (
     every_backend,
     select_backends,
 )
-from envcheck.resolver_backends.availability import Offer, offers
-from envcheck.resolver_backends.index import (
-    Index,
-    backend_environment,
-    file_addresses,
-    redact,
-    release_files,
-    user_index,
-)
+from envcheck.resolver_backends.index.availability import Offer, offers
+from envcheck.resolver_backends.index.reader import file_addresses, release_files
+from envcheck.resolver_backends.index.redaction import redact
+from envcheck.resolver_backends.index.settings import Index, backend_environment, user_index
 from tests.support.local_index import LocalIndex, sdist, serving, wheel
 
 ENGINES = {engine.name: engine for engine in every_backend()}

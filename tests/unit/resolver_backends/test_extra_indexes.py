@@ -20,7 +20,7 @@ from envcheck.lock.leaks import refuse_leaks
 from envcheck.lock.model import Artifact, Lock, Pin
 from envcheck.lock.parse import parse_requirements
 from envcheck.lock.render import render_requirements
-from envcheck.resolver_backends.index import user_extra_indexes
+from envcheck.resolver_backends.index.settings import user_extra_indexes
 from tests.support.local_index import LocalIndex, serving, wheel
 from tests.support.running import Outcome, installed, invocation
 from tests.support.stack_index import stack
@@ -479,7 +479,7 @@ def test_a_lock_of_another_tool_may_hold_an_address() -> None:
     ],
 )  # fmt: skip
 def test_another_address_makes_no_pin_and_no_lock(url: str) -> None:
-    with pytest.raises(ValueError, match="its address is not that of one wheel"):
+    with pytest.raises(ValueError, match="the address is not that of exactly one wheel"):
         Pin("torch", "2.7.1+cu118", (FILE,), url)
     text = render_requirements(DIRECT).replace(URL, url)
     with pytest.raises(InputError) as caught:
