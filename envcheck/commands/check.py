@@ -18,6 +18,8 @@ from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 from envcheck.policy import decision
 from envcheck.policy.decision import Decision, DeclaredMachine, Settings
+from envcheck.policy.generated_findings import generated_finding
+from envcheck.policy.merged_report import merge_reports
 from envcheck.reports.render import place_of
 
 
@@ -59,7 +61,7 @@ def check(
     sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
     parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
     said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.diagnostics))
-    report = decision.merge_reports(parts, "file")._replace(
+    report = merge_reports(parts, "file")._replace(
         subject=", ".join(sheet.name for sheet in sheets), language=spoken.without(known.overlaid())
     )
     report = decision.apply_policy(report, said_of_training, policy)
@@ -112,7 +114,7 @@ def _not_read(sheet: dependency_files.DependencyList) -> list[Finding]:
     title = f"{len(because)} {lines} to what is not read"
     undecided = Verdict.UNDECIDED
     return [
-        decision.generated_finding(
+        generated_finding(
             "listing:not-read", Severity.WARNING, title, because, group="listing", verdict=undecided
         )
     ]

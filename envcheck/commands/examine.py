@@ -407,9 +407,9 @@ def expecting(report: Report, question: ExamineRequest) -> Report:
         return report
     if question.gpus or question.driver:
         raise InputError("--expect-gpus", "counts the GPUs of this machine; leave out --driver and --gpu")
-    from envcheck.policy import decision  # few starts expect any
+    from envcheck.policy.generated_findings import missing_gpus  # few starts expect any
 
-    finding = decision.missing_gpus(report.inventory, question.expect_gpus)
+    finding = missing_gpus(report.inventory, question.expect_gpus)
     return (
         report if finding is None else report._replace(judgement=with_findings(report.judgement, [finding]))
     )

@@ -26,6 +26,8 @@ from envcheck.knowledge.rule_pages import nearest
 from envcheck.policy import decision as policy_decision
 from envcheck.policy import image_manifest
 from envcheck.policy.decision import Decision, DeclaredMachine, Policy, Settings
+from envcheck.policy.generated_findings import generated_finding
+from envcheck.policy.merged_report import merge_reports
 from envcheck.rules import derive, judge
 
 INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python3")
@@ -179,9 +181,7 @@ def judged_for(
         )
     names = ", ".join(name for name, _ in parts)
     noun = "machine" if len(parts) == 1 else "machines"
-    return policy_decision.merge_reports(parts, "machine")._replace(
-        subject=f"{subject}, for the {noun} {names}"
-    )
+    return merge_reports(parts, "machine")._replace(subject=f"{subject}, for the {noun} {names}")
 
 
 def on_machine(read: Inventory, declared: DeclaredMachine, known: Matrix) -> Inventory:
@@ -230,9 +230,7 @@ def _other_platform(read: Inventory, declared: DeclaredMachine) -> list[Finding]
         Evidence(Fact("machine.platform", Known(declared.platform), f"machine {declared.name}")),
     ]
     title = f"the environment is one for {arch.value}, the machine has another processor"
-    return [
-        policy_decision.generated_finding("machine:platform", Severity.ERROR, title, because, group="machine")
-    ]
+    return [generated_finding("machine:platform", Severity.ERROR, title, because, group="machine")]
 
 
 # --- an unpacked root -------------------------------------------------------------------------------
