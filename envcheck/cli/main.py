@@ -629,7 +629,7 @@ def selftest(
     or a test is at fault.
     """
     from envcheck.commands import selftest
-    from envcheck.selftest import outcome
+    from envcheck.selftest.report import render_report, report_as_json
 
     question = _question(python, target=target, timeout=timeout, overlay=overlay)
     wanted = selftest.SelftestOptions(
@@ -640,11 +640,7 @@ def selftest(
     )
     proved = selftest.selftest(question, wanted, host.Host())
     if proved.rank == 0:
-        _emit(
-            json.dumps(outcome.report_as_json(proved), indent=2) + "\n"
-            if as_json
-            else outcome.render_report(proved)
-        )
+        _emit(json.dumps(report_as_json(proved), indent=2) + "\n" if as_json else render_report(proved))
     return proved.code
 
 

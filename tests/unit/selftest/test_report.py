@@ -10,27 +10,25 @@ import pytest
 from envcheck.commands import selftest
 from envcheck.host import machine as host
 from envcheck.selftest import outcome as selftest_outcome
+from envcheck.selftest.declaration import SelftestDeclaration, SelftestVariant
+from envcheck.selftest.report import SelftestReport, render_report
 
-EXTENSIONS = selftest_outcome.SelftestDeclaration(
+EXTENSIONS = SelftestDeclaration(
     "extension_results", "Extensions compute", 1, {}, ("torch",), 90, (1, 1), (), ""
 )
-MEMORY = selftest_outcome.SelftestDeclaration(
-    "free_memory", "Memory can be had", 1, {}, ("torch",), 60, (1, 1), (), ""
-)
+MEMORY = SelftestDeclaration("free_memory", "Memory can be had", 1, {}, ("torch",), 60, (1, 1), (), "")
 
 
 def outcome(
-    claim: selftest_outcome.SelftestDeclaration, name: str, result: str, why: str = "", **more: Any
+    claim: SelftestDeclaration, name: str, result: str, why: str = "", **more: Any
 ) -> selftest_outcome.Outcome:
     return selftest_outcome.Outcome(
-        claim, selftest_outcome.SelftestVariant(name, {}, {}, ("cpu",)), result, why, seconds=0.5, **more
+        claim, SelftestVariant(name, {}, {}, ("cpu",)), result, why, seconds=0.5, **more
     )
 
 
 def shown(*outcomes: selftest_outcome.Outcome) -> list[str]:
-    return selftest_outcome.render_report(
-        selftest_outcome.SelftestReport("1", "here", "cpu", outcomes)
-    ).splitlines()[5:]
+    return render_report(SelftestReport("1", "here", "cpu", outcomes)).splitlines()[5:]
 
 
 def test_what_is_skipped_for_one_reason_is_one_line() -> None:
@@ -152,9 +150,4 @@ def test_ways_out_of_one_rule_stand_under_its_first_failure() -> None:
 )
 def test_what_it_comes_to_stands_first(ends: tuple[tuple[str, str], ...], said: str) -> None:
     outcomes = tuple(outcome(EXTENSIONS, name, result) for name, result in ends)
-    assert (
-        f"result  {said}"
-        in selftest_outcome.render_report(
-            selftest_outcome.SelftestReport("1", "here", "cpu", outcomes)
-        ).splitlines()[:4]
-    )
+    assert f"result  {said}" in render_report(SelftestReport("1", "here", "cpu", outcomes)).splitlines()[:4]

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from envcheck.selftest import outcome
-from envcheck.selftest.outcome import Outcome, ProcessEnd, SelftestDeclaration, SelftestVariant
+from envcheck.selftest.declaration import SelftestDeclaration, SelftestVariant
+from envcheck.selftest.journal import ProcessEnd, outcome_of_ranks
+from envcheck.selftest.outcome import Outcome
+from envcheck.selftest.report import facts
 from tests.support.running import envcheck
 
 VARIANT = SelftestVariant("v", {}, {}, ("cpu",))
@@ -49,7 +51,7 @@ def rank(*events: dict[str, Any], stack: str = "", code: int | None = 0, said: s
 
 
 def fold(*ranks: ProcessEnd) -> Outcome:
-    return outcome.outcome_of_ranks(CLAIM, VARIANT, ranks)
+    return outcome_of_ranks(CLAIM, VARIANT, ranks)
 
 
 def ended(time: float, result: str = "pass", why: str = "", **details: Any) -> tuple[dict[str, Any], ...]:
@@ -207,13 +209,13 @@ def test_facts_are_a_facts_file_and_a_failure_is_their_source() -> None:
         Outcome(CLAIM._replace(name="f"), VARIANT, "pass"),
         Outcome(CLAIM._replace(name="f"), other, "unknown", "our own fault"),
     ]
-    found = outcome.facts(outcomes)
+    found = facts(outcomes)
     assert found["selftest"] == {"t": "fail", "u": "pass"}
     assert found["sources"]["selftest.t"] == "self-test w: rank 1 hangs"
 
 
 def test_a_failed_self_test_is_an_error_finding_of_doctor(tmp_path: Path) -> None:
-    found = outcome.facts(
+    found = facts(
         [Outcome(CLAIM, VARIANT, "fail", "rank 1 hangs"), Outcome(CLAIM._replace(name="u"), VARIANT, "pass")]
     )
     file = tmp_path / "facts.json"
@@ -226,7 +228,7 @@ def test_a_failed_self_test_is_an_error_finding_of_doctor(tmp_path: Path) -> Non
 
 
 def test_self_tests_that_passed_are_no_finding(tmp_path: Path) -> None:
-    found = outcome.facts([Outcome(CLAIM, VARIANT, "pass")])
+    found = facts([Outcome(CLAIM, VARIANT, "pass")])
     file = tmp_path / "facts.json"
     file.write_text(json.dumps({**found, "pkg": {"torch": "2.13.0"}}), "utf-8")
     ran = envcheck("doctor", "--facts", str(file))
