@@ -298,27 +298,27 @@ def _short(raw: object) -> str:
 
 
 TEMPLATE = """\
-# Settings of envcheck for this folder: read by every command that runs here. In pyproject.toml the same
-# stands under [tool.envcheck]. Command-line options win over what stands here.
+# Settings of envcheck for this folder, read by every command that runs here. In pyproject.toml they
+# belong under [tool.envcheck]. Command-line options override them.
 
-# threshold = "error"             # gate and check: error, warning or note shuts
-# undecided = "warn"              # what could not be read: pass (say nothing), warn, or fail
-# target = "zero3-lora"           # the recipe to judge for: `envcheck target` lists them
+# threshold = "error"             # gate and check: least severity that fails: error, warning or note
+# undecided = "warn"              # if a fact could not be read: pass (no message), warn, or fail
+# target = "zero3-lora"           # the recipe to judge for; `envcheck target` lists all
 # train = ["ds_config.json"]      # training configuration: files, and arguments such as "--use_lora true"
 # lock = "requirements.txt"       # gate: what the environment was installed from
-# machines = ["a100-r535"]        # gate: where the image must run; it has to pass on all of them
-# matrix = ["house.toml"]         # your own rules, targets and cells, laid over the shipped ones
-# skip = ["lock:extra"]           # rules left out; `lock:` is all that begin so, `remark:` those of --train
+# machines = ["a100-r535"]        # gate: the machines the image must run on; it has to pass on all
+# matrix = ["house.toml"]         # your own rules, targets and cells, on top of the shipped ones
+# skip = ["lock:extra"]           # rules to skip; a prefix such as `lock:` or `remark:` selects a group
 
-# [machine.a100-r535]             # declared, because no GPU is there when an image is built
+# [machine.a100-r535]             # declared, because the build of an image has no GPU
 # driver = "535.104.05"
 # gpu = "A100 80GB"               # a name, a compute capability such as "8.0", or a list of them
 # platform = "linux-x86_64"
 
 # [severity]
-# "requires-dist:a:b" = "error"   # error, warning or note instead of the rule's own
+# "requires-dist:a:b" = "error"   # replaces the severity of the rule: error, warning or note
 
-# [[waive]]                       # counts again after that day; one that matches nothing is a finding
+# [[waive]]                       # the rule counts again after that day; an unused waiver is a finding
 # rule = "deepspeed-numpy2-bufsize"
 # reason = "we never use that optimizer"
 # until = 2027-03-01

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from envcheck.selftest.declaration import SelftestDeclaration, SelftestVariant
 from envcheck.selftest.outcome import FAIL, PASS, SKIP, UNKNOWN, Outcome
-from envcheck.selftest.stacks import Waiting, innermost_line, waiting
+from envcheck.selftest.stacks import WaitState, innermost_line, waiting
 
 _SIGABRT = 6
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
@@ -217,7 +217,7 @@ class _Variant(NamedTuple):
         cause = min(unended, key=lambda rank: (waiting(rank.stack), len(rank.all("call")), rank.number))
         why = f"no end within {self.claim.seconds:g} s"
         if len(self.ranks) > 1:
-            all_wait = waiting(cause.stack) is Waiting.SURELY and len(unended) == len(self.ranks)
+            all_wait = waiting(cause.stack) is WaitState.SURELY and len(unended) == len(self.ranks)
             why = _all_wait(unended, why) if all_wait else _one_hangs(cause, unended, why)
         place = innermost_line(cause.stack)
         return Outcome(
@@ -254,7 +254,7 @@ def _all_wait(ranks: Sequence[_Rank], why: str) -> str:
 def _one_hangs(cause: _Rank, unended: Sequence[_Rank], why: str) -> str:
     others = [rank for rank in unended if rank is not cause]
     text = f"rank {cause.number} hangs: {why}"
-    for how, verb in ((Waiting.SURELY, "waits"), (Waiting.PERHAPS, "may wait")):
+    for how, verb in ((WaitState.SURELY, "waits"), (WaitState.PERHAPS, "may wait")):
         numbers = [str(rank.number) for rank in others if waiting(rank.stack) is how]
         text += f"; rank {', '.join(numbers)} {verb} for it" if numbers else ""
     return text

@@ -12,7 +12,7 @@ _MAY_WAIT = ("/torch/autograd/", "/torch/_ops.py", "/torch/distributed/", "/deep
 _IDLE = ("/threading.py", "/queue.py", "/selectors.py", "/socket.py", "/concurrent/", "/multiprocessing/")
 
 
-class Waiting(IntEnum):
+class WaitState(IntEnum):
     """Whether a rank waits for another one, judged by its stack."""
 
     NO = 0
@@ -20,15 +20,15 @@ class Waiting(IntEnum):
     SURELY = 2
 
 
-def waiting(stack: str) -> Waiting:
+def waiting(stack: str) -> WaitState:
     """Return whether the rank with this stack waits for another one."""
     frame = _test_frame(stack)
     if frame is None:
-        return Waiting.NO
+        return WaitState.NO
     file = frame["file"]
     if file.endswith(_COLLECTIVES) or (file.endswith("/_worker.py") and frame["name"] == "told"):
-        return Waiting.SURELY
-    return Waiting.PERHAPS if any(part in file for part in _MAY_WAIT) else Waiting.NO
+        return WaitState.SURELY
+    return WaitState.PERHAPS if any(part in file for part in _MAY_WAIT) else WaitState.NO
 
 
 def innermost_line(stack: str) -> str:
