@@ -36,7 +36,7 @@ class ProcessEnd(NamedTuple):
     """
 
     code: int | None
-    said: str
+    output: str
     journal: str
     stacks: Mapping[str, str]
 
@@ -190,7 +190,7 @@ class _Variant(NamedTuple):
         end = self.ranks[0].ended
         code = end.code or 0
         how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit status {code}"
-        last_line = _after_colon(_last_line(end.said))
+        last_line = _after_colon(_last_line(end.output))
         return self._ended(UNKNOWN, f"the process that runs the tests {how} during one{last_line}")
 
     def _not_begun(self, rank: _Rank) -> Outcome:
@@ -205,7 +205,7 @@ class _Variant(NamedTuple):
             why = "no word within its deadline"
         else:
             result = UNKNOWN
-            why = f"ended with exit status {code}: {_last_line(rank.ended.said) or 'said nothing'}"
+            why = f"ended with exit status {code}: {_last_line(rank.ended.output) or 'said nothing'}"
         return self._ended(result, f"the test did not begin: {why}", rank.number)
 
     def _hung(self, unended: Sequence[_Rank]) -> Outcome:
