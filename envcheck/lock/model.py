@@ -88,7 +88,7 @@ def _in_order(artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
     return tuple(unique[sha256] for sha256 in sorted(unique))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
     """Pins, and everything that was assumed when they were chosen.
 

@@ -33,7 +33,7 @@ class ExtraWheel(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
     """What to complete: exact `pins`, `also` further requirements (`setuptools`, `rich>=13`), and for where.
 

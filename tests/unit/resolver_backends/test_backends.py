@@ -88,11 +88,11 @@ def host_for(index: LocalIndex, home: Path, **more: str) -> Host:
 
 
 def wanted(**pins: str) -> CompletionRequest:
-    return CompletionRequest(pins, python=PYTHON, deadline_s=60.0)
+    return CompletionRequest(pins=pins, python=PYTHON, deadline_s=60.0)
 
 
 def text_of(pins: tuple[Pin, ...]) -> str:
-    return render_requirements(Lock("t", PYTHON, "linux-x86_64", pins))
+    return render_requirements(Lock(target="t", python=PYTHON, platform="linux-x86_64", pins=pins))
 
 
 def test_backends_give_the_same_bytes_for_the_same_index(index: LocalIndex, tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_order_of_the_request_does_not_change_the_lock(
     backend: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     host = host_for(index, tmp_path)
-    one = backend.complete(host, CompletionRequest({"alpha": "1.0", "beta": "1.0"}, python=PYTHON))
-    other = backend.complete(host, CompletionRequest({"beta": "1.0", "alpha": "1.0"}, python=PYTHON))
+    one = backend.complete(host, CompletionRequest(pins={"alpha": "1.0", "beta": "1.0"}, python=PYTHON))
+    other = backend.complete(host, CompletionRequest(pins={"beta": "1.0", "alpha": "1.0"}, python=PYTHON))
     assert text_of(one) == text_of(other)
 
 
@@ -191,7 +191,7 @@ def test_hanging_index_ends_at_the_deadline(backend: Backend, tmp_path: Path) ->
 def test_unrequested_local_version_is_refused(backend: Backend, index: LocalIndex, tmp_path: Path) -> None:
     with pytest.raises(EnvcheckError, match=r"labelled"):
         backend.complete(host_for(index, tmp_path), wanted(labelled="1.0"))
-    allowed = CompletionRequest({"labelled": "1.0+label"}, python=PYTHON, local=("label",))
+    allowed = CompletionRequest(pins={"labelled": "1.0+label"}, python=PYTHON, local=("label",))
     assert [pin.version for pin in backend.complete(host_for(index, tmp_path), allowed)] == ["1.0+label"]
 
 
@@ -494,6 +494,8 @@ def test_redacting_hides_escapes_urls_and_the_pieces_of_an_address() -> None:
 @pytest.mark.parametrize("transformers", ["4.57.6"])
 def test_backends_agree_about_the_real_stack(transformers: str) -> None:
     pins = {"torch": "2.10.0", "deepspeed": "0.19.8", "transformers": transformers}
-    ask = CompletionRequest(pins, build_needs(["deepspeed"]), PYTHON, build=("deepspeed",), deadline_s=500)
+    ask = CompletionRequest(
+        pins=pins, also=build_needs(["deepspeed"]), python=PYTHON, build=("deepspeed",), deadline_s=500
+    )
     texts = {text_of(backend.complete(Host(), ask)) for backend in BACKENDS.values()}
     assert len(texts) == 1

@@ -433,10 +433,10 @@ def test_extra_indexes_in_settings_of_pip_and_uv_are_listed_once(tmp_path: Path)
 URL = "https://host.example/whl/cu118/torch-2.7.1%2Bcu118-cp312-cp312-linux_x86_64.whl"
 FILE = Artifact("torch-2.7.1+cu118-cp312-cp312-linux_x86_64.whl", "a" * 64)
 DIRECT = Lock(
-    "t",
-    "3.12",
-    "linux-x86_64",
-    (Pin("torch", "2.7.1+cu118", (FILE,), URL), Pin("x", "1", (Artifact("", "b" * 64),))),
+    target="t",
+    python="3.12",
+    platform="linux-x86_64",
+    pins=(Pin("torch", "2.7.1+cu118", (FILE,), URL), Pin("x", "1", (Artifact("", "b" * 64),))),
 )
 
 
