@@ -89,11 +89,11 @@ def _as_envcheck_starts_it() -> dict[str, str]:
     """What envcheck starts an engine with: one index, no wheel folders; so both do the same work."""
     sys.path.insert(0, str(ROOT))
     from envcheck.host.machine import Host
-    from envcheck.resolver_backends.index import engine_environment, user_index
+    from envcheck.resolver_backends.index.settings import backend_environment, user_index
 
     index = user_index(Host())
     named = {"PIP_INDEX_URL": index.url, "UV_DEFAULT_INDEX": index.url} if index.url else {}
-    return engine_environment(Host(), index, {"PIP_CONFIG_FILE": os.devnull, **named})
+    return backend_environment(Host(), index, {"PIP_CONFIG_FILE": os.devnull, **named})
 
 
 def _cpu(command: Sequence[str], environ: Mapping[str, str]) -> float:

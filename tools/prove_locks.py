@@ -21,8 +21,8 @@ from typing import Any
 
 from ship_locks import FOLDER, read_manifest, write_manifest
 
-from envcheck.lock import model as lock
 from envcheck.lock.model import Lock
+from envcheck.lock.parse import parse_requirements
 
 INSTALL_S = 1800
 TRAIN_S = 1800
@@ -35,7 +35,7 @@ def prove(name: str) -> dict[str, Any]:
         RuntimeError: it does not install, or its tests could not be run.
     """
     text = (FOLDER / name).read_text(encoding="utf-8")
-    of = lock.parse_requirements(text, name)
+    of = parse_requirements(text, name)
     with tempfile.TemporaryDirectory(prefix="envcheck-lock-") as folder:
         python = _installed(text, of, Path(folder))
         ran = subprocess.run(

@@ -28,8 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
-from envcheck.resolver_backends.index import IndexReader, Listed
-from envcheck.resolver_backends.lazy_wheel import RemoteFile
+from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
+from envcheck.resolver_backends.index.pages import ListedFile
+from envcheck.resolver_backends.index.reader import IndexReader
 
 TABLES = Path(__file__).resolve().parent.parent / "compat/tables"
 MIB = 1 << 20
@@ -144,7 +145,7 @@ def _is_dict(function: ast.expr) -> bool:
 # --- the index --------------------------------------------------------------------------------------
 
 
-def wheels(files: Iterable[Listed]) -> dict[Version, Listed]:
+def wheels(files: Iterable[ListedFile]) -> dict[Version, ListedFile]:
     """The wheel of every release on the page."""
     found = {}
     for file in files:
@@ -157,7 +158,7 @@ def wheels(files: Iterable[Listed]) -> dict[Version, Listed]:
     return found
 
 
-def read_one(reader: IndexReader, wheel: Listed) -> Content:
+def read_one(reader: IndexReader, wheel: ListedFile) -> Content:
     """What one wheel says.
 
     Raises:

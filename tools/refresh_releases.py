@@ -36,8 +36,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
-from envcheck.resolver_backends.index import IndexReader, Listed
-from envcheck.resolver_backends.lazy_wheel import RemoteFile
+from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
+from envcheck.resolver_backends.index.pages import ListedFile
+from envcheck.resolver_backends.index.reader import IndexReader
 
 TABLE = Path(__file__).resolve().parent.parent / "compat/tables/releases.toml"
 MIB = 1 << 20
@@ -227,7 +228,7 @@ def _bounds(asked: Sequence[Requirement], extra: str, names: frozenset[str]) -> 
     return found
 
 
-def metadata_of(reader: IndexReader, files: Sequence[Listed]) -> tuple[str, list[str]]:
+def metadata_of(reader: IndexReader, files: Sequence[ListedFile]) -> tuple[str, list[str]]:
     """`Requires-Python` and the `Requires-Dist` lines of a release, from the cheapest of its files.
 
     Raises:
@@ -243,7 +244,7 @@ def metadata_of(reader: IndexReader, files: Sequence[Listed]) -> tuple[str, list
     return _sdist_metadata(reader.fetch(sdists[0].url, SDIST_LIMIT)[0])
 
 
-def _ease(file: Listed) -> tuple[int, str]:
+def _ease(file: ListedFile) -> tuple[int, str]:
     """Wheels for any machine first, then those for Linux on x86_64."""
     kinds = ("none-any", "linux_x86_64", "linux")
     rank = next(
@@ -257,7 +258,7 @@ def _ease(file: Listed) -> tuple[int, str]:
     return rank, file.name
 
 
-def _wheel_metadata(reader: IndexReader, wheel: Listed) -> str:
+def _wheel_metadata(reader: IndexReader, wheel: ListedFile) -> str:
     if wheel.metadata:
         try:
             return reader.fetch(f"{wheel.url}.metadata", MIB)[0].decode("utf-8", "replace")
@@ -309,9 +310,9 @@ def _text(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
 # --- the index --------------------------------------------------------------------------------------
 
 
-def by_release(package: str, files: Iterable[Listed]) -> dict[Version, list[Listed]]:
+def by_release(package: str, files: Iterable[ListedFile]) -> dict[Version, list[ListedFile]]:
     """The files of every final release, oldest first."""
-    found: dict[Version, list[Listed]] = {}
+    found: dict[Version, list[ListedFile]] = {}
     for file in files:
         version = _version(package, file.name)
         if version is not None and not version.is_prerelease:

@@ -26,8 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
-from envcheck.resolver_backends.index import IndexReader, Listed
-from envcheck.resolver_backends.lazy_wheel import RemoteFile
+from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
+from envcheck.resolver_backends.index.pages import ListedFile
+from envcheck.resolver_backends.index.reader import IndexReader
 
 TABLE = Path(__file__).resolve().parent.parent / "compat/tables/torch.toml"
 MIB = 1 << 20
@@ -44,7 +45,7 @@ Value: TypeAlias = str | bool | list[str]
 class Wheel(NamedTuple):
     """A file of the page with what its name says: the release, `3.12` or `3.13t`, the platform tags."""
 
-    file: Listed
+    file: ListedFile
     version: Version
     python: str
     platforms: tuple[str, ...]
@@ -53,7 +54,7 @@ class Wheel(NamedTuple):
 # --- what a wheel says ------------------------------------------------------------------------------
 
 
-def wheels_of(files: Sequence[Listed], version: Version) -> list[Wheel]:
+def wheels_of(files: Sequence[ListedFile], version: Version) -> list[Wheel]:
     """The Linux x86_64 wheels of a release without a local label: what a plain install brings."""
     found = []
     for file in files:

@@ -21,7 +21,8 @@ from envcheck.core.errors import NoSolutionError
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.rules import UserRequirement
 from envcheck.host.machine import Host
-from envcheck.lock import model as lock
+from envcheck.lock.parse import parse_requirements
+from envcheck.lock.render import render_requirements
 
 FOLDER = Path(__file__).resolve().parent.parent / "lockfiles"
 PYTHONS = ("3.10", "3.11", "3.12")
@@ -82,7 +83,7 @@ def wanted(targets: Iterable[str]) -> Iterator[Wanted]:
 
 def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The manifest's row of a lock; what was proven of the same pins before stays."""
-    of = lock.parse_requirements(text, name)
+    of = parse_requirements(text, name)
     pins = {each.name: each.version for each in of.pins}
     row: dict[str, Any] = {
         "name": name,
@@ -120,7 +121,7 @@ def main(names: list[str]) -> None:
             (FOLDER / name).unlink(missing_ok=True)
             print(f"{name}: none\n{error}", flush=True)
             continue
-        (FOLDER / name).write_text(lock.render_requirements(made), encoding="utf-8")
+        (FOLDER / name).write_text(render_requirements(made), encoding="utf-8")
         print(f"{name}: {len(made.pins)} packages", flush=True)
     before = read_manifest()
     shipped = sorted(FOLDER.glob("*.txt"))

@@ -632,7 +632,7 @@ def selftest(
     or a test is at fault.
     """
     from envcheck.commands import selftest
-    from envcheck.selftest import outcome
+    from envcheck.selftest.report import render_report, report_as_json
 
     question = _question(python, target=target, timeout=timeout, overlay=overlay)
     wanted = selftest.SelftestOptions(
@@ -643,7 +643,7 @@ def selftest(
     )
     proved = selftest.selftest(question, wanted, Host())
     if proved.rank == 0:
-        _emit(json.dumps(outcome.tree(proved), indent=2) + "\n" if as_json else outcome.render(proved))
+        _emit(json.dumps(report_as_json(proved), indent=2) + "\n" if as_json else render_report(proved))
     return proved.code
 
 

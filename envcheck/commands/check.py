@@ -17,7 +17,9 @@ from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
 from envcheck.host.files import read_file
 from envcheck.policy import decision
-from envcheck.policy.decision import Decision, Machine, Settings
+from envcheck.policy.decision import Decision, DeclaredMachine, Settings
+from envcheck.policy.generated_findings import generated_finding
+from envcheck.policy.merged_report import merge_reports
 from envcheck.reports.render import place_of
 
 
@@ -59,10 +61,10 @@ def check(
     sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
     parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
     said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.diagnostics))
-    report = decision.together(parts, "file")._replace(
+    report = merge_reports(parts, "file")._replace(
         subject=", ".join(sheet.name for sheet in sheets), language=spoken.without(known.overlaid())
     )
-    report = decision.held(report, said_of_training, policy)
+    report = decision.apply_policy(report, said_of_training, policy)
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
     remarks = tuple(dict.fromkeys(remark for sheet in sheets for remark in _remarks(sheet)))
     return Checked(report, decision.decide(report, policy), lines, remarks)
@@ -81,7 +83,7 @@ def _judged(
     sheet: dependency_files.DependencyList,
     python: str,
     question: ExamineRequest,
-    declared: Sequence[Machine],
+    declared: Sequence[DeclaredMachine],
     known: Matrix,
     target: Target | None,
 ) -> Report:
@@ -112,7 +114,7 @@ def _not_read(sheet: dependency_files.DependencyList) -> list[Finding]:
     title = f"{len(because)} {lines} to what is not read"
     undecided = Verdict.UNDECIDED
     return [
-        decision.written(
+        generated_finding(
             "listing:not-read", Severity.WARNING, title, because, group="listing", verdict=undecided
         )
     ]

@@ -143,7 +143,7 @@ def settings_here() -> "Settings | None":
             if word in text:  # nearly no pyproject.toml, and a parser is worth some milliseconds
                 from envcheck.policy import settings
 
-                if (found := settings.read(name, text)) is not None:
+                if (found := settings.read_settings(name, text)) is not None:
                     return found
     return None
 
@@ -416,9 +416,9 @@ def expecting(report: Report, question: ExamineRequest) -> Report:
         return report
     if question.gpus or question.driver:
         raise InputError("--expect-gpus", "counts the GPUs of this machine; leave out --driver and --gpu")
-    from envcheck.policy import decision  # few starts expect any
+    from envcheck.policy.generated_findings import missing_gpus  # few starts expect any
 
-    finding = decision.missing_gpus(report.inventory, question.expect_gpus)
+    finding = missing_gpus(report.inventory, question.expect_gpus)
     return (
         report if finding is None else report._replace(judgement=with_findings(report.judgement, [finding]))
     )

@@ -35,7 +35,9 @@ from envcheck.host.files import read_file, replace_file, write_file
 from envcheck.host.machine import Host
 from envcheck.policy import decision as policy_decision
 from envcheck.policy import image_manifest
-from envcheck.policy.decision import Decision, Machine, Policy, Settings
+from envcheck.policy.decision import Decision, DeclaredMachine, Policy, Settings
+from envcheck.policy.generated_findings import generated_finding
+from envcheck.policy.merged_report import merge_reports
 from envcheck.rules import derive, judge
 
 INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python3")
@@ -96,7 +98,9 @@ def judge_image(
         raise InputError("--expect-gpus", "counts the GPUs of this machine, and machines are declared")
     report = examine.expecting(report, question)
     report = report._replace(judgement=examine.with_findings(report.judgement, more))
-    report = policy_decision.held(report._replace(language=spoken.without(known.overlaid())), remarks, policy)
+    report = policy_decision.apply_policy(
+        report._replace(language=spoken.without(known.overlaid())), remarks, policy
+    )
     decision = policy_decision.decide(report, policy)
     tree = manifest_tree(report, read, declared, decision, policy)
     return GateOutcome(report, decision, tree)
@@ -141,7 +145,7 @@ def policy_of(wanted: GateOptions, said: Settings, known: Matrix) -> Policy:
 
 def machines(
     names: Sequence[str], question: ExamineRequest, said: Settings, known: Matrix
-) -> tuple[Machine, ...]:
+) -> tuple[DeclaredMachine, ...]:
     """The machines to judge for: those named, else those the settings require, unless one is declared.
 
     Raises:
@@ -152,27 +156,27 @@ def machines(
         raise InputError("--machine", "declares the driver and the GPUs; leave out --driver and --gpu")
     if not names and not (question.driver or question.gpus or question.facts):
         names = said.machines
-    everyone: dict[str, Machine | Mapping[str, Any]] = {**known.machines, **said.machine}
+    everyone: dict[str, DeclaredMachine | Mapping[str, Any]] = {**known.machines, **said.machine}
     found = []
     for name in dict.fromkeys(names):
         if name not in everyone:
             where = f"machine {name}"
             raise InputError(where, f"no such machine{suggestion(name, list(everyone))}")
         raw = everyone[name]
-        found.append(raw if isinstance(raw, Machine) else _machine(name, raw, known))
+        found.append(raw if isinstance(raw, DeclaredMachine) else _machine(name, raw, known))
     return tuple(found)
 
 
-def _machine(name: str, raw: Mapping[str, Any], known: Matrix) -> Machine:
+def _machine(name: str, raw: Mapping[str, Any], known: Matrix) -> DeclaredMachine:
     if known.origins:  # an overlay may have declared it
         from envcheck.policy import settings
 
-        return settings.machine(name, raw, "[machine]")
-    return Machine(name, raw["driver"], (raw["gpu"],))
+        return settings.parse_machine(name, raw, "[machine]")
+    return DeclaredMachine(name, raw["driver"], (raw["gpu"],))
 
 
 def judged_for(
-    declared: Sequence[Machine], subject: str, read: Inventory, known: Matrix, target: Target | None
+    declared: Sequence[DeclaredMachine], subject: str, read: Inventory, known: Matrix, target: Target | None
 ) -> Report:
     """One report on an environment for every machine, or for the one it was read on."""
     if not declared:
@@ -187,10 +191,10 @@ def judged_for(
         )
     names = ", ".join(name for name, _ in parts)
     noun = "machine" if len(parts) == 1 else "machines"
-    return policy_decision.together(parts, "machine")._replace(subject=f"{subject}, for the {noun} {names}")
+    return merge_reports(parts, "machine")._replace(subject=f"{subject}, for the {noun} {names}")
 
 
-def on_machine(read: Inventory, declared: Machine, known: Matrix) -> Inventory:
+def on_machine(read: Inventory, declared: DeclaredMachine, known: Matrix) -> Inventory:
     """The facts of an environment on another machine: nothing of the one that builds it stays."""
     kept = {key: fact for key, fact in read.facts.items() if not _of_the_builder(key)}
     there = replace(
@@ -227,7 +231,7 @@ def _of_the_builder(key: str) -> bool:
     return family(key) in judge.HARDWARE | {"host"} and key not in _OF_THE_IMAGE
 
 
-def _other_platform(read: Inventory, declared: Machine) -> list[Finding]:
+def _other_platform(read: Inventory, declared: DeclaredMachine) -> list[Finding]:
     arch, wanted = read.fact("host.arch"), declared.platform.partition("-")[2]
     if not wanted or not isinstance(arch.reading, Known) or arch.value == wanted:
         return []
@@ -236,7 +240,7 @@ def _other_platform(read: Inventory, declared: Machine) -> list[Finding]:
         Evidence(Fact("machine.platform", Known(declared.platform), f"machine {declared.name}")),
     ]
     title = f"the environment is one for {arch.value}, the machine has another processor"
-    return [policy_decision.written("machine:platform", Severity.ERROR, title, because, group="machine")]
+    return [generated_finding("machine:platform", Severity.ERROR, title, because, group="machine")]
 
 
 # --- an unpacked root -------------------------------------------------------------------------------
@@ -273,10 +277,10 @@ def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
         text, file, dependency_files.ReadingContext(text_beside, known.tables, python, arch)
     )
     if "# envcheck: digest=" in text:  # it says of itself what it was when it was written
-        from envcheck.lock import model as lock
+        from envcheck.lock.parse import parse_requirements
 
         labels = [label for line in sheets[0].lines if (label := versions.local_label(line.version))]
-        lock.parse_requirements(text, file, labels)
+        parse_requirements(text, file, labels)
     if len(sheets) != 1 or not sheets[0].lines:
         raise InputError(file, "expected a lock: name==version lines, or a pylock.toml")
     return list(lock_drift.findings(sheets[0], read, known))
@@ -306,10 +310,10 @@ def _verified(question: ExamineRequest, machine: Host, seconds: float) -> list[F
 
 
 def manifest_tree(
-    report: Report, read: Inventory, declared: Sequence[Machine], decision: Decision, policy: Policy
+    report: Report, read: Inventory, declared: Sequence[DeclaredMachine], decision: Decision, policy: Policy
 ) -> dict[str, Any]:
     """What was judged, as `envcheck.policy.image_manifest` describes it."""
-    plain = derive.derive(on_machine(read, Machine(""), report.matrix), report.matrix)
+    plain = derive.derive(on_machine(read, DeclaredMachine(""), report.matrix), report.matrix)
     unknown: dict[str, str] = {}
 
     def value(key: str) -> Any:

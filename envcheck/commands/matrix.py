@@ -16,7 +16,8 @@ from envcheck.host.package_files import package_text, source_texts
 from envcheck.knowledge import lint as knowledge_lint
 from envcheck.knowledge.load import gather_tree
 from envcheck.knowledge.overlay import build_with_overlays
-from envcheck.resolver_backends import index
+from envcheck.resolver_backends.index.reader import release_files
+from envcheck.resolver_backends.index.settings import user_index
 
 ONLINE_DEADLINE_S = 120.0
 """For all pages of the index together."""
@@ -81,7 +82,7 @@ def _day(text: str | None) -> dt.date:
 
 def _newer(known_through: dict[str, str], machine: Host) -> dict[str, list[str]]:
     """Releases on the user's index beyond what is known, by package."""
-    files = index.release_files(machine, index.user_index(machine), known_through, "", ONLINE_DEADLINE_S)
+    files = release_files(machine, user_index(machine), known_through, "", ONLINE_DEADLINE_S)
     published = {
         name: {version for each in found if (version := _version_of(name, each.name))}
         for name, found in files.items()

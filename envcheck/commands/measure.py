@@ -35,8 +35,10 @@ from envcheck.host.files import (
 )
 from envcheck.host.machine import Host, find_program
 from envcheck.resolver_backends import INSTALL_HINT
-from envcheck.resolver_backends.index import engine_environment, one_line, redact, user_index
+from envcheck.resolver_backends.index.redaction import one_line, redact
+from envcheck.resolver_backends.index.settings import backend_environment, user_index
 from envcheck.selftest import outcome
+from envcheck.selftest.declaration import SelftestVariant
 
 INSTALL_S = 1200.0
 """For one combination: torch and its CUDA packages are 3 GB to load, and DeepSpeed is built from source."""
@@ -220,7 +222,7 @@ def _uv(arguments: Sequence[str], place: Path, machine: Host) -> None:
         extra["UV_DEFAULT_INDEX"] = index.url
     if links := machine.environ.get("UV_FIND_LINKS") or machine.environ.get("PIP_FIND_LINKS"):
         extra["UV_FIND_LINKS"] = links
-    ran = machine.run([str(program), *arguments], INSTALL_S, engine_environment(machine, index, extra))
+    ran = machine.run([str(program), *arguments], INSTALL_S, backend_environment(machine, index, extra))
     if ran.code is None:
         raise ExamineError(f"uv did not finish within {INSTALL_S:g} s")
     if ran.code:
@@ -348,12 +350,12 @@ _OPEN = frozenset({"train.precision", "train.gradient_clipping"})
 """What a variant need not say to stand for a target: the failures known do not depend on it."""
 
 
-def _says_all(variant: outcome.SelftestVariant, target: Target) -> bool:
+def _says_all(variant: SelftestVariant, target: Target) -> bool:
     stated = {f"train.{key}" for key in variant.train}
     return bool(variant.train) and stated >= set(target.train) - _OPEN
 
 
-def _beyond(variant: outcome.SelftestVariant, target: Target) -> dict[str, Any]:
+def _beyond(variant: SelftestVariant, target: Target) -> dict[str, Any]:
     """The training facts of a variant that its target does not say."""
     return {
         key: value

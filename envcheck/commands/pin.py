@@ -24,6 +24,9 @@ from envcheck.host.package_files import source_texts
 from envcheck.host.signals import raise_on_termination
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.lock import model as lock
+from envcheck.lock.install import build_needs
+from envcheck.lock.parse import parse_requirements
+from envcheck.lock.render import render_requirements
 from envcheck.rules import derive, judge
 from envcheck.rules.requirements import unmet_requirements
 
@@ -31,7 +34,7 @@ if TYPE_CHECKING:  # a shipped lock needs none of them
     from envcheck import resolver_backends as backends
     from envcheck.resolution.resolver import Objection, Reason, Release, SearchProblem
     from envcheck.resolution.user_requirements import RequirementWithExtras
-    from envcheck.resolver_backends.extra_indexes import Shelf
+    from envcheck.resolver_backends.index.extra_indexes import ExtraIndexWheels
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
 """Families that say where a lock will run; what is installed there now does not matter to it."""
@@ -144,7 +147,7 @@ def pin(
         if fitting is not None:
             text, remarks = _served(*fitting, place)
             if order.written != "requirements":
-                text = _written(lock.parse_requirements(text, fitting[0], verify=False), machine, order)
+                text = _written(parse_requirements(text, fitting[0], verify=False), machine, order)
             return text, remarks
     if offline:
         why = (
@@ -181,7 +184,7 @@ def _refuse_nonsense(order: PinOptions, *, resolve: bool, offline: bool) -> None
     if order.engine:
         from envcheck import resolver_backends as backends
 
-        backends.choose_named(backends.every_backend(), order.engine)
+        backends.backends_named(backends.every_backend(), order.engine)
     chosen = formats.named(order.written)
     if order.own_index and not chosen.WANTS_ADDRESSES:
         raise InputError("--show-index", f"--format {order.written} holds no address; pylock does")
@@ -190,7 +193,7 @@ def _refuse_nonsense(order: PinOptions, *, resolve: bool, offline: bool) -> None
     if order.until:
         from envcheck.resolution import user_requirements
 
-        user_requirements.day(order.until)
+        user_requirements.parse_day(order.until)
     if order.output:
         _refuse_output(order)
 
@@ -217,10 +220,10 @@ def _written(made: lock.Lock, machine: Host, order: PinOptions) -> str:
     chosen = formats.named(order.written)
     if not chosen.WANTS_ADDRESSES:
         return chosen.render(made, formats.NONE)
-    from envcheck.resolver_backends import index
+    from envcheck.resolver_backends.index.reader import file_addresses
 
     hashes = {each.name: [file.sha256 for file in each.artifacts] for each in made.pins if not each.url}
-    return chosen.render(made, index.file_addresses(machine, hashes, ADDRESSES_S, own=order.own_index))
+    return chosen.render(made, file_addresses(machine, hashes, ADDRESSES_S, own=order.own_index))
 
 
 def _place(
@@ -267,7 +270,7 @@ def _place(
         return place
     asked = _asked(order, read, subject, place)
     return place._replace(
-        wishes=tuple(each.wish for each in asked),
+        wishes=tuple(each.bare for each in asked),
         extras=tuple(each.requirement for each in asked if each.extras),
         until=order.until,
         until_by=f"--exclude-newer {order.until}",
@@ -282,14 +285,24 @@ def _asked(
     from envcheck.resolution import user_requirements
 
     where = place.python, place.platform
-    found = [each for file in order.files for each in user_requirements.read(file, _text_of, *where)]
-    found += [each for text in order.besides if (each := user_requirements.read_one(text, "--with", *where))]
+    found = [
+        each
+        for file in order.files
+        for each in user_requirements.read_requirements_file(file, _text_of, *where)
+    ]
     found += [
-        user_requirements.kept(name, read.fact(package_key(normalised(name))).reading, subject)
+        each
+        for text in order.besides
+        if (each := user_requirements.parse_requirement(text, "--with", *where))
+    ]
+    found += [
+        user_requirements.requirement_to_keep(name, read.fact(package_key(normalised(name))).reading, subject)
         for name in order.keep
     ]
     models = place.known.tables.get("model", [])
-    found += [each for name in order.models if (each := user_requirements.for_model(name, models))]
+    found += [
+        each for name in order.models if (each := user_requirements.requirement_for_model(name, models))
+    ]
     return tuple(found)
 
 
@@ -357,7 +370,7 @@ def _shipped(place: LockTarget, refused: list[str]) -> tuple[str, str, lock.Lock
     # them come those with a torch that is older than it need be (`…-driver525-torch24`).
     by_floor = sorted(texts, reverse=place.driver_known or place.no_gpu)
     for name in sorted(by_floor, key=lambda name: "-" in name.removeprefix(stem)):
-        shipped = lock.parse_requirements(texts[name], name, verify=False)
+        shipped = parse_requirements(texts[name], name, verify=False)
         reasons = _unfit(shipped, place)
         if not reasons:
             return name, texts[name], shipped
@@ -376,7 +389,7 @@ def _unfit(shipped: lock.Lock, place: LockTarget) -> list[str]:
     if place.wishes:
         from envcheck.resolution import user_requirements
 
-        reasons += user_requirements.unmet(place.wishes, place.extras, shipped.pins)
+        reasons += user_requirements.unmet_requirements(place.wishes, place.extras, shipped.pins)
     glibc = str(place.machine.known("host.glibc") or "")
     if glibc and shipped.glibc and versions.compare(glibc, "<", shipped.glibc) is Tri.YES:
         reasons.append(f"needs glibc {shipped.glibc}, here {glibc}")
@@ -435,7 +448,7 @@ def _served(name: str, text: str, chosen: lock.Lock, place: LockTarget) -> tuple
     if needed != floor or notes:  # the same lock for other GPUs is not told what these need
         rest = tuple(each for each in chosen.needs if each[0] != "driver.version")
         needs = (*rest, ("driver.version", ">=", needed))
-        text = lock.render_requirements(replace(chosen, needs=needs, notes=(*chosen.notes, *notes)))
+        text = render_requirements(replace(chosen, needs=needs, notes=(*chosen.notes, *notes)))
     why = "no driver is known, so this is the lowest floor"
     return text, [f"{told}; for {_where(place)}; {why}: {needed} or newer", *notes]
 
@@ -473,7 +486,7 @@ def resolved_lock(
     from envcheck import resolver_backends as backends  # a shipped lock needs none
 
     remarks = [] if remarks is None else remarks
-    asking = backends.asking(machine, backends.every_backend(), engine)
+    asking = backends.select_backends(machine, backends.every_backend(), engine)
     found = _searched(place, machine, problem_of(place), asking, remarks)
     if isinstance(found, lock.Lock):
         return found
@@ -498,9 +511,9 @@ def _searched(
     place: LockTarget,
     machine: Host,
     problem: SearchProblem,
-    asking: backends.Asking,
+    asking: backends.BackendSelection,
     remarks: list[str],
-    shelves: Sequence[Shelf] = (),
+    shelves: Sequence[ExtraIndexWheels] = (),
 ) -> lock.Lock | _Dead:
     """The rounds of `resolved_lock`; torch is taken from these shelves if there are any."""
     from envcheck import resolver_backends as backends
@@ -564,7 +577,7 @@ def _offered(
         NoSolutionError: nothing on the index is what the user asks for by name.
     """
     from envcheck.resolution import user_requirements
-    from envcheck.resolver_backends import availability
+    from envcheck.resolver_backends.index import availability
 
     outside = [each for each in place.wishes if each.wanted and each.package not in wanted.pins]
     found = availability.offers(machine, wanted, [each.package for each in outside])
@@ -573,7 +586,7 @@ def _offered(
         if not any(user_requirements.admits(each, str(version)) for version in there.usable - there.yanked):
             raise NoSolutionError(
                 f"{each.origin} asks for {each.package}{each.specifier}, and your index has none for Python "
-                f"{place.python} on {place.platform}: {availability.shown(there)}"
+                f"{place.python} on {place.platform}: {availability.describe_offer(there)}"
             )
     kept: list[Release] = []
     for release in problem.releases:
@@ -588,7 +601,9 @@ def _offered(
             continue
         version = versions.parse(version_wanted)
         if version not in found[name].usable:
-            lacking.append(f"your index has no usable {name} {version}: {availability.shown(found[name])}")
+            lacking.append(
+                f"your index has no usable {name} {version}: {availability.describe_offer(found[name])}"
+            )
         elif version in found[name].yanked:
             lacking.append(f"your index has withdrawn {name} {version}")
     return tuple(kept), lacking
@@ -663,7 +678,7 @@ def _with_other_build(
     machine: Host,
     problem: SearchProblem,
     version: str,
-    asking: backends.Asking,
+    asking: backends.BackendSelection,
     remarks: list[str],
     why: list[str],
 ) -> lock.Lock | None:
@@ -672,13 +687,13 @@ def _with_other_build(
     All other packages are the default index's, and the engine sees no other.
     """
     from envcheck.resolution import resolver
-    from envcheck.resolver_backends import extra_indexes
+    from envcheck.resolver_backends.index import extra_indexes
 
     wanted = _wanted(place, {}, (), ())
     told: list[str] = []
     try:
-        shelves = extra_indexes.shelves(machine, "torch", wanted)
-        why += filter(None, (extra_indexes.why_not(shelf, version, wanted) for shelf in shelves))
+        shelves = extra_indexes.read_extra_indexes(machine, "torch", wanted)
+        why += filter(None, (extra_indexes.why_unavailable(shelf, version, wanted) for shelf in shelves))
         offered = {each for shelf in shelves for each in shelf.pins}
         if not offered:
             return None
@@ -694,38 +709,38 @@ def _with_other_build(
 
 
 def _with_torch(
-    machine: Host, wanted: backends.CompletionRequest, shelves: Sequence[Shelf]
+    machine: Host, wanted: backends.CompletionRequest, shelves: Sequence[ExtraIndexWheels]
 ) -> backends.CompletionRequest:
     """The same with the torch that one of the shelves has."""
     if not shelves:
         return wanted
-    from envcheck.resolver_backends import extra_indexes
+    from envcheck.resolver_backends.index import extra_indexes
 
     version = wanted.pins["torch"]
     shelf = next(each for each in shelves if version in each.pins)
-    return replace(wanted, given=(extra_indexes.given(machine, shelf, "torch", version),))
+    return replace(wanted, given=(extra_indexes.fetch_extra_wheel(machine, shelf, "torch", version),))
 
 
 def _with_companions(
     machine: Host,
     wanted: backends.CompletionRequest,
-    asking: backends.Asking,
+    asking: backends.BackendSelection,
     remarks: list[str],
-    shelves: Sequence[Shelf],
+    shelves: Sequence[ExtraIndexWheels],
     place: LockTarget,
     pins: tuple[lock.Pin, ...],
 ) -> tuple[lock.Pin, ...]:
     """The same with all that is compiled for torch's CUDA from where torch was taken."""
     if not shelves:
         return pins
-    from envcheck.resolver_backends import extra_indexes
+    from envcheck.resolver_backends.index import extra_indexes
 
     shelf = next(each for each in shelves if wanted.pins["torch"] in each.pins)
     release, _, tag = wanted.pins["torch"].partition("+")
     row = next(each for each in place.known.tables["torch"] if each["version"] == release)
     while stray := [each for each in pins if each.name in COMPILED_FOR_TORCH and not each.url]:
         built = [
-            extra_indexes.companion(
+            extra_indexes.fetch_companion_wheel(
                 machine, shelf, each.name, f"{row.get(each.name, each.version)}+{tag}", wanted
             )
             for each in stray
@@ -755,7 +770,7 @@ def _wanted(
     return backends.CompletionRequest(
         pins=choice,
         also=(
-            *lock.build_needs(build),
+            *build_needs(build),
             *(wish.package for wish in outside if wish.wanted),
             *place.extras,
         ),

@@ -22,7 +22,7 @@ from envcheck.core.i18n import counted
 from envcheck.core.rules import Severity
 from envcheck.host.files import read_file, sha256
 from envcheck.host.machine import Host
-from envcheck.policy import decision
+from envcheck.policy.generated_findings import generated_finding
 from envcheck.probes import ProbeRequest
 from envcheck.probes.distributions import InstalledFiles, read_site
 from envcheck.probes.python_env import located
@@ -134,7 +134,7 @@ def _changed(name: str, changed: list[str], record: str) -> Finding:
     fact = Fact(f"files.{name}", Known(", ".join(changed[:_SHOWN]) + more), record)
     are = "is not as it was" if len(changed) == 1 else "are not as they were"
     title = f"{counted(len(changed), 'file')} of {name} {are} installed"
-    return decision.written(f"files:changed:{name}", Severity.ERROR, title, [Evidence(fact)], group=GROUP)
+    return generated_finding(f"files:changed:{name}", Severity.ERROR, title, [Evidence(fact)], group=GROUP)
 
 
 def _not_compared(names: list[str], why: str) -> Finding:
@@ -144,9 +144,9 @@ def _not_compared(names: list[str], why: str) -> Finding:
             Evidence(Fact("files", Known(shown), f"installed by {why}, which keeps a list of its own"))
         ]
         title = f"the files of {counted(len(names), 'package')} of {why} were not compared"
-        return decision.written("files:not-ours", Severity.NOTE, title, because, group=GROUP)
+        return generated_finding("files:not-ours", Severity.NOTE, title, because, group=GROUP)
     because = [Evidence(Fact("files", Unknown(f"{shown}: {why}")))]
     title = f"the files of {counted(len(names), 'package')} were not compared"
-    return decision.written(
+    return generated_finding(
         "files:not-compared", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED
     )

@@ -40,6 +40,9 @@ from envcheck.reports.render import fix_text
 from envcheck.rules import derive, judge
 from envcheck.rules.clauses import evaluate, parse_clause
 from envcheck.selftest import outcome as selftest_outcome
+from envcheck.selftest.declaration import SelftestDeclaration, SelftestVariant, contradicts, read_declaration
+from envcheck.selftest.journal import ProcessEnd, outcome_of_ranks
+from envcheck.selftest.report import SelftestReport
 
 IMPORTS_S = 180.0
 """What loading torch, DeepSpeed and transformers may take on a cold network disk, beside the tests."""
@@ -80,9 +83,7 @@ class TestEnvironment(NamedTuple):
     target: Target | None
 
 
-def selftest(
-    question: examine.ExamineRequest, wanted: SelftestOptions, machine: Host
-) -> selftest_outcome.SelftestReport:
+def selftest(question: examine.ExamineRequest, wanted: SelftestOptions, machine: Host) -> SelftestReport:
     """Run the self-tests that are wanted.
 
     Raises:
@@ -95,7 +96,7 @@ def selftest(
     outcomes = run(prepared, wanted, device, machine)
     started = _started(machine)
     shown = _device_shown(device, prepared.inventory)
-    proved = selftest_outcome.SelftestReport(
+    proved = SelftestReport(
         __version__, prepared.subject, shown, outcomes, rank=started.rank if started else 0
     )
     if proved.rank and proved.code:
@@ -125,13 +126,11 @@ def prepare(question: examine.ExamineRequest, machine: Host) -> TestEnvironment:
     return TestEnvironment(subject, interpreter, read, known, words, target)
 
 
-def claims() -> tuple[selftest_outcome.SelftestDeclaration, ...]:
+def claims() -> tuple[SelftestDeclaration, ...]:
     """Every self-test of the folder, by level."""
     texts = folder_texts(package_folder("target_scripts/selftests"), ".py")
     stage = texts.pop("_worker.py")
-    read = [
-        selftest_outcome.read_claim(name.removesuffix(".py"), text, stage) for name, text in texts.items()
-    ]
+    read = [read_declaration(name.removesuffix(".py"), text, stage) for name, text in texts.items()]
     # What is imported stays: a test that imports less comes first, and sees a process without the rest.
     return tuple(sorted(read, key=lambda claim: (claim.level, len(claim.imports), claim.name)))
 
@@ -164,8 +163,8 @@ def _device_shown(device: str, inventory: Inventory) -> str:
 
 
 class _Chosen(NamedTuple):
-    claim: selftest_outcome.SelftestDeclaration
-    variant: selftest_outcome.SelftestVariant
+    claim: SelftestDeclaration
+    variant: SelftestVariant
     ranks: int
     skipped: str
     rule: str = ""  # that forbids it whatever the versions are
@@ -210,9 +209,7 @@ def refuse_unknown(wanted: SelftestOptions) -> None:
             raise InputError("--only", f"no self-test is called {name!r}{suggestion(name, names)}")
 
 
-def _timed(
-    claim: selftest_outcome.SelftestDeclaration, wanted: SelftestOptions, machine: Host
-) -> selftest_outcome.SelftestDeclaration:
+def _timed(claim: SelftestDeclaration, wanted: SelftestOptions, machine: Host) -> SelftestDeclaration:
     """The claim with its deadline: ENVCHECK_SELFTEST_SECONDS gives every variant another, if it is set."""
     seconds = claim.seconds
     if machine.environ.get("ENVCHECK_SELFTEST_SECONDS"):
@@ -221,8 +218,8 @@ def _timed(
 
 
 def _asked(
-    claim: selftest_outcome.SelftestDeclaration,
-    variant: selftest_outcome.SelftestVariant,
+    claim: SelftestDeclaration,
+    variant: SelftestVariant,
     wanted: SelftestOptions,
     target: Target | None,
 ) -> bool:
@@ -230,7 +227,7 @@ def _asked(
         return True  # named itself: also what the target is not about
     if wanted.only and claim.name not in wanted.only:
         return False
-    if target is not None and selftest_outcome.contradicts(variant, _settled(target), target.free):
+    if target is not None and contradicts(variant, _settled(target), target.free):
         return False
     return bool(wanted.only) or claim.level <= wanted.level
 
@@ -246,8 +243,8 @@ def _settled(target: Target) -> Mapping[str, Any]:
 
 
 def _missing(
-    claim: selftest_outcome.SelftestDeclaration,
-    variant: selftest_outcome.SelftestVariant,
+    claim: SelftestDeclaration,
+    variant: SelftestVariant,
     prepared: TestEnvironment,
     device: str,
 ) -> str:
@@ -371,7 +368,7 @@ def run(
         with _Children(machine, prepared, wanted, device, folder) as children:
             for batch, ranks in children.of(batches):
                 for each in batch.chosen:
-                    outcome = selftest_outcome.fold(each.claim, each.variant, ranks)
+                    outcome = outcome_of_ranks(each.claim, each.variant, ranks)
                     ended[each.claim.name, each.variant.name] = _known(outcome, prepared)
     return tuple(
         ended.get((each.claim.name, each.variant.name))
@@ -409,7 +406,7 @@ def _batches(chosen: Sequence[_Chosen], device: str, started: _Started | None) -
     return [_Batch(number, tuple(each), each[0].ranks) for number, each in enumerate(groups) if each]
 
 
-def _forks(claim: selftest_outcome.SelftestDeclaration, device: str) -> bool:
+def _forks(claim: SelftestDeclaration, device: str) -> bool:
     """Whether a fork can use what was imported: a CUDA context it cannot, and importing torch makes none."""
     return device == "cpu" or claim.imports == ("torch",)
 
@@ -456,7 +453,7 @@ class _Children:
         for each in self._running:
             each[1].end()
 
-    def of(self, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, list[selftest_outcome.ProcessEnd]]]:
+    def of(self, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, list[ProcessEnd]]]:
         """Each batch with what its ranks left behind, as they end; on CUDA some run side by side."""
         waiting = list(batches)[::-1]
         while waiting or self._running:
@@ -494,7 +491,7 @@ class _Children:
         tests = sum(each.claim.seconds + GRACE_S for each in batch.chosen)
         self._running.append((batch, running, _Patience(waits + tests)))
 
-    def _left_behind(self, batch: _Batch, ran: FinishedProcess) -> list[selftest_outcome.ProcessEnd]:
+    def _left_behind(self, batch: _Batch, ran: FinishedProcess) -> list[ProcessEnd]:
         said = ran.err.strip()
         if ran.code == CUT_OFF_CODE and self._started:
             rank, world, _, address, port = self._started
@@ -504,7 +501,7 @@ class _Children:
         folder, read = self._folder / str(batch.number), Host().read_text
         names = [f"{each.claim.name}.{each.variant.name}" for each in batch.chosen]
         return [
-            selftest_outcome.ProcessEnd(
+            ProcessEnd(
                 code,
                 said,
                 read(folder / f"rank-{rank}.jsonl", JOURNAL_LIMIT) or "",
@@ -553,7 +550,7 @@ class _Children:
             "gpus": _gpus(self._prepared.inventory),
         }
 
-    def _imports(self, claim: selftest_outcome.SelftestDeclaration) -> list[str]:
+    def _imports(self, claim: SelftestDeclaration) -> list[str]:
         """What is loaded once for all variants: on a CPU, what of it is installed."""
         here = self._prepared.inventory.known
         installed = [each for each in claim.imports if here(package_key(each.partition(".")[0])) is not None]
@@ -628,9 +625,7 @@ def _speaks(rule_id: str, said: str) -> bool:
     return log_signatures.any_signature_matches(_signatures().get(rule_id, ()), said)
 
 
-def _forbidden(
-    variant: selftest_outcome.SelftestVariant, prepared: TestEnvironment
-) -> tuple[Judgement, Inventory, Inventory]:
+def _forbidden(variant: SelftestVariant, prepared: TestEnvironment) -> tuple[Judgement, Inventory, Inventory]:
     """Error rules that forbid a variant's way of training here; the facts they were asked of, and derived."""
     train = [
         Fact(f"train.{key}", Known(value), f"self-test {variant.name}")

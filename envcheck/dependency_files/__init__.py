@@ -1,7 +1,10 @@
-"""What a file says shall be installed. A module here that defines `LISTING` reads one kind of file.
+"""Dependency files say what shall be installed; each module here that defines `LISTING` reads one format.
 
-A listing is read as text: nothing is installed and no index is asked. What a file leaves open (a name
-without a version) stays open; what was installed in an image before its Dockerfile begins is not known.
+`parsing/` holds what several formats need. A file is read as text: nothing is installed and no index is
+read. What a file leaves open (a name without a version) stays open, and what was installed in an image before
+its Dockerfile starts is not known.
+
+May import core. It must not judge what it reads or know which command needs it.
 """
 
 from __future__ import annotations
@@ -13,9 +16,18 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, Unknown, package_key
 from envcheck.core.plugins import plugins
 
+TextOf = Callable[[str, str], tuple[str, str]]
+"""Returns a file's full name and its text, by its name and the full name of the file that names it (or "").
+
+Raises InputError if there is no such file.
+"""
+
 
 class ListedPackage(NamedTuple):
-    """One package that a file names: its version, or empty and why none is known; `file:line:column`."""
+    """One package that a file names, with its place as `file:line:column`.
+
+    If no version is known, `version` is empty and `why` gives the reason.
+    """
 
     name: str
     version: str
@@ -26,8 +38,8 @@ class ListedPackage(NamedTuple):
 class DependencyList(NamedTuple):
     """What one file, or one stage of a Dockerfile, says: packages, and facts of Python and builds.
 
-    `whole` says that it lists all that will be there, dependencies too. `remarks` are what was not read,
-    each with its place.
+    `whole` means that the list holds everything that will be installed, dependencies included. `remarks` are
+    the lines that lead to something that was not read, each with its place.
     """
 
     name: str
@@ -38,20 +50,19 @@ class DependencyList(NamedTuple):
 
 
 class ReadingContext(NamedTuple):
-    """What a reader may need besides the text: other files, the tables, and where it will run.
+    """What a format may need besides the text: other files, the tables, and where it will be installed.
 
-    `text_of` gives a file's full name and its text, by its name and the file that names it; it raises
-    InputError. `python` is `3.11`, or empty where nobody said.
+    `python` is `3.11`, or empty if it is not known.
     """
 
-    text_of: Callable[[str, str], tuple[str, str]]
+    text_of: TextOf
     tables: Mapping[str, Sequence[Mapping[str, Any]]]
     python: str = ""
     arch: str = "x86_64"
 
 
 class DependencyFormat(NamedTuple):
-    """One kind of file: whether a file's name is of it, and what it says."""
+    """One format: its name, whether it recognises a file by the file's name, and how it reads the text."""
 
     kind: str
     recognises: Callable[[str], bool]
@@ -59,34 +70,38 @@ class DependencyFormat(NamedTuple):
 
 
 def every_format() -> tuple[DependencyFormat, ...]:
-    """All kinds of this folder, by module name."""
+    """Return all formats of this package, ordered by module name."""
     return plugins(__name__, __path__, "LISTING", DependencyFormat)
 
 
-def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, ...]:
-    """The sheets of a file, by its name.
+def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
+    """Return the dependency lists of a file, in the format that recognises its name.
 
     Raises:
-        InputError: no kind of file has that name, or it has a mistake.
+        InputError: no format recognises the name, or the file has a mistake.
     """
     if "\0" in text or "\ufffd" in text:
         raise InputError(where, "not a text file in UTF-8")
     name = where.rpartition("/")[2]
-    kinds = every_format()
-    for kind in kinds:
-        if kind.recognises(name):
-            return kind.read(text, where, asked)
-    known = ", ".join(kind.kind for kind in kinds)
+    formats = every_format()
+    for candidate in formats:
+        if candidate.recognises(name):
+            return candidate.read(text, where, context)
+    known = ", ".join(candidate.kind for candidate in formats)
     raise InputError(where, f"not recognised by its name as one of {known}")
 
 
-def inventory(sheet: DependencyList) -> Inventory:
-    """The facts of a sheet: what is not pinned was given by nobody, and is waited for."""
-    facts = {fact.key: fact for fact in sheet.facts}
-    for line in sheet.lines:
-        key = package_key(line.name)
-        if line.version:
-            facts[key] = Fact(key, Known(line.version), line.place)
+def inventory(dependencies: DependencyList) -> Inventory:
+    """Return the facts of a dependency list.
+
+    The version of a package that is not pinned is Unknown and counts as not given, so its rules wait.
+    """
+    facts = {fact.key: fact for fact in dependencies.facts}
+    for package in dependencies.lines:
+        key = package_key(package.name)
+        if package.version:
+            facts[key] = Fact(key, Known(package.version), package.place)
         else:
-            facts[key] = Fact(key, Unknown(line.why or "no version is pinned", asked=False), line.place)
-    return Inventory(facts, complete=frozenset({"pkg"} if sheet.whole else ()))
+            unknown = Unknown(package.why or "no version is pinned", asked=False)
+            facts[key] = Fact(key, unknown, package.place)
+    return Inventory(facts, complete=frozenset({"pkg"} if dependencies.whole else ()))

@@ -3,78 +3,92 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Known, Unknown, normalised
-from envcheck.dependency_files import (
-    DependencyFormat,
-    DependencyList,
-    ListedPackage,
-    ReadingContext,
-    requirement,
-)
-from envcheck.dependency_files.requirements import RequirementsReader
+from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
+from envcheck.dependency_files.parsing.requirement import conda_version
+from envcheck.dependency_files.parsing.requirement_collector import RequirementCollector
+from envcheck.dependency_files.parsing.requirement_lines import Entry
 
 _NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _SPEC = re.compile(r"(?:[\w.-]+(?:/[\w-]+)?::)?(?P<name>[A-Za-z0-9_.-]+?)\s*(?P<bound>[=<>!~ ].*)?")
 
 
-def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, ...]:
-    """The one sheet of an environment file.
+def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
+    """Return the one dependency list of an environment file; what pip installs replaces conda's version.
 
     Raises:
-        InputError: not YAML, or no list of dependencies; with line and column.
+        InputError: the file is not YAML, or has no list of dependencies; with line and column.
     """
     facts: list[Fact] = []
     conda: dict[str, ListedPackage] = {}
-    by_pip: list[Any] = []
+    pip_lists: list[Any] = []
     for node in _items(_dependencies(text, where), where):
         if _is_mapping(node):
-            by_pip += [value for key, value in node.value if key.value == "pip"]
+            pip_lists += [value for key, value in node.value if key.value == "pip"]
             continue
-        if not isinstance(node.value, str):  # what aliases multiply is never written out
+        if not isinstance(node.value, str):  # a list; aliases can multiply it, so it is never written out
             raise InputError(_place(node, where), "expected a package such as numpy=1.26.4")
-        line, told = _package(node.value, _place(node, where))
-        facts += told
-        if line is not None:
-            conda[line.name] = line
+        package, package_facts = _package(node.value, _place(node, where))
+        facts += package_facts
+        if package is not None:
+            conda[package.name] = package
     if "torch" in conda and not any(fact.key == "build.torch.cuda" for fact in facts):
         why = "conda chooses the build of torch by the machine it installs on"
         facts.append(Fact("build.torch.cuda", Unknown(why, asked=True), conda["torch"].place))
+    installed_by_pip = _pip_packages(pip_lists, where, context, facts)
+    packages = {**conda, **{package.name: package for package in installed_by_pip.lines}}
+    return (installed_by_pip._replace(lines=tuple(packages.values())),)
+
+
+def _pip_packages(
+    nodes: Sequence[Any], where: str, context: ReadingContext, facts: Sequence[Fact]
+) -> DependencyList:
+    """Return what the `pip:` lists install, for the Python that conda installs. Raises InputError."""
     python = next((str(fact.value) for fact in facts if fact.key == "python.version"), "")
-    reader = RequirementsReader(asked._replace(python=asked.python or ".".join(python.split(".")[:2])))
-    for node in by_pip:
+    minor = ".".join(python.split(".")[:2])
+    collector = RequirementCollector(context._replace(python=context.python or minor))
+    for node in nodes:
         for item in _items(node, where):
             if not isinstance(item.value, str):
                 raise InputError(_place(item, where), "expected a requirement such as torch==2.6.0")
-            reader.line(item.value, _place(item, where), (where,))
-    reader.hashed = False
-    sheet = reader.sheet(where, tuple(facts))
-    lines = {**conda, **{line.name: line for line in sheet.lines}}
-    return (sheet._replace(lines=tuple(lines.values())),)
+            line, column = item.start_mark.line + 1, item.start_mark.column + 1
+            collector.add_line(Entry(item.value, where, line, column))
+    collector.hashed = False
+    return collector.dependency_list(where, tuple(facts))
 
 
 def _package(text: str, place: str) -> tuple[ListedPackage | None, list[Fact]]:
-    """What a conda spec such as `pytorch=2.4.0=py3.11_cuda12.1_cudnn9_0` says."""
+    """Return the package and the facts of a conda spec such as `pytorch=2.4.0=py3.11_cuda12.1_cudnn9_0`.
+
+    Raises:
+        InputError: the text is not a conda spec.
+    """
     found = _SPEC.fullmatch(text.strip())
     if found is None:
         raise InputError(place, "expected a package such as numpy=1.26.4")
     name, bound = normalised(found["name"]), re.sub(r"\s+", "", found["bound"] or "")
-    exact = bound.startswith("==")
     spec, _, build = bound.lstrip("=").partition("=")
     if name == "python" and re.fullmatch(r"3(\.\d+)+", spec):
         return None, [Fact("python.version", Known(spec), place)]
     if name == "pytorch-cuda" and re.fullmatch(r"\d+\.\d+", spec):
         return None, [Fact("build.torch.cuda", Known(spec), place)]
-    version = requirement.conda_version(f"{'==' if exact else '='}{spec}") if bound.startswith("=") else ""
+    equals = "==" if bound.startswith("==") else "="
+    version = conda_version(f"{equals}{spec}") if bound.startswith("=") else ""
     name = _NAMES.get(name, name)
     cuda = re.search(r"cuda(\d+\.\d+)", build) if name == "torch" else None
-    told = [Fact("build.torch.cuda", Known(cuda[1]), place)] if cuda else []
-    return ListedPackage(name, version, place, "" if version else "no version is pinned"), told
+    facts = [Fact("build.torch.cuda", Known(cuda[1]), place)] if cuda else []
+    return ListedPackage(name, version, place, "" if version else "no version is pinned"), facts
+
+
+# --- YAML nodes -------------------------------------------------------------------------------------
 
 
 def _dependencies(text: str, where: str) -> Any:
+    """Return the node under `dependencies:`. Raises InputError."""
     import yaml
 
     try:
@@ -92,6 +106,7 @@ def _dependencies(text: str, where: str) -> Any:
 
 
 def _items(node: Any, where: str) -> list[Any]:
+    """Return the nodes of a list. Raises InputError for any other node."""
     if not isinstance(getattr(node, "value", None), list) or _is_mapping(node):
         raise InputError(_place(node, where), "expected a list")
     return list(node.value)

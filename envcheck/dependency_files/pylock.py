@@ -8,59 +8,61 @@ from envcheck.core import markers
 from envcheck.core.errors import InputError
 from envcheck.core.facts import normalised
 from envcheck.core.toml_locations import parse_toml
-from envcheck.dependency_files import (
-    DependencyFormat,
-    DependencyList,
-    ListedPackage,
-    ReadingContext,
-    toml,
-)
+from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
+from envcheck.dependency_files.parsing import toml_lines
 
 
-def read(text: str, where: str, asked: ReadingContext) -> tuple[DependencyList, ...]:
-    """The one sheet of a lock, which is whole; packages whose marker leaves them out are left out.
+def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
+    """Return the one dependency list of a lock, which is whole; a marker may exclude a package.
 
     Raises:
-        InputError: not TOML, or not a lock.
+        InputError: the file is not TOML, or not a lock.
     """
     tree = parse_toml(text, where)
-    packages = tree.get("packages")
-    if not isinstance(packages, list) or "lock-version" not in tree:
-        raise InputError(where, "expected lock-version and [[packages]] as PEP 751 has them")
-    lines: dict[str, ListedPackage] = {}
-    places = toml.rows(text, "packages", "name")
-    for number, package in enumerate(packages):
-        place = f"{where}:{places[number]}:1" if number < len(places) else where
-        if not isinstance(package, dict) or not isinstance(package.get("name"), str):
+    rows = tree.get("packages")
+    if not isinstance(rows, list) or "lock-version" not in tree:
+        raise InputError(where, "expected lock-version and [[packages]] as in PEP 751")
+    packages: dict[str, ListedPackage] = {}
+    lines = toml_lines.lines_of_key(text, "packages", "name")
+    for number, row in enumerate(rows):
+        place = f"{where}:{lines[number]}:1" if number < len(lines) else where
+        if not isinstance(row, dict) or not isinstance(row.get("name"), str):
             raise InputError(place, "a package without a name")
-        line = _line(package, place, asked)
-        if line is None:
+        package = _package(row, place, context)
+        if package is None:
             continue
-        if line.name in lines and lines[line.name].version != line.version:
-            line = ListedPackage(line.name, "", place, "the lock has it in several versions")
-        lines[line.name] = line
-    return (DependencyList(where, tuple(lines.values()), whole=True),)
+        earlier = packages.get(package.name)
+        if earlier is not None and earlier.version != package.version:
+            package = ListedPackage(package.name, "", place, "the lock has it in several versions")
+        packages[package.name] = package
+    return (DependencyList(where, tuple(packages.values()), whole=True),)
 
 
-def _line(package: dict[str, object], place: str, asked: ReadingContext) -> ListedPackage | None:
-    name, version, marker = normalised(str(package["name"])), package.get("version"), package.get("marker")
+def _package(row: dict[str, object], place: str, context: ReadingContext) -> ListedPackage | None:
+    """Return the package of a row; None if its marker excludes it. Raises InputError."""
+    name, version, marker = normalised(str(row["name"])), row.get("version"), row.get("marker")
     if isinstance(marker, str):
-        from packaging.markers import InvalidMarker, Marker
-
         if re.search(r"\b(?:extras|dependency_groups)\b", marker):
             return ListedPackage(
                 name, "", place, "its marker asks for an extra or a group, which nobody named"
             )
-        if "python" in marker and not asked.python:
+        if "python" in marker and not context.python:
             return ListedPackage(name, "", place, "its marker asks for the Python, which nobody said")
-        try:
-            if not Marker(marker).evaluate(markers.environment(asked.python, architecture=asked.arch)):
-                return None
-        except InvalidMarker:
-            raise InputError(place, f"{name}: its marker cannot be read") from None
+        if not _applies(marker, name, place, context):
+            return None
     if isinstance(version, str) and version:
         return ListedPackage(name, version, place)
     return ListedPackage(name, "", place, "the lock gives no version")
+
+
+def _applies(marker: str, name: str, place: str, context: ReadingContext) -> bool:
+    """Return whether a marker includes a package. Raises InputError."""
+    from packaging.markers import InvalidMarker, Marker
+
+    try:
+        return Marker(marker).evaluate(markers.environment(context.python, architecture=context.arch))
+    except InvalidMarker:
+        raise InputError(place, f"{name}: the marker is not valid") from None
 
 
 LISTING = DependencyFormat(

@@ -1,4 +1,4 @@
-"""A lock: pins with hashes, the wheels that fit a platform, and the texts a lock is written as.
+"""A lock: pins with hashes, the files that fit a platform, and the texts a lock is written to and read from.
 
-May import core. It must not know how versions were chosen or what asked for the lock.
+May import core. It must not know how versions were chosen or which command needs the lock.
 """

@@ -1,4 +1,4 @@
-"""Which files of a release a platform and a Python can use: wheels by their tags, sources where named."""
+"""Select the files of a release that a Python on a platform can install: wheels by tag, sources by name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from envcheck.core.errors import InputError
 from envcheck.lock.model import Artifact
 
 _LEGACY = {(2, 5): "manylinux1", (2, 12): "manylinux2010", (2, 17): "manylinux2014"}
-_ARCHITECTURES = {"x86_64": (2, 5), "aarch64": (2, 17)}  # the oldest glibc a manylinux tag of it names
+_ARCHITECTURES = {"x86_64": (2, 5), "aarch64": (2, 17)}  # the oldest glibc that a manylinux tag names for it
 
 
 def platform_tags(platform: str, glibc: str) -> tuple[str, ...]:
-    """The platform tags that a machine such as `linux-x86_64` with this glibc accepts, best first.
+    """Return the platform tags that a machine such as `linux-x86_64` with this glibc accepts, best first.
 
     Raises:
-        InputError: a platform no lock can be made for, or a glibc that is not `2.N`.
+        InputError: no lock can be made for the platform, or the glibc is not `2.N`.
     """
     system, _, architecture = platform.partition("-")
     oldest = _ARCHITECTURES.get(architecture)
@@ -43,10 +43,10 @@ def platform_tags(platform: str, glibc: str) -> tuple[str, ...]:
 
 
 def usable_tags(python: str, platform: str, glibc: str) -> frozenset[Tag]:
-    """All wheel tags that CPython of a version (`3.11`) accepts on a platform.
+    """Return all wheel tags that CPython of a version (`3.11`) accepts on a platform.
 
     Raises:
-        InputError: not a Python version, or as `platform_tags` does.
+        InputError: the version is not one of Python, or as `platform_tags` raises it.
     """
     if not re.fullmatch(r"3\.\d{1,3}", python):
         raise InputError("python", f"expected a version such as 3.11, found {python!r}")
@@ -59,7 +59,10 @@ def usable_tags(python: str, platform: str, glibc: str) -> frozenset[Tag]:
 
 
 def release_of(filename: str) -> tuple[str, Version, frozenset[Tag] | None] | None:
-    """Name, version and wheel tags (None for a source distribution) of a file, or None if it is neither."""
+    """Return name, version and wheel tags of a file; None if it is neither a wheel nor a source distribution.
+
+    The tags of a source distribution are None.
+    """
     try:
         if filename.endswith(".whl"):
             name, version, _, tags = parse_wheel_filename(filename)
@@ -73,9 +76,9 @@ def release_of(filename: str) -> tuple[str, Version, frozenset[Tag] | None] | No
 def usable_files(
     name: str, version: str, files: Iterable[Artifact], tags: Collection[Tag], build: Collection[str]
 ) -> tuple[Artifact, ...]:
-    """The files of one release that may be installed: wheels for the tags, or sources if it is to be built.
+    """Return the files of one release that may be installed: wheels for the tags, or sources to be built.
 
-    Never both: a package named in `build` has no wheels one may trust to be the same, and a package
+    Never both: the wheels of a package named in `build` may differ from what its source builds, and a package
     that is not named must not run its setup.py.
     """
     wanted = Version(version)

@@ -1,5 +1,5 @@
-"""What the user's settings make of findings: the gate's decision, lock drift and the image manifest.
+"""What the user's settings make of findings: the gate's decision, lock drift and the manifest of an image.
 
-May import core, rules, dependency_files and knowledge. It must not read settings files itself or know which
-command asked. image_manifest imports nothing, since every start of a container loads it.
+May import core, rules, dependency_files and knowledge. It must not read files or know which command runs it.
+`image_manifest` imports nothing, because every start of a container loads it.
 """

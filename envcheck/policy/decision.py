@@ -1,10 +1,15 @@
-"""Findings and a policy → open or shut, and why. Pure; `doctor`'s exit code is the default policy's."""
+"""Decide from findings and a policy whether the gate opens, and why.
+
+`doctor` uses the default policy for its exit code, so the values here are NamedTuples: they are defined
+faster than dataclasses.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from envcheck.core.facts import Fact, Inventory, Known, Unknown, Value
+from envcheck.core.facts import Fact, Known
 from envcheck.core.findings import (
     UNREADABLE,
     Diagnostic,
@@ -13,10 +18,9 @@ from envcheck.core.findings import (
     Judgement,
     Report,
     Verdict,
-    Waiting,
     worst_first,
 )
-from envcheck.core.rules import Basis, Rule, Severity, Source
+from envcheck.core.rules import Severity
 
 UNDECIDED = ("pass", "warn", "fail")
 
@@ -24,7 +28,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Waiver(NamedTuple):
-    """A person's dated, reasoned exception: the rule counts again after the day `until` (ISO)."""
+    """A person's exception with a date and a reason: after the day `until` (ISO) the rule counts again."""
 
     rule: str
     reason: str
@@ -32,8 +36,8 @@ class Waiver(NamedTuple):
     place: str  # file:line
 
 
-class Machine(NamedTuple):
-    """Where an image will run: the driver of the host, its GPUs, and its platform; empty if not said."""
+class DeclaredMachine(NamedTuple):
+    """The machine an image will run on: its driver, GPUs and platform; empty if not declared."""
 
     name: str
     driver: str = ""
@@ -42,7 +46,7 @@ class Machine(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a settings file says; a command's own options win."""
+    """The values of a settings file; the options of a command override them."""
 
     file: str = ""
     matrix: tuple[str, ...] = ()
@@ -55,14 +59,14 @@ class Settings(NamedTuple):
     skip: tuple[str, ...] = ()
     severity: Mapping[str, Severity] = _NOTHING
     waivers: tuple[Waiver, ...] = ()
-    machine: Mapping[str, Machine] = _NOTHING
+    machine: Mapping[str, DeclaredMachine] = _NOTHING
 
 
 class Policy(NamedTuple):
     """What shuts the gate: broken rules from `fail_on` up, and undecided ones if `undecided` is `fail`.
 
-    `severity` replaces that of a rule; `only` and `skip` name rules, or groups of generated ones (`lock:`).
-    `today` (ISO) is the day waivers are held against.
+    `severity` replaces that of a rule. `only` and `skip` name rules, or groups of generated ones (`lock:`).
+    `today` (ISO) is the day that waivers are compared with.
     """
 
     fail_on: Severity = Severity.ERROR
@@ -77,10 +81,11 @@ class Policy(NamedTuple):
 class Decision(NamedTuple):
     """The exit code and the reasons.
 
-    0 open, 1 shut by findings or by remarks on a configuration, 2 a configuration could not be read (the
-    rest was judged, but what was found is not all), 3 nothing was there to judge.
+    The code is 0 if the gate is open, 1 if findings or diagnostics of a configuration shut it, 2 if a
+    configuration could not be read (the rest was judged, but there may be more to find), and 3 if there was
+    nothing to judge.
 
-    `waived` are findings that a waiver keeps from counting, `remarks` the undecided ones that are let pass.
+    `waived` are findings that a waiver keeps from counting, `remarks` the undecided ones that may pass.
     """
 
     code: int
@@ -89,76 +94,88 @@ class Decision(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-# --- a policy held against a judgement --------------------------------------------------------------
+# --- apply a policy to a report ---------------------------------------------------------------------
 
 
-def held(report: Report, remarks: Sequence[Diagnostic], policy: Policy) -> Report:
-    """The report as a policy sees it, with these remarks on configurations, and what of it fails marked."""
-    judgement = under(report.judgement, policy, remarks)
-    return marked(report._replace(judgement=judgement, diagnostics=remarked(remarks, policy)), policy)
+def apply_policy(report: Report, diagnostics: Sequence[Diagnostic], policy: Policy) -> Report:
+    """Return the report under a policy, with these diagnostics of configurations.
 
-
-def remarked(remarks: Sequence[Diagnostic], policy: Policy) -> tuple[Diagnostic, ...]:
-    """The remarks as a policy sees them, worst first; one that could not read its input is never left out.
-
-    To a policy a remark of the code `unknown-key` is the rule `remark:unknown-key`.
+    Severities are the policy's, skipped rules are left out, and the report records what is waived and what
+    fails, for formats that show the difference. To a policy, a diagnostic with the code `unknown-key` is the
+    rule `remark:unknown-key`; one that could not read its input is never left out.
     """
-    return worst_first(
-        remark._replace(severity=_severity(_remark_id(remark), remark.severity, policy))
-        for remark in remarks
-        if remark.code == UNREADABLE or _asked(_remark_id(remark), policy)
+    judgement = _judgement_under(report.judgement, policy, diagnostics)
+    kept = worst_first(
+        diagnostic._replace(severity=_severity(_diagnostic_id(diagnostic), diagnostic.severity, policy))
+        for diagnostic in diagnostics
+        if diagnostic.code == UNREADABLE or _selected(_diagnostic_id(diagnostic), policy)
+    )
+    ids = [finding.rule.id for finding in judgement.findings]
+    ids += [_diagnostic_id(diagnostic) for diagnostic in kept if diagnostic.code != UNREADABLE]
+    return report._replace(
+        judgement=judgement,
+        diagnostics=kept,
+        fail_on=policy.fail_on,
+        undecided_fails=policy.undecided == "fail",
+        waived=frozenset(rule_id for rule_id in ids if _is_waived(rule_id, policy)),
     )
 
 
-def _remark_id(remark: Diagnostic) -> str:
-    return f"remark:{remark.code}"
+def _diagnostic_id(diagnostic: Diagnostic) -> str:
+    return f"remark:{diagnostic.code}"
 
 
-def under(judgement: Judgement, policy: Policy, remarks: Sequence[Diagnostic] = ()) -> Judgement:
-    """The judgement as a policy sees it: severities, what is left out, and what is wrong with waivers.
+def _judgement_under(judgement: Judgement, policy: Policy, diagnostics: Sequence[Diagnostic]) -> Judgement:
+    """Return the judgement under a policy, with findings about waivers that are expired or unused.
 
     A finding that is waived stays, with the waiver as its note.
     """
-    findings = [_under(finding, policy) for finding in judgement.findings if _asked(finding.rule.id, policy)]
-    waiting = tuple(each for each in judgement.waiting if _asked(each.rule.id, policy))
-    dead = [
-        _under(finding, policy)
-        for finding in _dead_waivers(judgement, policy, remarks)
-        if _asked(finding.rule.id, policy)
-    ]
-    return judgement._replace(findings=worst_first([*findings, *dead]), waiting=waiting)
+    findings = (*judgement.findings, *_dead_waivers(judgement, policy, diagnostics))
+    selected = [_finding_under(found, policy) for found in findings if _selected(found.rule.id, policy)]
+    waiting = tuple(rule for rule in judgement.waiting if _selected(rule.rule.id, policy))
+    return judgement._replace(findings=worst_first(selected), waiting=waiting)
 
 
-def _asked(rule_id: str, policy: Policy) -> bool:
-    if policy.only and not any(_names(each, rule_id) for each in policy.only):
-        return False
-    return not any(_names(each, rule_id) for each in policy.skip)
-
-
-def _names(word: str, rule_id: str) -> bool:
-    return word == rule_id or (word.endswith(":") and rule_id.startswith(word))
-
-
-def _under(finding: Finding, policy: Policy) -> Finding:
+def _finding_under(finding: Finding, policy: Policy) -> Finding:
+    """Return the finding with the policy's severity, and with its waivers as notes."""
     rule_id = finding.rule.id
     notes = [finding.note] if finding.note else []
     for waiver in policy.waivers:
         if _names(waiver.rule, rule_id):
-            word = "waived until" if waiver.until >= policy.today else "no longer waived since"
-            notes.append(f"{word} {waiver.until}: {waiver.reason} ({waiver.place})")
+            state = "waived until" if waiver.until >= policy.today else "no longer waived since"
+            notes.append(f"{state} {waiver.until}: {waiver.reason} ({waiver.place})")
     severity = _severity(rule_id, finding.severity, policy)
     return finding._replace(severity=severity, note="; ".join(notes))
 
 
 def _severity(rule_id: str, severity: Severity, policy: Policy) -> Severity:
-    """The policy's own word for a rule, the last that names it; else the rule's."""
-    own = [each for word, each in policy.severity.items() if _names(word, rule_id)]
-    return own[-1] if own else severity
+    """Return the severity that the policy gives a rule last; the rule's if it gives none."""
+    overrides = [override for name, override in policy.severity.items() if _names(name, rule_id)]
+    return overrides[-1] if overrides else severity
 
 
-def _dead_waivers(judgement: Judgement, policy: Policy, remarks: Sequence[Diagnostic]) -> Iterator[Finding]:
-    open_rules = {each.rule.id for each in judgement.findings} | {each.rule.id for each in judgement.waiting}
-    open_rules |= {_remark_id(remark) for remark in remarks}
+def _selected(rule_id: str, policy: Policy) -> bool:
+    """Return whether `only` and `skip` leave a rule in."""
+    if policy.only and not any(_names(name, rule_id) for name in policy.only):
+        return False
+    return not any(_names(name, rule_id) for name in policy.skip)
+
+
+def _names(name: str, rule_id: str) -> bool:
+    """Return whether a name in a policy is that of a rule, or of its group (`lock:`)."""
+    return name == rule_id or (name.endswith(":") and rule_id.startswith(name))
+
+
+def _is_waived(rule_id: str, policy: Policy) -> bool:
+    return any(waiver.until >= policy.today and _names(waiver.rule, rule_id) for waiver in policy.waivers)
+
+
+def _dead_waivers(
+    judgement: Judgement, policy: Policy, diagnostics: Sequence[Diagnostic]
+) -> Iterator[Finding]:
+    open_rules = {finding.rule.id for finding in judgement.findings}
+    open_rules |= {rule.rule.id for rule in judgement.waiting}
+    open_rules |= {_diagnostic_id(diagnostic) for diagnostic in diagnostics}
     for waiver in policy.waivers:
         if waiver.until < policy.today:
             yield _waiver_finding("expired", f"a waiver of {waiver.rule} has expired", waiver)
@@ -167,7 +184,9 @@ def _dead_waivers(judgement: Judgement, policy: Policy, remarks: Sequence[Diagno
 
 
 def _waiver_finding(what: str, title: str, waiver: Waiver) -> Finding:
-    return written(
+    from envcheck.policy.generated_findings import generated_finding  # doctor has no waivers
+
+    return generated_finding(
         f"waiver:{what}",
         Severity.WARNING,
         title,
@@ -177,186 +196,68 @@ def _waiver_finding(what: str, title: str, waiver: Waiver) -> Finding:
     )
 
 
-def written(
-    rule_id: str,
-    severity: Severity,
-    title: str,
-    because: Sequence[Evidence],
-    *,
-    group: str,
-    note: str = "",
-    verdict: Verdict = Verdict.BROKEN,
-) -> Finding:
-    """A finding of a rule that nobody wrote, because it is about this image's own files."""
-    sources = tuple(
-        dict.fromkeys(Source(each.fact.source, "file", "") for each in because[:1] if each.fact.source)
-    )
-    rule = Rule(rule_id, severity, Basis.METADATA, title, (), sources=sources, group=group)
-    return Finding(rule, verdict, severity, tuple(because), note=note)
-
-
-def missing_gpus(inventory: Inventory, expected: int) -> Finding | None:
-    """The finding that fewer GPUs can be used than are expected, with what is known of the others.
-
-    A GPU can be used if programs see it, the driver gives it, and CUDA would start on it. What could not be
-    read counts as missing: whoever expects GPUs wants to know that they are there.
-    """
-    driver = inventory.fact("driver.error")
-    works = not isinstance(driver.reading, Known)
-    because = [] if works else [Evidence(driver)]
-    usable = 0
-    for device in range(len(inventory.devices)):
-        obstacle = _obstacle(inventory, device)
-        usable += works and obstacle is None
-        if obstacle is not None:
-            because.append(Evidence(obstacle, device))
-    counted = inventory.fact("gpus.count")
-    if not inventory.devices and works and isinstance(counted.value, int):
-        usable = counted.value
-    if usable >= expected:
-        return None
-    if len(inventory.devices) < expected:
-        because.append(Evidence(counted))
-        on_bus = inventory.fact("gpus.on_bus")
-        if isinstance(counted.value, int) and isinstance(on_bus.value, int) and on_bus.value > counted.value:
-            because.append(Evidence(on_bus))
-    wanted = Evidence(Fact("gpus.expected", Known(expected)))
-    noun = f"{expected} GPUs are" if expected > 1 else "a GPU is"
-    can = str(usable) if usable else "none"
-    title = f"{noun} expected, {can} can be used"
-    return written("machine:gpus", Severity.ERROR, title, [wanted, *because], group="machine")
-
-
-_OBSTACLES: tuple[tuple[str, tuple[Value, ...]], ...] = (
-    ("gpu.visible", (False,)),
-    ("gpu.mig_instances", (0,)),
-    ("gpu.compute_mode", ("prohibited",)),
-    ("gpu.fabric", ("not_started", "in_progress")),
-)
-
-
-def _obstacle(inventory: Inventory, device: int) -> Fact | None:
-    """The fact that keeps programs from using a GPU."""
-    error = inventory.fact("gpu.error", device)
-    if isinstance(error.reading, Known) and error.value != "crashed":
-        return error
-    for key, values in _OBSTACLES:
-        fact = inventory.fact(key, device)
-        needs_mig = key == "gpu.mig_instances"
-        if fact.value in values and (not needs_mig or inventory.known("gpu.mig", device) is True):
-            return fact
-    return None
-
-
-def unknown_rules(words: Collection[str], known: Collection[str]) -> list[str]:
-    """Those of the words that name no rule; ids of generated rules have a colon and are not looked up."""
-    return [word for word in words if ":" not in word and word not in known]
-
-
-# --- several machines, or several stages of an image ------------------------------------------------
-
-
-def together(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
-    """One report of several about the same environment: what is true of all of them, said once.
-
-    A finding that not all parts have says which do.
-    """
-    (_, first), *others = parts
-    if not others:
-        return first
-    seen: dict[tuple[str, Verdict, tuple[Evidence, ...]], list[tuple[str, Finding]]] = {}
-    for name, report in parts:
-        for finding in report.judgement.findings:
-            seen.setdefault((finding.rule.id, finding.verdict, finding.evidence), []).append((name, finding))
-    findings = [_of_several(each, len(parts), noun) for each in seen.values()]
-    decided = {finding.rule.id for finding in findings}
-    waiting: dict[str, Waiting] = {}
-    for _, report in parts:
-        waiting |= {each.rule.id: each for each in report.judgement.waiting if each.rule.id not in decided}
-    total = max(_total(report.judgement) for _, report in parts)
-    undecided = len({each.rule.id for each in findings if each.verdict is Verdict.UNDECIDED})
-    held = max(0, total - len(decided) - len(waiting))
-    judgement = Judgement(
-        worst_first(findings), tuple(waiting.values()), held, max(0, total - undecided - len(waiting))
-    )
-    return first._replace(
-        judgement=judgement,
-        inventory=_common(
-            [report.inventory for _, report in parts],
-            f"judged for the {noun}s " + ", ".join(n for n, _ in parts),
-        ),
-    )
-
-
-def _total(judgement: Judgement) -> int:
-    return judgement.passed + len(judgement.findings) + len(judgement.waiting)
-
-
-def _of_several(found: Sequence[tuple[str, Finding]], parts: int, noun: str) -> Finding:
-    worst = max((finding for _, finding in found), key=lambda each: each.severity.rank)
-    if len(found) == parts:
-        return worst
-    notes = [worst.note] if worst.note else []
-    return worst._replace(note="; ".join([*notes, f"{noun} {', '.join(name for name, _ in found)}"]))
-
-
-def _common(inventories: Sequence[Inventory], why: str) -> Inventory:
-    """What all have in common; a fact that differs was given for each of them, and is said of none."""
-    first, *others = inventories
-    facts = dict(first.facts)
-    for key in {key for each in inventories for key in each.facts}:
-        if any(each.facts.get(key) != first.facts.get(key) for each in others):
-            facts[key] = Fact(key, Unknown(why, asked=False))
-    complete = frozenset.intersection(*(each.complete for each in inventories))
-    same = all(other.devices == first.devices for other in others)
-    if not same:
-        facts["gpus.count"] = Fact("gpus.count", Unknown(why, asked=False))
-    return Inventory(facts, first.devices if same else (), complete, first.unread)
-
-
-def marked(report: Report, policy: Policy) -> Report:
-    """The report with what fails under a policy and what is waived, for formats that tell them apart."""
-    ids = [each.rule.id for each in report.judgement.findings]
-    ids += [_remark_id(each) for each in report.diagnostics if each.code != UNREADABLE]
-    waivers = [waiver.rule for waiver in policy.waivers if waiver.until >= policy.today]
-    waived = frozenset(each for each in ids if any(_names(word, each) for word in waivers))
-    fails = policy.undecided == "fail"
-    return report._replace(fail_on=policy.fail_on, undecided_fails=fails, waived=waived)
+def unknown_rules(names: Collection[str], known: Collection[str]) -> list[str]:
+    """Return the names of no known rule; those of generated rules have a colon and are not looked up."""
+    return [name for name in names if ":" not in name and name not in known]
 
 
 # --- the decision -----------------------------------------------------------------------------------
 
 
 def decide(report: Report, policy: Policy) -> Decision:
-    """Whether this environment may pass."""
-    lang = report.language
-    waivers = [waiver.rule for waiver in policy.waivers if waiver.until >= policy.today]
+    """Return whether this environment may pass, with the reasons."""
     reasons: list[str] = []
     waived: list[str] = []
-    let_pass: list[str] = []
-    for finding in report.reported:
-        if isinstance(finding, Diagnostic):
-            said = f"{lang.word(finding.severity.value)} {finding.code} ({finding.places[0]})"
-            if finding.severity.rank >= policy.fail_on.rank:
-                known = finding.code != UNREADABLE and any(
-                    _names(each, _remark_id(finding)) for each in waivers
-                )
-                (waived if known else reasons).append(said)
-            continue
-        undecided = finding.verdict is Verdict.UNDECIDED
-        said = f"{lang.word('undecided' if undecided else finding.severity.value)} {finding.rule.id}"
-        counts = policy.undecided == "fail" if undecided else finding.severity.rank >= policy.fail_on.rank
-        if any(_names(word, finding.rule.id) for word in waivers):
-            waived.append(said)
-        elif counts:
-            reasons.append(said)
-        elif undecided and policy.undecided == "warn":
-            let_pass.append(said)
-    words = tuple(reasons), tuple(waived), tuple(let_pass)
-    if any(remark.code == UNREADABLE for remark in report.diagnostics):
-        return Decision(2, *words)
+    may_pass: list[str] = []
+    lines = {_Effect.SHUTS: reasons, _Effect.WAIVED: waived, _Effect.MAY_PASS: may_pass}
+    for reported in report.reported:
+        if isinstance(reported, Diagnostic):
+            effect, line = _diagnostic_effect(reported, policy), _diagnostic_line(reported, report)
+        else:
+            effect, line = _finding_effect(reported, policy), _finding_line(reported, report)
+        if effect in lines:
+            lines[effect].append(line)
+    texts = tuple(reasons), tuple(waived), tuple(may_pass)
+    if any(diagnostic.code == UNREADABLE for diagnostic in report.diagnostics):
+        return Decision(2, *texts)
     if reasons:
-        return Decision(1, *words)
+        return Decision(1, *texts)
     if report.nothing_to_judge:
-        return Decision(3, (lang.told(report.nothing_to_judge),))
-    return Decision(0, *words)
+        return Decision(3, (report.language.told(report.nothing_to_judge),))
+    return Decision(0, *texts)
+
+
+class _Effect(Enum):
+    """What a finding or diagnostic does to the gate."""
+
+    NONE = 0
+    SHUTS = 1
+    WAIVED = 2
+    MAY_PASS = 3
+
+
+def _diagnostic_effect(diagnostic: Diagnostic, policy: Policy) -> _Effect:
+    if diagnostic.severity.rank < policy.fail_on.rank:
+        return _Effect.NONE
+    # What could not be read cannot be waived: nobody knows what it holds.
+    waived = diagnostic.code != UNREADABLE and _is_waived(_diagnostic_id(diagnostic), policy)
+    return _Effect.WAIVED if waived else _Effect.SHUTS
+
+
+def _finding_effect(finding: Finding, policy: Policy) -> _Effect:
+    if _is_waived(finding.rule.id, policy):
+        return _Effect.WAIVED
+    if finding.verdict is not Verdict.UNDECIDED:
+        return _Effect.SHUTS if finding.severity.rank >= policy.fail_on.rank else _Effect.NONE
+    by_setting = {"fail": _Effect.SHUTS, "warn": _Effect.MAY_PASS}
+    return by_setting.get(policy.undecided, _Effect.NONE)
+
+
+def _diagnostic_line(diagnostic: Diagnostic, report: Report) -> str:
+    severity = report.language.word(diagnostic.severity.value)
+    return f"{severity} {diagnostic.code} ({diagnostic.places[0]})"
+
+
+def _finding_line(finding: Finding, report: Report) -> str:
+    state = "undecided" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
+    return f"{report.language.word(state)} {finding.rule.id}"

@@ -1,21 +1,21 @@
-"""What the gate judged at build, as the image carries it: plain values, read at every start.
+"""The manifest of an image: what the gate judged at build time, as plain values that every start reads.
 
-Imports nothing, for `gate --runtime` reads it within milliseconds. Fields are only ever added within a
-`SCHEMA_VERSION`; a reader passes over those it does not know.
+This module imports nothing, because `gate --runtime` reads a manifest within milliseconds. Within a
+`SCHEMA_VERSION` fields are only added; a reader ignores those it does not know.
 """
 
 from __future__ import annotations
 
 PATH = "/usr/share/envcheck/manifest.json"
-"""Where the gate writes it in an image, and where a start looks for it."""
+"""Where the gate writes the manifest in an image, and where a start looks for it."""
 
 VARIABLE = "ENVCHECK_MANIFEST"
-"""Names another place, to the gate that writes it and to the start that reads it."""
+"""The environment variable that names another path, for the gate that writes and the start that reads."""
 
 SCHEMA_VERSION = 1
 
 NO_CUDA = "none"
-"""What `cuda` says of a torch that was built without it: such an image asks nothing of a driver."""
+"""The value of `cuda` for a torch built without CUDA: such an image needs no driver."""
 
 _TEXT = (str, type(None))
 _SHAPE: dict[str, tuple[type, ...]] = {
@@ -36,28 +36,29 @@ _SHAPE: dict[str, tuple[type, ...]] = {
     "unknown": (dict,),
     "machines": (list,),
 }
-"""What stands in a manifest, and as what: `null` is "not known", and `unknown` says why."""
+"""The fields of a manifest and their types. `null` means "not known", and `unknown` says why."""
 
 
 def problem(tree: object) -> str:
-    """What is wrong with a manifest that was read; empty if nothing is."""
+    """Return what is wrong with a manifest that was read; empty if it is valid."""
     if not isinstance(tree, dict) or "schema_version" not in tree:
         return "not a manifest of envcheck gate"
     if tree["schema_version"] != SCHEMA_VERSION:
         return f"schema_version {repr(tree['schema_version'])[:20]}: this envcheck reads {SCHEMA_VERSION}"
-    misshapen = [key for key, kinds in _SHAPE.items() if not isinstance(tree.get(key, ...), kinds)]
-    return f"{misshapen[0]}: missing or of the wrong kind" if misshapen else _ill_said(tree)
+    wrong = [key for key, kinds in _SHAPE.items() if not isinstance(tree.get(key, ...), kinds)]
+    return f"{wrong[0]}: missing or of the wrong kind" if wrong else _wrong_value(tree)
 
 
-def _ill_said(tree: dict[str, dict[str, object]]) -> str:
+def _wrong_value(tree: dict[str, dict[str, object]]) -> str:
+    """Return the first field whose value is not one of the expected ones; empty if all are."""
     if tree["gate"].get("verdict") not in ("open", "shut"):
         return "gate.verdict: expected open or shut"
     if str(tree["undecided"]) not in ("pass", "warn", "fail"):
         return "undecided: expected pass, warn or fail"
     if not _all_text(tree["gate"].get("reasons")) or not _all_text(tree["architectures"] or []):
-        return "gate.reasons and architectures: expected lists of words"
-    least = tree["minimum_driver"]
-    if isinstance(least, str) and not driver_order(least):
+        return "gate.reasons and architectures: expected lists of strings"
+    minimum = tree["minimum_driver"]
+    if isinstance(minimum, str) and not driver_order(minimum):
         return "minimum_driver: expected a version such as 525.60.13"
     return ""
 
@@ -67,9 +68,9 @@ def _all_text(value: object) -> bool:
 
 
 def driver_order(version: str) -> tuple[int, ...]:
-    """A driver's version as numbers that compare, as NVIDIA counts: 570.26 is older than 570.124.06.
+    """Return a driver's version as numbers that compare as NVIDIA counts: 570.26 is older than 570.124.06.
 
-    Empty if it is not one.
+    Empty if the text is not a version.
     """
     parts = version.split(".")
     if not all(part.isascii() and part.isdecimal() and len(part) < 7 for part in parts):  # noqa: PLR2004 - digits
@@ -78,10 +79,10 @@ def driver_order(version: str) -> tuple[int, ...]:
 
 
 def labels(tree: dict[str, object]) -> dict[str, str]:
-    """The OCI labels that say what an image needs, for registries and schedulers to read."""
+    """Return the OCI labels that tell registries and schedulers what an image needs."""
     matrix = tree["matrix"]
     architectures = tree["architectures"]
-    said = {
+    values = {
         "target": tree["target"],
         "train": _pairs(tree["train"]),
         "minimum-driver": tree["minimum_driver"],
@@ -90,7 +91,7 @@ def labels(tree: dict[str, object]) -> dict[str, str]:
         "matrix": matrix["digest"] if isinstance(matrix, dict) else None,
         "date": tree["date"],
     }
-    return {f"envcheck.{key}": value for key, value in said.items() if isinstance(value, str) and value}
+    return {f"envcheck.{key}": value for key, value in values.items() if isinstance(value, str) and value}
 
 
 def _pairs(table: object) -> str:
@@ -101,10 +102,11 @@ def _pairs(table: object) -> str:
 
 
 def require_cuda(tree: dict[str, object]) -> str:
-    """The value of NVIDIA_REQUIRE_CUDA with which the container toolkit refuses a driver that is too old.
+    """Return the value of NVIDIA_REQUIRE_CUDA with which the container toolkit refuses too old a driver.
 
-    It compares the newest CUDA a driver speaks. Code for CUDA 12.4 runs on every driver of the family, so
-    12.0 is what it needs. Empty where that is not known, or where a cuda-compat package may stand in.
+    The toolkit compares it with the newest CUDA that the driver supports. Code for CUDA 12.4 runs on every
+    driver of the 12 family, so it needs 12.0. Empty if the need is not known, or if a cuda-compat package may
+    make up for an older driver.
     """
     cuda = tree["cuda"]
     if not isinstance(cuda, str) or cuda == NO_CUDA or tree["minimum_driver"] is None or tree["cuda_compat"]:

@@ -1,8 +1,8 @@
-"""A lock against what is installed: missing, extra, another version, another build. Pure."""
+"""Compare a lock with what is installed: packages that are missing, extra, of another version or build."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from envcheck.core import versions
 from envcheck.core.facts import (
@@ -17,121 +17,153 @@ from envcheck.core.facts import (
 )
 from envcheck.core.findings import Evidence, Finding, Verdict
 from envcheck.core.rules import Matrix, Severity
-from envcheck.dependency_files import DependencyList
-from envcheck.policy.decision import written
+from envcheck.dependency_files import DependencyList, ListedPackage
+from envcheck.policy.generated_findings import generated_finding
 from envcheck.rules.derive import derive
 from envcheck.rules.requirements import installed_requirements
 
 GROUP = "lock"
 _INSTALLERS = ("pip", "setuptools", "wheel", "uv")
-"""What an environment has before a lock is installed, and what installs it."""
+"""What an environment holds before a lock is installed, and what installs the lock."""
 
-_SHOWN = 12
+_MOST_SHOWN = 12
 
 
-def findings(sheet: DependencyList, read: Inventory, known: Matrix) -> Iterator[Finding]:
-    """Where an environment is not the one its lock describes; `read` has nothing derived."""
-    pinned = {line.name: line for line in sheet.lines}
-    unread = [Evidence(Fact("lock", Unknown(remark))) for remark in sheet.remarks]
-    for line in pinned.values():
-        here = read.fact(package_key(line.name))
-        if not line.version:
-            why = Unknown(line.why or "no version is pinned")
-            unread.append(Evidence(Fact(f"lock.{line.name}", why, line.place)))
-            continue
-        there = Evidence(Fact(f"lock.{line.name}", Known(line.version), line.place))
-        if isinstance(here.reading, Absent):
-            title = f"the lock has {line.name} {line.version}, which is not installed"
-            yield written(
-                f"lock:missing:{line.name}", Severity.ERROR, title, [there, Evidence(here)], group=GROUP
-            )
-        elif isinstance(here.reading, Known):
-            yield from _other(
-                line.name, line.version, str(here.reading.value), [there, Evidence(here)], read, known
-            )
+def findings(lock: DependencyList, inventory: Inventory, matrix: Matrix) -> Iterator[Finding]:
+    """Yield where an environment differs from its lock; `inventory` must hold no derived facts."""
+    pinned = {package.name: package for package in lock.lines}
+    not_compared = [Evidence(Fact("lock", Unknown(remark))) for remark in lock.remarks]
+    for package in pinned.values():
+        installed = inventory.fact(package_key(package.name))
+        if not package.version:
+            why = Unknown(package.why or "no version is pinned")
+            not_compared.append(Evidence(Fact(f"lock.{package.name}", why, package.place)))
+        elif isinstance(installed.reading, Absent):
+            yield _missing(package, installed)
+        elif isinstance(installed.reading, Known):
+            yield from _difference(package, installed, inventory, matrix)
         else:
-            unread.append(Evidence(here))
-    if unread:
-        are = "line of the lock was" if len(unread) == 1 else "lines of the lock were"
-        yield _undecided("not-compared", f"{len(unread)} {are} not compared", unread[:_SHOWN])
-    if extra := _extra(pinned, read):
-        names = ", ".join(extra[:_SHOWN]) + (
-            f" and {len(extra) - _SHOWN} more" if len(extra) > _SHOWN else ""
-        )
-        because = [Evidence(read.fact(package_key(name))) for name in extra[:_SHOWN]]
-        yield written(
-            "lock:extra", Severity.WARNING, f"installed and not in the lock: {names}", because, group=GROUP
-        )
+            not_compared.append(Evidence(installed))
+    if not_compared:
+        lines = "line of the lock was" if len(not_compared) == 1 else "lines of the lock were"
+        title = f"{len(not_compared)} {lines} not compared"
+        yield _undecided("not-compared", title, not_compared[:_MOST_SHOWN])
+    if extra := _extra_packages(pinned, inventory):
+        yield _extra_finding(extra, inventory)
 
 
-def _undecided(what: str, title: str, because: list[Evidence]) -> Finding:
-    return written(f"lock:{what}", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED)
+def _pinned_version(package: ListedPackage) -> Evidence:
+    return Evidence(Fact(f"lock.{package.name}", Known(package.version), package.place))
 
 
-def _other(
-    name: str, wanted: str, installed: str, because: list[Evidence], read: Inventory, known: Matrix
+def _missing(package: ListedPackage, installed: Fact) -> Finding:
+    title = f"the lock has {package.name} {package.version}, which is not installed"
+    evidence = [_pinned_version(package), Evidence(installed)]
+    return generated_finding(f"lock:missing:{package.name}", Severity.ERROR, title, evidence, group=GROUP)
+
+
+def _undecided(what: str, title: str, evidence: Sequence[Evidence]) -> Finding:
+    return generated_finding(
+        f"lock:{what}", Severity.WARNING, title, evidence, group=GROUP, verdict=Verdict.UNDECIDED
+    )
+
+
+# --- another version, or another build of the same version ------------------------------------------
+
+
+def _difference(
+    package: ListedPackage, fact: Fact, inventory: Inventory, matrix: Matrix
 ) -> Iterator[Finding]:
-    if _release(installed) != _release(wanted):
-        title = f"the lock has {name} {wanted}, installed is {installed}"
-        yield written(f"lock:version:{name}", Severity.ERROR, title, because, group=GROUP)
+    """Yield how an installed package differs from its pin, if it does."""
+    name, pinned, installed = package.name, package.version, str(fact.value)
+    evidence = [_pinned_version(package), Evidence(fact)]
+    if _release(installed) != _release(pinned):
+        title = f"the lock has {name} {pinned}, installed is {installed}"
+        yield generated_finding(f"lock:version:{name}", Severity.ERROR, title, evidence, group=GROUP)
         return
-    why: str | None = ""
-    if read.known(package_key(name, "editable")) is True:
-        why = f"{name} is installed from a checkout"
-    elif (label := versions.local_label(wanted)) and label != versions.local_label(installed):
-        why = f"the lock has {name} {wanted}, installed is {installed}"
-    elif not label and name == "torch":
-        why = _other_cuda(wanted, installed, read, known)
+    why = _other_build(package, installed, inventory, matrix)
     if why is None:
-        title = f"which CUDA torch {wanted} of the lock is for is not known, installed is {installed}"
-        yield _undecided(f"build:{name}", title, because)
+        title = f"which CUDA torch {pinned} of the lock is for is not known, installed is {installed}"
+        yield _undecided(f"build:{name}", title, evidence)
     elif why:
-        yield written(f"lock:build:{name}", Severity.ERROR, f"another build: {why}", because, group=GROUP)
+        title = f"another build: {why}"
+        yield generated_finding(f"lock:build:{name}", Severity.ERROR, title, evidence, group=GROUP)
 
 
 def _release(text: str) -> str:
-    """A version without its local label, spelt in the one way that PEP 440 has for it."""
+    """Return a version without its local label, in PEP 440's normal form."""
     version = versions.parse(text)
     return text if version is None else str(version).partition("+")[0]
 
 
-def _other_cuda(wanted: str, installed: str, read: Inventory, known: Matrix) -> str | None:
-    """How the torch installed is for another CUDA than the build that the lock's release stands for.
+def _other_build(package: ListedPackage, installed: str, inventory: Inventory, matrix: Matrix) -> str | None:
+    """Return how the installed package is another build of the pinned version.
 
-    Empty if it is not; None if that cannot be told of a build that is not the release as such.
+    Empty if it is the same build; None if that is not known.
     """
-    platform = [read.fact(key) for key in ("host.os", "host.arch")]
-    plain = Inventory({fact.key: fact for fact in (*platform, Fact("pkg.torch", Known(wanted)))})
-    there, here = (derive(each, known).fact("cuda.runtime").reading for each in (plain, read))
-    if not isinstance(there, Known) or not isinstance(here, Known | Absent):
+    name, pinned = package.name, package.version
+    if inventory.known(package_key(name, "editable")) is True:
+        return f"{name} is installed from a checkout"
+    label = versions.local_label(pinned)
+    if label and label != versions.local_label(installed):
+        return f"the lock has {name} {pinned}, installed is {installed}"
+    if not label and name == "torch":
+        return _other_cuda(pinned, installed, inventory, matrix)
+    return ""
+
+
+def _other_cuda(pinned: str, installed: str, inventory: Inventory, matrix: Matrix) -> str | None:
+    """Return how the installed torch is for another CUDA than the build that the index has of the release.
+
+    Empty if it is for the same CUDA. None if that is not known and the installed torch has a local label, so
+    is not the release as such.
+    """
+    platform = [inventory.fact(key) for key in ("host.os", "host.arch")]
+    as_pinned = Inventory({fact.key: fact for fact in (*platform, Fact("pkg.torch", Known(pinned)))})
+    expected, found = (derive(facts, matrix).fact("cuda.runtime").reading for facts in (as_pinned, inventory))
+    if not isinstance(expected, Known) or not isinstance(found, Known | Absent):
         return None if versions.local_label(installed) else ""
-    if there == here:
+    if expected == found:
         return ""
-    built = f"for CUDA {here.value}" if isinstance(here, Known) else "without CUDA"
+    built = f"for CUDA {found.value}" if isinstance(found, Known) else "without CUDA"
     return (
-        f"torch {wanted} of the lock is for CUDA {there.value}, the {installed} that is installed is {built}"
+        f"torch {pinned} of the lock is for CUDA {expected.value}, "
+        f"the {installed} that is installed is {built}"
     )
 
 
-def _extra(pinned: Iterable[str], read: Inventory) -> list[str]:
-    """Installed packages that no line asks for; envcheck with what it needs is left out, and installers."""
-    ours = _closure("envcheck", read)
-    here = (package_name(key) for key, fact in read.facts.items() if _is_package(key, fact))
-    return sorted(set(here) - set(pinned) - ours - set(_INSTALLERS))
+# --- packages that the lock does not have -----------------------------------------------------------
+
+
+def _extra_finding(extra: Sequence[str], inventory: Inventory) -> Finding:
+    shown = extra[:_MOST_SHOWN]
+    more = f" and {len(extra) - _MOST_SHOWN} more" if len(extra) > _MOST_SHOWN else ""
+    title = f"installed and not in the lock: {', '.join(shown)}{more}"
+    evidence = [Evidence(inventory.fact(package_key(name))) for name in shown]
+    return generated_finding("lock:extra", Severity.WARNING, title, evidence, group=GROUP)
+
+
+def _extra_packages(pinned: Iterable[str], inventory: Inventory) -> list[str]:
+    """Return the installed packages that the lock does not have, sorted.
+
+    Installers are left out, and envcheck with everything it requires.
+    """
+    installed = {package_name(key) for key, fact in inventory.facts.items() if _is_package(key, fact)}
+    return sorted(installed - set(pinned) - _closure("envcheck", inventory) - set(_INSTALLERS))
 
 
 def _is_package(key: str, fact: Fact) -> bool:
     return is_package_version_key(key) and isinstance(fact.reading, Known)
 
 
-def _closure(name: str, read: Inventory) -> set[str]:
-    """A package with all it requires here, directly or not."""
-    asks: dict[str, list[str]] = {}
-    for needed in installed_requirements(read):
-        asks.setdefault(needed.package, []).append(needed.requires)
-    found, left = set[str](), [name]
-    while left:
-        if (each := left.pop()) not in found:
-            found.add(each)
-            left += asks.get(each, [])
+def _closure(name: str, inventory: Inventory) -> set[str]:
+    """Return a package with everything it requires in this environment, directly or not."""
+    required: dict[str, list[str]] = {}
+    for requirement in installed_requirements(inventory):
+        required.setdefault(requirement.package, []).append(requirement.requires)
+    found, to_visit = set[str](), [name]
+    while to_visit:
+        if (package := to_visit.pop()) not in found:
+            found.add(package)
+            to_visit += required.get(package, [])
     return found

@@ -194,7 +194,7 @@ def _installer(inventory: Inventory) -> tuple[str, str]:
 
 def _build_settings(packages: Sequence[Move], report: Report) -> str:
     """`DS_BUILD_OPS=0 ` where the target builds one of the packages so."""
-    from envcheck.lock.model import BUILDS  # few reports have a plan
+    from envcheck.lock.install import BUILDS  # few reports have a plan
 
     built = report.target.build if report.target else ()
     names = [move_name(move) for move in packages]

@@ -1,15 +1,15 @@
-"""What the user wants of a lock besides the target: their own requirements, each with who asks for it.
+"""The user's own requirements on a lock besides the target, each with its origin.
 
-Requirement files are read as pip reads them, but only what an index serves can be locked: a direct
-reference, an editable or an option that names another index is refused with its line, and what stood
-there is not repeated, because it may hold a login.
+Requirements files are read as pip reads them, but only releases of an index can be locked: a direct
+reference, an editable or an option that names another index is refused with its line. The line is not
+repeated, because it may hold a login.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,44 +19,53 @@ from envcheck.core import markers
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Known, Reading, Unknown, normalised
 from envcheck.core.rules import UserRequirement
+from envcheck.dependency_files import TextOf
+from envcheck.dependency_files.parsing.requirement_lines import expanded_entries
 from envcheck.lock.model import Pin
 
 
 class RequirementWithExtras(NamedTuple):
-    """A wish with the extras it names: a search knows nothing of them, an engine completes them."""
+    """A requirement with the extras it names: the search ignores them, a backend completes them."""
 
-    wish: UserRequirement
+    bare: UserRequirement
     extras: tuple[str, ...] = ()
 
     @property
     def requirement(self) -> str:
-        """As a line of a requirements file."""
+        """The line of a requirements file."""
         extras = f"[{','.join(self.extras)}]" if self.extras else ""
-        return f"{self.wish.package}{extras}{self.wish.specifier}"
+        return f"{self.bare.package}{extras}{self.bare.specifier}"
 
 
-def unmet(wishes: Iterable[UserRequirement], extras: Iterable[str], pins: Iterable[Pin]) -> list[str]:
-    """What a lock's pins do not fulfil; none if nothing. Which extras it was made for, no lock says."""
+def unmet_requirements(
+    requirements: Iterable[UserRequirement], extras: Iterable[str], pins: Iterable[Pin]
+) -> list[str]:
+    """Return what the pins of a lock do not satisfy, one reason each.
+
+    Extras never count as satisfied, because a lock does not record the extras it was made for.
+    """
     versions = {pin.name: pin.version for pin in pins}
-    reasons = [reason for each in wishes if (reason := _unmet(each, versions.get(each.package)))]
-    return [*reasons, *(f"was not made for {each}" for each in extras)]
+    reasons = [_unmet(requirement, versions.get(requirement.package)) for requirement in requirements]
+    return [*filter(None, reasons), *(f"was not made for {extra}" for extra in extras)]
 
 
-def _unmet(wish: UserRequirement, version: str | None) -> str:
-    package, specifier, origin, wanted = wish
+def _unmet(requirement: UserRequirement, version: str | None) -> str:
+    package, specifier, origin, wanted = requirement
     if version is None:
         return f"lacks {package} ({origin})" if wanted else ""
-    return "" if admits(wish, version) else f"has {package} {version}, {origin} asks for {package}{specifier}"
+    if admits(requirement, version):
+        return ""
+    return f"has {package} {version}, {origin} asks for {package}{specifier}"
 
 
-def admits(wish: UserRequirement, version: str) -> bool:
-    """Whether a version is one that is asked for; pre-releases are, for somebody chose this one."""
-    return bool(_specifier(wish.specifier).contains(version, prereleases=True))
+def admits(requirement: UserRequirement, version: str) -> bool:
+    """Return whether a requirement admits a version; pre-releases count, because this one was chosen."""
+    return bool(_specifier(requirement.specifier).contains(version, prereleases=True))
 
 
 @lru_cache(maxsize=256)
 def _specifier(text: str) -> Any:
-    from packaging.specifiers import SpecifierSet  # as long to load as all of pin's rules: only where asked
+    from packaging.specifiers import SpecifierSet  # takes as long to import as all rules that pin needs
 
     return SpecifierSet(text)
 
@@ -64,145 +73,110 @@ def _specifier(text: str) -> Any:
 # --- one requirement --------------------------------------------------------------------------------
 
 
-def read_one(
+def parse_requirement(
     text: str, origin: str, python: str, platform: str, *, wanted: bool = True
 ) -> RequirementWithExtras | None:
-    """A requirement as written; None if its marker excludes Python `3.11` on `linux-x86_64`.
+    """Return the requirement in a text; None if its marker excludes Python `3.11` on `linux-x86_64`.
+
+    Without `wanted` it is a constraint: it binds the package only if something else requires it.
 
     Raises:
-        InputError: not a requirement, or not one that an index can serve.
+        InputError: the text is not a requirement, or not one that an index can serve.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
-    if found := re.search(r"(?:^|\s)(--?[A-Za-z][A-Za-z-]*)", text):
-        hint = "; the index is that of your pip or uv settings" if "index" in found[1] else ""
-        raise InputError(origin, f"expected name>=version alone, found the option {found[1]}{hint}")
+    if option := re.search(r"(?:^|\s)(--?[A-Za-z][A-Za-z-]*)", text):
+        hint = "; the index is that of your pip or uv settings" if "index" in option[1] else ""
+        raise InputError(origin, f"expected name>=version alone, found the option {option[1]}{hint}")
     if "://" in text or "@" in text or re.match(r"\.{0,2}/|\.+$|~|[A-Za-z]:\\", text):
         raise InputError(
             origin, "expected name>=version, found a direct reference: only releases of an index are locked"
         )
     try:
-        parsed = Requirement(text)
+        requirement = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
         why = str(error).partition("\n")[0].rstrip(":")
         raise InputError(origin, f"expected name>=version, found {text[:80]!r} ({why[:120]})") from None
     system, _, architecture = platform.partition("-")
-    if parsed.marker is not None and not parsed.marker.evaluate(
+    if requirement.marker is not None and not requirement.marker.evaluate(
         markers.environment(python, architecture=architecture, system=system)
     ):
         return None
-    extras = tuple(sorted(map(normalised, parsed.extras)))
-    # In one order: the same wish spelt otherwise is the same request to an engine.
-    bounds = ",".join(sorted(map(str, parsed.specifier)))
-    return RequirementWithExtras(UserRequirement(normalised(parsed.name), bounds, origin, wanted), extras)
+    extras = tuple(sorted(map(normalised, requirement.extras)))
+    # Sorted, so that a backend gets the same request however the user ordered the bounds.
+    bounds = ",".join(sorted(map(str, requirement.specifier)))
+    bare = UserRequirement(normalised(requirement.name), bounds, origin, wanted)
+    return RequirementWithExtras(bare, extras)
 
 
-# --- requirement files ------------------------------------------------------------------------------
-
-_DEEPEST = 20
-_INCLUDE = re.compile(
-    r"(?:-r|--requirement|(?P<limit>-c|--constraint))(?:\s*=\s*|\s+|(?<=^-[rc]))(?P<file>\S.*)"
-)
-
-TextOf = Callable[[str, str], tuple[str, str]]
-"""A file's full name and its text, by its name and the full name of the file that names it (or "")."""
-
-
-def read(file: str, text_of: TextOf, python: str, platform: str) -> tuple[RequirementWithExtras, ...]:
-    """The requirements of a file and of those it names with `-r` and `-c`.
+def read_requirements_file(
+    file: str, text_of: TextOf, python: str, platform: str
+) -> tuple[RequirementWithExtras, ...]:
+    """Return the requirements of a file and of those it includes; what `-c` includes are constraints.
 
     Raises:
-        InputError: with file and line: a syntax error, something an index cannot serve, a loop; or
-            what `text_of` raises where a file cannot be read.
+        InputError: a mistake in a line, something an index cannot serve, or files that include each other;
+            with file and line. Or what `text_of` raises if a file cannot be read.
     """
-    return tuple(_File(text_of, python, platform).wishes(*text_of(file, ""), (), wanted=True))
 
-
-class _File(NamedTuple):
-    """How requirement files are read: from where, and for which Python and platform."""
-
-    text_of: TextOf
-    python: str
-    platform: str
-
-    def wishes(
-        self, name: str, text: str, above: tuple[str, ...], *, wanted: bool
-    ) -> Iterator[RequirementWithExtras]:
+    def checked_text_of(name: str, including: str) -> tuple[str, str]:
+        full_name, text = text_of(name, including)
         if "\0" in text or "\ufffd" in text:
-            raise InputError(name, "not a text file in UTF-8")
-        for number, line in _lines(text, name):
-            where = f"{name}:{number}"
-            if included := _INCLUDE.fullmatch(line):
-                inner = self._included(included["file"].strip(), where, (*above, name))
-                yield from self.wishes(*inner, (*above, name), wanted=wanted and not included["limit"])
-            elif asked := read_one(line, where, self.python, self.platform, wanted=wanted):
-                yield asked
+            raise InputError(full_name, "not a text file in UTF-8")
+        return full_name, text
 
-    def _included(self, file: str, where: str, chain: tuple[str, ...]) -> tuple[str, str]:
-        if "://" in file:
-            raise InputError(where, "expected a file, found a URL")
-        try:
-            full, text = self.text_of(file, chain[-1])
-        except InputError as error:
-            raise InputError(where, f"{file[:80]}: {error.problem}") from None
-        if full in chain:
-            raise InputError(where, f"{file[:80]} names this file again")
-        if len(chain) > _DEEPEST:
-            raise InputError(where, f"files name each other more than {_DEEPEST} deep")
-        return full, text
+    found = []
+    name, text = checked_text_of(file, "")
+    for entry in expanded_entries(text, name, checked_text_of):
+        if entry.includes_address:
+            raise InputError(entry.place, "expected a file, found a URL")
+        origin = f"{entry.file}:{entry.line}"
+        requirement = parse_requirement(entry.text, origin, python, platform, wanted=not entry.constraint)
+        if requirement is not None:
+            found.append(requirement)
+    return tuple(found)
 
 
-def _lines(text: str, name: str) -> Iterator[tuple[int, str]]:
-    """Each entry with the number of its first line; comments gone, continued lines joined."""
-    joined, start = "", 0
-    for number, raw in enumerate(text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n"), 1):
-        line = re.sub(r"(?:^|\s)#.*$", "", raw).strip()
-        start = start if joined else number
-        if line.endswith("\\"):
-            joined += f"{line[:-1]} "
-            continue
-        line, joined = f"{joined}{line}".strip(), ""
-        if line:
-            yield start, line
-    if joined:
-        raise InputError(f"{name}:{start}", "the file ends in the middle of an entry")
+# --- options that stand for a requirement -----------------------------------------------------------
 
 
-def day(text: str) -> dt.date:
-    """The date of `--exclude-newer`. Raises InputError."""
+def parse_day(text: str) -> dt.date:
+    """Return the date of `--exclude-newer`.
+
+    Raises:
+        InputError: the text is not an ISO date, or so late that no day follows it.
+    """
     try:
         found = dt.date.fromisoformat(text)
     except ValueError:
         found = dt.date.max
-    if str(found) != text or found.year == dt.MAXYEAR:  # one has to be able to add a day
+    if str(found) != text or found.year == dt.MAXYEAR:  # the day after it must exist
         raise InputError("--exclude-newer", f"expected a date such as 2026-11-21, found {text!r}")
     return found
 
 
-# --- wishes that stand for a requirement ------------------------------------------------------------
+def requirement_to_keep(name: str, installed: Reading, subject: str) -> RequirementWithExtras:
+    """Return the requirement of `--keep NAME`: the version installed in the environment `subject`.
 
-
-def kept(name: str, installed: Reading, subject: str) -> RequirementWithExtras:
-    """`--keep NAME`: the version installed in the environment that `subject` names.
-
-    A local label (`+cu128`) is left out: an index has the release, and what is installed satisfies it.
+    A local label (`+cu128`) is left out: the index has the release, and the installed version satisfies it.
 
     Raises:
-        InputError: it is not installed, or that cannot be told.
+        InputError: the package is not installed, or its version cannot be read.
     """
     if not isinstance(installed, Known):
         why = f": {installed.why}" if isinstance(installed, Unknown) and installed.asked else ""
         raise InputError(f"--keep {name}", f"not found in {subject}{why}")
-    return RequirementWithExtras(
-        UserRequirement(normalised(name), f"=={Version(str(installed.value)).public}", f"--keep {name}")
-    )
+    release = Version(str(installed.value)).public
+    return RequirementWithExtras(UserRequirement(normalised(name), f"=={release}", f"--keep {name}"))
 
 
-def for_model(model_type: str, rows: Iterable[Mapping[str, Any]]) -> RequirementWithExtras | None:
-    """`--model TYPE`: the transformers that know it; None if every release of the tables does.
+def requirement_for_model(model_type: str, rows: Iterable[Mapping[str, Any]]) -> RequirementWithExtras | None:
+    """Return the requirement of `--model TYPE`: the releases of transformers that know the model.
+
+    None if every release of the tables knows it.
 
     Raises:
-        InputError: no such type is known; names the nearest.
+        InputError: no such model type is known; names the nearest one.
     """
     from envcheck.core.suggestions import suggestion
 
@@ -214,8 +188,6 @@ def for_model(model_type: str, rows: Iterable[Mapping[str, Any]]) -> Requirement
         )
     bounds = [] if row.get("before") else [f">={row.get('install') or row['transformers']}"]
     bounds += [f"<{row['gone']}"] if row.get("gone") else []
-    return (
-        RequirementWithExtras(UserRequirement("transformers", ",".join(bounds), f"--model {model_type}"))
-        if bounds
-        else None
-    )
+    if not bounds:
+        return None
+    return RequirementWithExtras(UserRequirement("transformers", ",".join(bounds), f"--model {model_type}"))

@@ -1,7 +1,10 @@
-"""Engines complete exact pins to a closure with hashes. A module in this folder that defines `ENGINE` is one.
+"""Backends complete exact pins to a closure with hashes; each module here that defines `ENGINE` is one.
 
-An engine resolves; it decides nothing about the stack, whose versions it is given. It sees one index,
-runs under a deadline, and what it says when it fails is reduced to one line without secrets.
+A backend resolves, and decides nothing about the stack, whose versions it is given. It sees one index, runs
+within a deadline, and its output on failure is reduced to one line without secrets. `index/` reads the user's
+package indexes.
+
+May import host, lock and core. It must not know rules, targets or commands.
 """
 
 from __future__ import annotations
@@ -24,22 +27,22 @@ INSTALL_HINT = "pip install 'envcheck[resolve]'"
 
 
 class ExtraWheel(NamedTuple):
-    """A wheel that the index is not asked for: its pin, which holds its address, and its METADATA."""
+    """A wheel of an extra index: its pin, which holds its address, and its METADATA."""
 
     pin: Pin
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
     """What to complete: exact `pins`, `also` further requirements (`setuptools`, `rich>=13`), and for where.
 
-    `constraints` (`numpy<2`) bind a package only if something else brings it. `until` (an ISO date) leaves
-    out what was uploaded after that day, in UTC.
+    `constraints` (`numpy<2`) bind a package only if something else requires it. `until` (an ISO date)
+    excludes everything uploaded after that day, in UTC.
 
-    `python` is `3.11`, `platform` `linux-x86_64`, `glibc` the oldest C library to serve. `build` names the
-    packages that exist as source only: no other package's code is run. `local` are the local version
-    labels that may be in the result. `given` are wheels of another index; their versions are fixed.
+    `python` is `3.11`, `platform` is `linux-x86_64`, `glibc` is the oldest C library to support. `build`
+    names the packages that exist only as source: no code of any other package is run. `local` are the local
+    version labels that the result may hold. `given` are wheels of extra indexes; their versions are fixed.
     """
 
     pins: Mapping[str, str]
@@ -55,24 +58,24 @@ class CompletionRequest:
     deadline_s: float = 300.0
 
     def requirements(self) -> str:
-        """The requirements as text, one a line, in an order that does not depend on the caller.
+        """Return the requirements as text, one a line, sorted so that the caller's order has no effect.
 
-        What is given is not among them: `stand_ins` tells an engine of it.
+        Given wheels are not among them: `stand_ins` provides those.
         """
         exact = sorted(f"{name}=={version}" for name, version in self.pins.items() if not self.gives(name))
         return "".join(f"{line}\n" for line in (*exact, *sorted(self.also)))
 
     def bounds(self) -> str:
-        """The constraints as text, one a line, in an order that does not depend on the caller."""
+        """Return the constraints as text, one a line, sorted so that the caller's order has no effect."""
         return "".join(f"{line}\n" for line in sorted(self.constraints))
 
     def gives(self, name: str) -> bool:
-        """Whether a package is given."""
-        return any(each.pin.name == name for each in self.given)
+        """Return whether the wheel of a package is given."""
+        return any(wheel.pin.name == name for wheel in self.given)
 
     @property
     def before(self) -> str:
-        """The first moment whose uploads are left out, as engines and PEP 700 write it; empty for none."""
+        """The first moment whose uploads are excluded, as backends and PEP 700 write it; empty for none."""
         if not self.until:
             return ""
         next_day = dt.date.fromisoformat(self.until) + dt.timedelta(days=1)
@@ -80,22 +83,25 @@ class CompletionRequest:
 
 
 class YankedError(NoSolutionError):
-    """The index has withdrawn a release that would have been pinned; another one may do."""
+    """The index has withdrawn a release that would have been pinned; another release may do."""
 
     def __init__(self, name: str, version: str, reason: str) -> None:
-        """Say which, and the reason its maintainers gave."""
+        """Name the release, and the reason its maintainers gave."""
         why = f" ({reason})" if reason else ""
         super().__init__(f"{name} {version} was yanked from the index{why}")
         self.name, self.version = name, version
 
 
+# --- the backends and their choice ------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One resolver: `available` says whether it is installed, `complete` asks it.
+    """One resolver: `available` returns whether it is installed, `complete` runs it.
 
-    `complete` raises ExamineError (no network, it failed, it cannot serve this Python), NoSolutionError
-    (nothing satisfies the pins, with the constraints that clash), InputError (not a platform or a version).
-    `rank` orders the engines: the lowest that is available is used unless another is named.
+    `complete` raises ExamineError (no network, the resolver failed, it cannot serve this Python),
+    NoSolutionError (nothing satisfies the pins; with the constraints in conflict) or InputError (not a
+    platform or a version). Unless one is named, the available backend with the lowest `rank` is used.
     """
 
     name: str
@@ -104,153 +110,164 @@ class Backend:
     complete: Callable[[Host, CompletionRequest], tuple[Pin, ...]]
 
 
+BOTH = "both"
+"""The name that selects every backend, to compare their answers."""
+
+
 def every_backend() -> tuple[Backend, ...]:
-    """All engines of this folder, best first."""
-    return tuple(sorted(plugins(__name__, __path__, "ENGINE", Backend), key=lambda engine: engine.rank))
+    """Return all backends of this package, best first."""
+    return tuple(sorted(plugins(__name__, __path__, "ENGINE", Backend), key=lambda backend: backend.rank))
 
 
-def choose_named(engines: Iterable[Backend], name: str) -> tuple[Backend, ...]:
-    """The engines of that name, all of them if it is empty.
+def backends_named(backends: Iterable[Backend], name: str) -> tuple[Backend, ...]:
+    """Return the backend of that name, or all backends if the name is empty or `both`.
 
     Raises:
-        InputError: no engine has this name.
+        InputError: no backend has this name.
     """
-    engines = tuple(engines)
-    found = tuple(engine for engine in engines if name in ("", BOTH, engine.name))
+    backends = tuple(backends)
+    found = tuple(backend for backend in backends if name in ("", BOTH, backend.name))
     if not found:
-        known = ", ".join((*(one.name for one in engines), BOTH))
+        known = ", ".join((*(backend.name for backend in backends), BOTH))
         raise InputError("--engine", f"expected one of {known}, found {name!r}")
     return found
 
 
-def choose(host: Host, engines: Iterable[Backend], name: str = "") -> Backend:
-    """The engine of that name, or the best that is installed.
+def choose_backend(host: Host, backends: Iterable[Backend], name: str = "") -> Backend:
+    """Return the backend of that name, or the best one that is installed.
 
     Raises:
-        InputError: no engine has this name.
-        ExamineError: it is, or they all are, not installed.
+        InputError: no backend has this name.
+        ExamineError: the named backend is not installed, or none is.
     """
-    named = choose_named(engines, name)
-    for engine in named:
-        if engine.available(host):
-            return engine
-    missing = " or ".join(engine.name for engine in named)
+    candidates = backends_named(backends, name)
+    for backend in candidates:
+        if backend.available(host):
+            return backend
+    missing = " or ".join(backend.name for backend in candidates)
     raise ExamineError(f"{missing} is not installed; {INSTALL_HINT}")
 
 
-BOTH = "both"
-"""The name that asks every engine, to compare them."""
-
-
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """The engine whose answer counts, and others whose answers are held against it."""
+class BackendSelection:
+    """The backend whose answer is used, and others whose answers are compared with it."""
 
-    engine: Backend
+    backend: Backend
     others: tuple[Backend, ...] = ()
 
-    def complete(self, host: Host, wanted: CompletionRequest, remarks: list[str]) -> tuple[Pin, ...]:
-        """As `Engine.complete`; what the others answer differently is added to `remarks`."""
-        pins = self.engine.complete(host, wanted)
+    def complete(self, host: Host, request: CompletionRequest, remarks: list[str]) -> tuple[Pin, ...]:
+        """Return the answer of the backend, and append to `remarks` how the answers of the others differ.
+
+        Raises the errors that `Backend` lists.
+        """
+        pins = self.backend.complete(host, request)
         for other in self.others:
             try:
-                found = other.complete(host, wanted)
+                found = other.complete(host, request)
             except (ExamineError, NoSolutionError) as error:
                 remarks.append(f"{other.name} gives no answer: {error}")
                 continue
-            told = differences((self.engine.name, pins), (other.name, found))
-            remarks += told or [f"{self.engine.name} and {other.name} agree on all {len(pins)} packages"]
+            different = differences((self.backend.name, pins), (other.name, found))
+            agreement = f"{self.backend.name} and {other.name} agree on all {len(pins)} packages"
+            remarks += different or [agreement]
         return pins
 
 
-def asking(host: Host, engines: Iterable[Backend], name: str = "") -> Asking:
-    """The engine of that name, the best that is installed, or all of them for `both`.
+def select_backends(host: Host, backends: Iterable[Backend], name: str = "") -> BackendSelection:
+    """Return the backend of that name, the best one that is installed, or all of them for `both`.
 
     Raises:
-        InputError, ExamineError: as `choose`; for `both`, one that is not installed.
+        InputError, ExamineError: as `choose_backend` raises them; for `both`, if one is not installed.
     """
-    engines = tuple(engines)
+    backends = tuple(backends)
     if name != BOTH:
-        return Asking(choose(host, engines, name))
-    first, *others = (choose(host, engines, each.name) for each in engines)
-    return Asking(first, tuple(others))
+        return BackendSelection(choose_backend(host, backends, name))
+    first, *others = (choose_backend(host, backends, backend.name) for backend in backends)
+    return BackendSelection(first, tuple(others))
 
 
 def differences(one: tuple[str, Iterable[Pin]], other: tuple[str, Iterable[Pin]]) -> list[str]:
-    """Where two engines' answers differ, a line for each package; none if nowhere."""
+    """Return how the answers of two backends differ, a line for each package."""
     (one_name, one_pins), (other_name, other_pins) = one, other
-    here, there = ({pin.name: pin for pin in pins} for pins in (one_pins, other_pins))
-    told = []
-    for name in sorted(here.keys() | there.keys()):
-        mine, theirs = here.get(name), there.get(name)
-        if mine == theirs:
+    one_by_name, other_by_name = ({pin.name: pin for pin in pins} for pins in (one_pins, other_pins))
+    lines = []
+    for name in sorted(one_by_name.keys() | other_by_name.keys()):
+        pin, other_pin = one_by_name.get(name), other_by_name.get(name)
+        if pin == other_pin:
             continue
-        if mine and theirs and mine.version == theirs.version:
-            counts = len(mine.artifacts), len(theirs.artifacts)
-            told.append(
-                f"{name} {mine.version}: not the same files: {one_name} {counts[0]}, {other_name} {counts[1]}"
-            )
+        if pin and other_pin and pin.version == other_pin.version:
+            counts = f"{one_name} {len(pin.artifacts)}, {other_name} {len(other_pin.artifacts)}"
+            lines.append(f"{name} {pin.version}: not the same files: {counts}")
         else:
-            chosen = [each.version if each else "nothing" for each in (mine, theirs)]
-            told.append(f"{name}: {one_name} chooses {chosen[0]}, {other_name} {chosen[1]}")
-    return told
+            chosen, other_chosen = (found.version if found else "nothing" for found in (pin, other_pin))
+            lines.append(f"{name}: {one_name} chooses {chosen}, {other_name} {other_chosen}")
+    return lines
 
 
-def stand_ins(wanted: CompletionRequest, folder: Path) -> str:
-    """Requirements for what is given: in the folder, wheels that hold nothing but the real one's metadata.
+# --- what every backend does before and after it resolves -------------------------------------------
 
-    So an engine learns what it requires, reads no second index, and fetches none of its hundreds of MiB.
+
+def stand_ins(request: CompletionRequest, folder: Path) -> str:
+    """Write a wheel with nothing but the real metadata for each given wheel; return their requirements.
+
+    From them a backend learns what the real wheel requires, without reading a second index and without
+    fetching hundreds of MiB.
     """
     import zipfile
 
     lines = []
-    for each in wanted.given:
-        stem = f"{each.pin.name.replace('-', '_')}-{each.pin.version}"
-        path = folder / f"{stem}-py3-none-any.whl"  # that the real one fits was looked at before
+    for wheel in request.given:
+        stem = f"{wheel.pin.name.replace('-', '_')}-{wheel.pin.version}"
+        path = folder / f"{stem}-py3-none-any.whl"  # whether the real one fits was checked before
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr(f"{stem}.dist-info/METADATA", each.metadata)
+            archive.writestr(f"{stem}.dist-info/METADATA", wheel.metadata)
             archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
             archive.writestr(f"{stem}.dist-info/RECORD", "")
-        lines.append(f"{each.pin.name} @ {path.as_uri()}\n")
+        lines.append(f"{wheel.pin.name} @ {path.as_uri()}\n")
     return "".join(lines)
 
 
 def checked_pins(
-    wanted: CompletionRequest,
+    request: CompletionRequest,
     found: Mapping[str, tuple[str, tuple[Artifact, ...]]],
     yanked: Mapping[str, str],
 ) -> tuple[Pin, ...]:
-    """An engine's answer, held against what was asked: versions as pinned, and files that can be used.
+    """Check a backend's answer against the request, and return it as pins with the files that can be used.
 
-    `found` is name → (version, files of that release), `yanked` name → why it was withdrawn. Every engine
-    ends here, so that the same versions give the same lock whoever chose them.
+    `found` is name → (version, files of that release), `yanked` is name → why it was withdrawn. Every backend
+    ends here, so that the same versions give the same lock whichever backend chose them.
 
     Raises:
-        ExamineError: another version than the pinned one, a local version nobody asked for, or a package
-            without a usable file; says which.
+        ExamineError: another version than the pinned one, a local version that was not requested, a package
+            without a usable file, or a pin without an answer.
         YankedError: a release that its maintainers have withdrawn.
     """
-    tags = usable_tags(wanted.python, wanted.platform, wanted.glibc)
-    pins = [each.pin for each in wanted.given]
+    tags = usable_tags(request.python, request.platform, request.glibc)
+    pins = [wheel.pin for wheel in request.given]
     for name, (version, files) in sorted(found.items()):
-        if wanted.gives(name):
+        if request.gives(name):
             continue
-        parsed = Version(version)
-        asked = wanted.pins.get(name)
-        if asked is not None and parsed != Version(asked):
-            raise ExamineError(f"{name}: asked for {asked}, the engine chose {version}")
-        if name in yanked:
-            raise YankedError(name, version, yanked[name])
-        if parsed.local and parsed.local not in wanted.local:
-            raise ExamineError(f"{name} {version}: its local version +{parsed.local} was not asked for")
-        usable = usable_files(name, version, files, tags, wanted.build)
+        _check_version(request, name, version, yanked)
+        usable = usable_files(name, version, files, tags, request.build)
         if not usable:
-            what = "source distribution" if name in wanted.build else "wheel"
+            what = "source distribution" if name in request.build else "wheel"
             raise ExamineError(
                 f"{name} {version}: the index has no {what} with a sha256 for "
-                f"Python {wanted.python} on {wanted.platform}, glibc {wanted.glibc}"
+                f"Python {request.python} on {request.platform}, glibc {request.glibc}"
             )
         pins.append(Pin(name, version, usable))
-    if missing := sorted(set(wanted.pins) - set(found) - {each.pin.name for each in wanted.given}):
-        raise ExamineError(f"the engine's answer lacks {', '.join(missing)}")
+    if missing := sorted(set(request.pins) - set(found) - {wheel.pin.name for wheel in request.given}):
+        raise ExamineError(f"the backend's answer lacks {', '.join(missing)}")
     return tuple(sorted(pins, key=lambda pin: pin.name))
+
+
+def _check_version(request: CompletionRequest, name: str, version: str, yanked: Mapping[str, str]) -> None:
+    """Raise ExamineError or YankedError if a version may not be in the answer to a request."""
+    parsed = Version(version)
+    requested = request.pins.get(name)
+    if requested is not None and parsed != Version(requested):
+        raise ExamineError(f"{name}: requested {requested}, the backend chose {version}")
+    if name in yanked:
+        raise YankedError(name, version, yanked[name])
+    if parsed.local and parsed.local not in request.local:
+        raise ExamineError(f"{name} {version}: the local version +{parsed.local} was not requested")

@@ -1,8 +1,8 @@
 """pip-tools: resolves with pip's own resolver, for the Python that runs it and for no other.
 
-It resolves only. The hashes are read from the index's pages: `--generate-hashes` downloads every file of
-every platform wherever file addresses differ from the public index's (pip-tools issue #1135), which for
-this stack are tens of gigabytes.
+It only resolves. The hashes are read from the index's pages, because `--generate-hashes` downloads every file
+of every platform if file addresses differ from the public index's (pip-tools issue #1135). For this stack
+that would be tens of gigabytes.
 """
 
 from __future__ import annotations
@@ -24,83 +24,81 @@ from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import release_of, usable_tags
 from envcheck.resolver_backends import INSTALL_HINT, Backend, CompletionRequest, checked_pins, stand_ins
-from envcheck.resolver_backends.index import (
-    Index,
-    NoProjectError,
-    engine_environment,
-    one_line,
-    redact,
-    release_files,
-    user_index,
-)
+from envcheck.resolver_backends.index.connection import NoProjectError
+from envcheck.resolver_backends.index.reader import release_files
+from envcheck.resolver_backends.index.redaction import one_line, redact
+from envcheck.resolver_backends.index.settings import Index, backend_environment, user_index
 
 
 def available(_host: Host) -> bool:
-    """Whether pip-tools is installed beside envcheck; nothing of it is imported."""
+    """Return whether pip-tools is installed beside envcheck, without importing any of it."""
     return importlib.util.find_spec("piptools") is not None
 
 
-def complete(host: Host, wanted: CompletionRequest) -> tuple[Pin, ...]:
-    """Complete pins by `pip-compile`, then read the hashes. Raises as `Backend` says."""
+def complete(host: Host, request: CompletionRequest) -> tuple[Pin, ...]:
+    """Complete pins with `pip-compile`, then read the hashes. Raises the errors that `Backend` lists."""
     if not available(host):
         raise ExamineError(f"pip-tools is not installed; {INSTALL_HINT}")
-    usable_tags(wanted.python, wanted.platform, wanted.glibc)
-    _refuse_foreign(wanted)
-    _refuse_date(wanted)
-    began = time.monotonic()
+    usable_tags(request.python, request.platform, request.glibc)  # refuses a wrong platform
+    _refuse_foreign_platform(request)
+    _refuse_date_without_support(request)
+    started = time.monotonic()
     index = user_index(host)
-    versions = _resolve(host, wanted, index)
-    left = wanted.deadline_s - (time.monotonic() - began)
-    pages = release_files(host, index, versions, wanted.python, left)
+    versions = _resolve(host, request, index)
+    left = request.deadline_s - (time.monotonic() - started)
+    pages = release_files(host, index, versions, request.python, left)
     found: dict[str, tuple[str, tuple[Artifact, ...]]] = {}
     yanked: dict[str, str] = {}
     for name, version in versions.items():
-        # What has no upload time is left out as uv does: nobody knows that it was there.
-        listed = [each for each in pages[name] if not wanted.before or "" < each.uploaded < wanted.before]
-        found[name] = version, tuple(Artifact(each.name, each.sha256) for each in listed)
-        own = [each for each in listed if (release := release_of(each.name)) and str(release[1]) == version]
-        if own and all(each.yanked for each in own):
-            yanked[name] = one_line(redact(own[0].reason, index))
-    return checked_pins(wanted, found, yanked)
+        # A file without an upload time is left out, as uv does: it may have been uploaded after that day.
+        files = [file for file in pages[name] if not request.before or "" < file.uploaded < request.before]
+        found[name] = version, tuple(Artifact(file.name, file.sha256) for file in files)
+        of_version = [
+            file for file in files if (release := release_of(file.name)) and str(release[1]) == version
+        ]
+        if of_version and all(file.yanked for file in of_version):
+            yanked[name] = one_line(redact(of_version[0].reason, index))
+    return checked_pins(request, found, yanked)
 
 
-def _refuse_foreign(wanted: CompletionRequest) -> None:
-    """Raises ExamineError if the lock is for another Python or platform than ours."""
-    own = "{}.{}".format(*sys.version_info)
-    here = sysconfig.get_platform()
-    if (wanted.python, wanted.platform) != (own, here):
+def _refuse_foreign_platform(request: CompletionRequest) -> None:
+    """Raise ExamineError if the lock is for another Python or platform than envcheck's own."""
+    python = "{}.{}".format(*sys.version_info)
+    platform = sysconfig.get_platform()
+    if (request.python, request.platform) != (python, platform):
         raise ExamineError(
-            f"pip-tools locks only for the Python that runs it ({own} on {here}), not for {wanted.python} on "
-            f"{wanted.platform}; use uv: {INSTALL_HINT}"
+            f"pip-tools locks only for the Python that runs it ({python} on {platform}), not for "
+            f"{request.python} on {request.platform}; use uv: {INSTALL_HINT}"
         )
 
 
-_DATES = (26, 0)
-"""The pip that learnt `--uploaded-prior-to`."""
+_FIRST_PIP_WITH_DATES = (26, 0)
+"""The first pip with the option `--uploaded-prior-to`."""
 
 
-def _refuse_date(wanted: CompletionRequest) -> None:
-    """Raises ExamineError if releases up to a day are wanted and this pip cannot tell their days."""
+def _refuse_date_without_support(request: CompletionRequest) -> None:
+    """Raise ExamineError if the request excludes later uploads and this pip has no option for that."""
     import importlib.metadata
 
     pip = Version(importlib.metadata.version("pip"))
-    if wanted.before and pip.release < _DATES:
+    if request.before and pip.release < _FIRST_PIP_WITH_DATES:
+        first = ".".join(map(str, _FIRST_PIP_WITH_DATES))
         raise ExamineError(
-            f"pip {pip} cannot leave out newer releases, pip {'.'.join(map(str, _DATES))} can: "
+            f"pip {pip} cannot leave out newer releases, pip {first} can: "
             f"update pip beside envcheck, or use uv: {INSTALL_HINT}"
         )
 
 
-def _resolve(host: Host, wanted: CompletionRequest, index: Index) -> dict[str, str]:
-    """Name → version of the closure. Raises ExamineError, NoSolutionError."""
-    # /dev/null is pip's word for "read no configuration file".
+def _resolve(host: Host, request: CompletionRequest, index: Index) -> dict[str, str]:
+    """Return name → version of the closure. Raises ExamineError or NoSolutionError."""
+    # For pip, /dev/null as configuration file means: read none.
     extra = {"PIP_CONFIG_FILE": "/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     if index.url:
         extra["PIP_INDEX_URL"] = index.url
     with scratch_folder() as folder:
-        asked, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "answer.txt"
-        asked.write_text(wanted.requirements() + stand_ins(wanted, folder), encoding="utf-8")
-        bounds.write_text(wanted.bounds(), encoding="utf-8")
+        requirements, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "answer.txt"
+        requirements.write_text(request.requirements() + stand_ins(request, folder), encoding="utf-8")
+        bounds.write_text(request.bounds(), encoding="utf-8")
         ran = host.run(
             [
                 own_python(),
@@ -108,31 +106,30 @@ def _resolve(host: Host, wanted: CompletionRequest, index: Index) -> dict[str, s
                 "-m",
                 "piptools",
                 "compile",
-                *_options(wanted),
-                *("--constraint", str(bounds), "--output-file", str(answer), str(asked)),
+                *_options(request),
+                *("--constraint", str(bounds), "--output-file", str(answer), str(requirements)),
             ],
-            wanted.deadline_s,
-            engine_environment(host, index, extra),
+            request.deadline_s,
+            backend_environment(host, index, extra),
         )
         if ran.code is None:
-            raise ExamineError(f"pip-tools did not finish within {wanted.deadline_s:g} s")
+            raise ExamineError(f"pip-tools did not finish within {request.deadline_s:g} s")
         if ran.code != 0 or not answer.is_file():
             raise _failure(host, index, ran.err or ran.out, str(folder))
-        answers = answer.read_text(encoding="utf-8").splitlines()
-        # What was given comes back as it was: its place in our folder.
-        return _versions(
-            "\n".join(line for line in answers if not wanted.gives(line.partition(" @ file:")[0]))
-        )
+        lines = answer.read_text(encoding="utf-8").splitlines()
+        # A given wheel comes back as `name @ file:…`, the address of its stand-in in the scratch folder.
+        resolved = (line for line in lines if not request.gives(line.partition(" @ file:")[0]))
+        return _versions("\n".join(resolved))
 
 
-def _options(wanted: CompletionRequest) -> list[str]:
-    # fast-deps reads a wheel's metadata by range requests: without it, and without PEP 658, pip downloads
-    # all of torch to learn what it requires.
+def _options(request: CompletionRequest) -> list[str]:
+    # fast-deps reads the metadata of a wheel with range requests. Without it, and without PEP 658, pip
+    # downloads all of torch to learn what it requires.
     pip_args = ["--use-feature=fast-deps", "--only-binary=:all:"]
-    if wanted.build:
-        pip_args.append(f"--no-binary={','.join(sorted(wanted.build))}")
-    if wanted.before:
-        pip_args.append(f"--uploaded-prior-to={wanted.before}")
+    if request.build:
+        pip_args.append(f"--no-binary={','.join(sorted(request.build))}")
+    if request.before:
+        pip_args.append(f"--uploaded-prior-to={request.before}")
     return [
         *("--no-config", "--no-header", "--no-annotate", "--strip-extras", "--allow-unsafe"),
         *("--no-emit-options", "--no-emit-index-url", "--no-emit-trusted-host", "--no-emit-find-links"),
@@ -141,6 +138,7 @@ def _options(wanted: CompletionRequest) -> list[str]:
 
 
 def _versions(text: str) -> dict[str, str]:
+    """Return name → version of `name==version` lines. Raises ExamineError."""
     versions: dict[str, str] = {}
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
@@ -152,39 +150,45 @@ def _versions(text: str) -> dict[str, str]:
     return versions
 
 
+# --- failures ---------------------------------------------------------------------------------------
+
 _UNREACHED = re.compile(
     r"Retrying \(Retry|NewConnectionError|Max retries|ConnectTimeout|ReadTimeout|SSLError"
     r"|NetworkConnectionError|Could not fetch URL|User for "
 )
 _NO_SOLUTION = re.compile(r"ResolutionImpossible|No matching distribution|Could not find a version")
-# In the traceback, the only place where pip-compile tells who asks for what:
+# In the traceback, the only place where pip-compile prints which package requires what:
 # …Information(requirement=SpecifierRequirement('beta<1'), parent=LinkCandidate('…/delta-1.0….whl …'))
-_CLASH = re.compile(
+_CONFLICT = re.compile(
     r"RequirementInformation\(requirement=\w+\('([^']+)'\), parent=(?:None|\w+\('([^'\s]+)[^']*'\))\)"
 )
 
 
-def _failure(host: Host, index: Index, said: str, folder: str) -> Exception:
-    """Pip's words as an error of ours, one line; of a conflict the requirements that clash."""
+def _failure(host: Host, index: Index, output: str, folder: str) -> Exception:
+    """Return pip's error output as an error of one line; a conflict names the requirements in conflict."""
 
     def shown(text: str) -> str:
         return one_line(redact(text, index, [folder]))
 
-    if _UNREACHED.search(said):
-        return ExamineError(f"pip-tools could not read the index: {shown(_last_error(said))}")
-    if not _NO_SOLUTION.search(said):
-        return ExamineError(f"pip-tools failed: {shown(_last_error(said))}")
-    unseen = re.search(r"requirement ([A-Za-z0-9._-]+?)(?:[=<>!~;\[ ].*)? ?\(from versions: none\)", said)
-    if unseen and (reason := _unreached(host, index, canonicalize_name(unseen[1]))):
+    if _UNREACHED.search(output):
+        return ExamineError(f"pip-tools could not read the index: {shown(_last_error(output))}")
+    if not _NO_SOLUTION.search(output):
+        return ExamineError(f"pip-tools failed: {shown(_last_error(output))}")
+    unseen = re.search(r"requirement ([A-Za-z0-9._-]+?)(?:[=<>!~;\[ ].*)? ?\(from versions: none\)", output)
+    if unseen and (reason := _why_unreadable(host, index, canonicalize_name(unseen[1]))):
         return ExamineError(f"pip-tools could not read the index: {reason}")
-    clash = "; ".join(dict.fromkeys(_asks(wish, parent) for wish, parent in _CLASH.findall(said)))
-    if clash and ";" not in clash:
-        clash += ", and the index has no usable file of such a version"
-    return NoSolutionError(f"no versions satisfy this: {shown(clash or _last_error(said))}")
+    pairs = _CONFLICT.findall(output)
+    conflict = "; ".join(dict.fromkeys(_requires(requirement, parent) for requirement, parent in pairs))
+    if conflict and ";" not in conflict:
+        conflict += ", and the index has no usable file of such a version"
+    return NoSolutionError(f"no versions satisfy this: {shown(conflict or _last_error(output))}")
 
 
-def _unreached(host: Host, index: Index, name: str) -> str:
-    """Why a project's page cannot be read, else nothing: pip calls both "no versions"."""
+def _why_unreadable(host: Host, index: Index, name: str) -> str:
+    """Return why a project's page cannot be read, or an empty text if it can or the project does not exist.
+
+    Pip reports "no versions" in either case.
+    """
     try:
         release_files(host, index, [name], "3", 20.0)
     except NoProjectError:
@@ -194,17 +198,18 @@ def _unreached(host: Host, index: Index, name: str) -> str:
     return ""
 
 
-def _asks(wish: str, parent: str) -> str:
+def _requires(requirement: str, parent: str) -> str:
+    """Return in words what requires a requirement; without a parent it was part of the request."""
     release = release_of(unquote(urlsplit(parent).path).rpartition("/")[2]) if parent else None
-    return f"{release[0]} {release[1]} requires {wish}" if release else f"{wish} was asked for"
+    return f"{release[0]} {release[1]} requires {requirement}" if release else f"{requirement} was asked for"
 
 
-def _last_error(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _last_error(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or [
         line for line in lines if "Error" in line
     ]
-    return (errors or lines or ["it said nothing"])[-1]
+    return (errors or lines or ["it printed nothing"])[-1]
 
 
 ENGINE = Backend("pip-tools", 2, available, complete)

@@ -1,4 +1,4 @@
-"""uv: resolves for any Python and platform, and tells every file with its hash."""
+"""uv: resolves for any Python and platform, and lists every file with its hash."""
 
 from __future__ import annotations
 
@@ -14,64 +14,70 @@ from envcheck.host.machine import Host, find_program
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import usable_tags
 from envcheck.resolver_backends import INSTALL_HINT, Backend, CompletionRequest, checked_pins, stand_ins
-from envcheck.resolver_backends.index import engine_environment, one_line, redact, user_index
+from envcheck.resolver_backends.index.redaction import one_line, redact
+from envcheck.resolver_backends.index.settings import backend_environment, user_index
 
-# The glibc versions uv has a platform for (0.13), ascending; between them the next lower one is asked.
+# The minor versions of glibc that uv 0.13 has a platform for; for others the next lower one is requested.
 _GLIBC_MINORS = (17, 28, *range(31, 41))
 
 
-def complete(host: Host, wanted: CompletionRequest) -> tuple[Pin, ...]:
-    """Complete pins by `uv pip compile`. Raises as `Backend` says."""
-    usable_tags(wanted.python, wanted.platform, wanted.glibc)  # refuses a bad platform before uv is started
+def complete(host: Host, request: CompletionRequest) -> tuple[Pin, ...]:
+    """Complete pins with `uv pip compile`. Raises the errors that `Backend` lists."""
+    usable_tags(request.python, request.platform, request.glibc)  # refuses a wrong platform before uv starts
     program = find_program(host, "uv")
     if program is None:
         raise ExamineError(f"uv is not installed; {INSTALL_HINT}")
     index = user_index(host)
     extra = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
     if index.url:
-        # Not on the command line, where every user of the machine sees it.
+        # Not on the command line, where every user of the machine can see it.
         extra["UV_DEFAULT_INDEX"] = index.url
     with scratch_folder() as folder:
-        asked, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "pylock.toml"
-        asked.write_text(wanted.requirements() + stand_ins(wanted, folder), encoding="utf-8")
-        bounds.write_text(wanted.bounds(), encoding="utf-8")
+        requirements, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "pylock.toml"
+        requirements.write_text(request.requirements() + stand_ins(request, folder), encoding="utf-8")
+        bounds.write_text(request.bounds(), encoding="utf-8")
         ran = host.run(
             [
-                *(program, *_options(wanted)),
-                *("--constraint", str(bounds), "--output-file", str(answer), str(asked)),
+                *(program, *_options(request)),
+                *("--constraint", str(bounds), "--output-file", str(answer), str(requirements)),
             ],
-            wanted.deadline_s,
-            engine_environment(host, index, extra),
+            request.deadline_s,
+            backend_environment(host, index, extra),
         )
         if ran.code is None:
-            raise ExamineError(f"uv did not finish within {wanted.deadline_s:g} s")
+            raise ExamineError(f"uv did not finish within {request.deadline_s:g} s")
         if ran.code != 0 or not answer.is_file():
             raise _failure(redact(ran.err, index, [str(folder)]))
         text = answer.read_text(encoding="utf-8")
     yanked = {found[1]: one_line(redact(found[2] or "", index)) for found in _YANKED.finditer(ran.err)}
-    return checked_pins(wanted, _packages(text), yanked)
+    return checked_pins(request, _packages(text), yanked)
 
 
-# Told as a warning and nowhere else.
+# uv reports a yanked release only as a warning.
 _YANKED = re.compile(r"(?m)^warning: `([^`=]+)==[^`]+` is yanked(?: \(reason: \"?(.*?)\"?\)$)?")
 
 
-def _options(wanted: CompletionRequest) -> list[str]:
-    minor = max((one for one in _GLIBC_MINORS if one <= int(wanted.glibc[2:])), default=_GLIBC_MINORS[0])
-    architecture = wanted.platform.partition("-")[2]
+def _options(request: CompletionRequest) -> list[str]:
+    glibc = int(request.glibc[2:])
+    minor = max((minor for minor in _GLIBC_MINORS if minor <= glibc), default=_GLIBC_MINORS[0])
+    architecture = request.platform.partition("-")[2]
     options = ["pip", "compile", "--no-config", "--no-header", "--format", "pylock.toml"]
-    options += ["--python", own_python(), "--python-version", wanted.python]
+    options += ["--python", own_python(), "--python-version", request.python]
     options += ["--python-platform", f"{architecture}-manylinux_2_{minor}"]
     options += ["--only-binary", ":all:"]
-    for name in sorted(wanted.build):
+    for name in sorted(request.build):
         options += ["--no-binary", name]
-    if wanted.before:
-        options += ["--exclude-newer", wanted.before]
+    if request.before:
+        options += ["--exclude-newer", request.before]
     return options
 
 
 def _packages(text: str) -> dict[str, tuple[str, tuple[Artifact, ...]]]:
-    """The packages of uv's pylock.toml. Raises ExamineError if it is not what we know."""
+    """Return the packages of uv's pylock.toml: name → version and files.
+
+    Raises:
+        ExamineError: the file does not have the expected layout.
+    """
     try:
         packages = tomllib.loads(text)["packages"]
         return {package["name"]: (package["version"], tuple(_files(package))) for package in packages}
@@ -80,29 +86,29 @@ def _packages(text: str) -> dict[str, tuple[str, tuple[Artifact, ...]]]:
 
 
 def _files(package: dict[str, Any]) -> list[Artifact]:
-    found = list(package.get("wheels", []))
+    rows = list(package.get("wheels", []))
     if "sdist" in package:
-        found.append(package["sdist"])
+        rows.append(package["sdist"])
     files = []
-    for file in found:
-        place = file.get("name") or file.get("path") or urlsplit(file["url"]).path
-        if sha256 := file["hashes"].get("sha256"):
-            files.append(Artifact(unquote(place).rpartition("/")[2], sha256))
+    for row in rows:
+        path = row.get("name") or row.get("path") or urlsplit(row["url"]).path
+        if sha256 := row["hashes"].get("sha256"):
+            files.append(Artifact(unquote(path).rpartition("/")[2], sha256))
     return files
 
 
 _NO_SOLUTION = "No solution found when resolving dependencies"
-# A package uv could not ask about is not a package that does not exist.
+# uv also finds no solution if it could not query a package, which does not mean that there is none.
 _UNREACHED = re.compile(r"could not be queried|Network|network was disabled|Failed to fetch|[Tt]imed? out")
 
 
-def _failure(said: str) -> Exception:
-    """Uv's words as an error of ours, one line, without its decoration."""
+def _failure(output: str) -> Exception:
+    """Return uv's error output as an error of one line, without uv's decoration."""
     plain = (
-        one_line(re.sub(r"[│╰─▶├\u00d7]|^\s*(?:error|cause|hint):", " ", said, flags=re.MULTILINE))
+        one_line(re.sub(r"[│╰─▶├\u00d7]|^\s*(?:error|cause|hint):", " ", output, flags=re.MULTILINE))
         or "uv failed silently"
     )
-    if _NO_SOLUTION in said and not _UNREACHED.search(said):
+    if _NO_SOLUTION in output and not _UNREACHED.search(output):
         return NoSolutionError(f"no versions satisfy this: {plain.partition(_NO_SOLUTION)[2].lstrip(' :')}")
     return ExamineError(f"uv could not resolve: {plain}")
 

@@ -1,4 +1,6 @@
-"""What a self-test claims and what its journal says: declarations, outcomes and the report on them.
+"""Self-tests as values: the declaration of a test, its outcome, and the report on all outcomes.
 
-May import core. It must not start a process; the tests themselves are in target_scripts/selftests.
+`journal` turns what the processes of a test left behind into an outcome; `stacks` reads their stack traces.
+
+May import core. It must not start a process; the tests themselves are scripts in target_scripts/selftests.
 """

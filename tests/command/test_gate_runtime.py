@@ -200,9 +200,9 @@ def test_the_answer_as_json(start: Any) -> None:
         (json.dumps({**TREE, "schema_version": 2}), "schema_version 2: this envcheck reads 1"),
         (json.dumps({**TREE, "schema_version": [True]}), "schema_version [True]: this envcheck reads 1"),
         (json.dumps({**TREE, "gate": {}}), "gate.verdict: expected open or shut"),
-        (json.dumps({**TREE, "gate": {"verdict": "open", "reasons": 3}}), "expected lists of words"),
+        (json.dumps({**TREE, "gate": {"verdict": "open", "reasons": 3}}), "expected lists of strings"),
         (json.dumps({**TREE, "undecided": "Fail"}), "undecided: expected pass, warn or fail"),
-        (json.dumps({**TREE, "architectures": [80]}), "expected lists of words"),
+        (json.dumps({**TREE, "architectures": [80]}), "expected lists of strings"),
         (
             json.dumps({**TREE, "minimum_driver": "new"}),
             "minimum_driver: expected a version such as 525.60.13",

@@ -14,6 +14,7 @@ from envcheck.commands import examine, selftest
 from envcheck.commands import measure as measure_command
 from envcheck.host.files import locked_folder
 from envcheck.selftest import outcome as selftest_outcome
+from envcheck.selftest.declaration import SelftestVariant
 from tests.support.local_index import LocalIndex, serving, wheel
 from tests.support.running import Outcome, envcheck
 
@@ -163,7 +164,7 @@ LORA: dict[str, Any] = {
 def outcome(result: str, why: str = "", **train: Any) -> selftest_outcome.Outcome:
     claim = next(each for each in selftest.claims() if each.name == "recompute_consistency")
     return selftest_outcome.Outcome(
-        claim, selftest_outcome.SelftestVariant("v", {}, train, ("cpu",)), result, why, seconds=1.0
+        claim, SelftestVariant("v", {}, train, ("cpu",)), result, why, seconds=1.0
     )
 
 

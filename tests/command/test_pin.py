@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.lock import model as lock
+from envcheck.lock.leaks import refuse_leaks
+from envcheck.lock.parse import parse_requirements
 from tests.support.fake_nvml import library
 from tests.support.running import envcheck
 
@@ -43,12 +44,12 @@ def test_the_lock_fits_the_driver_and_the_gpu(machine: tuple[str, ...], torch: s
 
 def test_what_is_served_is_a_complete_lock_without_leaks() -> None:
     out = envcheck(*PIN, "--driver", "550.54.15").out
-    parsed = lock.parse_requirements(out, "stdout")
+    parsed = parse_requirements(out, "stdout")
     assert all(pin.artifacts for pin in parsed.pins)
     assert {"torch", "deepspeed", "transformers", "peft", "accelerate"} <= {pin.name for pin in parsed.pins}
     assert parsed.matrix.startswith("sha256:")
     assert ("train.zero_stage", "3") in parsed.train
-    lock.refuse_leaks(out)
+    refuse_leaks(out)
 
 
 def test_what_is_amiss_with_the_machine_now_refuses_no_lock(tmp_path: Path) -> None:
@@ -132,4 +133,4 @@ def test_resolving_anew_gives_the_measured_combination_with_hashes() -> None:
     )
     assert code == 0, err
     assert version(out, "torch") == "2.10.0"
-    lock.parse_requirements(out, "stdout")
+    parse_requirements(out, "stdout")

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from envcheck.host.machine import Host, find_program
-from envcheck.lock import model as lock
-from envcheck.lock.model import parse_requirements
+from envcheck.lock.leaks import refuse_leaks
+from envcheck.lock.parse import parse_requirements
 from tests.support.local_index import LocalIndex, serving, wheel
 from tests.support.running import Outcome, installed, invocation
 from tests.support.stack_index import STACK, stack
@@ -102,7 +102,7 @@ def test_own_requirements_join_the_search_and_the_closure(
     assert STACK.items() <= found.items()
     assert (found["trl"], found["mine"], found["rich"]) == ("1.16.0", "1.0", "13.0")
     assert "not-there" not in found
-    lock.refuse_leaks(out)
+    refuse_leaks(out)
 
 
 def test_own_requirements_that_cannot_be_met_name_both_sides(

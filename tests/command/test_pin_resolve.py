@@ -15,7 +15,7 @@ import pytest
 from envcheck.commands import examine
 from envcheck.core import nvidia, versions
 from envcheck.core.facts import Tri
-from envcheck.lock import model as lock
+from envcheck.lock.parse import parse_requirements
 from tests.support.local_index import LocalIndex, sdist, serving, wheel
 from tests.support.running import Outcome, envcheck
 
@@ -132,7 +132,7 @@ def test_the_torch_build_is_the_one_the_tables_allow(
     assert code == 0, err
     assert pinned(out, "torch") == torch
     assert fits(torch, driver, gpu, python, arch)
-    made = lock.parse_requirements(out, "stdout")
+    made = parse_requirements(out, "stdout")
     assert made.platform == f"linux-{arch}"
     floor = next(value for key, _, value in made.needs if key == "driver.version")
     assert versions.compare(driver, ">=", floor) is Tri.YES
@@ -146,7 +146,7 @@ def test_without_a_gpu_the_driver_binds_nothing(whole_stack: LocalIndex, tmp_pat
     code, out, err = resolve(whole_stack, tmp_path, "--target", "zero3-lora", *machine)
     assert code == 0, err
     assert pinned(out, "torch") == "2.13.0"
-    assert lock.parse_requirements(out, "stdout").needs == ()
+    assert parse_requirements(out, "stdout").needs == ()
     assert "--torch-backend cpu torch==2.13.0" in err
 
 
@@ -176,7 +176,7 @@ def test_the_driver_that_a_gpu_needs_is_asked_for_where_none_is_known() -> None:
     assert "driver.version 525.60.13 or newer" in plain.out
     assert "driver.version 570 or newer" in blackwell.out
     assert "570 or newer" in blackwell.err
-    lock.parse_requirements(blackwell.out, "stdout")
+    parse_requirements(blackwell.out, "stdout")
     assert "from branch 590 on" in envcheck("pin", "--offline", *arguments, "--gpu", "V100").err
 
 
@@ -290,7 +290,7 @@ set = { "train.use_reentrant" = true }
         machine = ("--gpu", "none", "--python-version", "3.11", "--platform", "linux-x86_64")
         code, out, err = resolve(index, tmp_path, "--target", "small", "--matrix", "own.toml", *machine)
     assert code == 0, err
-    made = lock.parse_requirements(out, "stdout")
+    made = parse_requirements(out, "stdout")
     assert ("train.use_reentrant", "true") in made.train
     assert any("train.use_reentrant = true was chosen" in note for note in made.notes)
     assert "train.use_reentrant = true was chosen" in err

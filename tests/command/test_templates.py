@@ -13,7 +13,7 @@ import pytest
 from envcheck.core.facts import Absent, Known
 from envcheck.host.machine import Host
 from envcheck.probes import Probe, ProbeRequest, survey
-from envcheck.selftest import outcome
+from envcheck.selftest import declaration
 from tests.support.paths import ROOT
 from tests.support.running import envcheck
 
@@ -54,7 +54,7 @@ def test_the_probe_reads_a_staged_machine(text: str | None, expected: object, tm
 
 
 def test_the_selftest_declares_itself() -> None:
-    claim = outcome.read_claim("selftest", (TEMPLATES / "selftest.py").read_text(), "")
+    claim = declaration.read_declaration("selftest", (TEMPLATES / "selftest.py").read_text(), "")
     assert claim.title == "A matrix product on this device equals the same product on the CPU"
     assert claim.level == 1
 

@@ -1,8 +1,10 @@
-"""What a lock can be written as. A module here that defines `render(lock, addresses) -> str` is one.
+"""The formats a lock can be written in: each module here that defines `render(lock, addresses) -> str`.
 
-`addresses` are sha256 → where that file lies; only a module that sets `WANTS_ADDRESSES` needs them. Every
-format begins with the same introduction and then says what it is for; none prints what `refuse_leaks`
-refuses.
+`addresses` maps the sha256 of a file to its address; only a module that sets `WANTS_ADDRESSES` needs it.
+Every format starts with the same introduction and then says what the file is for. No format prints what
+`refuse_leaks` refuses.
+
+May import lock and core. A format must not choose versions or read an index.
 """
 
 from __future__ import annotations
@@ -20,10 +22,14 @@ NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Render(Protocol):
-    """Writes a lock; the same bytes for the same lock and addresses."""
+    """A function that writes a lock; the same lock and addresses always give the same bytes."""
 
     def __call__(self, lock: Lock, addresses: Mapping[str, str]) -> str:
-        """The text. Raises ExamineError for what belongs to one machine, or a file without an address."""
+        """Return the text.
+
+        Raises:
+            ExamineError: the text holds something of this machine, or a file has no address.
+        """
 
 
 class Format(Protocol):
@@ -31,20 +37,20 @@ class Format(Protocol):
 
     render: Render
     WANTS_ADDRESSES: bool
-    FILES: str  # the names a file of it may have, as a pattern
-    WHY_FILES: str
+    FILES: str  # a pattern for the names that a file in this format may have
+    WHY_FILES: str  # the reason, for the message that refuses another name
 
 
 def names() -> tuple[str, ...]:
-    """Names of all formats."""
+    """Return the names of all formats."""
     return module_names(__path__)
 
 
 def named(name: str) -> Format:
-    """The format of that name.
+    """Return the format of that name.
 
     Raises:
-        InputError: there is none.
+        InputError: no format has this name.
     """
     if name not in names():
         raise InputError("--format", f"expected one of {', '.join(names())}, found {name!r}")
@@ -52,6 +58,6 @@ def named(name: str) -> Format:
 
 
 def marker(lock: Lock) -> str:
-    """The environments the lock is for, as a PEP 508 marker without the Python version."""
+    """Return the environments the lock is for, as a PEP 508 marker without the Python version."""
     system, _, architecture = lock.platform.partition("-")
     return f"sys_platform == '{system}' and platform_machine == '{architecture}'"

@@ -1,17 +1,19 @@
-"""Constraints: `name==version` lines, to hold back what something else installs."""
+"""Constraints: `name==version` lines that bind what another command installs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envcheck.lock.model import Lock, comments, introduction, labels, refuse_leaks, wheel_addresses
+from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.model import Lock
+from envcheck.lock.render import comment_lines, introduction
 
 WANTS_ADDRESSES = False
 FILES, WHY_FILES = r".*", ""
 
 
 def render(lock: Lock, addresses: Mapping[str, str]) -> str:
-    """The versions alone: without hashes nothing holds a file to what was locked, and the header says so."""
+    """Return the versions alone; the header says that without hashes no file is bound to what was locked."""
     del addresses
     header = (
         *introduction(lock),
@@ -21,6 +23,6 @@ def render(lock: Lock, addresses: Mapping[str, str]) -> str:
         "  python -m pip install -c constraints.txt PACKAGE",
         "",
     )
-    text = comments(header) + "".join(f"{pin.requirement}\n" for pin in lock.pins)
-    refuse_leaks(text, labels(lock), wheel_addresses(lock))
+    text = comment_lines(header) + "".join(f"{pin.requirement}\n" for pin in lock.pins)
+    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
     return text

@@ -1,4 +1,4 @@
-"""pylock.toml (PEP 751): what uv and other installers read, with the address of every file."""
+"""pylock.toml (PEP 751): the format that uv and other installers read, with the address of every file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 from envcheck.core.errors import ExamineError
 from envcheck.lock.formats import marker
-from envcheck.lock.model import BUILDS, Artifact, Lock, Pin, comments, introduction, labels, refuse_leaks
+from envcheck.lock.install import BUILDS
+from envcheck.lock.leaks import local_labels, refuse_leaks
+from envcheck.lock.model import Artifact, Lock, Pin
+from envcheck.lock.render import comment_lines, introduction
 
 WANTS_ADDRESSES = True
 FILES = r"pylock(?:\.[^.]+)?\.toml"
@@ -18,23 +21,23 @@ _PLAIN = re.compile(r"https?://[A-Za-z0-9.-]+(?::\d+)?/[A-Za-z0-9._~!/%+-]+")
 
 
 def render(lock: Lock, addresses: Mapping[str, str]) -> str:
-    """The lock as pylock.toml, passed through packaging's own reader.
+    """Return the lock as pylock.toml, after packaging's own reader has accepted it.
 
     Raises:
-        ExamineError: a file has no address, or one that holds more than a host and a path.
+        ExamineError: a file has no address, or an address that holds more than a host and a path.
     """
     from packaging.pylock import Pylock, PylockValidationError
 
-    said = _said(lock, addresses)
+    tree = _tree(lock, addresses)
     try:
-        Pylock.from_dict(said)
+        Pylock.from_dict(tree)
     except PylockValidationError as error:
         raise ExamineError(f"this lock cannot be written as pylock.toml: {error}") from None
-    body = "".join(f"{line}\n" for line in _toml(said))
-    # Addresses were looked at one by one; all the rest must hold none.
+    body = "".join(f"{line}\n" for line in _toml(tree))
+    # Each address was checked when it was added; the rest of the text must hold none.
     blank = re.sub(r'url = "[^"]*"', 'url = ""', body)
-    header = comments(_header(lock))
-    refuse_leaks(header + blank, labels(lock))
+    header = comment_lines(_header(lock))
+    refuse_leaks(header + blank, local_labels(lock))
     return header + body
 
 
@@ -48,7 +51,7 @@ def _header(lock: Lock) -> Iterator[str]:
     yield ""
 
 
-def _said(lock: Lock, addresses: Mapping[str, str]) -> dict[str, Any]:
+def _tree(lock: Lock, addresses: Mapping[str, str]) -> dict[str, Any]:
     packages = []
     for pin in lock.pins:
         files = [_file(pin, file, addresses) for file in pin.artifacts]
@@ -56,7 +59,7 @@ def _said(lock: Lock, addresses: Mapping[str, str]) -> dict[str, Any]:
         sources = [file for file in files if file not in wheels]
         package: dict[str, Any] = {"name": pin.name, "version": pin.version}
         if pin.url:
-            package["archive"] = files[0]  # PEP 751's word for what is not chosen on an index
+            package["archive"] = files[0]  # PEP 751's key for a file that is not chosen on an index
         elif sources:
             package["sdist"] = sources[0]
         if wheels and not pin.url:
@@ -87,12 +90,12 @@ def _file(pin: Pin, file: Artifact, addresses: Mapping[str, str]) -> dict[str, A
     return {"url": address, "hashes": {"sha256": file.sha256}}
 
 
-def _toml(said: Mapping[str, Any]) -> Iterator[str]:
-    """TOML of just this shape; every word in it is of letters, digits and harmless signs."""
+def _toml(tree: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of TOML for a tree of exactly this shape, whose values need no escapes."""
     for key in ("lock-version", "created-by", "requires-python"):
-        yield f'{key} = "{said[key]}"'
-    yield f'environments = ["{said["environments"][0]}"]'
-    for package in said["packages"]:
+        yield f'{key} = "{tree[key]}"'
+    yield f'environments = ["{tree["environments"][0]}"]'
+    for package in tree["packages"]:
         yield ""
         yield "[[packages]]"
         yield f'name = "{package["name"]}"'
@@ -106,7 +109,7 @@ def _toml(said: Mapping[str, Any]) -> Iterator[str]:
             yield "]"
     yield ""
     yield "[tool.envcheck]"
-    for key, value in said["tool"]["envcheck"].items():
+    for key, value in tree["tool"]["envcheck"].items():
         yield f'{key} = "{value}"'
 
 

@@ -1,16 +1,17 @@
-"""requirements.txt with a hash for every file: what pip installs with `--require-hashes`, and uv as well."""
+"""requirements.txt with a hash for every file: pip installs it with `--require-hashes`, and so does uv."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envcheck.lock.model import Lock, render_requirements
+from envcheck.lock.model import Lock
+from envcheck.lock.render import render_requirements
 
 WANTS_ADDRESSES = False
 FILES, WHY_FILES = r".*", ""
 
 
 def render(lock: Lock, addresses: Mapping[str, str]) -> str:
-    """The lock as `lock.render_requirements` writes it."""
+    """Return the lock as `lock.render.render_requirements` writes it."""
     del addresses
     return render_requirements(lock)

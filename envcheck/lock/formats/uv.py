@@ -1,20 +1,14 @@
-"""`[tool.uv]` for pyproject.toml: uv's own resolution held to the versions of the lock."""
+"""`[tool.uv]` for pyproject.toml: binds uv's resolution to the versions of the lock."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from envcheck.lock.formats import marker
-from envcheck.lock.model import (
-    BUILDS,
-    Lock,
-    build_needs,
-    comments,
-    introduction,
-    labels,
-    refuse_leaks,
-    wheel_addresses,
-)
+from envcheck.lock.install import BUILDS, build_needs
+from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.model import Lock
+from envcheck.lock.render import comment_lines, introduction
 
 WANTS_ADDRESSES = False
 FILES = r"(?!pyproject\.toml$).*"
@@ -22,10 +16,10 @@ WHY_FILES = "is a whole project's file, and this is a part of it: write another 
 
 
 def render(lock: Lock, addresses: Mapping[str, str]) -> str:
-    """Constraints on every package of the closure, and how the ones published as source are built."""
+    """Return constraints on every package of the closure, and how packages published as source are built."""
     del addresses
-    text = comments(_header(lock)) + "".join(f"{line}\n" for line in _table(lock))
-    refuse_leaks(text, labels(lock), wheel_addresses(lock))
+    text = comment_lines(_header(lock)) + "".join(f"{line}\n" for line in _table(lock))
+    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
     return text
 
 

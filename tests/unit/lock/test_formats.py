@@ -1,4 +1,4 @@
-"""What a lock is written as: each format reads back in the program it is for, and installs."""
+"""The formats of a lock: the program that a format is for reads it and installs from it."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ def test_every_format_says_what_it_assumes_and_is_the_same_every_time(name: str)
 
 
 @pytest.mark.parametrize("name", formats.names())
-def test_no_format_prints_what_belongs_to_one_machine(name: str) -> None:
+def test_no_format_prints_anything_of_this_machine(name: str) -> None:
     for note in ("see /home/somebody/x", "https://user:canary@index.example/simple", "--index-url x"):
         with pytest.raises(ExamineError, match="refusing to print the lock") as caught:
             written(name, replace(LOCK, notes=(note,)))
         assert "canary" not in str(caught.value)
 
 
-def test_requirements_are_what_the_lock_module_writes() -> None:
+def test_requirements_format_equals_the_rendered_lock() -> None:
     assert written("requirements") == TEXT
 
 
-def test_constraints_are_versions_alone_and_say_that_they_are_no_lock() -> None:
+def test_constraints_hold_versions_alone_and_say_that_they_are_not_a_lock() -> None:
     lines = written("constraints").splitlines()
     assert [line for line in lines if not line.startswith("#")] == ["deepspeed==0.19.8", "torch==2.10.0"]
     assert any("not a lock" in line for line in lines)
 
 
-def test_a_format_nobody_knows_is_named() -> None:
+def test_an_unknown_format_lists_the_known_ones() -> None:
     with pytest.raises(
         InputError, match="expected one of constraints, pylock, requirements, uv, found 'conda'"
     ):
@@ -77,7 +77,7 @@ def test_a_format_nobody_knows_is_named() -> None:
 # --- PEP 751 ----------------------------------------------------------------------------------------
 
 
-def test_pylock_is_what_packaging_reads() -> None:
+def test_packaging_reads_the_pylock() -> None:
     said = tomllib.loads(written("pylock"))
     lock = Pylock.from_dict(said)
     assert [(each.name, str(each.version)) for each in lock.packages] == [
@@ -128,7 +128,7 @@ def test_an_address_that_holds_more_than_host_and_path_is_not_printed(address: s
         ("requirements", "anything.txt", True),
     ],
 )
-def test_which_files_a_format_may_be_written_to(name: str, file: str, fits: bool) -> None:
+def test_a_format_restricts_the_names_of_its_files(name: str, file: str, fits: bool) -> None:
     import re
 
     assert bool(re.fullmatch(formats.named(name).FILES, file)) is fits
@@ -146,7 +146,7 @@ def index() -> Iterator[LocalIndex]:
 
 
 def environ(index: LocalIndex, home: Path) -> dict[str, str]:
-    # No UV_PYTHON and no VIRTUAL_ENV: they say where uv installs to, and that is not where the tests run.
+    # Without UV_PYTHON and VIRTUAL_ENV, which would make uv install into the environment of the tests.
     aside = ("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(aside)}  # noqa: TID251
     own = {
@@ -198,10 +198,10 @@ def test_pylock_installs_with_uv_from_source_and_wheels(index: LocalIndex, tmp_p
 
 
 @needs_uv
-def test_uv_takes_the_pasted_table_and_locks_those_versions(index: LocalIndex, tmp_path: Path) -> None:
+def test_uv_locks_the_versions_of_the_pasted_table(index: LocalIndex, tmp_path: Path) -> None:
     assert UV
     environment = environ(index, tmp_path)
-    del environment["UV_NO_CONFIG"]  # it would leave out the very table
+    del environment["UV_NO_CONFIG"]  # it would ignore the table under test
     pin(environment, tmp_path, "--format", "uv", "-o", "part.toml")
     index.files.update(stack(torch="2.14.0"))
     try:
@@ -219,7 +219,7 @@ def test_uv_takes_the_pasted_table_and_locks_those_versions(index: LocalIndex, t
 
 
 @needs_uv
-def test_constraints_hold_back_what_pip_installs(index: LocalIndex, tmp_path: Path) -> None:
+def test_constraints_bind_what_pip_installs(index: LocalIndex, tmp_path: Path) -> None:
     environment = environ(index, tmp_path)
     pin(environment, tmp_path, "--format", "constraints", "-o", "constraints.txt")
     newer = stack(torch="2.14.0")
@@ -243,7 +243,7 @@ def test_constraints_hold_back_what_pip_installs(index: LocalIndex, tmp_path: Pa
     assert installed(tmp_path / "env/bin/python", tmp_path)["torch"] == STACK["torch"]
 
 
-def test_constraints_only_is_the_format_of_that_name_and_contradicts_others() -> None:
+def test_constraints_only_selects_its_format_and_excludes_others() -> None:
     asked = ("pin", "--target", "zero3-lora", "--python-version", "3.11", "--offline")
     assert envcheck(*asked, "--constraints-only").out == envcheck(*asked, "--format", "constraints").out
     both = envcheck(*asked, "--constraints-only", "--format", "pylock")

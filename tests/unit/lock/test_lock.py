@@ -1,4 +1,4 @@
-"""A lock says what it assumes, reads back as what was written, and lets no trace of this machine through."""
+"""A lock says what it assumes, reads back as it was written, and holds nothing of this machine."""
 
 from __future__ import annotations
 
@@ -19,16 +19,11 @@ from envcheck.commands import examine
 from envcheck.commands import pin as pin_command
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known
-from envcheck.lock.model import (
-    Artifact,
-    Lock,
-    Pin,
-    build_needs,
-    install_commands,
-    parse_requirements,
-    refuse_leaks,
-    render_requirements,
-)
+from envcheck.lock.install import build_needs, install_commands
+from envcheck.lock.leaks import refuse_leaks
+from envcheck.lock.model import Artifact, Lock, Pin
+from envcheck.lock.parse import parse_requirements
+from envcheck.lock.render import render_requirements
 from envcheck.lock.wheels import platform_tags, release_of, usable_files, usable_tags
 from tests.support.paths import ROOT
 
@@ -106,7 +101,7 @@ def test_lock_reads_back_as_what_was_written(lock: Lock) -> None:
 
 
 @given(locks, st.randoms())
-def test_order_of_what_is_given_does_not_change_a_byte(lock: Lock, random: object) -> None:
+def test_order_of_the_input_does_not_change_a_byte(lock: Lock, random: object) -> None:
     shuffle = getattr(random, "shuffle")  # noqa: B009 - hypothesis types it as its own Random
     shuffled = list(lock.pins)
     shuffle(shuffled)
@@ -120,7 +115,7 @@ def test_hashes_are_sorted_and_each_is_written_once() -> None:
     assert [file.sha256 for file in pin.artifacts] == [A, B]
 
 
-def test_header_tells_a_person_what_it_relies_on() -> None:
+def test_header_says_what_the_lock_relies_on() -> None:
     for said in (
         "# Locked by envcheck 0.1.0 on 2026-11-21 for the target zero3-lora.",
         "# Machine    driver.version 525.60.13 or newer",
@@ -145,7 +140,7 @@ def test_header_tells_a_person_what_it_relies_on() -> None:
     ],
     ids=str,
 )
-def test_what_a_header_cannot_carry_is_refused(bad: dict[str, object]) -> None:
+def test_a_value_that_the_header_cannot_hold_is_refused(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"cannot be written|one line|twice"):
         replace(LOCK, **bad)  # type: ignore[arg-type]
 
@@ -162,7 +157,9 @@ def test_what_a_header_cannot_carry_is_refused(bad: dict[str, object]) -> None:
         ("a", "1", "", A[1:]),
     ],
 )
-def test_what_a_pin_cannot_carry_is_refused(name: str, version: str, filename: str, sha256: str) -> None:
+def test_a_value_that_a_pin_cannot_hold_is_refused(
+    name: str, version: str, filename: str, sha256: str
+) -> None:
     with pytest.raises(ValueError, match="not a"):
         Pin(name, version, (Artifact(filename, sha256),))
 
@@ -248,7 +245,7 @@ def test_lock_of_another_tool_is_read_without_header() -> None:
     assert lock.target == ""
 
 
-def test_local_version_is_read_where_it_was_asked_for() -> None:
+def test_requested_local_version_is_read() -> None:
     lock = parse_requirements(f"a==1+label --hash=sha256:{A}", "lock", local=["label"])
     assert lock.pins[0].version == "1+label"
 
@@ -262,7 +259,7 @@ def machine_lines() -> list[int]:
 
 
 @pytest.mark.parametrize("number", machine_lines())
-def test_changing_any_line_that_counts_is_noticed(number: int) -> None:
+def test_a_change_of_any_machine_line_is_detected(number: int) -> None:
     lines = TEXT.splitlines(keepends=True)
     line = lines[number]
     last = next(place for place in range(len(line) - 1, 0, -1) if line[place].isalnum())
@@ -277,12 +274,12 @@ def test_changing_any_line_that_counts_is_noticed(number: int) -> None:
 def test_any_change_reads_the_same_or_is_an_input_error(place: int, character: str) -> None:
     text = TEXT[:place] + character + TEXT[place + 1 :]
     with contextlib.suppress(InputError):
-        # What still reads changed a word of the prose, which says nothing to a program.
+        # If the text can still be read, the change is in the prose, which no program reads.
         assert parse_requirements(text, "lock") == LOCK
 
 
 @given(st.text(max_size=300))
-def test_no_text_at_all_is_more_than_an_input_error(text: str) -> None:
+def test_no_text_raises_anything_but_an_input_error(text: str) -> None:
     with contextlib.suppress(InputError):
         parse_requirements(text, "lock")
 
@@ -317,7 +314,7 @@ def test_leak_is_refused_without_repeating_it(line: str) -> None:
     assert "canary" not in str(caught.value)
 
 
-def test_rendered_lock_passes_the_last_defence() -> None:
+def test_rendered_lock_passes_the_leak_check() -> None:
     refuse_leaks(TEXT)
 
 
@@ -363,7 +360,7 @@ def test_file_belongs_to_the_declared_platform(filename: str, usable: bool) -> N
     assert bool(usable_files("x", "1.0", [Artifact(filename, A)], TAGS, ())) is usable
 
 
-def test_package_to_be_built_has_its_source_and_no_wheel() -> None:
+def test_package_to_be_built_is_locked_as_source_without_wheels() -> None:
     files = [Artifact("x-1.0.tar.gz", A), Artifact("x-1.0-py3-none-any.whl", B)]
     assert usable_files("x", "1.0", files, TAGS, ("x",)) == (files[0],)
     assert usable_files("x", "1.0", files, TAGS, ()) == (files[1],)
@@ -387,9 +384,7 @@ def test_oldest_tags_of_each_architecture_are_known() -> None:
         ("2.7", "linux-x86_64", "2.28", "python"),
     ],
 )
-def test_platform_that_means_nothing_is_an_input_error(
-    python: str, platform: str, glibc: str, where: str
-) -> None:
+def test_unknown_platform_is_an_input_error(python: str, platform: str, glibc: str, where: str) -> None:
     with pytest.raises(InputError, match=f"^{where}: expected"):
         usable_tags(python, platform, glibc)
 
@@ -417,7 +412,7 @@ def test_lock_of_wheels_alone_installs_with_one_command() -> None:
     assert "--require-hashes" in command
 
 
-def test_what_a_build_needs_is_named() -> None:
+def test_build_needs_are_listed() -> None:
     assert build_needs(["deepspeed"]) == ("nvidia-ml-py", "setuptools")
     assert build_needs(["another"]) == ("setuptools",)
     assert build_needs([]) == ()
@@ -442,7 +437,7 @@ def test_locks_are_shipped_for_every_target_python_and_family() -> None:
     assert expected <= {path.name for path in SHIPPED}
 
 
-def test_the_manifest_is_of_the_locks_that_are_there() -> None:
+def test_the_manifest_lists_exactly_the_shipped_locks() -> None:
     assert [row["name"] for row in MANIFEST] == [path.name for path in SHIPPED]
     for row, path in zip(MANIFEST, SHIPPED, strict=True):
         text = path.read_text(encoding="utf-8")
@@ -479,7 +474,7 @@ def test_a_shipped_lock_passes_today_s_matrix(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_lock_is_whole_and_clean(path: Path) -> None:
+def test_shipped_lock_is_complete_and_has_no_leaks(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     refuse_leaks(text)
     lock = parse_requirements(text, path.name)
@@ -507,6 +502,6 @@ def test_shipped_lock_s_build_packages_are_its_only_sources(path: Path) -> None:
     assert sources == set(lock.build)
 
 
-def test_errors_of_a_lock_are_ours() -> None:
+def test_errors_of_a_lock_are_envcheck_errors() -> None:
     assert issubclass(InputError, EnvcheckError)
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", LOCK.digest())

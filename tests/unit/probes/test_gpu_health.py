@@ -15,7 +15,7 @@ from envcheck.core.findings import Finding, Report, Verdict
 from envcheck.core.nvidia import LIBRARY
 from envcheck.core.rules import Matrix, Severity
 from envcheck.host.machine import Host
-from envcheck.policy import decision
+from envcheck.policy.generated_findings import missing_gpus
 from envcheck.probes import ProbeRequest, every_probe, health, nvml, survey
 from envcheck.probes.driver import PROBE
 from envcheck.reports.render import format_named
@@ -316,7 +316,7 @@ def test_of_declared_gpus_nothing_is_said_that_was_read_here(box: Box) -> None:
 
 def missing(inventory: Inventory, expected: int) -> tuple[str, list[tuple[str, int | None]]]:
     """The title and what it is because of; empty if enough can be used."""
-    finding = decision.missing_gpus(inventory, expected)
+    finding = missing_gpus(inventory, expected)
     if finding is None:
         return "", []
     assert finding.severity is Severity.ERROR

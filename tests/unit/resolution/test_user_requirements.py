@@ -1,4 +1,4 @@
-"""Requirement files and options that ask for packages: read as pip reads them, refused with their line."""
+"""Requirements files and options that require packages: read as pip reads them, refused with their line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read(text: str, **others: str) -> tuple[user_requirements.RequirementWithExt
             raise InputError(file, "no such file or directory")
         return file, files[file]
 
-    return user_requirements.read("my.in", text_of, *HERE)
+    return user_requirements.read_requirements_file("my.in", text_of, *HERE)
 
 
 def test_a_file_is_read_as_pip_reads_it() -> None:
@@ -42,7 +42,7 @@ def test_a_file_is_read_as_pip_reads_it() -> None:
         "-cbounds.in\r\n"
     )
     found = read(text, more="--constraint=bounds.in\nrich", bounds="pydantic<2.12\n")
-    assert [(each.requirement, each.wish.origin, each.wish.wanted) for each in found] == [
+    assert [(each.requirement, each.bare.origin, each.bare.wanted) for each in found] == [
         ("trl>=0.20", "my.in:2", True),
         ("numpy<2.1,>=1.26", "my.in:4", True),
         ("flash-attn[a,x]", "my.in:6", True),
@@ -87,17 +87,17 @@ def test_a_line_that_cannot_be_locked_is_named_and_not_repeated(line: str, why: 
     with pytest.raises(InputError, match=why) as caught:
         read(f"rich\n\n{line}\n", other="-r my.in\n")
     said = str(caught.value)
-    assert said.startswith(("my.in:3: ", "other.in:1: ", "my.in: not a text"))
+    assert said.startswith(("my.in:3: ", "my.in:3:1: ", "other.in:1:1: ", "my.in: not a text"))
     assert "canary" not in said
     assert "\n" not in said
 
 
-def test_files_that_go_on_for_ever_are_cut() -> None:
+def test_files_that_include_each_other_endlessly_are_refused() -> None:
     def endless(file: str, named_in: str) -> tuple[str, str]:
         return f"{named_in}x{file}", "-r a"
 
     with pytest.raises(InputError, match="more than 20 deep"):
-        user_requirements.read("a", endless, *HERE)
+        user_requirements.read_requirements_file("a", endless, *HERE)
 
 
 @given(st.text(max_size=60))
@@ -107,13 +107,13 @@ def test_no_text_is_a_traceback_or_shows_a_login(text: str) -> None:
     assert "canary" not in str(caught.value)
 
 
-def test_a_file_that_ends_in_a_backslash_was_cut_short() -> None:
-    with pytest.raises(InputError, match=r"my\.in:2: the file ends in the middle"):
+def test_a_file_that_ends_in_a_backslash_is_incomplete() -> None:
+    with pytest.raises(InputError, match=r"my\.in:2:1: the file ends in the middle"):
         read("rich\ntorch \\")
 
 
 @pytest.mark.parametrize(
-    ("wish", "version", "unmet"),
+    ("requirement", "version", "unmet"),
     [
         (UserRequirement("torch", ">=2.5", "--with"), "2.6.0", ""),
         (UserRequirement("torch", ">=2.7", "--with"), "2.6.0", "has torch 2.6.0, --with asks for torch>=2.7"),
@@ -122,26 +122,26 @@ def test_a_file_that_ends_in_a_backslash_was_cut_short() -> None:
         (UserRequirement("torch", ">=2.7", "b.in:1", wanted=False), None, ""),
     ],
 )
-def test_what_a_lock_does_not_fulfil_is_said(wish: UserRequirement, version: str | None, unmet: str) -> None:
+def test_unmet_requirements_are_listed(requirement: UserRequirement, version: str | None, unmet: str) -> None:
     pins = [Pin("torch", version, (Artifact("", "a" * 64),))] if version else []
-    assert user_requirements.unmet([wish], [], pins) == ([unmet] if unmet else [])
+    assert user_requirements.unmet_requirements([requirement], [], pins) == ([unmet] if unmet else [])
 
 
-def test_no_lock_is_known_to_have_been_made_for_extras() -> None:
+def test_a_lock_never_satisfies_extras() -> None:
     pins = [Pin("trl", "1.0", (Artifact("", "a" * 64),))]
-    assert user_requirements.unmet([UserRequirement("trl", "", "--with")], ["trl[vllm]"], pins) == [
-        "was not made for trl[vllm]"
-    ]
+    assert user_requirements.unmet_requirements(
+        [UserRequirement("trl", "", "--with")], ["trl[vllm]"], pins
+    ) == ["was not made for trl[vllm]"]
 
 
-def test_keeping_asks_for_the_release_without_this_machine_s_label() -> None:
-    assert user_requirements.kept("Torch", Known("2.10.0+cu128"), "env").wish == UserRequirement(
-        "torch", "==2.10.0", "--keep Torch"
-    )
+def test_keep_requires_the_release_without_its_local_label() -> None:
+    assert user_requirements.requirement_to_keep(
+        "Torch", Known("2.10.0+cu128"), "env"
+    ).bare == UserRequirement("torch", "==2.10.0", "--keep Torch")
     with pytest.raises(InputError, match="--keep torch: not found in the env"):
-        user_requirements.kept("torch", Absent(), "the env")
+        user_requirements.requirement_to_keep("torch", Absent(), "the env")
     with pytest.raises(InputError, match="metadata unreadable"):
-        user_requirements.kept("torch", Unknown("metadata unreadable"), "the env")
+        user_requirements.requirement_to_keep("torch", Unknown("metadata unreadable"), "the env")
 
 
 MODELS: list[dict[str, object]] = [
@@ -155,14 +155,14 @@ MODELS: list[dict[str, object]] = [
 @pytest.mark.parametrize(
     ("model", "bounds"), [("qwen3", ">=4.51.0"), ("glm", ">=4.46.1"), ("bert", None), ("deta", "<5.0.0")]
 )
-def test_a_model_asks_for_the_transformers_that_know_it(model: str, bounds: str | None) -> None:
-    found = user_requirements.for_model(model, MODELS)
-    assert (found.wish.specifier if found else None) == bounds
+def test_a_model_requires_the_transformers_that_know_it(model: str, bounds: str | None) -> None:
+    found = user_requirements.requirement_for_model(model, MODELS)
+    assert (found.bare.specifier if found else None) == bounds
 
 
-def test_a_model_nobody_knows_is_answered_with_the_nearest() -> None:
+def test_an_unknown_model_type_suggests_the_nearest() -> None:
     with pytest.raises(InputError, match=r"--model qwen33: no such model type; did you mean 'qwen3'\?"):
-        user_requirements.for_model("qwen33", MODELS)
+        user_requirements.requirement_for_model("qwen33", MODELS)
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_a_model_nobody_knows_is_answered_with_the_nearest() -> None:
 )
 def test_a_day_is_an_iso_date(text: str) -> None:
     with pytest.raises(InputError, match="--exclude-newer: expected a date"):
-        user_requirements.day(text)
+        user_requirements.parse_day(text)

@@ -1,4 +1,4 @@
-"""Engines complete pins from one index, leak nothing, end in time, and agree with each other."""
+"""Backends complete pins from one index, leak nothing, end in time, and agree with each other."""
 
 from __future__ import annotations
 
@@ -16,38 +16,35 @@ from packaging.version import Version
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError, NoSolutionError
 from envcheck.host.environment import own_python
 from envcheck.host.machine import Host
-from envcheck.lock.model import Artifact, Lock, Pin, build_needs, render_requirements
+from envcheck.lock.install import build_needs
+from envcheck.lock.model import Artifact, Lock, Pin
+from envcheck.lock.render import render_requirements
 from envcheck.resolver_backends import (
     BOTH,
     Backend,
     CompletionRequest,
     YankedError,
-    asking,
-    choose,
+    choose_backend,
     differences,
     every_backend,
+    select_backends,
 )
-from envcheck.resolver_backends.availability import Offer, offers
-from envcheck.resolver_backends.index import (
-    Index,
-    engine_environment,
-    file_addresses,
-    redact,
-    release_files,
-    user_index,
-)
+from envcheck.resolver_backends.index.availability import Offer, offers
+from envcheck.resolver_backends.index.reader import file_addresses, release_files
+from envcheck.resolver_backends.index.redaction import redact
+from envcheck.resolver_backends.index.settings import Index, backend_environment, user_index
 from tests.support.local_index import LocalIndex, sdist, serving, wheel
 
-ENGINES = {engine.name: engine for engine in every_backend()}
+BACKENDS = {backend.name: backend for backend in every_backend()}
 PYTHON = "{}.{}".format(*sys.version_info)
 TAG = f"cp{PYTHON.replace('.', '')}"
 SECRETS = ("canary-user", "canary-pass", "canary-path-token")
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not all(engine.available(Host()) for engine in ENGINES.values()),
+    sys.platform != "linux" or not all(backend.available(Host()) for backend in BACKENDS.values()),
     reason="needs Linux, uv and pip-tools",
 )
-both = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+both = pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
 
 
 def world() -> dict[str, bytes]:
@@ -92,16 +89,16 @@ def host_for(index: LocalIndex, home: Path, **more: str) -> Host:
 
 
 def wanted(**pins: str) -> CompletionRequest:
-    return CompletionRequest(pins, python=PYTHON, deadline_s=60.0)
+    return CompletionRequest(pins=pins, python=PYTHON, deadline_s=60.0)
 
 
 def text_of(pins: tuple[Pin, ...]) -> str:
-    return render_requirements(Lock("t", PYTHON, "linux-x86_64", pins))
+    return render_requirements(Lock(target="t", python=PYTHON, platform="linux-x86_64", pins=pins))
 
 
-def test_engines_of_the_same_index_give_the_same_bytes(index: LocalIndex, tmp_path: Path) -> None:
+def test_backends_give_the_same_bytes_for_the_same_index(index: LocalIndex, tmp_path: Path) -> None:
     host = host_for(index, tmp_path)
-    texts = {text_of(engine.complete(host, wanted(alpha="1.0"))) for engine in ENGINES.values()}
+    texts = {text_of(backend.complete(host, wanted(alpha="1.0"))) for backend in BACKENDS.values()}
     assert len(texts) == 1
     (text,) = texts
     assert [line for line in text.splitlines() if "==" in line and "sed" not in line] == [
@@ -112,10 +109,8 @@ def test_engines_of_the_same_index_give_the_same_bytes(index: LocalIndex, tmp_pa
 
 
 @both
-def test_engine_admits_every_usable_file_and_no_other(
-    engine: Backend, index: LocalIndex, tmp_path: Path
-) -> None:
-    pins = {pin.name: pin for pin in engine.complete(host_for(index, tmp_path), wanted(gamma="3.0"))}
+def test_backend_admits_exactly_the_usable_files(backend: Backend, index: LocalIndex, tmp_path: Path) -> None:
+    pins = {pin.name: pin for pin in backend.complete(host_for(index, tmp_path), wanted(gamma="3.0"))}
     assert sorted(file.filename for file in pins["gamma"].artifacts) == [
         f"gamma-3.0-{TAG}-{TAG}-manylinux_2_17_x86_64.whl",
         f"gamma-3.0-{TAG}-{TAG}-manylinux_2_28_x86_64.whl",
@@ -123,19 +118,21 @@ def test_engine_admits_every_usable_file_and_no_other(
 
 
 @both
-def test_engine_ignores_the_caller_s_own_order(engine: Backend, index: LocalIndex, tmp_path: Path) -> None:
+def test_order_of_the_request_does_not_change_the_lock(
+    backend: Backend, index: LocalIndex, tmp_path: Path
+) -> None:
     host = host_for(index, tmp_path)
-    one = engine.complete(host, CompletionRequest({"alpha": "1.0", "beta": "1.0"}, python=PYTHON))
-    other = engine.complete(host, CompletionRequest({"beta": "1.0", "alpha": "1.0"}, python=PYTHON))
+    one = backend.complete(host, CompletionRequest(pins={"alpha": "1.0", "beta": "1.0"}, python=PYTHON))
+    other = backend.complete(host, CompletionRequest(pins={"beta": "1.0", "alpha": "1.0"}, python=PYTHON))
     assert text_of(one) == text_of(other)
 
 
 @both
-def test_engine_names_both_constraints_of_a_conflict(
-    engine: Backend, index: LocalIndex, tmp_path: Path
+def test_backend_names_both_constraints_of_a_conflict(
+    backend: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     with pytest.raises(NoSolutionError) as caught:
-        engine.complete(host_for(index, tmp_path), wanted(delta="1.0", epsilon="1.0"))
+        backend.complete(host_for(index, tmp_path), wanted(delta="1.0", epsilon="1.0"))
     said = str(caught.value)
     assert "delta" in said
     assert "epsilon" in said
@@ -144,16 +141,16 @@ def test_engine_names_both_constraints_of_a_conflict(
 
 
 @both
-def test_engine_says_that_a_version_does_not_exist(
-    engine: Backend, index: LocalIndex, tmp_path: Path
+def test_backend_reports_a_version_that_does_not_exist(
+    backend: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     with pytest.raises(NoSolutionError, match="beta"):
-        engine.complete(host_for(index, tmp_path), wanted(beta="9.9"))
+        backend.complete(host_for(index, tmp_path), wanted(beta="9.9"))
 
 
 @both
 @pytest.mark.parametrize("kind", ["ok", "conflict", "missing", "unauthorised", "dead"])
-def test_login_of_the_index_is_never_shown(engine: Backend, kind: str, tmp_path: Path) -> None:
+def test_login_of_the_index_is_never_shown(backend: Backend, kind: str, tmp_path: Path) -> None:
     pins = {"delta": "1.0", "epsilon": "1.0"} if kind == "conflict" else {"alpha": "1.0"}
     if kind == "missing":
         pins = {"nosuchpackage": "1.0"}
@@ -164,7 +161,7 @@ def test_login_of_the_index_is_never_shown(engine: Backend, kind: str, tmp_path:
         if kind == "dead":
             index.files.clear()
         try:
-            said = text_of(engine.complete(host, wanted(**pins)))
+            said = text_of(backend.complete(host, wanted(**pins)))
             assert kind == "ok"
         except EnvcheckError as error:
             said = f"{error} {error!r}"
@@ -174,36 +171,34 @@ def test_login_of_the_index_is_never_shown(engine: Backend, kind: str, tmp_path:
 
 
 @both
-def test_unreachable_index_is_not_taken_for_an_impossible_wish(engine: Backend, tmp_path: Path) -> None:
+def test_unreachable_index_is_not_reported_as_a_conflict(backend: Backend, tmp_path: Path) -> None:
     with serving(LocalIndex({})) as gone:
         pass
     with pytest.raises(ExamineError) as caught:
-        engine.complete(host_for(gone, tmp_path), replace(wanted(alpha="1.0"), deadline_s=60))
+        backend.complete(host_for(gone, tmp_path), replace(wanted(alpha="1.0"), deadline_s=60))
     assert "127.0.0.1" not in str(caught.value)
 
 
 @both
-def test_hanging_index_is_cut_by_the_deadline(engine: Backend, tmp_path: Path) -> None:
+def test_hanging_index_ends_at_the_deadline(backend: Backend, tmp_path: Path) -> None:
     with serving(LocalIndex(world(), hang_s=20)) as index:
         began = time.monotonic()
         with pytest.raises(ExamineError, match="did not finish within 3 s"):
-            engine.complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), deadline_s=3))
+            backend.complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), deadline_s=3))
         assert time.monotonic() - began < 6
 
 
 @both
-def test_local_version_nobody_asked_for_is_refused(
-    engine: Backend, index: LocalIndex, tmp_path: Path
-) -> None:
+def test_unrequested_local_version_is_refused(backend: Backend, index: LocalIndex, tmp_path: Path) -> None:
     with pytest.raises(EnvcheckError, match=r"labelled"):
-        engine.complete(host_for(index, tmp_path), wanted(labelled="1.0"))
-    allowed = CompletionRequest({"labelled": "1.0+label"}, python=PYTHON, local=("label",))
-    assert [pin.version for pin in engine.complete(host_for(index, tmp_path), allowed)] == ["1.0+label"]
+        backend.complete(host_for(index, tmp_path), wanted(labelled="1.0"))
+    allowed = CompletionRequest(pins={"labelled": "1.0+label"}, python=PYTHON, local=("label",))
+    assert [pin.version for pin in backend.complete(host_for(index, tmp_path), allowed)] == ["1.0+label"]
 
 
 @both
-def test_wheel_folders_and_second_indexes_of_this_machine_are_not_used(
-    engine: Backend, index: LocalIndex, tmp_path: Path
+def test_wheel_folders_and_extra_indexes_of_this_machine_are_not_used(
+    backend: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     folder = tmp_path / "wheels"
     folder.mkdir()
@@ -216,77 +211,75 @@ def test_wheel_folders_and_second_indexes_of_this_machine_are_not_used(
             **dict.fromkeys(("PIP_FIND_LINKS", "UV_FIND_LINKS"), str(folder)),
             **dict.fromkeys(("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_INDEX"), second.url),
         )
-        pins = engine.complete(host, wanted(alpha="1.0"))
+        pins = backend.complete(host, wanted(alpha="1.0"))
     assert {pin.name: pin.version for pin in pins}["beta"] == "1.1"
     assert second.asked == []
 
 
 @both
 def test_source_distribution_is_refused_unless_named(
-    engine: Backend, index: LocalIndex, tmp_path: Path
+    backend: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     with pytest.raises(EnvcheckError, match="source"):
-        engine.complete(host_for(index, tmp_path), wanted(source="1.0"))
+        backend.complete(host_for(index, tmp_path), wanted(source="1.0"))
 
 
 def test_uv_admits_a_named_source_distribution_without_running_it(index: LocalIndex, tmp_path: Path) -> None:
-    (pin,) = ENGINES["uv"].complete(
+    (pin,) = BACKENDS["uv"].complete(
         host_for(index, tmp_path), replace(wanted(source="1.0"), build=("source",))
     )
     assert [file.filename for file in pin.artifacts] == ["source-1.0.tar.gz"]
 
 
-def test_uv_locks_for_a_python_that_is_not_here(index: LocalIndex, tmp_path: Path) -> None:
+def test_uv_locks_for_a_python_that_is_not_installed(index: LocalIndex, tmp_path: Path) -> None:
     index.files.update([wheel("gamma", "3.0", tag="cp314-cp314-manylinux_2_28_x86_64")])
-    pins = ENGINES["uv"].complete(host_for(index, tmp_path), replace(wanted(gamma="3.0"), python="3.14"))
+    pins = BACKENDS["uv"].complete(host_for(index, tmp_path), replace(wanted(gamma="3.0"), python="3.14"))
     assert [file.filename for file in pins[0].artifacts] == [
         "gamma-3.0-cp314-cp314-manylinux_2_28_x86_64.whl"
     ]
 
 
-def test_piptools_says_that_it_cannot_lock_for_another_python(index: LocalIndex, tmp_path: Path) -> None:
+def test_piptools_refuses_another_python(index: LocalIndex, tmp_path: Path) -> None:
     with pytest.raises(ExamineError, match=r"only for the Python that runs it .* not for 3\.8"):
-        ENGINES["pip-tools"].complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), python="3.8"))
+        BACKENDS["pip-tools"].complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), python="3.8"))
 
 
 @both
-def test_platform_no_lock_can_be_made_for_is_an_input_error(
-    engine: Backend, index: LocalIndex, tmp_path: Path
-) -> None:
+def test_unsupported_platform_is_an_input_error(backend: Backend, index: LocalIndex, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="platform"):
-        engine.complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), platform="plan9-mips"))
+        backend.complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), platform="plan9-mips"))
 
 
-def test_missing_engine_names_what_to_install() -> None:
+def test_missing_backend_names_what_to_install() -> None:
     gone = Backend("gone", 1, lambda _: False, lambda *_: ())
     with pytest.raises(ExamineError, match=r"gone is not installed; pip install 'envcheck\[resolve\]'"):
-        choose(Host(), [gone])
+        choose_backend(Host(), [gone])
 
 
-def test_best_engine_is_chosen_unless_one_is_named() -> None:
-    assert choose(Host(), ENGINES.values()).name == "uv"
-    assert choose(Host(), ENGINES.values(), "pip-tools").name == "pip-tools"
+def test_best_backend_is_chosen_unless_one_is_named() -> None:
+    assert choose_backend(Host(), BACKENDS.values()).name == "uv"
+    assert choose_backend(Host(), BACKENDS.values(), "pip-tools").name == "pip-tools"
     with pytest.raises(InputError, match="found 'poetry'"):
-        choose(Host(), ENGINES.values(), "poetry")
+        choose_backend(Host(), BACKENDS.values(), "poetry")
 
 
 @both
-def test_constraints_bind_what_comes_and_bring_nothing(
-    engine: Backend, index: LocalIndex, tmp_path: Path
+def test_constraints_bind_packages_and_require_none(
+    backend: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     ask = replace(wanted(alpha="1.0"), constraints=("beta<1.1", "delta==1.0"))
-    pins = engine.complete(host_for(index, tmp_path), ask)
+    pins = backend.complete(host_for(index, tmp_path), ask)
     assert {pin.name: pin.version for pin in pins} == {"alpha": "1.0", "beta": "1.0", "gamma": "3.0"}
 
 
 @both
 def test_a_yanked_release_is_refused_with_its_reason_on_one_line(
-    engine: Backend, index: LocalIndex, tmp_path: Path
+    backend: Backend, index: LocalIndex, tmp_path: Path
 ) -> None:
     index.as_json = True
     index.said["beta-1.0-py3-none-any.whl"] = {"yanked": "it\n\x1b[31m ate data"}
     with pytest.raises(YankedError, match=r"beta 1\.0 was yanked") as caught:
-        engine.complete(host_for(index, tmp_path), wanted(beta="1.0"))
+        backend.complete(host_for(index, tmp_path), wanted(beta="1.0"))
     assert (caught.value.name, caught.value.version) == ("beta", "1.0")
     assert str(caught.value).isprintable()
 
@@ -296,25 +289,31 @@ def test_uv_leaves_out_what_was_uploaded_later(index: LocalIndex, tmp_path: Path
     for file in index.files:
         index.said[file] = {"upload-time": "2026-10-31T23:59:59Z"}
     index.said["beta-1.1-py3-none-any.whl"] = {"upload-time": "2026-11-01T00:00:00Z"}
-    pins = ENGINES["uv"].complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), until="2026-10-31"))
+    pins = BACKENDS["uv"].complete(
+        host_for(index, tmp_path), replace(wanted(alpha="1.0"), until="2026-10-31")
+    )
     assert {pin.name: pin.version for pin in pins}["beta"] == "1.0"
-    pins = ENGINES["uv"].complete(host_for(index, tmp_path), replace(wanted(alpha="1.0"), until="2026-11-01"))
+    pins = BACKENDS["uv"].complete(
+        host_for(index, tmp_path), replace(wanted(alpha="1.0"), until="2026-11-01")
+    )
     assert {pin.name: pin.version for pin in pins}["beta"] == "1.1"
 
 
-def test_piptools_with_a_pip_that_knows_no_dates_says_so(index: LocalIndex, tmp_path: Path) -> None:
+def test_piptools_refuses_a_date_with_a_pip_that_has_no_option_for_it(
+    index: LocalIndex, tmp_path: Path
+) -> None:
     pip = Version(importlib.metadata.version("pip"))
     ask = replace(wanted(beta="1.0"), until="2026-10-31")
     if pip.major >= 26:
         pytest.skip("this pip knows dates")
     with pytest.raises(ExamineError, match=r"pip \S+ cannot leave out newer releases, pip 26\.0 can"):
-        ENGINES["pip-tools"].complete(host_for(index, tmp_path), ask)
+        BACKENDS["pip-tools"].complete(host_for(index, tmp_path), ask)
 
 
-def test_both_engines_are_asked_and_what_differs_is_told(index: LocalIndex, tmp_path: Path) -> None:
+def test_both_backends_are_run_and_compared(index: LocalIndex, tmp_path: Path) -> None:
     remarks: list[str] = []
     host = host_for(index, tmp_path)
-    asking(host, ENGINES.values(), BOTH).complete(host, wanted(alpha="1.0"), remarks)
+    select_backends(host, BACKENDS.values(), BOTH).complete(host, wanted(alpha="1.0"), remarks)
     assert remarks == ["uv and pip-tools agree on all 3 packages"]
 
 
@@ -342,7 +341,7 @@ def test_settings_that_forbid_an_index_are_obeyed(name: str) -> None:
     )
 
 
-def test_what_an_index_offers_leaves_out_what_cannot_be_used(index: LocalIndex, tmp_path: Path) -> None:
+def test_offers_leave_out_unusable_files(index: LocalIndex, tmp_path: Path) -> None:
     index.as_json = True
     index.said["beta-1.0-py3-none-any.whl"] = {"yanked": True}
     index.files.update([wheel("beta", "3.0", tag="cp36-cp36m-manylinux_2_17_x86_64")])
@@ -351,7 +350,7 @@ def test_what_an_index_offers_leaves_out_what_cannot_be_used(index: LocalIndex, 
     assert found["source"] == found["nosuch"] == Offer(frozenset(), frozenset())
 
 
-def test_addresses_of_an_own_index_are_given_on_demand_and_without_login(tmp_path: Path) -> None:
+def test_addresses_of_a_private_index_need_permission_and_have_no_login(tmp_path: Path) -> None:
     with serving(LocalIndex(world(), login="canary-user:canary-pass", as_json=True)) as index:
         host = host_for(index, tmp_path)
         sha256 = hashlib.sha256(index.files["beta-1.0-py3-none-any.whl"]).hexdigest()
@@ -376,7 +375,7 @@ def test_both_kinds_of_index_page_are_read(as_json: bool, index: LocalIndex) -> 
 def test_files_without_a_sha256_cannot_be_locked(index: LocalIndex, tmp_path: Path) -> None:
     index.hashes = False
     with pytest.raises(ExamineError, match=r"beta 1\.1: the index has no wheel with a sha256"):
-        ENGINES["pip-tools"].complete(host_for(index, tmp_path), wanted(beta="1.1"))
+        BACKENDS["pip-tools"].complete(host_for(index, tmp_path), wanted(beta="1.1"))
 
 
 def test_slow_pages_end_at_the_deadline() -> None:
@@ -399,7 +398,7 @@ def test_slow_pages_end_at_the_deadline() -> None:
         (b'<a href="http://[canary/x.whl">x</a>', "html"),
     ],
 )
-def test_page_that_is_no_page_is_one_clear_error(body: bytes, kind: str) -> None:
+def test_malformed_page_is_one_clear_error(body: bytes, kind: str) -> None:
     class Odd(LocalIndex):
         def answer(self, path: str, authorization: str) -> tuple[int, bytes, str]:
             del path, authorization
@@ -457,7 +456,7 @@ def test_index_does_not_show_its_address() -> None:
     assert "canary" not in repr(Index("https://canary:canary@canary.example/canary"))
 
 
-def test_environment_of_an_engine_carries_no_setting_that_shapes_a_lock() -> None:
+def test_environment_of_a_backend_has_no_setting_that_shapes_a_lock() -> None:
     host = Host(
         environ={
             **dict.fromkeys(
@@ -466,7 +465,7 @@ def test_environment_of_an_engine_carries_no_setting_that_shapes_a_lock() -> Non
             "HTTPS_PROXY": "kept",
         }
     )
-    said = engine_environment(host, Index(), {})
+    said = backend_environment(host, Index(), {})
     assert said == {
         "HTTPS_PROXY": "kept",
         "DS_BUILD_OPS": "0",
@@ -476,12 +475,12 @@ def test_environment_of_an_engine_carries_no_setting_that_shapes_a_lock() -> Non
 
 
 @pytest.mark.parametrize("url", ["http://u:canary@[x/simple", "http://u:canary@host:port/simple"])
-def test_an_address_that_is_none_is_said_and_not_shown(url: str) -> None:
+def test_malformed_address_is_reported_and_not_shown(url: str) -> None:
     with pytest.raises(ExamineError, match=r"^the address of your index cannot be read$"):
         user_index(Host(environ={"UV_DEFAULT_INDEX": url, "PIP_CONFIG_FILE": "/dev/null"}))
 
 
-def test_redacting_hides_a_password_whatever_signs_it_holds() -> None:
+def test_redacting_hides_a_password_with_special_characters() -> None:
     said = redact("see (https://me:can),ary'x@a.b/c), then", Index())
     assert said == "see (<url>), then"
 
@@ -494,8 +493,10 @@ def test_redacting_hides_escapes_urls_and_the_pieces_of_an_address() -> None:
 
 @pytest.mark.network
 @pytest.mark.parametrize("transformers", ["4.57.6"])
-def test_engines_agree_about_the_real_stack(transformers: str) -> None:
+def test_backends_agree_about_the_real_stack(transformers: str) -> None:
     pins = {"torch": "2.10.0", "deepspeed": "0.19.8", "transformers": transformers}
-    ask = CompletionRequest(pins, build_needs(["deepspeed"]), PYTHON, build=("deepspeed",), deadline_s=500)
-    texts = {text_of(engine.complete(Host(), ask)) for engine in ENGINES.values()}
+    ask = CompletionRequest(
+        pins=pins, also=build_needs(["deepspeed"]), python=PYTHON, build=("deepspeed",), deadline_s=500
+    )
+    texts = {text_of(backend.complete(Host(), ask)) for backend in BACKENDS.values()}
     assert len(texts) == 1

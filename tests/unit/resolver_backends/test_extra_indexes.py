@@ -1,4 +1,4 @@
-"""A torch for another CUDA from a further index of the user's: taken by its address, or said why not."""
+"""A torch for another CUDA on an extra index of the user: locked by its address, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ import pytest
 
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.host.machine import Host, find_program
-from envcheck.lock import model as lock
-from envcheck.lock.model import Artifact, Lock, Pin, parse_requirements
-from envcheck.resolver_backends.index import further_indexes
+from envcheck.lock.install import install_commands
+from envcheck.lock.leaks import refuse_leaks
+from envcheck.lock.model import Artifact, Lock, Pin
+from envcheck.lock.parse import parse_requirements
+from envcheck.lock.render import render_requirements
+from envcheck.resolver_backends.index.settings import user_extra_indexes
 from tests.support.local_index import LocalIndex, serving, wheel
 from tests.support.running import Outcome, installed, invocation
 from tests.support.stack_index import stack
@@ -38,7 +41,7 @@ packages = ["torch"]
 
 
 def torch(version: str, *more: str, tag: str = "", name: str = "torch") -> tuple[str, bytes]:
-    """A wheel of torch or of what is compiled for it; large, so that reading it whole would be seen."""
+    """Return a wheel of torch or of a package compiled for it; large, so that reading all of it would show."""
     python = tag or f"{TAG}-{TAG}-manylinux_2_28_x86_64"
     filling = {f"{name}/__init__.py": f"said = {version!r}\n".encode(), f"{name}/big.bin": bytes(400_000)}
     return wheel(name, version, more, tag=python, more=filling)
@@ -60,7 +63,7 @@ CU118 = ("nvidia-cublas-cu11==11.11.3.6; platform_system == 'Linux'", "triton==3
 
 
 def further_files() -> dict[str, bytes]:
-    # A package that the default index has as well, and one that would win if two indexes offered it.
+    # A package that the default index has too, and one that would win if two indexes offered it.
     return dict((torch("2.7.1+cu118", *CU118), wheel("triton", "99.0"), wheel("mine", "99.0")))
 
 
@@ -124,9 +127,7 @@ def pins(text: str) -> dict[str, Pin]:
 
 
 @pytest.mark.parametrize("engine", ["uv", "pip-tools"])
-def test_it_is_locked_by_its_address_and_everything_else_is_the_default_index_s(
-    engine: str, world: World, index: LocalIndex
-) -> None:
+def test_only_the_torch_build_is_locked_by_its_address(engine: str, world: World, index: LocalIndex) -> None:
     code, out, err = world.pin(index.url, "--engine", engine, "--with", "mine")
     assert code == 0, err
     found = pins(out)
@@ -145,7 +146,7 @@ def test_it_is_locked_by_its_address_and_everything_else_is_the_default_index_s(
     needs = parse_requirements(out, "stdout").needs
     assert ("driver.version", ">=", "450.80.02") in needs
     assert "torch 2.7.1+cu118 comes from the address in its line" in err
-    # Its page and its end were read: neither another page of that index nor the whole wheel.
+    # Only its page and the end of the wheel were read: no other page of that index, and not the whole wheel.
     assert {path for path in index.asked if "/simple/" in path} == {"/simple/torch/"}
     assert index.sent < 200_000
 
@@ -155,10 +156,10 @@ def test_it_is_installed_with_hashes_from_the_two_indexes(world: World, index: L
     assert out.code == 0, out.err
     run(world.environ(""), [sys.executable, "-m", "venv", "--without-pip", "env"], world.folder)
     python = str(world.folder / "env/bin/python")
-    (command,) = lock.install_commands(())
+    (command,) = install_commands(())
     install = [sys.executable, "-m", "pip", "--python", python, *command.split()[3:]]
     assert command in (world.folder / "requirements.txt").read_text()
-    ran = run(world.environ(""), install, world.folder)  # the further index is no longer among the settings
+    ran = run(world.environ(""), install, world.folder)  # the settings no longer name the extra index
     assert ran.code == 0, ran.err
     said = run(world.environ(""), [python, "-c", "import torch; print(torch.said)"], world.folder)
     assert said.out == "2.7.1+cu118\n"
@@ -168,7 +169,7 @@ def test_it_is_installed_with_hashes_from_the_two_indexes(world: World, index: L
     assert ran.code == 0, ran.err
 
 
-def test_the_whole_stack_is_built_beside_it_and_both_engines_agree(index: LocalIndex, tmp_path: Path) -> None:
+def test_the_whole_stack_is_built_with_it_and_both_backends_agree(index: LocalIndex, tmp_path: Path) -> None:
     beside = dict((wheel("nvidia-cublas-cu11", "11.11.3.6"), wheel("triton", "3.3.1")))
     with serving(LocalIndex(stack() | beside)) as default:
         world = World(default, tmp_path)
@@ -179,7 +180,7 @@ def test_the_whole_stack_is_built_beside_it_and_both_engines_agree(index: LocalI
         assert f"uv and pip-tools agree on all {len(pins(text))} packages" in err
         run(world.environ(""), [sys.executable, "-m", "venv", "env"], tmp_path)
         environment = world.environ("", PATH=f"{tmp_path}/env/bin:{os.environ['PATH']}")  # noqa: TID251
-        commands = lock.install_commands(["deepspeed"])
+        commands = install_commands(["deepspeed"])
         assert all(f"#   {command}\n" in text for command in commands)
         for command in commands:
             ran = run(environment, ["sh", "-c", command], tmp_path)
@@ -224,8 +225,8 @@ def test_every_format_carries_the_address(kind: str, world: World, index: LocalI
     assert said.out == "2.7.1+cu118\n"
 
 
-def test_a_gpu_that_only_another_build_serves(world: World) -> None:
-    # Python 3.14 begins with torch 2.9, whose default builds no longer have machine code for Pascal.
+def test_a_gpu_that_only_another_build_supports(world: World) -> None:
+    # The first torch for Python 3.14 is 2.9, whose default builds have no machine code for Pascal.
     files = dict([torch("2.14.1+cu126", tag="cp314-cp314-manylinux_2_28_x86_64")])
     with serving(LocalIndex(files, ranges=True, as_json=True)) as index:
         code, out, err = world.pin(index.url, "--driver", "580.95.05", "--gpu", "GTX 1080 Ti", python="3.14")
@@ -233,7 +234,7 @@ def test_a_gpu_that_only_another_build_serves(world: World) -> None:
     assert pins(out)["torch"].version == "2.14.1+cu126"
 
 
-def test_an_older_build_is_taken_where_the_index_has_no_newer_one(world: World) -> None:
+def test_an_older_build_is_used_if_the_index_has_no_newer_one(world: World) -> None:
     with serving(LocalIndex(dict([torch("2.6.0+cu118")]), ranges=True)) as index:
         code, out, err = world.pin(index.url)
     assert code == 0, err
@@ -250,7 +251,7 @@ def test_metadata_beside_the_wheel_is_enough(world: World) -> None:
     assert set(pins(out)) == {"torch", "triton"}
 
 
-def test_what_is_compiled_for_torch_comes_from_the_same_index_or_there_is_no_lock(
+def test_packages_compiled_for_torch_come_from_the_same_index_or_there_is_no_lock(
     world: World, index: LocalIndex
 ) -> None:
     without = world.pin(index.url, "--with", "torchvision")
@@ -264,9 +265,7 @@ def test_what_is_compiled_for_torch_comes_from_the_same_index_or_there_is_no_loc
     )
 
 
-def test_a_plain_build_that_fits_is_taken_and_no_further_index_is_asked(
-    world: World, index: LocalIndex
-) -> None:
+def test_a_plain_build_that_fits_is_used_and_no_extra_index_is_read(world: World, index: LocalIndex) -> None:
     code, out, err = world.pin(index.url, "--driver", "550.54.15")
     assert code == 0, err
     assert pins(out)["torch"] == Pin("torch", "2.10.0", pins(out)["torch"].artifacts)
@@ -279,7 +278,7 @@ COMMAND = "uv pip install --torch-backend cu118 torch==2.7.1\n"
 
 
 def refused(world: World, further: str, *options: str, **more: str) -> str:
-    """What is said besides the variant and its command."""
+    """Return what is printed besides the variant and its command."""
     began = time.monotonic()
     code, out, err = world.pin(further, *options, **more)
     assert (code, out) == (4, ""), err
@@ -292,9 +291,9 @@ def refused(world: World, further: str, *options: str, **more: str) -> str:
     return " ".join(after.split())
 
 
-def test_without_a_further_index_nothing_else_is_said(world: World) -> None:
+def test_without_an_extra_index_no_note_is_printed(world: World) -> None:
     assert refused(world, "") == ""
-    # Nor is the default index asked for anything: the tables are enough to see that nothing plain fits.
+    # The default index is not read either: the tables already show that no plain build fits.
     assert world.default.asked == []
 
 
@@ -315,7 +314,9 @@ def test_without_a_further_index_nothing_else_is_said(world: World) -> None:
         ({"files": {torch("2.7.1+cu118")[0]: b"PK canary" * 9000}}, "cannot be read: it is no wheel"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_locked_is_said_in_one_line(change: dict[str, object], why: str, world: World) -> None:
+def test_a_wheel_that_cannot_be_locked_is_reported_in_one_line(
+    change: dict[str, object], why: str, world: World
+) -> None:
     given = {"files": further_files(), "ranges": True, "as_json": True, **change}
     if "said" in change:
         given["said"] = {torch("2.7.1+cu118")[0]: change["said"]}
@@ -325,7 +326,7 @@ def test_what_cannot_be_locked_is_said_in_one_line(change: dict[str, object], wh
     assert why in said
 
 
-def test_an_index_that_wants_a_login_it_was_not_given(world: World) -> None:
+def test_an_index_that_requires_a_missing_login_is_reported(world: World) -> None:
     with serving(LocalIndex(further_files(), ranges=True, login="canary:canary")) as index:
         said = refused(world, f"http://127.0.0.1:{index.port}/simple")
     assert said.endswith("gave no answer: the index answers 401 for torch")
@@ -344,12 +345,12 @@ def test_an_index_that_wants_a_login_it_was_not_given(world: World) -> None:
         ("http://[canary/simple", "cannot be read"),
     ],
 )
-def test_an_address_that_must_not_be_told_is_not_asked(url: str, why: str, world: World) -> None:
+def test_an_index_with_a_private_address_is_not_read(url: str, why: str, world: World) -> None:
     assert why in refused(world, url)
 
 
 class Odd(LocalIndex):
-    """Serves a page that is JSON, and no more than that."""
+    """Serves a page that is JSON and nothing else."""
 
     def answer(self, path: str, authorization: str) -> tuple[int, bytes, str]:
         del path, authorization
@@ -370,7 +371,7 @@ class Odd(LocalIndex):
         ('"/files/x.whl"', "its address is none that a lock may hold"),
     ],
 )
-def test_an_address_on_the_page_that_must_not_be_told(address: str, why: str, world: World) -> None:
+def test_a_private_address_on_the_page_is_refused(address: str, why: str, world: World) -> None:
     with serving(Odd({}, login=address)) as index:
         assert why in refused(world, f"http://127.0.0.1:{index.port}/simple")
 
@@ -382,19 +383,17 @@ def test_an_index_that_hangs_ends_at_a_deadline(world: World) -> None:
         )
 
 
-def test_the_day_holds_for_it_as_well(world: World, index: LocalIndex) -> None:
+def test_exclude_newer_applies_to_extra_indexes(world: World, index: LocalIndex) -> None:
     said = refused(world, index.url, "--exclude-newer", "2026-06-01")
     assert "it is not said when it was uploaded" in said
 
 
-def test_an_index_that_lies_about_the_hash_makes_a_lock_that_installs_nothing(
-    world: World, index: LocalIndex
-) -> None:
+def test_a_lock_with_a_wrong_hash_from_the_index_installs_nothing(world: World, index: LocalIndex) -> None:
     assert world.pin(index.url, "-o", "requirements.txt").code == 0
     index.files |= dict([torch("2.7.1+cu118", *CU118, "evil")])
     run(world.environ(""), [sys.executable, "-m", "venv", "--without-pip", "env"], world.folder)
     python = str(world.folder / "env/bin/python")
-    install = [sys.executable, "-m", "pip", "--python", python, *lock.install_commands(())[0].split()[3:]]
+    install = [sys.executable, "-m", "pip", "--python", python, *install_commands(())[0].split()[3:]]
     ran = run(world.environ(""), install, world.folder)
     assert ran.code != 0
     assert "DO NOT MATCH THE HASHES" in ran.err
@@ -403,7 +402,7 @@ def test_an_index_that_lies_about_the_hash_makes_a_lock_that_installs_nothing(
 # --- which indexes those are ------------------------------------------------------------------------
 
 
-def test_settings_of_pip_and_uv_name_further_indexes_once(tmp_path: Path) -> None:
+def test_extra_indexes_in_settings_of_pip_and_uv_are_listed_once(tmp_path: Path) -> None:
     for name, text in {
         "etc/pip.conf": "[global]\nextra-index-url =\n  http://p1\n  http://p2\n",
         "home/x/.config/uv/uv.toml": 'extra-index-url = ["http://e/"]\n'
@@ -413,7 +412,7 @@ def test_settings_of_pip_and_uv_name_further_indexes_once(tmp_path: Path) -> Non
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     environ = {"HOME": "/home/x", "UV_INDEX": "name=http://u http://d/", "UV_EXTRA_INDEX_URL": "http://u/"}
-    found = further_indexes(Host(tmp_path, environ))
+    found = user_extra_indexes(Host(tmp_path, environ))
     assert [(setting, index.url) for setting, index in found] == [
         ("UV_INDEX", "http://u"),
         ("uv.toml", "http://i"),
@@ -422,11 +421,11 @@ def test_settings_of_pip_and_uv_name_further_indexes_once(tmp_path: Path) -> Non
         ("pip.conf", "http://p2"),
     ]
     environ["PIP_EXTRA_INDEX_URL"] = "http://v"
-    found = further_indexes(Host(tmp_path, environ))
+    found = user_extra_indexes(Host(tmp_path, environ))
     assert [index.url for setting, index in found if "pip" in setting.lower()] == ["http://v"]
-    assert further_indexes(Host(environ={"PIP_CONFIG_FILE": "/dev/null"})) == []
+    assert user_extra_indexes(Host(environ={"PIP_CONFIG_FILE": "/dev/null"})) == []
     with pytest.raises(ExamineError, match="PIP_NO_INDEX forbids"):
-        further_indexes(Host(environ={**environ, "PIP_NO_INDEX": "1"}))
+        user_extra_indexes(Host(environ={**environ, "PIP_NO_INDEX": "1"}))
 
 
 # --- the lock ---------------------------------------------------------------------------------------
@@ -434,26 +433,26 @@ def test_settings_of_pip_and_uv_name_further_indexes_once(tmp_path: Path) -> Non
 URL = "https://host.example/whl/cu118/torch-2.7.1%2Bcu118-cp312-cp312-linux_x86_64.whl"
 FILE = Artifact("torch-2.7.1+cu118-cp312-cp312-linux_x86_64.whl", "a" * 64)
 DIRECT = Lock(
-    "t",
-    "3.12",
-    "linux-x86_64",
-    (Pin("torch", "2.7.1+cu118", (FILE,), URL), Pin("x", "1", (Artifact("", "b" * 64),))),
+    target="t",
+    python="3.12",
+    platform="linux-x86_64",
+    pins=(Pin("torch", "2.7.1+cu118", (FILE,), URL), Pin("x", "1", (Artifact("", "b" * 64),))),
 )
 
 
 def test_a_lock_with_an_address_is_read_back() -> None:
-    text = lock.render_requirements(DIRECT)
+    text = render_requirements(DIRECT)
     assert parse_requirements(text, "lock") == DIRECT
     with pytest.raises(InputError, match="the digest differs"):
         parse_requirements(text.replace("host.example", "host.examples"), "lock")
     with pytest.raises(ExamineError, match="holds a URL"):
-        lock.refuse_leaks(text, ["cu118"])
+        refuse_leaks(text, ["cu118"])
 
 
 def test_a_lock_of_another_tool_may_hold_an_address() -> None:
     text = f"torch @ {URL} --hash=sha256:{'a' * 64}\n"
     assert parse_requirements(text, "lock").pins == DIRECT.pins[:1]
-    with pytest.raises(InputError, match="as many hashes as files are needed, here are 2 and 1"):
+    with pytest.raises(InputError, match="expected one hash for each file, found 2 hashes and 1 files"):
         parse_requirements(f"{text[:-1]} --hash=sha256:{'b' * 64}", "lock")
     with pytest.raises(InputError, match="torch has no hash"):
         parse_requirements(f"torch @ {URL}\n", "lock")
@@ -475,10 +474,10 @@ def test_a_lock_of_another_tool_may_hold_an_address() -> None:
         "https://host.example/torch.whl",
     ],
 )  # fmt: skip
-def test_another_address_makes_no_pin_and_no_lock(url: str) -> None:
-    with pytest.raises(ValueError, match="its address is not that of one wheel"):
+def test_an_address_that_does_not_fit_the_pin_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="the address is not that of exactly one wheel"):
         Pin("torch", "2.7.1+cu118", (FILE,), url)
-    text = lock.render_requirements(DIRECT).replace(URL, url)
+    text = render_requirements(DIRECT).replace(URL, url)
     with pytest.raises(InputError) as caught:
         parse_requirements(text, "lock")
     assert "canary" not in str(caught.value)

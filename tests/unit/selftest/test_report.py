@@ -1,4 +1,4 @@
-"""The report of self-tests, and what of level 1 needs no torch."""
+"""The report on self-tests, and the parts of level 1 that need no torch."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ import pytest
 from envcheck.commands import selftest
 from envcheck.host.package_files import package_folder
 from envcheck.selftest import outcome as selftest_outcome
+from envcheck.selftest.declaration import SelftestDeclaration, SelftestVariant
+from envcheck.selftest.report import SelftestReport, render_report
 
-EXTENSIONS = selftest_outcome.SelftestDeclaration(
+EXTENSIONS = SelftestDeclaration(
     "extension_results", "Extensions compute", 1, {}, ("torch",), 90, (1, 1), (), ""
 )
-MEMORY = selftest_outcome.SelftestDeclaration(
-    "free_memory", "Memory can be had", 1, {}, ("torch",), 60, (1, 1), (), ""
-)
+MEMORY = SelftestDeclaration("free_memory", "Memory can be had", 1, {}, ("torch",), 60, (1, 1), (), "")
 
 
 def outcome(
-    claim: selftest_outcome.SelftestDeclaration, name: str, result: str, why: str = "", **more: Any
+    claim: SelftestDeclaration, name: str, result: str, why: str = "", **more: Any
 ) -> selftest_outcome.Outcome:
     return selftest_outcome.Outcome(
-        claim, selftest_outcome.SelftestVariant(name, {}, {}, ("cpu",)), result, why, seconds=0.5, **more
+        claim, SelftestVariant(name, {}, {}, ("cpu",)), result, why, seconds=0.5, **more
     )
 
 
 def shown(*outcomes: selftest_outcome.Outcome) -> list[str]:
-    return selftest_outcome.render(
-        selftest_outcome.SelftestReport("1", "here", "cpu", outcomes)
-    ).splitlines()[5:]
+    return render_report(SelftestReport("1", "here", "cpu", outcomes)).splitlines()[5:]
 
 
-def test_what_is_skipped_for_one_reason_is_one_line() -> None:
+def test_variants_skipped_for_the_same_reason_share_a_line() -> None:
     lines = shown(
         outcome(EXTENSIONS, "flash-attn", selftest_outcome.SKIP, "not installed"),
         outcome(EXTENSIONS, "bitsandbytes", selftest_outcome.PASS),
@@ -53,7 +51,7 @@ def test_what_is_skipped_for_one_reason_is_one_line() -> None:
     ]
 
 
-def test_one_failure_of_many_tests_is_told_once() -> None:
+def test_the_same_failure_of_several_variants_is_described_once() -> None:
     same: dict[str, Any] = {
         "why": "OSError: no libcudart",
         "call": "import torch",
@@ -79,7 +77,7 @@ def test_one_failure_of_many_tests_is_told_once() -> None:
     assert lines[-1] == "0 passed · 3 failed"
 
 
-def test_failures_of_different_rules_are_each_told() -> None:
+def test_failures_of_different_rules_are_described_separately() -> None:
     lines = shown(
         outcome(EXTENSIONS, "triton", selftest_outcome.FAIL, "broken", rule="one", ways_out=("up",)),
         outcome(EXTENSIONS, "apex", selftest_outcome.FAIL, "broken", rule="other", ways_out=("down",)),
@@ -100,7 +98,7 @@ def test_failures_of_different_rules_are_each_told() -> None:
         ("2.7", (2, 7, 0)),
     ],
 )
-def test_a_release_is_read_off_what_torch_calls_itself(version: str, numbers: tuple[int, ...]) -> None:
+def test_the_release_is_read_from_a_version_of_torch(version: str, numbers: tuple[int, ...]) -> None:
     path = package_folder("target_scripts/selftests") / "driver_agreement.py"
     spec = importlib.util.spec_from_file_location("driver_agreement", path)
     assert spec is not None
@@ -110,14 +108,14 @@ def test_a_release_is_read_off_what_torch_calls_itself(version: str, numbers: tu
     assert module.numbers(version) == numbers
 
 
-def test_level_1_is_forked_off_one_import_of_torch() -> None:
-    """What is asked by default imports nothing for all but torch, so that it can be forked on CUDA too."""
+def test_level_1_imports_nothing_but_torch() -> None:
+    """Check that the default level imports only torch, so that it can be forked on CUDA too."""
     ours = [claim for claim in selftest.claims() if claim.level == 1]
     assert {claim.name for claim in ours} >= {"driver_agreement", "kernel_results", "extension_results"}
     assert all(claim.imports == ("torch",) and claim.ranks == (1, 1) for claim in ours)
 
 
-def test_ways_out_of_one_rule_stand_under_its_first_failure() -> None:
+def test_fixes_of_a_rule_appear_under_its_first_failure() -> None:
     lines = shown(
         outcome(
             EXTENSIONS, "triton", selftest_outcome.FAIL, "2 tensors", rule="one", ways_out=("up", "down")
@@ -150,11 +148,6 @@ def test_ways_out_of_one_rule_stand_under_its_first_failure() -> None:
         ),
     ],
 )
-def test_what_it_comes_to_stands_first(ends: tuple[tuple[str, str], ...], said: str) -> None:
+def test_the_result_is_in_the_first_lines(ends: tuple[tuple[str, str], ...], said: str) -> None:
     outcomes = tuple(outcome(EXTENSIONS, name, result) for name, result in ends)
-    assert (
-        f"result  {said}"
-        in selftest_outcome.render(
-            selftest_outcome.SelftestReport("1", "here", "cpu", outcomes)
-        ).splitlines()[:4]
-    )
+    assert f"result  {said}" in render_report(SelftestReport("1", "here", "cpu", outcomes)).splitlines()[:4]

@@ -1,4 +1,4 @@
-"""Folding journals: whose fault it was, from what each rank left behind."""
+"""Outcomes from what each rank left behind: which rank caused the failure, and how."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from envcheck.selftest import outcome
-from envcheck.selftest.outcome import Outcome, ProcessEnd, SelftestDeclaration, SelftestVariant
+from envcheck.selftest.declaration import SelftestDeclaration, SelftestVariant
+from envcheck.selftest.journal import ProcessEnd, outcome_of_ranks
+from envcheck.selftest.outcome import Outcome
+from envcheck.selftest.report import facts
 from tests.support.running import envcheck
 
 VARIANT = SelftestVariant("v", {}, {}, ("cpu",))
@@ -49,7 +51,7 @@ def rank(*events: dict[str, Any], stack: str = "", code: int | None = 0, said: s
 
 
 def fold(*ranks: ProcessEnd) -> Outcome:
-    return outcome.fold(CLAIM, VARIANT, ranks)
+    return outcome_of_ranks(CLAIM, VARIANT, ranks)
 
 
 def ended(time: float, result: str = "pass", why: str = "", **details: Any) -> tuple[dict[str, Any], ...]:
@@ -83,25 +85,25 @@ def test_a_death_is_the_cause_of_lost_connections(echo_at: float) -> None:
     assert (outcome.rank, outcome.why, outcome.call) == (1, "rank 1 was killed by SIGKILL", "all_reduce")
 
 
-def test_an_abort_after_an_error_is_its_echo() -> None:
-    """NCCL's watchdog aborts the ranks whose partner failed."""
+def test_an_abort_after_an_error_is_its_consequence() -> None:
+    """Check that the abort of NCCL's watchdog, after a partner failed, is not the cause."""
     aborted = rank(*BEGUN, event("died", 4.0, signal=6, said="terminate called"))
     outcome = fold(aborted, rank(*ended(3.0, "fail", "CheckpointError: shape [0]")))
     assert (outcome.rank, outcome.why) == (1, "CheckpointError: shape [0]")
 
 
-def test_an_error_before_a_death_is_the_cause_of_it() -> None:
+def test_an_error_before_a_death_is_its_cause() -> None:
     dead = rank(*BEGUN, event("died", 5.0, signal=11, said=""))
     outcome = fold(dead, rank(*ended(3.0, "fail", "ValueError: no such dtype")))
     assert (outcome.rank, outcome.why) == (1, "ValueError: no such dtype")
 
 
-def test_a_lost_connection_with_nobody_gone_is_what_failed() -> None:
+def test_a_lost_connection_is_the_failure_if_no_rank_is_gone() -> None:
     outcome = fold(rank(*ended(3.0, "fail", LOST_PEER)), rank(*ended(3.1)))
     assert (outcome.rank, outcome.why) == (0, LOST_PEER)
 
 
-def test_an_accused_rank_is_named_and_nobody_if_all_are() -> None:
+def test_an_accused_rank_is_named_unless_all_are_accused() -> None:
     accused = rank(*ended(3.0, "fail", "the part of rank 1 is wrong", accused=1))
     assert fold(accused, rank(*ended(3.0))).rank == 1
     assert fold(rank(*ended(3.0, "fail", "all wrong", accused=-1)), rank(*ended(3.0))).rank is None
@@ -109,7 +111,7 @@ def test_an_accused_rank_is_named_and_nobody_if_all_are() -> None:
     assert fold(rank(*ended(3.0, "fail", "wrong", accused="me")), rank(*ended(3.0))).rank == 0
 
 
-def test_who_computes_while_others_wait_is_the_one_that_hangs() -> None:
+def test_the_rank_that_computes_while_others_wait_is_the_one_that_hangs() -> None:
     late = event("late", 60.0)
     outcome = fold(rank(*BEGUN, late, stack=WAITS), rank(*BEGUN, late, stack=COMPUTES))
     assert (outcome.rank, outcome.seconds) == (1, 60.0)
@@ -117,20 +119,20 @@ def test_who_computes_while_others_wait_is_the_one_that_hangs() -> None:
     assert outcome.place == "torch/nn/modules/linear.py:134 in forward"
 
 
-def test_of_ranks_inside_backward_the_one_with_a_busy_hook_hangs() -> None:
+def test_among_ranks_in_backward_the_one_with_a_busy_hook_hangs() -> None:
     idle, busy = BACKWARD.format(busy=""), BACKWARD.format(busy=HOOK)
     outcome = fold(rank(*BEGUN, stack=idle), rank(*BEGUN, stack=busy))
     assert (outcome.rank, outcome.place) == (1, "some/hook.py:5 in sync")
     assert outcome.why.endswith("rank 0 may wait for it")
 
 
-def test_ranks_that_all_wait_are_told_with_their_calls() -> None:
+def test_ranks_that_all_wait_are_listed_with_their_calls() -> None:
     further = rank(*BEGUN, event("call", 3.0, name="barrier"), stack=WAITS)
     outcome = fold(further, rank(*BEGUN, stack=WAITS))
     assert outcome.why == (
         "all ranks wait for one another: no end within 60 s (rank 0 in barrier, rank 1 in all_reduce)"
     )
-    assert outcome.rank == 1  # the one that came least far
+    assert outcome.rank == 1  # the rank that made the fewest calls
 
 
 def test_a_rank_that_never_came_and_one_that_was_lost_are_named() -> None:
@@ -141,7 +143,7 @@ def test_a_rank_that_never_came_and_one_that_was_lost_are_named() -> None:
     assert (lost.rank, lost.why) == (1, "rank 1 was lost: no word of it any more")
 
 
-def test_what_a_dying_rank_printed_last_is_told() -> None:
+def test_the_last_line_of_a_dying_rank_is_reported() -> None:
     died = event("died", 3.0, signal=6, said="loading\nterminate called after throwing 'c10::Error'\n")
     assert fold(rank(*BEGUN, died)).why == (
         "the process was killed by SIGABRT: terminate called after throwing 'c10::Error'"
@@ -162,25 +164,25 @@ def test_what_a_dying_rank_printed_last_is_told() -> None:
         "9" * 5000,
     ],
 )
-def test_scribbles_in_a_journal_are_no_events(scribble: str) -> None:
+def test_other_output_in_a_journal_is_ignored(scribble: str) -> None:
     good = rank(*ended(3.0))
     outcome = fold(good._replace(journal=scribble + "\n" + good.journal + scribble))
     assert (outcome.result, outcome.why) == ("pass", "")
 
 
 @pytest.mark.parametrize("end", [{}, {"result": "fine"}, {"result": None}])
-def test_an_end_that_says_no_known_result_is_no_pass(end: dict[str, Any]) -> None:
+def test_an_end_with_an_unknown_result_is_not_a_pass(end: dict[str, Any]) -> None:
     assert fold(rank(event("begin", 1.0), event("end", 2.0, **end))).result == "unknown"
 
 
-def test_an_import_that_never_ends_is_a_finding_and_a_fault_of_the_test_is_not() -> None:
+def test_a_hanging_import_is_a_failure_and_a_fault_of_the_test_is_not() -> None:
     assert fold(rank(code=None)).result == "fail"
     assert fold(rank(code=1, said="Traceback\nKeyError: 'rank'")).result == "unknown"
     killed = fold(rank(code=-11))
     assert (killed.result, killed.why) == ("fail", "the process was killed by SIGSEGV before the test began")
 
 
-def test_a_test_whose_watcher_is_gone_is_not_told_as_a_hang() -> None:
+def test_a_test_whose_worker_died_is_not_reported_as_a_hang() -> None:
     killed = fold(rank(*BEGUN, code=-9), rank(code=-9))
     assert (killed.result, killed.rank) == ("unknown", None)
     assert killed.why == "the process that runs the tests was killed by SIGKILL during one"
@@ -197,7 +199,7 @@ def test_a_test_whose_watcher_is_gone_is_not_told_as_a_hang() -> None:
     assert (late.result, late.why) == ("fail", "no end within 60 s")
 
 
-def test_facts_are_a_facts_file_and_a_failure_is_their_source() -> None:
+def test_facts_name_the_failure_as_their_source() -> None:
     other = SelftestVariant("w", {}, {}, ("cpu",))
     outcomes = [
         Outcome(CLAIM, VARIANT, "pass"),
@@ -207,13 +209,13 @@ def test_facts_are_a_facts_file_and_a_failure_is_their_source() -> None:
         Outcome(CLAIM._replace(name="f"), VARIANT, "pass"),
         Outcome(CLAIM._replace(name="f"), other, "unknown", "our own fault"),
     ]
-    found = outcome.facts(outcomes)
+    found = facts(outcomes)
     assert found["selftest"] == {"t": "fail", "u": "pass"}
     assert found["sources"]["selftest.t"] == "self-test w: rank 1 hangs"
 
 
 def test_a_failed_self_test_is_an_error_finding_of_doctor(tmp_path: Path) -> None:
-    found = outcome.facts(
+    found = facts(
         [Outcome(CLAIM, VARIANT, "fail", "rank 1 hangs"), Outcome(CLAIM._replace(name="u"), VARIANT, "pass")]
     )
     file = tmp_path / "facts.json"
@@ -226,7 +228,7 @@ def test_a_failed_self_test_is_an_error_finding_of_doctor(tmp_path: Path) -> Non
 
 
 def test_self_tests_that_passed_are_no_finding(tmp_path: Path) -> None:
-    found = outcome.facts([Outcome(CLAIM, VARIANT, "pass")])
+    found = facts([Outcome(CLAIM, VARIANT, "pass")])
     file = tmp_path / "facts.json"
     file.write_text(json.dumps({**found, "pkg": {"torch": "2.13.0"}}), "utf-8")
     ran = envcheck("doctor", "--facts", str(file))

@@ -1,0 +1,69 @@
+"""Read one requirement, pinned or not, as people and tools write it."""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.core import markers
+from envcheck.core.facts import normalised
+from envcheck.dependency_files import ListedPackage, ReadingContext
+
+_OPTIONS = re.compile(r"\s--?[A-Za-z]")
+_FULL_RELEASE = 3  # number of parts from which conda's fuzzy `=` can mean only one version
+_UNNAMED = re.compile(r"://|@|^\.{0,2}/|^\.+$|\.whl$|\.tar\.gz$")
+"""A path or an address without a name: which package it brings cannot be read from it."""
+
+
+def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPackage | None:
+    """Return the package of a requirement; None if its marker excludes it or it names no package.
+
+    Raises:
+        ValueError: the text is not a requirement. The message does not repeat it, since it may hold a login.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    options = _OPTIONS.search(text)
+    text = (text[: options.start()] if options else text).strip()
+    try:
+        requirement = Requirement(text)
+    except (InvalidRequirement, RecursionError):
+        if _UNNAMED.search(text):
+            return None
+        raise ValueError("expected a requirement such as torch==2.6.0") from None
+    name = normalised(requirement.name)
+    if requirement.marker is not None:
+        if "python" in str(requirement.marker) and not context.python:
+            return ListedPackage(name, "", place, "its marker asks for the Python, which nobody said")
+        if not requirement.marker.evaluate(markers.environment(context.python, architecture=context.arch)):
+            return None
+    if requirement.url:
+        return _direct_reference(name, requirement.url, place)
+    version = pinned_version(str(requirement.specifier))
+    return ListedPackage(name, version, place, "" if version else "no version is pinned")
+
+
+def pinned_version(specifier: str) -> str:
+    """Return the one version that a specifier admits; empty if it admits several."""
+    for clause in specifier.split(","):
+        operand = clause.strip().lstrip("=")
+        if clause.strip().startswith("==") and not operand.strip().endswith("*"):
+            return operand.strip()
+    return ""
+
+
+def _direct_reference(name: str, url: str, place: str) -> ListedPackage:
+    """Return the package of a direct reference, with the version from the file name of its wheel."""
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+    file = url.partition("#")[0].partition("?")[0].rpartition("/")[2].replace("%2B", "+").replace("%2b", "+")
+    try:
+        return ListedPackage(name, str(parse_wheel_filename(file)[1]), place)
+    except InvalidWheelFilename:
+        return ListedPackage(name, "", place, "a direct reference whose file tells no version")
+
+
+def conda_version(spec: str) -> str:
+    """Return the version of a conda spec's right-hand side (`=2.4.0`); empty if it admits several."""
+    version = spec.lstrip("=")
+    exact = spec.startswith("==") or version.count(".") >= _FULL_RELEASE - 1
+    return version if exact and re.fullmatch(r"[0-9][0-9A-Za-z.+!_]*", version) else ""

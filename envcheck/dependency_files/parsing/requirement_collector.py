@@ -1,0 +1,132 @@
+"""Collect the packages that requirements files and `pip install` commands install."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
+from envcheck.dependency_files import DependencyList, ListedPackage, ReadingContext
+from envcheck.dependency_files.parsing.requirement import read_requirement
+from envcheck.dependency_files.parsing.requirement_lines import Entry, expand, expanded_entries
+
+_INDEX_OPTION = re.compile(r"(?:--index-url|--extra-index-url|--find-links|-i|-f)\b")
+_ONLY_INDEX = re.compile(r"(?:--index-url|-i)\b")
+_BUILD_LABEL = re.compile(r"/whl/(cu\d{3}|cpu)/?\s*$")
+"""The end of an address of PyTorch's own indexes, and of mirrors of them: it names the builds they hold."""
+
+
+class RequirementCollector:
+    """Collects requirements one after the other; a later pin replaces an earlier one.
+
+    `other_index` is the place of an option that names another index, `build_label` (`cu118`, `cpu`) the
+    builds that the only index holds, `hashed` whether every requirement so far has a hash.
+    """
+
+    def __init__(self, context: ReadingContext) -> None:
+        """Start without any requirement."""
+        self.context = context
+        self.packages: dict[str, ListedPackage] = {}
+        self.constraints: dict[str, ListedPackage] = {}
+        self.remarks: list[str] = []
+        self.other_index = ""
+        self.build_label = ""
+        self.hashed = True
+
+    def add_file(
+        self, text: str, where: str, included_by: tuple[str, ...] = (), *, constraint: bool = False
+    ) -> None:
+        """Take a file and those it includes. Raises InputError."""
+        found = expanded_entries(
+            text, where, self.context.text_of, included_by=included_by, constraint=constraint
+        )
+        for entry in found:
+            self._add_entry(entry)
+
+    def add_line(self, entry: Entry) -> None:
+        """Take a line that stands in a file of another format. Raises InputError."""
+        for found in expand(entry, self.context.text_of, (entry.file,)):
+            self._add_entry(found)
+
+    def _add_entry(self, entry: Entry) -> None:
+        if entry.includes_address:
+            self.remarks.append(f"{entry.place}: a file at an address is not fetched")
+        else:
+            self.add(entry.text, entry.place, constraint=entry.constraint)
+
+    def add(self, text: str, place: str, *, constraint: bool = False, upgrade: bool = False) -> None:
+        """Take one requirement, or one option of a requirements file.
+
+        A requirement without a version keeps an earlier pin, except with `upgrade`.
+
+        Raises:
+            InputError: the text is not a requirement.
+        """
+        if text.startswith("-"):
+            self._add_option(text, place)
+            return
+        try:
+            package = read_requirement(text, place, self.context)
+        except ValueError as error:
+            raise InputError(place, str(error)) from None
+        if package is None:
+            if "://" in text or "/" in text:
+                self.remarks.append(f"{place}: a path or an address, whose package is not told here")
+        elif constraint:
+            self.constraints[package.name] = package
+        else:
+            self.hashed = self.hashed and "--hash" in text
+            if package.version or package.name not in self.packages or upgrade:
+                self.packages[package.name] = package
+
+    def _add_option(self, option: str, place: str) -> None:
+        if _INDEX_OPTION.match(option):
+            self.add_index(option, place)
+        elif re.match(r"(?:-e|--editable)\b", option):
+            self.remarks.append(f"{place}: a checkout, whose package and version are not told here")
+
+    def add_index(self, option: str, place: str) -> None:
+        """Take an option that names an index, as `--index-url ADDRESS` or `-i=ADDRESS`."""
+        self.other_index = self.other_index or place
+        label = _BUILD_LABEL.search(option)
+        if label and _ONLY_INDEX.match(option):
+            self.build_label = label[1]
+
+    def dependency_list(self, name: str, facts: tuple[Fact, ...] = ()) -> DependencyList:
+        """Return everything that was collected.
+
+        A constraint gives the version that a requirement leaves open. The list is whole if every requirement
+        has a hash, because pip then requires hashes for all packages.
+        """
+        packages = tuple(
+            constraint
+            if not package.version and (constraint := self.constraints.get(package.name))
+            else package
+            for package in self.packages.values()
+        )
+        return DependencyList(
+            name,
+            packages,
+            (*facts, *self._torch_build(packages, facts)),
+            whole=bool(packages) and self.hashed,
+            remarks=tuple(self.remarks),
+        )
+
+    def _torch_build(self, packages: Sequence[ListedPackage], facts: Sequence[Fact]) -> Iterator[Fact]:
+        """Yield the CUDA of torch's build if another index is named.
+
+        That index may hold a build for another CUDA under the same version.
+        """
+        unlabelled = any(
+            package.name == "torch" and package.version and "+" not in package.version for package in packages
+        )
+        known = any(fact.key == "build.torch.cuda" for fact in facts)
+        if not unlabelled or not self.other_index or known or self.hashed:
+            return
+        reading: Reading = Unknown("another index may hold another build of the same release")
+        if self.build_label == "cpu":
+            reading = Absent()
+        elif self.build_label:
+            reading = Known(f"{self.build_label[2:-1]}.{self.build_label[-1]}")  # cu118 is CUDA 11.8
+        yield Fact("build.torch.cuda", reading, self.other_index)

@@ -1,0 +1,56 @@
+"""The last check of a lock before it is printed: nothing of the machine it was made on may be in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from packaging.version import Version
+
+from envcheck.core.errors import ExamineError
+from envcheck.lock.model import Lock
+
+# Not compiled: serving a shipped lock needs none of these, and compiling takes a quarter of Python's start.
+_LEAKS = (
+    ("a URL", r"://|\bfile:"),
+    ("an index option", r"--(?:extra-)?index-url|--find-links|--trusted-host|--no-index"),
+    ("an index option", r"(?m)^\s*-[if]\b"),
+    # The install command holds `/^name==/` and `$/d`, which are not paths: the slash of a path is followed
+    # by a letter or a digit.
+    ("an absolute path", r"(?m)(?:^|[\s\"'=(,:])(?:~?/[A-Za-z0-9_.]|[A-Za-z]:\\)"),
+    ("an address or a login", r"@"),
+)
+_LOCAL_VERSION = r"[0-9]\+([A-Za-z0-9.]+)"
+
+
+def refuse_leaks(text: str, allowed_labels: Collection[str] = (), addresses: Collection[str] = ()) -> None:
+    """Check the text of a lock, comments included.
+
+    `allowed_labels` are the local version labels (`cu128`) that the user chose; any other label means that a
+    wheel that happened to lie on this machine got into the lock. `addresses` are those that the pins hold.
+
+    Raises:
+        ExamineError: a URL, an index option, an absolute path, a login or a local version that was not
+            requested. The message gives the line number but never repeats the line.
+    """
+    for address in addresses:
+        text = text.replace(f" @ {address}", "")
+    for number, line in enumerate(text.splitlines(), 1):
+        for what, pattern in _LEAKS:
+            if re.search(pattern, line):
+                raise ExamineError(f"refusing to print the lock: line {number} holds {what}")
+        for label in re.findall(_LOCAL_VERSION, line):
+            if label not in allowed_labels:
+                raise ExamineError(
+                    f"refusing to print the lock: line {number} holds a local version that was not requested"
+                )
+
+
+def local_labels(lock: Lock) -> list[str]:
+    """Return the local version labels of the pins; a backend has already refused unrequested ones."""
+    return [label for pin in lock.pins if (label := Version(pin.version).local)]
+
+
+def wheel_addresses(lock: Lock) -> list[str]:
+    """Return the addresses of the pins that have one."""
+    return [pin.url for pin in lock.pins if pin.url]

@@ -1,0 +1,74 @@
+"""Merge the reports of several machines, or several stages of an image, about the same environment."""
+
+from collections.abc import Sequence
+
+from envcheck.core.facts import Fact, Inventory, Unknown
+from envcheck.core.findings import (
+    Evidence,
+    Finding,
+    Judgement,
+    Report,
+    Verdict,
+    Waiting,
+    worst_first,
+)
+
+
+def merge_reports(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
+    """Return one report of several, with their names; what is true of all of them appears once.
+
+    A finding that not all parts have gets a note with the names of those that do. `noun` says what the names
+    are: `machine` or `file`.
+    """
+    (_, first), *others = parts
+    if not others:
+        return first
+    found: dict[tuple[str, Verdict, tuple[Evidence, ...]], list[tuple[str, Finding]]] = {}
+    for name, report in parts:
+        for finding in report.judgement.findings:
+            found.setdefault((finding.rule.id, finding.verdict, finding.evidence), []).append((name, finding))
+    findings = [_merged_finding(named, len(parts), noun) for named in found.values()]
+    names = ", ".join(name for name, _ in parts)
+    return first._replace(
+        judgement=_merged_judgement([report.judgement for _, report in parts], findings),
+        inventory=_common_facts([report.inventory for _, report in parts], f"judged for the {noun}s {names}"),
+    )
+
+
+def _merged_judgement(judgements: Sequence[Judgement], findings: Sequence[Finding]) -> Judgement:
+    with_finding = {finding.rule.id for finding in findings}
+    waiting: dict[str, Waiting] = {}
+    for judgement in judgements:
+        waiting |= {rule.rule.id: rule for rule in judgement.waiting if rule.rule.id not in with_finding}
+    total = max(_rule_count(judgement) for judgement in judgements)
+    undecided = len({each.rule.id for each in findings if each.verdict is Verdict.UNDECIDED})
+    passed = max(0, total - len(with_finding) - len(waiting))
+    decided = max(0, total - undecided - len(waiting))
+    return Judgement(worst_first(findings), tuple(waiting.values()), passed, decided)
+
+
+def _rule_count(judgement: Judgement) -> int:
+    return judgement.passed + len(judgement.findings) + len(judgement.waiting)
+
+
+def _merged_finding(named: Sequence[tuple[str, Finding]], part_count: int, noun: str) -> Finding:
+    """Return the most severe of equal findings, with the names of the parts unless all parts have it."""
+    worst = max((finding for _, finding in named), key=lambda finding: finding.severity.rank)
+    if len(named) == part_count:
+        return worst
+    notes = [worst.note] if worst.note else []
+    return worst._replace(note="; ".join([*notes, f"{noun} {', '.join(name for name, _ in named)}"]))
+
+
+def _common_facts(inventories: Sequence[Inventory], why: str) -> Inventory:
+    """Return what all inventories have in common; a fact that differs is Unknown and counts as not given."""
+    first, *others = inventories
+    facts = dict(first.facts)
+    for key in {key for inventory in inventories for key in inventory.facts}:
+        if any(inventory.facts.get(key) != first.facts.get(key) for inventory in others):
+            facts[key] = Fact(key, Unknown(why, asked=False))
+    complete = frozenset.intersection(*(inventory.complete for inventory in inventories))
+    same_devices = all(inventory.devices == first.devices for inventory in others)
+    if not same_devices:
+        facts["gpus.count"] = Fact("gpus.count", Unknown(why, asked=False))
+    return Inventory(facts, first.devices if same_devices else (), complete, first.unread)

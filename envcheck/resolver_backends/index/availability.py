@@ -1,0 +1,67 @@
+"""Read which releases an index really offers: the tables know what was published, a mirror may lack it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from packaging.version import Version
+
+from envcheck.host.machine import Host
+from envcheck.lock.model import Artifact
+from envcheck.lock.wheels import release_of, usable_files, usable_tags
+from envcheck.resolver_backends import CompletionRequest
+from envcheck.resolver_backends.index.connection import NoProjectError
+from envcheck.resolver_backends.index.reader import IndexReader
+
+PAGES_S = 60.0
+"""Seconds for the pages of a handful of packages."""
+
+
+class Offer(NamedTuple):
+    """The releases of a package that have a usable file on the index, and the yanked ones among them."""
+
+    usable: frozenset[Version]
+    yanked: frozenset[Version]
+
+
+def offers(host: Host, request: CompletionRequest, also: Iterable[str] = ()) -> dict[str, Offer]:
+    """Return what the index offers of pinned packages and of others, for the Python, platform and day.
+
+    Packages whose wheel is given are left out.
+
+    Raises:
+        ExamineError: the index cannot be read.
+    """
+    reader = IndexReader(host, PAGES_S)
+    names = (name for name in {*request.pins, *also} if not request.gives(name))
+    return {name: _offer(reader, request, name) for name in sorted(names)}
+
+
+def _offer(reader: IndexReader, request: CompletionRequest, name: str) -> Offer:
+    tags = usable_tags(request.python, request.platform, request.glibc)
+    usable: set[Version] = set()
+    not_yanked: set[Version] = set()
+    try:
+        files = reader.files(name)
+    except NoProjectError:
+        files = ()
+    for file in files:
+        release = release_of(file.name)
+        too_late = request.before and not "" < file.uploaded < request.before
+        if release is None or too_late or not file.sha256:
+            continue
+        artifact = Artifact(file.name, file.sha256)
+        if usable_files(name, str(release[1]), [artifact], tags, request.build):
+            usable.add(release[1])
+            if not file.yanked:
+                not_yanked.add(release[1])
+    return Offer(frozenset(usable), frozenset(usable - not_yanked))
+
+
+def describe_offer(offer: Offer) -> str:
+    """Return in words what can be installed of an offer."""
+    newest = max(offer.usable - offer.yanked, default=None)
+    if newest is None:
+        return "all of it was withdrawn" if offer.yanked else "nothing of it can be used"
+    return f"the newest there is {newest}"
