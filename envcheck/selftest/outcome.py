@@ -50,7 +50,7 @@ class SelftestDeclaration(NamedTuple):
 
     `needs` are clauses as in compat/, `seconds` the deadline of one variant, `ranks` the least and the most
     processes it runs in, `imports` what is loaded once for all variants, `digest` of its text and the
-    stage's.
+    runner's.
     """
 
     name: str
@@ -93,8 +93,8 @@ class Outcome(NamedTuple):
 _CONSTANTS = {"LEVEL", "NEEDS", "IMPORTS", "SECONDS", "RANKS", "DEVICES", "TRAIN", "VARIANTS"}
 
 
-def read_claim(name: str, text: str, stage: str) -> SelftestDeclaration:
-    """The claim of a test's source text; `stage` is that of what it stands on.
+def read_claim(name: str, text: str, runner: str) -> SelftestDeclaration:
+    """The claim of a test's source text; `runner` is the text of the modules that run it.
 
     Raises:
         InputError: it lacks a docstring or LEVEL, or a constant is not a literal.
@@ -134,7 +134,7 @@ def read_claim(name: str, text: str, stage: str) -> SelftestDeclaration:
             )
             for each, about in variants.items()
         ),
-        digest="sha256:" + hashlib.sha256(f"{stage}\0{text}".encode()).hexdigest(),
+        digest="sha256:" + hashlib.sha256(f"{runner}\0{text}".encode()).hexdigest(),
     )
 
 
@@ -314,7 +314,7 @@ def _unfinished(
     code = ranks[0].ended.code
     stopped = any(rank.last("late") or rank.last("stopped") for rank in open_)
     if code and not stopped and any(map(_in_a_test, ranks)):
-        # The stage says of everyone who is late that it is; it went itself, and its ranks went with it.
+        # The worker records every rank that is late. Here the worker itself died, and its ranks with it.
         went = f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit status {code}"
         said = _last_line(ranks[0].ended.said)
         why = f"the process that runs the tests {went} during one" + (f": {said}" if said else "")
@@ -383,7 +383,7 @@ def _waiting(stack: str) -> _Waiting:
     if frame is None:
         return _Waiting.NO
     file = frame["file"]
-    if file.endswith(_COLLECTIVES) or (file.endswith("/_worker.py") and frame["name"] == "told"):
+    if file.endswith(_COLLECTIVES) or (file.endswith("/_context.py") and frame["name"] == "exchange"):
         return _Waiting.SURELY
     return _Waiting.PERHAPS if any(part in file for part in _MAY_WAIT) else _Waiting.NO
 

@@ -1,7 +1,7 @@
 """The runner of self-tests against ranks that hang, die, lie or leave children: real processes, tiny tests.
 
 A copy of envcheck with other files in `target_scripts/selftests/`; the environment it tests claims a torch and has none, so
-that a run takes a third of a second. What is run is envcheck's own runner and stage.
+that a run takes a third of a second. What is run is envcheck's own runner, supervisor and worker.
 """
 
 from __future__ import annotations
@@ -52,73 +52,73 @@ VARIANTS = {
 }
 
 
-def run(stage, variant):
-    if stage.rank == 1:
-        with stage.call(variant):
-            globals()[variant.replace("-", "_")](stage)
+def run(test, variant):
+    if test.rank == 1:
+        with test.call(variant):
+            globals()[variant.replace("-", "_")](test)
 
 
-def well(stage):
-    stage.saw(answer=42)
+def well(test):
+    test.record(answer=42)
 
 
-def sleeps(stage):
+def sleeps(test):
     time.sleep(600)
 
 
-def sleeps_holding_the_lock(stage):
+def sleeps_holding_the_lock(test):
     ctypes.PyDLL(None).sleep(600)
 
 
-def ignores_sigterm(stage):
+def ignores_sigterm(test):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     time.sleep(600)
 
 
-def killed(stage):
+def killed(test):
     print("terminate called: out of memory", file=sys.stderr)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def exits(stage):
+def exits(test):
     os._exit(7)
 
 
-def exits_quietly(stage):
+def exits_quietly(test):
     os._exit(0)
 
 
-def raises(stage):
+def raises(test):
     subprocess.run(["false"], check=True)
 
 
-def prints_100_mb(stage):
+def prints_100_mb(test):
     for _ in range(100):
         sys.stdout.write("x" * (1 << 20))
 
 
-def scribbles(stage):
-    with open(stage.journal, "ab") as journal:
+def scribbles(test):
+    with open(test.journal, "ab") as journal:
         journal.write(b'\\xff\\x00{"event": "end"}\\n[]\\n{"test": "ranks", "variant": "scribbles"}\\n')
         journal.write(b'{"test": "ranks", "variant": "scribbles", "event": "saw", "time": 1.5, "values": 3}\\n')
         journal.write(b"\\xde\\xad" * (3 << 20) + b"\\n")
 
 
-def closes_everything(stage):
+def closes_everything(test):
     os.closerange(3, 256)
 
 
 CHILD = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
-def leaves_children(stage):
+def leaves_children(test):
     for new_session in (False, True):
         subprocess.Popen(CHILD, start_new_session=new_session, stdin=subprocess.DEVNULL)
     time.sleep(600)
 
 
-def changes_session(stage):
+def changes_session(test):
     if os.fork():
         time.sleep(600)
     os.setsid()
@@ -127,8 +127,8 @@ def changes_session(stage):
     time.sleep(600)
 
 
-def aborts_late(stage):
-    stage.fail("the sum is wrong", rank=0)
+def aborts_late(test):
+    test.fail("the sum is wrong", rank=0)
 '''
 
 FRUITFUL = '''"""A rank that has children of its own, and takes its time.
@@ -140,8 +140,8 @@ RANKS = (2, 2)
 SECONDS = 60
 
 
-def run(stage, variant):
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=stage.rank == 1)
+def run(test, variant):
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=test.rank == 1)
     time.sleep(600)
 '''
 
@@ -297,7 +297,7 @@ def started(world: World, marker: str, folder: Path, *arguments: str) -> subproc
 
 
 ALL = 7
-"""Processes of a run: envcheck, warden, stage, two ranks and a child of each."""
+"""Processes of a run: envcheck, supervisor, worker, two ranks and a child of each."""
 
 
 def until_all_run(marker: str) -> None:
