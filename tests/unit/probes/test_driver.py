@@ -143,8 +143,8 @@ def test_the_probe_is_found_and_the_child_is_no_probe() -> None:
 
 def test_nothing_loads_pynvml_or_ctypes_in_our_own_process() -> None:
     program = (
-        "import sys; from envcheck.host.machine import Host; from envcheck.probes import Request, driver\n"
-        "driver.PROBE.begin(Host(), Request())()\n"
+        "import sys; from envcheck.host.machine import Host; from envcheck.probes import ProbeRequest, driver\n"
+        "driver.PROBE.begin(Host(), ProbeRequest())()\n"
         "assert not {'pynvml', 'ctypes'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=ROOT)
@@ -482,7 +482,7 @@ def test_more_gpus_counted_than_there_are_costs_only_those(box: Box) -> None:
 @settings(max_examples=50)
 @given(st.text(max_size=30))
 def test_any_line_of_the_child_is_heard_without_a_crash(text: str) -> None:
-    nvml.hear(text)
+    nvml.parse(text)
 
 
 @settings(max_examples=50)

@@ -108,7 +108,7 @@ def test_an_old_nvidia_ml_py_leaves_nothing_undecided() -> None:
         ["answer", 0, "nvmlDeviceGetHandleByIndex", True],
         ["failed", 0, call, "AttributeError: no such"],
     ]
-    told = health.facts(nvml.hear("\n".join(map(json.dumps, lines))), 0, mig=False)
+    told = health.facts(nvml.parse("\n".join(map(json.dumps, lines))), 0, mig=False)
     assert told["gpu.error"].reading == Absent()
     for key in ("gpu.fabric", "gpu.fabric_error", "gpu.fabric_health", "gpu.ecc"):
         reading = told[key].reading
