@@ -213,7 +213,7 @@ def ranks(world: World) -> dict[str, Any]:
 
 
 def marked(marker: str, within_s: float = 3.0) -> list[str]:
-    """The processes whose ENVCHECK_TEST_RUN this is, given some time to go."""
+    """Return the processes with this ENVCHECK_TEST_RUN that still exist after some time."""
     needle = f"ENVCHECK_TEST_RUN={marker}".encode()
     until = time.monotonic() + within_s
     while True:
@@ -249,7 +249,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("variant", ENDS)
-def test_a_rank_that_goes_wrong_is_named_with_its_call(ranks: dict[str, Any], variant: str) -> None:
+def test_a_failed_rank_is_named_with_its_call(ranks: dict[str, Any], variant: str) -> None:
     outcome = ranks[variant]
     assert (outcome["result"], outcome["why"]) == ENDS[variant]
     if outcome["result"] == "fail":
@@ -268,12 +268,12 @@ def test_a_rank_may_accuse_another(ranks: dict[str, Any]) -> None:
     assert (ranks["aborts-late"]["rank"], ranks["aborts-late"]["why"]) == (0, "the sum is wrong")
 
 
-def test_what_a_rank_saw_is_told(ranks: dict[str, Any]) -> None:
+def test_values_recorded_by_a_rank_are_reported(ranks: dict[str, Any]) -> None:
     assert ranks["well"]["seen"] == {"answer": 42}
     assert ranks["code"] == 1
 
 
-def test_nothing_is_left_of_ranks_that_fork_and_change_session(ranks: dict[str, Any]) -> None:
+def test_no_process_is_left_of_ranks_that_fork_and_change_session(ranks: dict[str, Any]) -> None:
     assert ranks["left"] == []
 
 
@@ -307,7 +307,7 @@ def until_all_run(marker: str) -> None:
 
 
 def test_no_process_is_left_of_fifty_runs_that_were_ended_at_any_moment(world: World, tmp_path: Path) -> None:
-    chance = random.Random(4)  # noqa: S311 - which moments, not a secret
+    chance = random.Random(4)  # noqa: S311 - chooses moments, not secrets
     marker = f"aborted-{os.getpid()}"
     begun = time.monotonic()
     process = started(world, marker, tmp_path / "scratch")
@@ -328,7 +328,9 @@ def test_no_process_is_left_of_fifty_runs_that_were_ended_at_any_moment(world: W
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_interrupted_says_one_line_and_is_gone_at_once(world: World, tmp_path: Path, number: int) -> None:
+def test_an_interrupted_run_prints_one_line_and_ends_at_once(
+    world: World, tmp_path: Path, number: int
+) -> None:
     marker = f"interrupted-{number}-{os.getpid()}"
     process = started(world, marker, tmp_path / "scratch", "--json")
     until_all_run(marker)
@@ -341,8 +343,8 @@ def test_interrupted_says_one_line_and_is_gone_at_once(world: World, tmp_path: P
     assert marked(marker) == []
 
 
-def test_a_run_that_was_stopped_and_continued_does_not_misjudge(world: World) -> None:
-    """Longer than the deadline of its test: what cannot run is not late."""
+def test_a_run_that_was_stopped_and_continued_is_not_late(world: World) -> None:
+    """It is stopped for longer than the deadline of its test, but a stopped process is not late."""
     process = subprocess.Popen(
         world.command("--only", "well", "--only", "prints-100-mb", "--json"),
         stdout=subprocess.PIPE,
@@ -358,7 +360,7 @@ def test_a_run_that_was_stopped_and_continued_does_not_misjudge(world: World) ->
     assert [each["result"] for each in json.loads(out)["outcomes"]] == ["pass", "pass"]
 
 
-def test_no_room_for_scratch_is_one_line(world: World) -> None:
+def test_a_full_disk_is_reported_in_one_line(world: World) -> None:
     def no_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
@@ -387,7 +389,7 @@ def test_no_room_for_scratch_is_one_line(world: World) -> None:
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, "MASTER_ADDR"),
     ],
 )
-def test_a_rank_that_does_not_know_the_others_is_wrong_use(
+def test_a_rank_without_an_address_of_rank_0_is_an_input_error(
     world: World, environ: dict[str, str], named: str
 ) -> None:
     ran = subprocess.run(
@@ -403,15 +405,15 @@ def test_a_rank_that_does_not_know_the_others_is_wrong_use(
     assert ran.stderr.startswith(f"envcheck: {named}: ")
 
 
-def test_a_slurm_batch_script_is_no_rank(world: World) -> None:
-    """It has SLURM_PROCID=0 and the SLURM_NTASKS of its job, and no srun started it."""
+def test_a_slurm_batch_script_is_not_a_rank(world: World) -> None:
+    """A batch script has SLURM_PROCID=0 and the SLURM_NTASKS of its job, but srun did not start it."""
     outcomes = world.run(
         "--only", "well", environ={"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "17"}
     )
     assert outcomes["well"]["result"] == "pass"
 
 
-def test_ranks_asked_for_beside_ranks_started_is_wrong_use(world: World) -> None:
+def test_the_option_ranks_in_a_started_rank_is_an_input_error(world: World) -> None:
     ran = subprocess.run(
         world.command("--only", "well", "--ranks", "4"),
         capture_output=True,
