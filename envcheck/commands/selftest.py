@@ -51,7 +51,7 @@ GRACE_S = 60.0
 """What a variant may take beyond its deadline: ending its processes, hearing from other machines."""
 
 LATE_CODE, CUT_OFF_CODE = 124, 125
-"""Exit codes of the stage, see `target_scripts/selftests/_worker.py`."""
+"""Exit codes of the supervisor, see `target_scripts/selftests/_worker.py`."""
 
 LINGER_S = 2.0
 """A launcher ends all ranks when one ends with an error: rank 0 prints first."""
@@ -129,8 +129,12 @@ def prepare(question: examine.ExamineRequest, machine: Host) -> TestEnvironment:
 def claims() -> tuple[SelftestDeclaration, ...]:
     """Every self-test of the folder, by level."""
     texts = folder_texts(package_folder("target_scripts/selftests"), ".py")
-    stage = texts.pop("_worker.py")
-    read = [read_declaration(name.removesuffix(".py"), text, stage) for name, text in texts.items()]
+    runner = "\0".join(text for name, text in texts.items() if name.startswith("_"))
+    read = [
+        read_declaration(name.removesuffix(".py"), text, runner)
+        for name, text in texts.items()
+        if not name.startswith("_")
+    ]
     # What is imported stays: a test that imports less comes first, and sees a process without the rest.
     return tuple(sorted(read, key=lambda claim: (claim.level, len(claim.imports), claim.name)))
 
@@ -380,7 +384,7 @@ def run(
 
 
 class _Batch(NamedTuple):
-    """What runs in one stage, and so in the same number of ranks."""
+    """What runs in one worker, and so in the same number of ranks."""
 
     number: int
     chosen: tuple[_Chosen, ...]
@@ -388,9 +392,9 @@ class _Batch(NamedTuple):
 
 
 def _batches(chosen: Sequence[_Chosen], device: str, started: _Started | None) -> list[_Batch]:
-    """What can be forked off one import runs in one stage for each number of ranks, else each variant alone.
+    """What can be forked off one import runs in one worker for each number of ranks, else each variant alone.
 
-    Ranks that others started meet in one stage each, with the variants that cannot run here: the other
+    Ranks that others started meet in one worker each, with the variants that cannot run here: the other
     ranks wait for an answer.
     """
     if started is not None:
@@ -480,12 +484,12 @@ class _Children:
         folder = self._folder / str(batch.number)
         folder.mkdir()
         order = self._order(batch, folder)
-        stage = package_folder("target_scripts/selftests") / "_worker.py"
+        worker = package_folder("target_scripts/selftests") / "_worker.py"
         running = self._machine.start(
-            [self._prepared.interpreter, "-X", "utf8", str(stage), json.dumps(order)],
+            [self._prepared.interpreter, "-X", "utf8", str(worker), json.dumps(order)],
             self._environ(order, folder),
         )
-        # The stage keeps the deadlines of tests and imports; this one is for a stage that lost its way.
+        # Supervisor and worker keep the deadlines of tests and imports; this one is for when they fail to.
         claims = len({each.claim.name for each in batch.chosen})
         waits = IMPORTS_S * self._wanted.patience * (claims + 1) * (2 if self._started else 1)
         tests = sum(each.claim.seconds + GRACE_S for each in batch.chosen)

@@ -1,10 +1,12 @@
-"""Probes read facts off the machine. A module in this folder that defines `PROBE` is one.
+"""Probes that read facts off the machine; every module of this package that defines `PROBE` is one.
 
-A module named with a leading underscore is none: a program that a probe runs, or what one imports only
-where it has to, for all others are imported at every start.
+All modules are imported at every start, except those whose name begins with an underscore: programs that a
+probe runs, and modules that a probe imports only where it needs them.
 
-A probe never judges and never raises for what is wrong with the machine: what it could not read is a
-reading with its reason. If it crashes all the same, `survey` turns its keys into Unknown.
+A probe never judges, and never raises for a fault of the machine: what it cannot read is an Unknown with its
+reason. If a probe crashes nevertheless, `survey` makes all its keys Unknown.
+
+This package may import `core`, `host` and `target_scripts`. It must not know rules, policies or reports.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from envcheck.host.machine import Host
 
 
 class ProbeRequest(NamedTuple):
-    """What to examine: the interpreter or environment folder, and how.
+    """The interpreter or environment folder to examine, and how.
 
-    `python` is an interpreter or the folder of a virtual environment; `named_by` says where it came
-    from (`--python`, `VIRTUAL_ENV`, …). With `static` nothing of the environment is run.
-    `deadline_s` bounds each probe.
+    `python` is an interpreter or the folder of a virtual environment; `named_by` says where it was named
+    (`--python`, `VIRTUAL_ENV`, …). With `static` nothing of the environment is run. `deadline_s` is the time
+    in seconds that each probe may take.
     """
 
     python: Path | None = None
@@ -37,9 +39,9 @@ Collect = Callable[[], Inventory]
 
 
 class Probe(NamedTuple):
-    """One way to read facts: the keys it may yield, and how.
+    """A way to read facts, with the keys that it may yield.
 
-    `begin` starts whatever is slow (a child process) and returns the function that collects it, so
+    `begin` starts whatever is slow (a child process) and returns the function that collects the result, so
     that all probes wait at the same time.
     """
 
@@ -49,15 +51,15 @@ class Probe(NamedTuple):
 
 
 def every_probe() -> tuple[Probe, ...]:
-    """All probes of this folder, by module name."""
+    """Return all probes of this package, by module name."""
     return plugins(__name__, __path__, "PROBE", Probe)
 
 
 def survey(host: Host, request: ProbeRequest, probes: Iterable[Probe]) -> Inventory:
-    """Run all probes side by side and merge what they read.
+    """Run all probes at the same time and merge what they read.
 
     Raises:
-        EnvcheckError: the environment that was asked for cannot be examined at all.
+        EnvcheckError: the requested environment cannot be examined at all.
     """
     begun = [(probe, _begin(probe, host, request)) for probe in probes]
     return Inventory.merged([_collect(probe, collect) for probe, collect in begun])
@@ -68,7 +70,7 @@ def _begin(probe: Probe, host: Host, request: ProbeRequest) -> Collect:
         return probe.begin(host, request)
     except EnvcheckError:
         raise
-    except Exception as crash:  # noqa: BLE001 - a crashed probe is a reading, never a traceback
+    except Exception as crash:  # noqa: BLE001 - a crashed probe must not stop the others
         lost = _crashed(probe, crash)
         return lambda: lost
 

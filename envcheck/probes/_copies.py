@@ -1,7 +1,7 @@
-"""CUDA libraries of which an environment can reach several copies, and whose each is, by files' names.
+"""Find CUDA libraries of which an environment has several copies, and their owners, by the names of files.
 
-Which one a program loads is the loader's affair: torch's wheels name their own by DT_RPATH, which comes
-before LD_LIBRARY_PATH. Two copies are therefore a fact, and only what is known to break is a rule.
+The loader decides which copy a program uses: torch's wheels name their own by DT_RPATH, which precedes
+LD_LIBRARY_PATH. Several copies are therefore only a fact; rules exist for combinations known to break.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ TOOLKIT = "/usr/local/cuda/lib64"
 
 
 def fact(host: Host, prefix: str, found: Mapping[str, list[InstalledFiles]]) -> Fact:
-    """`cuda.copies`, of the packages found, torch's own folder, conda's prefix and the default toolkit."""
-    held: dict[str, dict[str, str]] = {}
+    """Return `cuda.copies`, from packages, torch's folder, conda's prefix and the default toolkit."""
+    owners_of: dict[str, dict[str, str]] = {}
     for owner, name in _files(host, prefix, found):
-        # libcudart-d0da41ae.so.11.0 is how auditwheel names what it bundles.
+        # auditwheel renames the libraries that it bundles: libcudart-d0da41ae.so.11.0
         stem = name.partition(".so")[0].partition("-")[0]
         if stem in LIBRARIES and ".so" in name:
-            held.setdefault(stem, {})[owner] = name  # names are sorted: of several links the fullest is last
+            owners_of.setdefault(stem, {})[owner] = (
+                name  # names are sorted: the longest of several links is last
+            )
     several = tuple(
         f"{stem}: " + ", ".join(f"{name} of {owner}" for owner, name in sorted(owners.items()))
-        for stem, owners in sorted(held.items())
+        for stem, owners in sorted(owners_of.items())
         if len(owners) > 1
     )
     return Fact("cuda.copies", Known(several) if several else Absent(), "names of files")
 
 
 def _files(host: Host, prefix: str, found: Mapping[str, list[InstalledFiles]]) -> Iterator[tuple[str, str]]:
-    """Owners and names of shared libraries."""
+    """Yield the owners and names of shared libraries."""
     for name, (record, *_) in found.items():
         if name.startswith("nvidia-"):
             paths = sorted(shared_libraries(str(host.path(record.site)), record))

@@ -1,9 +1,9 @@
-"""What compiled packages need of the installed torch, read from their files: nothing is loaded.
+"""Read from the files of compiled packages what they need of the installed torch; nothing is loaded.
 
-An extension binds to the C++ symbols of one torch. Beside another its import ends in `undefined symbol:
-_ZN3c10…`, or in a library that is not there; which one, its dynamic symbols and torch's tell beforehand.
-Only symbols of torch's own namespaces count, only strong ones, and only where every library that could
-have them was read: where that is not so, nothing is said.
+An extension binds to the C++ symbols of one torch. With another torch its import fails with `undefined
+symbol: _ZN3c10…` or with a missing library, which the dynamic symbols of both predict. Only strong symbols in
+torch's own namespaces count, and only where every library that could define them was read; otherwise nothing
+is reported.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from envcheck.host.machine import Host
 from envcheck.probes.distributions import InstalledFiles
 
 MOST_MODULES = 64
-"""Shared libraries of one package that are read; of one with more no symbol is said to be missing."""
+"""Shared libraries read of one package; for a package with more, no missing symbol is reported."""
 
 SECONDS = 3.0
-"""After so long no further symbol is looked up: a cold network disk, or a library made to take for ever."""
+"""Time after which no further symbol is looked up: for a cold network disk, or a malicious library."""
 
 FIRST = 8
-"""Source files of torch whose architectures are read: of five releases each of them was compiled for all."""
+"""Source files of torch whose architectures are read; in five releases each of them was compiled for all."""
 
 SHOWN = 3
+"""Missing names that a fact lists."""
 
-_OF_TORCH = re.compile(rb"_Z(?:T[ITVS]|GV)?N[KVRO]*(?:3c10|2at|5torch|6caffe2)|aoti_torch_|torch_[a-z]")
+_TORCH_SYMBOL = re.compile(rb"_Z(?:T[ITVS]|GV)?N[KVRO]*(?:3c10|2at|5torch|6caffe2)|aoti_torch_|torch_[a-z]")
 """Names in torch's C++ namespaces (Itanium mangling), and the C functions of its stable ABI."""
 
-_TORCHS = re.compile(r"lib(?:c10|torch)(?:_(?:cpu|cuda|hip|xpu|python|cuda_cu|cuda_cpp))?\.so")
+_TORCH_LIBRARY = re.compile(r"lib(?:c10|torch)(?:_(?:cpu|cuda|hip|xpu|python|cuda_cu|cuda_cpp))?\.so")
 _NEUTRAL = re.compile(
     r"lib(?:c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|omp|cu[a-zA-Z]+|nv[a-zA-Z]+|nccl)\.so|ld-linux"
 )
-"""Libraries that define none of torch's names."""
+"""Libraries that define no symbols of torch."""
 
 _RUNTIME = re.compile(r"libcudart\.so\.[0-9.]+")
 _CORE = ("libtorch_cpu.so", "libc10.so", "libtorch_python.so")
 
 Label = Callable[[str, str], str]
-"""The short name of a path in a package folder."""
+"""Return the short name of a path, given its package folder and the path in it."""
 
 
 class _Module(NamedTuple):
@@ -54,36 +55,37 @@ class _Module(NamedTuple):
 
 
 class _Torch(NamedTuple):
-    """The libraries in torch/lib: their names, what they define, and the CUDA runtime they ask for.
+    """The libraries in torch/lib: their names, what they define, and the CUDA runtime they need.
 
-    `asked` keeps the answers: modules of one package need much the same.
+    `answers` caches look-ups, because modules of one package need mostly the same symbols. `until` is the end
+    of the time for look-ups, by the monotonic clock.
     """
 
     names: frozenset[str]
     exports: tuple[elf.Exports, ...]
     runtime: frozenset[str]
-    asked: dict[bytes, bool]
+    answers: dict[bytes, bool]
     until: float
 
     def define(self, name: bytes) -> bool:
-        """Whether one of torch's libraries defines a symbol.
+        """Return whether one of torch's libraries defines a symbol.
 
         Raises:
             TimeoutError: the time is up.
         """
-        found = self.asked.get(name)
+        found = self.answers.get(name)
         if found is None:
             if time.monotonic() > self.until:
                 raise TimeoutError
             value = elf.gnu_hash(name)
-            found = self.asked[name] = any(each.define(name, value) for each in self.exports)
+            found = self.answers[name] = any(exports.define(name, value) for exports in self.exports)
         return found
 
 
 def architectures_of_torch(host: Host, folder: str) -> tuple[str, ...]:
-    """The GPU architectures that the kernels in torch/lib were compiled for; empty if it does not tell.
+    """Return the GPU architectures of the kernels in torch/lib; empty if they cannot be read.
 
-    Read out of the first source files: a few kernels further down are for single architectures.
+    Only the first source files are read, because a few later kernels are for single architectures.
     """
     try:
         with open_ranges(host.path(f"{folder}/libtorch_cuda.so")) as read:
@@ -93,7 +95,10 @@ def architectures_of_torch(host: Host, folder: str) -> tuple[str, ...]:
 
 
 class _Own(NamedTuple):
-    """The libraries of one package: their names, and what they define, read only where torch does not."""
+    """The libraries of one package: their names, and a function that reads what they define.
+
+    The function is only called for symbols that torch does not define.
+    """
 
     names: frozenset[str]
     exports: Callable[[], tuple[elf.Exports, ...] | None]
@@ -102,41 +107,50 @@ class _Own(NamedTuple):
 def facts(
     host: Host, torch: InstalledFiles, compiled: Iterable[tuple[InstalledFiles, Sequence[str]]], label: Label
 ) -> Iterator[Fact]:
-    """What compiled packages cannot find in this torch, and the GPUs they were compiled for.
+    """Yield what compiled packages cannot find in this torch, and the GPUs they were compiled for.
 
-    Each comes with its shared libraries, as paths in its package folder.
+    Each package comes with its shared libraries, as paths in its package folder.
     """
     until = time.monotonic() + SECONDS
     with ExitStack() as files:
-        built = _opened(host, f"{torch.site}/torch/lib", files, until)
-        if built is None:
-            return  # not linked as wheels are: of conda-forge, of Debian, from a checkout
+        installed = _open_torch(host, f"{torch.site}/torch/lib", files, until)
+        if installed is None:
+            return  # not linked like a wheel: from conda-forge, Debian or a checkout
         for record, paths in compiled:
-            try:
-                with ExitStack() as own:
-                    found = list(_of_package(host, record, paths, built, own, label))
-            except TimeoutError:
-                why = Unknown(f"not looked at to its end within {SECONDS:g} s")
-                found = [Fact(package_key(record.name, "unresolved"), why, label(record.site, record.entry))]
-            yield from found
+            yield from _facts_in_time(host, record, paths, installed, label)
 
 
-def _opened(host: Host, folder: str, files: ExitStack, until: float) -> _Torch | None:
-    """Torch's libraries; None if they are not those of a wheel or cannot be looked into."""
+def _facts_in_time(
+    host: Host, record: InstalledFiles, paths: Sequence[str], torch: _Torch, label: Label
+) -> list[Fact]:
+    """Return the facts of one package; an unknown one if the time is up."""
+    try:
+        with ExitStack() as files:
+            return list(_of_package(host, record, paths, torch, files, label))
+    except TimeoutError:
+        why = Unknown(f"not looked at to its end within {SECONDS:g} s")
+        return [Fact(package_key(record.name, "unresolved"), why, label(record.site, record.entry))]
+
+
+def _open_torch(host: Host, folder: str, files: ExitStack, until: float) -> _Torch | None:
+    """Open torch's libraries; return None if they are not those of a wheel or cannot be read."""
     names = [name for name in host.listdir(folder) if ".so" in name]
-    names.sort(key=lambda name: (name not in _CORE, "cuda" not in name))  # most symbols are found at once
+    names.sort(
+        key=lambda name: (name not in _CORE, "cuda" not in name)
+    )  # the first of these define most symbols
     found = list(_modules(host, folder, names, files))
-    exports = tuple(elf.Exports(each.read, each.library) for each in found)
-    readable = {each.path for each, offers in zip(found, exports, strict=True) if offers.readable}
+    exports = tuple(elf.Exports(module.read, module.library) for module in found)
+    readable = {module.path for module, table in zip(found, exports, strict=True) if table.readable}
     if not readable.issuperset(_CORE) or not readable.issuperset(
-        name for name in names if _TORCHS.fullmatch(name)
+        name for name in names if _TORCH_LIBRARY.fullmatch(name)
     ):
         return None
-    runtime = (name for each in found for name in each.library.needed if _RUNTIME.fullmatch(name))
+    runtime = (name for module in found for name in module.library.needed if _RUNTIME.fullmatch(name))
     return _Torch(frozenset(names), exports, frozenset(runtime), {}, until)
 
 
 def _modules(host: Host, folder: str, paths: Iterable[str], files: ExitStack) -> Iterator[_Module]:
+    """Open those files that are shared libraries."""
     for path in paths:
         try:
             read = files.enter_context(open_ranges(host.path(f"{folder}/{path}")))
@@ -148,60 +162,67 @@ def _modules(host: Host, folder: str, paths: Iterable[str], files: ExitStack) ->
 
 
 def _of_package(
-    host: Host, record: InstalledFiles, paths: Sequence[str], built: _Torch, files: ExitStack, label: Label
+    host: Host, record: InstalledFiles, paths: Sequence[str], torch: _Torch, files: ExitStack, label: Label
 ) -> Iterator[Fact]:
-    key = package_key(record.name)
-    bundled = [path for path in paths if path.partition("/")[0].endswith(".libs")]  # auditwheel's
+    """Yield what one package lacks, and the GPU architectures of its modules that are linked to torch."""
+    bundled = [path for path in paths if path.partition("/")[0].endswith(".libs")]  # by auditwheel
     others = [path for path in paths if path not in bundled][:MOST_MODULES]
     modules = list(_modules(host, record.site, others, files))
-    tied = [each for each in modules if any(map(_TORCHS.fullmatch, each.library.needed))]
-    own = _Own(
-        frozenset(path.rpartition("/")[2] for path in paths),
-        lambda: (
-            None
-            if len(paths) > MOST_MODULES
-            else _exports([*modules, *_modules(host, record.site, bundled, files)], len(paths))
-        ),
-    )
-    missing: dict[str, str] = {}
-    for each in tied:
-        lacking = list(_libraries_lacking(host, each.library.needed, own.names, built, record.site))
-        lacking += _symbols_lacking(each, built, own, lacking)
-        missing.update({name: each.path for name in lacking if name not in missing})
-    if missing:
+
+    def own_exports() -> tuple[elf.Exports, ...] | None:
+        if len(paths) > MOST_MODULES:
+            return None
+        return _exports([*modules, *_modules(host, record.site, bundled, files)], len(paths))
+
+    own = _Own(frozenset(path.rpartition("/")[2] for path in paths), own_exports)
+    linked = [module for module in modules if any(map(_TORCH_LIBRARY.fullmatch, module.library.needed))]
+    if missing := _missing(host, linked, torch, own, record.site):
         more = [f"{len(missing) - SHOWN} more"] if len(missing) > SHOWN else []
         source = label(record.site, next(iter(missing.values())))
-        yield Fact(f"{key}.unresolved", Known((*list(missing)[:SHOWN], *more)), source)
-    code = [elf.gpu_architectures(each.read) for each in tied]
+        value = Known((*list(missing)[:SHOWN], *more))
+        yield Fact(package_key(record.name, "unresolved"), value, source)
+    code = [elf.gpu_architectures(module.read) for module in linked]
     if any(code) and None not in code:
-        names = sorted({name for each in code for name in each or ()})
-        yield Fact(f"{key}.architectures", Known(tuple(names)), label(record.site, tied[0].path))
+        names = sorted({name for architectures in code for name in architectures or ()})
+        source = label(record.site, linked[0].path)
+        yield Fact(package_key(record.name, "architectures"), Known(tuple(names)), source)
+
+
+def _missing(host: Host, modules: Iterable[_Module], torch: _Torch, own: _Own, site: str) -> dict[str, str]:
+    """Return the libraries and symbols that modules lack, each with the path of the first such module."""
+    missing: dict[str, str] = {}
+    for module in modules:
+        lacking = list(_libraries_lacking(host, module.library.needed, own.names, torch, site))
+        lacking += _symbols_lacking(module, torch, own, lacking)
+        for name in lacking:
+            missing.setdefault(name, module.path)
+    return missing
 
 
 def _exports(modules: Sequence[_Module], number: int) -> tuple[elf.Exports, ...] | None:
-    """What libraries define; None unless all of them could be read."""
-    found = tuple(elf.Exports(each.read, each.library) for each in modules)
-    return found if len(found) == number and all(each.readable for each in found) else None
+    """Return what libraries define; None unless all `number` of them could be read."""
+    found = tuple(elf.Exports(module.read, module.library) for module in modules)
+    return found if len(found) == number and all(exports.readable for exports in found) else None
 
 
 def _libraries_lacking(
-    host: Host, needed: Iterable[str], own: frozenset[str], built: _Torch, site: str
+    host: Host, needed: Iterable[str], own: frozenset[str], torch: _Torch, site: str
 ) -> Iterator[str]:
-    """Torch's libraries that this torch has not, and a CUDA runtime that is nowhere."""
+    """Yield needed libraries of torch that this torch does not have, and a CUDA runtime that is missing."""
     for name in needed:
-        if name in own or name in built.names:
+        if name in own or name in torch.names:
             continue
-        if _TORCHS.fullmatch(name) or (
+        if _TORCH_LIBRARY.fullmatch(name) or (
             _RUNTIME.fullmatch(name)
-            and built.runtime
-            and name not in built.runtime
-            and not _is_here(host, name, site)
+            and torch.runtime
+            and name not in torch.runtime
+            and not _can_be_found(host, name, site)
         ):
             yield name
 
 
-def _is_here(host: Host, name: str, site: str) -> bool:
-    """Whether the loader may find a library: in NVIDIA's packages, a toolkit, or where it always looks."""
+def _can_be_found(host: Host, name: str, site: str) -> bool:
+    """Return whether the loader may find a library: in NVIDIA's packages, a toolkit, or its own folders."""
     folders = [
         folder for folder in host.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")
     ]
@@ -214,25 +235,22 @@ def _is_here(host: Host, name: str, site: str) -> bool:
     return cache is not None and f"\0{name}\0" in cache
 
 
-def _symbols_lacking(module: _Module, built: _Torch, own: _Own, lacking: Collection[str]) -> Iterator[str]:
-    """Symbols of torch's that neither torch nor the package defines; none where somebody else might."""
+def _symbols_lacking(module: _Module, torch: _Torch, own: _Own, lacking: Collection[str]) -> Iterator[str]:
+    """Yield symbols of torch that neither torch nor the package defines; none if another library might."""
     for name in module.library.needed:
         if (
-            name not in built.names
+            name not in torch.names
             and name not in own.names
             and name not in lacking
             and not _NEUTRAL.match(name)
         ):
             return
-    wanted = (
-        symbol
-        for symbol in elf.undefined_symbols(module.read, module.library) or ()
-        if _OF_TORCH.match(symbol)
-    )
-    missing = [symbol for symbol in wanted if not built.define(symbol)]
+    undefined = elf.undefined_symbols(module.read, module.library) or ()
+    needed = (symbol for symbol in undefined if _TORCH_SYMBOL.match(symbol))
+    missing = [symbol for symbol in needed if not torch.define(symbol)]
     exports = own.exports() if missing else None
     if exports is not None:
         for symbol in missing:
             value = elf.gnu_hash(symbol)
-            if not any(each.define(symbol, value) for each in exports):
+            if not any(table.define(symbol, value) for table in exports):
                 yield elf.demangle(symbol.decode("utf-8", "replace"))

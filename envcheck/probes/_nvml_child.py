@@ -1,13 +1,14 @@
-"""The program that asks the driver through NVML; a process of its own, for a sick driver takes it along.
+"""Ask the driver through NVML, as a separate program, because a broken driver may hang or crash its process.
 
-`driver.py` starts it as `python -I -S _nvml_child.py FOLDER PATIENCE LIMIT [SKIP ...]` and reads its lines;
-nothing imports it, and it imports nothing of envcheck. FOLDER holds `pynvml`, PATIENCE and LIMIT are
-seconds, a SKIP is a call not to make (`3:nvmlDeviceGetName`) because it crashed an earlier run; without
-the number it ends with, it stands for all of them.
+`nvml.py` starts it as `python -I -S _nvml_child.py FOLDER PATIENCE LIMIT [SKIP ...]` and reads its lines;
+nothing imports it, and it imports nothing of envcheck. FOLDER contains `pynvml`. PATIENCE is how many seconds
+to wait for one GPU before the next is read, LIMIT how many all may take. A SKIP is a call not to make
+(`3:nvmlDeviceGetName`) because it crashed an earlier run; without the number at the end of a call, it stands
+for all such numbers.
 
 Every line is a JSON list, written before a call (`["enter", 3, "nvmlDeviceGetName"]`) and after it
-(`["answer", 3, "nvmlDeviceGetName", "NVIDIA H100"]`, or "refused" with NVML's code, or "failed" with
-words), so that whatever was read before a hang or a crash is kept, and the last call entered is known.
+(`["answer", 3, "nvmlDeviceGetName", "NVIDIA H100"]`, or "refused" with NVML's code, or "failed" with a
+message). So everything that was read before a hang or a crash is kept, and the last call entered is known.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-MOST_GPUS = 256  # a count above this is garbage, and nobody waits for four billion handles
+MOST_GPUS = 256  # a larger count is garbage: four billion handles would take forever
 MOST_SLICES = 16
 DEVICE_CALLS = (
     "nvmlDeviceGetName",
@@ -38,8 +39,8 @@ HEALTH_CALLS = (
     "nvmlDeviceGetPersistenceMode",
     "nvmlDeviceGetVirtualizationMode",
 )
-"""What nothing else waits for comes after what everything needs."""
-ECC_COUNTERS = {"volatile": 0, "aggregate": 1}  # since the last reset, and ever: nvmlEccCounterType_t
+"""These calls come last, because nothing depends on their answers."""
+ECC_COUNTERS = {"volatile": 0, "aggregate": 1}  # nvmlEccCounterType_t: since the last reset, and ever
 UNCORRECTED = 1  # nvmlMemoryErrorType_t
 RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 VGPU = 2  # NVML_GPU_VIRTUALIZATION_MODE_VGPU
@@ -47,42 +48,43 @@ ANOTHER_STRUCT = 25  # NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 
 
 class Caller:
-    """Makes calls of `pynvml` one at a time and writes what became of each to a file descriptor."""
+    """Makes calls of `pynvml` one at a time and writes the result of each to a file descriptor."""
 
     def __init__(self, wire: int, skip: Sequence[str]) -> None:
-        """Write to `wire`; make none of the calls in `skip`."""
+        """Write to the descriptor `wire`, and make none of the calls in `skip`."""
         self.wire = wire
         self.skip = frozenset(skip)
 
-    def tell(self, *event: object) -> None:
+    def write(self, *event: object) -> None:
         """Write one event; a line is shorter than PIPE_BUF, so lines of several threads do not mix."""
         os.write(self.wire, json.dumps(event).encode() + b"\n")
 
     def ask(self, gpu: int | None, call: str, *args: Any, slot: int | str | None = None) -> Any:
-        """The answer of a call, or None if it refused, failed, or is to be skipped."""
+        """Make a call and return its answer, or None if it was refused, failed, or is to be skipped."""
         import pynvml
 
         label = call if slot is None else f"{call} {slot}"
-        asked = f"{'' if gpu is None else gpu}:{label}"
-        if asked in self.skip or asked.rpartition(" ")[0] in self.skip:
+        key = f"{'' if gpu is None else gpu}:{label}"
+        if key in self.skip or key.rpartition(" ")[0] in self.skip:
             return None
-        self.tell("enter", gpu, label)
+        self.write("enter", gpu, label)
         try:
-            # Looked up here: an older nvidia-ml-py may lack a function, and that too fails alone.
-            answer = (_OURS.get(call) or getattr(pynvml, call))(*args)
+            # The function is looked up here, so that one missing from an older nvidia-ml-py only fails this
+            # call.
+            answer = (_OWN_CALLS.get(call) or getattr(pynvml, call))(*args)
         except pynvml.NVMLError as refusal:
-            self.tell("refused", gpu, label, refusal.value)
+            self.write("refused", gpu, label, refusal.value)
             return None
         except UnicodeDecodeError as garbage:
-            answer = garbage.object  # the bytes the driver gave; pynvml insists on UTF-8
-        except Exception as failure:  # noqa: BLE001 - each call fails alone
-            self.tell("failed", gpu, label, f"{type(failure).__name__}: {failure}")
+            answer = garbage.object  # the bytes of the driver, which pynvml requires to be UTF-8
+        except Exception as failure:  # noqa: BLE001 - one call must not stop the others
+            self.write("failed", gpu, label, f"{type(failure).__name__}: {failure}")
             return None
-        self.tell("answer", gpu, label, _plain(answer))
+        self.write("answer", gpu, label, _plain(answer))
         return True if answer is None else answer
 
 
-# --- calls that pynvml leaves half to its user: each returns numbers --------------------------------
+# --- calls that need more than a function of pynvml: each returns numbers ----------------------------
 
 
 def _memory_v2(handle: Any) -> list[int]:
@@ -93,7 +95,7 @@ def _memory_v2(handle: Any) -> list[int]:
 
 
 def _fabric(handle: Any) -> list[int | None]:
-    """[state, status, health mask, health summary], the last None before the struct's third version."""
+    """Return [state, status, health mask, health summary]; version 2 of the struct has no summary (None)."""
     import ctypes
 
     import pynvml
@@ -124,7 +126,7 @@ def _fabric_before_versions(handle: Any) -> list[int | None]:
 
 
 def _recovery(handle: Any) -> list[int]:
-    """[code, value]: a field has a return code of its own."""
+    """Return [code, value]; every field has its own return code."""
     import pynvml
 
     field = pynvml.nvmlDeviceGetFieldValues(handle, [RECOVERY_ACTION])[0]
@@ -132,15 +134,15 @@ def _recovery(handle: Any) -> list[int]:
 
 
 def _licences(handle: Any) -> list[object]:
-    """[whether a licence is needed, the state of each feature: 1 is licensed]."""
+    """Return [whether a licence is needed, the states of the features, of which 1 is licensed]."""
     import pynvml
 
-    told = pynvml.nvmlDeviceGetGridLicensableFeatures_v4(handle)
-    features = told.gridLicensableFeatures[: min(told.licensableFeaturesCount, 3)]
-    return [told.isGridLicenseSupported, [feature.featureState for feature in features]]
+    licences = pynvml.nvmlDeviceGetGridLicensableFeatures_v4(handle)
+    features = licences.gridLicensableFeatures[: min(licences.licensableFeaturesCount, 3)]
+    return [licences.isGridLicenseSupported, [feature.featureState for feature in features]]
 
 
-_OURS: Mapping[str, Callable[[Any], Any]] = {
+_OWN_CALLS: Mapping[str, Callable[[Any], Any]] = {
     "nvmlDeviceGetMemoryInfo_v2": _memory_v2,
     "nvmlDeviceGetGpuFabricInfoV": _fabric,
     "nvmlDeviceGetGpuFabricInfo": _fabric_before_versions,
@@ -149,11 +151,11 @@ _OURS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-# --- what is asked ------------------------------------------------------------------------------------
+# --- what is read -------------------------------------------------------------------------------------
 
 
 def _plain(answer: Any) -> object:
-    """An answer as JSON can hold it; of memory the total and the free bytes, of a handle only that it is."""
+    """Return an answer as JSON can represent it: memory as total and free bytes, a handle as true."""
     if isinstance(answer, bytes):
         return answer.decode("utf-8", "replace")
     if isinstance(answer, str | int):
@@ -166,15 +168,15 @@ def _plain(answer: Any) -> object:
 
 
 def read_machine(caller: Caller) -> int:
-    """Read what is true of the whole machine; how many GPUs there are to read."""
-    up = caller.ask(None, "nvmlInit")
-    # Answered even where initialising failed: the library's version is what error 18 is about.
+    """Read what concerns the whole machine, and return how many GPUs there are to read."""
+    initialized = caller.ask(None, "nvmlInit")
+    # NVML answers this even if it failed to initialize: error 18 is about the library's version.
     caller.ask(None, "nvmlSystemGetNVMLVersion")
-    caller.tell("answer", None, "library", loaded_library())
-    if up is None:
+    caller.write("answer", None, "library", loaded_library())
+    if initialized is None:
         return 0
     caller.ask(None, "nvmlSystemGetDriverVersion")
-    # The first asks the libcuda that programs here will load; the second, older, answers without one.
+    # The first uses the libcuda that programs here will load; the second, older one works without it.
     if caller.ask(None, "nvmlSystemGetCudaDriverVersion_v2") is None:
         caller.ask(None, "nvmlSystemGetCudaDriverVersion")
     count = caller.ask(None, "nvmlDeviceGetCount") or 0
@@ -182,34 +184,32 @@ def read_machine(caller: Caller) -> int:
 
 
 def loaded_library() -> str:
-    """The file that answers as libnvidia-ml.so.1, by the kernel's own list of mapped files; "" if none."""
+    """Return the file loaded as libnvidia-ml.so.1, from the kernel's list of mapped files; "" if none."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
-            for line in maps:
-                if "libnvidia-ml" in line:
-                    return line[line.index("/") :].rstrip("\n")
+            line = next((line for line in maps if "libnvidia-ml" in line), "")
+        return line[line.index("/") :].rstrip("\n") if line else ""
     except (OSError, ValueError):
-        pass
-    return ""
+        return ""
 
 
 def read_gpu(caller: Caller, gpu: int) -> None:
-    """Read what is true of one GPU."""
+    """Read everything about one GPU."""
     handle = caller.ask(gpu, "nvmlDeviceGetHandleByIndex", gpu)
     if handle is None:
         return
-    told = {call: caller.ask(gpu, call, handle) for call in DEVICE_CALLS}
-    if told["nvmlDeviceGetMemoryInfo"] is None:
+    answers = {call: caller.ask(gpu, call, handle) for call in DEVICE_CALLS}
+    if answers["nvmlDeviceGetMemoryInfo"] is None:
         caller.ask(gpu, "nvmlDeviceGetMemoryInfo_v2", handle)
     mode = caller.ask(gpu, "nvmlDeviceGetMigMode", handle)
     if mode and mode[0] == 1:
         read_slices(caller, gpu, handle)
-    told = {call: caller.ask(gpu, call, handle) for call in HEALTH_CALLS}
+    answers = {call: caller.ask(gpu, call, handle) for call in HEALTH_CALLS}
     for counter, number in ECC_COUNTERS.items():
         caller.ask(gpu, "nvmlDeviceGetTotalEccErrors", handle, UNCORRECTED, number, slot=counter)
-    if told["nvmlDeviceGetGpuFabricInfoV"] is None:
+    if answers["nvmlDeviceGetGpuFabricInfoV"] is None:
         caller.ask(gpu, "nvmlDeviceGetGpuFabricInfo", handle)
-    if told["nvmlDeviceGetVirtualizationMode"] == VGPU:
+    if answers["nvmlDeviceGetVirtualizationMode"] == VGPU:
         caller.ask(gpu, "nvmlDeviceGetGridLicensableFeatures_v4", handle)
 
 
@@ -223,10 +223,10 @@ def read_slices(caller: Caller, gpu: int, handle: Any) -> None:
 
 
 def read_gpus(caller: Caller, count: int, patience_s: float) -> None:
-    """Read the GPUs in order, passing over one that does not answer in time.
+    """Read the GPUs in order; go on to the next after `patience_s` seconds.
 
-    A GPU that hangs keeps its thread; the others are read meanwhile, and a slow one may still answer
-    before the parent's deadline.
+    A GPU that hangs keeps its thread. The others are read meanwhile, and a slow one may still answer before
+    the parent's deadline.
     """
     readers = [threading.Thread(target=read_gpu, args=(caller, gpu), daemon=True) for gpu in range(count)]
     for reader in readers:
@@ -237,22 +237,22 @@ def read_gpus(caller: Caller, count: int, patience_s: float) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Ask everything and say it, on a copy of standard output that no driver library knows of."""
+    """Make all calls, and write the results to a copy of standard output that no driver library knows."""
     folder, patience_s, limit_s, *skip = argv
     wire = os.dup(1)
-    os.dup2(2, 1)  # what the driver prints must not mix with our lines
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is news, not a file on the user's disk
-    signal.alarm(int(float(limit_s)) + 10)  # should the parent die, nothing is left hanging for ever
+    os.dup2(2, 1)  # keeps what the driver prints apart from our lines
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not leave a core file on the user's disk
+    signal.alarm(int(float(limit_s)) + 10)  # ends this process if the parent is gone
     sys.path.append(folder)
     caller = Caller(wire, skip)
     try:
         import pynvml  # noqa: F401
-    except Exception as failure:  # noqa: BLE001 - whatever is wrong with it, there is nobody to ask
-        caller.tell("failed", None, "import pynvml", f"{type(failure).__name__}: {failure}")
+    except Exception as failure:  # noqa: BLE001 - without pynvml there is nothing to do
+        caller.write("failed", None, "import pynvml", f"{type(failure).__name__}: {failure}")
         return
     read_gpus(caller, read_machine(caller), float(patience_s))
 
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-    os._exit(0)  # a library that hangs or crashes when unloaded has already told us everything
+    os._exit(0)  # skips unloading the library, which may hang or crash after all is written

@@ -1,7 +1,7 @@
-"""Reads what binaries were built for out of the text their build left behind; nothing is imported.
+"""Read what binaries were built for, from files that their build wrote; nothing is imported.
 
-torch writes `torch/version.py`, DeepSpeed `deepspeed/git_version_info_installed.py`. Only assignments
-of literals are understood: whatever else stands there is left alone.
+torch writes `torch/version.py`, DeepSpeed `deepspeed/git_version_info_installed.py`. Only assignments of
+literals are read; anything else in these files is ignored.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _DEEPSPEED = {"build.deepspeed.torch": "version", "build.deepspeed.cuda": "cuda_
 _LONGEST_LITERAL = 16 * 1024
 
 ReadText = Callable[[str], str | None]
-"""Gives a file's text by its path in the package folder, or None."""
+"""Return the text of a file, given its path in the package folder, or None."""
 
 
 def torch_facts(
     read: ReadText, source: Callable[[str], str], conda_build: str | None, pytorch_cuda: str = ""
 ) -> Iterator[Fact]:
-    """What torch was built with; of a conda package without readable version.py, its build string.
+    """Return what torch was built with, from version.py or else from the build string of its conda package.
 
-    `pytorch_cuda` is the version of conda's package that chooses a build by its CUDA.
+    `pytorch_cuda` is the version of the conda package that selects a build by its CUDA.
     """
     path = "torch/version.py"
     text = read(path)
@@ -41,14 +41,15 @@ def torch_facts(
         values = assignments(text)
         return (Fact(key, _torch_reading(values, name), source(path)) for key, name in _TORCH.items())
     if conda_build is not None:
-        told = conda_cuda(conda_build)
-        chosen = Known(pytorch_cuda) if isinstance(told, Unknown) and pytorch_cuda else told
-        return iter([Fact("build.torch.cuda", chosen, "conda-meta")])
+        cuda = conda_cuda(conda_build)
+        if isinstance(cuda, Unknown) and pytorch_cuda:
+            cuda = Known(pytorch_cuda)
+        return iter([Fact("build.torch.cuda", cuda, "conda-meta")])
     return (Fact(key, Unknown("torch/version.py cannot be read"), source(path)) for key in _TORCH)
 
 
 def stated_version(read: ReadText) -> str:
-    """The version that torch/version.py states; empty if it states none."""
+    """Return the version in torch/version.py; empty if it has none."""
     return assignments(read("torch/version.py") or "").get("__version__") or ""
 
 
@@ -56,14 +57,14 @@ def _torch_reading(values: Mapping[str, str | None], name: str) -> Reading:
     value = values.get(name)
     if value:
         return Known(value)
-    # Releases before ROCm have no `hip` line; a version.py without a `cuda` line is none of torch's.
+    # Releases before ROCm have no `hip` line. A version.py without a `cuda` line is not torch's.
     if name == "hip" or name in values:
         return Absent()
     return Unknown(f"no assignment of {name} found")
 
 
 def deepspeed_facts(read: ReadText, source: Callable[[str], str]) -> Iterator[Fact]:
-    """What DeepSpeed's ops were built against: the `torch_info` its installation wrote down."""
+    """Return what DeepSpeed's ops were built against, from the `torch_info` that its installation wrote."""
     path = "deepspeed/git_version_info_installed.py"
     text = read(path)
     if text is None:
@@ -82,7 +83,7 @@ def _deepspeed_reading(info: Mapping[object, object] | None, name: str) -> Readi
 
 
 def assignments(text: str) -> dict[str, str | None]:
-    """Top-level `name = 'literal'` and `name: Optional[str] = None` lines; the last one holds.
+    """Return the values of `name = 'literal'` and `name: Optional[str] = None`; the last one counts.
 
     None stands for a literal None; other right-hand sides are left out.
     """
@@ -101,7 +102,7 @@ def assignments(text: str) -> dict[str, str | None]:
 
 
 def _dictionary(text: str, name: str) -> Mapping[object, object] | None:
-    """The dictionary literal assigned to a name on one line; None if there is none."""
+    """Return the dictionary literal that is assigned to a name on one line, or None."""
     import ast
 
     for line in text.splitlines():
@@ -116,7 +117,7 @@ def _dictionary(text: str, name: str) -> Mapping[object, object] | None:
 
 
 def conda_cuda(build: str) -> Reading:
-    """CUDA of a conda build string: 12.1 of `py3.11_cuda12.1_cudnn8.9.2_0`, 12.6 of `cuda126_generic_…`."""
+    """Return CUDA from a conda build string: 12.1 of `py3.11_cuda12.1_cudnn8.9.2_0`, 12.6 of `cuda126_…`."""
     for part in build.split("_"):
         digits = part.removeprefix("cuda").partition("py")[0]
         if part.startswith("cuda") and digits.replace(".", "").isdecimal():

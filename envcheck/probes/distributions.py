@@ -1,9 +1,9 @@
-"""Reads what is installed in a package folder from its records, at the cost of one short read each.
+"""Read what is installed in a package folder from its records, with one short read for each record.
 
-A record is a `*.dist-info` folder (PEP 376), an `*.egg-info` folder or file, an `*.egg`, or an
-`*.egg-link` to a checkout. `importlib.metadata` would cost five times the start of Python, so headers
-are split by hand; only Name, Version and Requires-Dist matter. Nothing here raises for what a record
-holds, and nothing of a package is imported.
+A record is a `*.dist-info` folder (PEP 376), an `*.egg-info` folder or file, an `*.egg`, or an `*.egg-link`
+to a checkout. `importlib.metadata` would take five times as long as the start of Python, so headers are
+parsed here; only Name, Version and Requires-Dist matter. Nothing raises because of what a record contains,
+and nothing of a package is imported.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from envcheck.core.facts import normalised
 from envcheck.probes.layout import PLAIN_PTH
 
 METADATA_LIMIT = 2 * 1024 * 1024
-"""Bytes of a METADATA file that are read at most: headers are a few kilobytes, the rest is a README."""
+"""The most bytes of a METADATA file that are read: headers are a few kilobytes, the rest is a README."""
 
 _FIRST_READ = 16 * 1024
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO nobody writes to must not hang
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO without a writer must not hang
 _MOST_REQUIREMENTS = 2000
 _LONGEST_VERSION = 200
 _KINDS = (".dist-info", ".egg-info", ".egg", ".egg-link")
@@ -29,9 +29,9 @@ _KINDS = (".dist-info", ".egg-info", ".egg", ".egg-link")
 class InstalledFiles(NamedTuple):
     """One record of one installed distribution.
 
-    `version` is empty if neither the headers nor the record's name tell it; `degraded` says that the
-    headers did not. `requires` are the Requires-Dist lines that no extra asks for. `checkout` is the folder
-    of an editable install, where what wrote it says which.
+    `version` is empty if neither the headers nor the record's name contain it; `degraded` means that the
+    headers did not. `requires` are the Requires-Dist lines without an extra. `checkout` is the folder of an
+    editable install, if the record names it.
     """
 
     name: str
@@ -45,10 +45,10 @@ class InstalledFiles(NamedTuple):
 
 
 def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[InstalledFiles]:
-    """The records of a package folder in the order of their names.
+    """Yield the records of a package folder in the order of their names.
 
-    `site` is the folder as the machine names it, `place` where it lies for us, and `locate` gives the
-    latter for the former's other paths (a checkout an `.egg-link` names).
+    `site` is the path of the folder on the examined machine, `place` its path for this process, and `locate`
+    converts other paths of that machine (the checkout that an `.egg-link` names).
 
     Raises:
         OSError: the folder cannot be listed.
@@ -56,10 +56,10 @@ def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[I
     names = os.listdir(place)  # noqa: PTH208 - names, not paths
     names.sort()
     editable = {_editable_name(name) for name in names if name.startswith("__editable__")}
-    # Every editable install puts its checkout on the path: with no such file there is none to look for.
+    # Every editable install adds its checkout to the path with a `.pth` file; without one there is none.
     linked = any(name.endswith(".pth") and name not in PLAIN_PTH for name in names)
     for entry in names:
-        # pip renames what it is removing to "~orch-…"; an interrupted removal leaves that behind.
+        # pip renames what it removes to "~orch-…", and an interrupted removal leaves that behind.
         if entry.endswith(_KINDS) and entry[0] not in "~-.":
             record = _read_record(site, place, entry, locate)
             if record is None:
@@ -71,7 +71,7 @@ def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[I
 
 
 def _editable_name(entry: str) -> str:
-    """The distribution of `__editable__.trl-0.12.0.pth`; empty for a finder module."""
+    """Return the distribution of `__editable__.trl-0.12.0.pth`; empty for a finder module."""
     return normalised(_from_name(entry.removeprefix("__editable__."))[0])
 
 
@@ -83,7 +83,7 @@ def _read_record(site: str, place: str, entry: str, locate: Callable[[str], str]
     if entry.endswith(".egg-link"):
         return _read_egg_link(site, entry, path, locate)
     folder = f"{path}/EGG-INFO" if entry.endswith(".egg") else path
-    # An egg-info may be a file that is PKG-INFO itself.
+    # An egg-info may be a file with the content of PKG-INFO.
     head = read_head(f"{folder}/PKG-INFO")
     if not head and entry.endswith(".egg-info"):
         head = read_head(path)
@@ -92,7 +92,7 @@ def _read_record(site: str, place: str, entry: str, locate: Callable[[str], str]
 
 
 def _read_egg_link(site: str, entry: str, path: str, locate: Callable[[str], str]) -> InstalledFiles | None:
-    """A `setup.py develop` install: the link's first line is the checkout that holds the egg-info."""
+    """Read a `setup.py develop` install: the link's first line is the checkout that contains the egg-info."""
     checkout = _read(path, _FIRST_READ).decode("utf-8", "replace").partition("\n")[0].strip()
     folder = f"{entry.removesuffix('.egg-link').replace('-', '_')}.egg-info"
     if not checkout.startswith("/"):
@@ -107,9 +107,9 @@ def _record(site: str, entry: str, head: bytes, *, editable: bool) -> InstalledF
     version = _text(header(head, b"Version"))
     degraded = not (_is_name(name) and _is_version(version))
     if degraded:
-        told_name, told_version = _from_name(entry)
-        name = name if _is_name(name) else normalised(told_name)
-        version = version if _is_version(version) else told_version
+        entry_name, entry_version = _from_name(entry)
+        name = name if _is_name(name) else normalised(entry_name)
+        version = version if _is_version(version) else entry_version
         if not _is_name(name):
             return None
     return InstalledFiles(name, version, requirements(head), degraded, editable, site, entry)
@@ -120,12 +120,12 @@ def _is_name(name: str) -> bool:
 
 
 def _is_version(version: str) -> bool:
-    """Whether this can be shown and compared at all; whether it is PEP 440 is not decided here."""
+    """Return whether a version can be shown and compared; it need not follow PEP 440."""
     return 0 < len(version) <= _LONGEST_VERSION and version.isascii() and version.isprintable()
 
 
 def _from_name(entry: str) -> tuple[str, str]:
-    """Name and version of `flash_attn-2.7.4-py3.11.egg-info`: split at the first `-` before a digit."""
+    """Split `flash_attn-2.7.4-py3.11.egg-info` into name and version at the first `-` before a digit."""
     stem = entry.rpartition(".")[0]
     for cut in (i for i, char in enumerate(stem) if char == "-"):
         if stem[cut + 1 : cut + 2].isdecimal():
@@ -139,9 +139,9 @@ def _from_name(entry: str) -> tuple[str, str]:
 
 
 def read_head(path: str) -> bytes:
-    """The headers of a metadata file, line ends as LF and a LF before the first; empty if unreadable.
+    """Return the headers of a metadata file, each after a line feed; empty if the file cannot be read.
 
-    Reads to the first blank line, as the e-mail format of METADATA has it, and at most METADATA_LIMIT.
+    Line ends become line feeds. The headers end at the first blank line, as in e-mails, or at METADATA_LIMIT.
     """
     data = _read(path, METADATA_LIMIT, until_blank=True)
     if data[:3] == b"\xef\xbb\xbf":
@@ -153,10 +153,10 @@ def read_head(path: str) -> bytes:
 
 
 def header(head: bytes, name: bytes) -> bytes:
-    """The first header of that name; empty if there is none."""
+    """Return the value of the first header of that name; empty if there is none."""
     start = head.find(b"\n" + name + b":")
     if start < 0:
-        # Header names are case-insensitive, although every tool writes them as the standard does.
+        # Header names are case-insensitive, although all tools write them as in the standard.
         start = head.lower().find(b"\n" + name.lower() + b":")
         if start < 0:
             return b""
@@ -166,13 +166,13 @@ def header(head: bytes, name: bytes) -> bytes:
 
 
 def requirements(head: bytes) -> tuple[str, ...]:
-    """The Requires-Dist lines as written, without those that wait for an extra."""
+    """Return the Requires-Dist lines as written, without those that apply only to an extra."""
     lines = [_folded_line(part) for part in head.split(b"\nRequires-Dist:", _MOST_REQUIREMENTS)[1:]]
     return tuple([_text(line) for line in lines if b"extra" not in line or not _for_extra(line)])
 
 
 def _folded_line(part: bytes) -> bytes:
-    """The first line with its continuations, which begin with a blank."""
+    """Return the first line with its continuation lines, which begin with a blank."""
     end = part.find(b"\n")
     while end >= 0 and part[end + 1 : end + 2] in (b" ", b"\t"):
         end = part.find(b"\n", end + 1)
@@ -189,7 +189,7 @@ def _text(value: bytes) -> str:
 
 
 def _read(path: str, limit: int, *, until_blank: bool = False) -> bytes:
-    """A regular file's bytes, at most `limit`; empty if it cannot be read."""
+    """Return at most `limit` bytes of a regular file; empty if it cannot be read."""
     try:
         descriptor = os.open(path, _FLAGS)
     except (OSError, ValueError):
@@ -213,7 +213,7 @@ def _read(path: str, limit: int, *, until_blank: bool = False) -> bytes:
 
 
 def _checkout(path: str) -> str | None:
-    """The folder that `direct_url.json` (PEP 610) installs editable, empty if unnamed; else None."""
+    """Return the checkout in `direct_url.json` (PEP 610), empty if unnamed; None if not editable."""
     text = _read(path, _FIRST_READ)
     if b'"editable":true' not in text.replace(b" ", b"").replace(b"\n", b""):
         return None
@@ -228,7 +228,7 @@ def _checkout(path: str) -> str | None:
 
 
 def _with_requires_txt(record: InstalledFiles | None, folder: str) -> InstalledFiles | None:
-    """The record with what setuptools wrote beside an older PKG-INFO, which lacks Requires-Dist."""
+    """Add the requirements that setuptools wrote beside an older PKG-INFO, which lacks Requires-Dist."""
     if record is None or record.requires:
         return record
     lines = _read(f"{folder}/requires.txt", METADATA_LIMIT).decode("utf-8", "replace").splitlines()
@@ -236,7 +236,7 @@ def _with_requires_txt(record: InstalledFiles | None, folder: str) -> InstalledF
 
 
 def _unconditional(lines: Iterable[str]) -> Iterator[str]:
-    """Requirements outside any extra's section; `[:marker]` puts a marker on those below it."""
+    """Yield requirements outside an extra's section; `[:marker]` adds a marker to those below it."""
     marker: str | None = ""
     for line in map(str.strip, lines):
         if line.startswith("["):
@@ -253,21 +253,21 @@ _LARGEST_FILE = 256 * 1024
 
 
 def imported_first(records: list[InstalledFiles], place: Callable[[str], str]) -> list[InstalledFiles]:
-    """Records of one name with the one first whose files `import` would find.
+    """Return records of one name, starting with the one whose files `import` would find.
 
-    The earlier folder wins. Within one folder the files tell: an upgrade that was cut short leaves
-    two records, and only one of them lists the files as they are (python/cpython#100666).
+    The earlier folder comes first. Within one folder the files decide: an interrupted upgrade leaves two
+    records, and only one of them lists the files as they are (python/cpython#100666).
     """
     site = records[0].site
     rivals = [record for record in records if record.site == site]
     if len(rivals) > 1:
-        best = max(rivals, key=lambda record: _claim(place(site), record.entry))
+        best = max(rivals, key=lambda record: _match(place(site), record.entry))
         return [best, *(record for record in records if record is not best)]
     return records
 
 
-def _claim(place: str, entry: str) -> tuple[float, float]:
-    """How much of what a record lists is there as listed, then how recent the record is."""
+def _match(place: str, entry: str) -> tuple[float, float]:
+    """Return the share of listed files that are as listed, and when the record was last changed."""
     try:
         changed = os.stat(f"{place}/{entry}").st_mtime  # noqa: PTH116 - strings throughout, for speed
     except OSError:
@@ -279,11 +279,11 @@ def _claim(place: str, entry: str) -> tuple[float, float]:
 
 
 def _listed(record: str) -> list[tuple[str, str, str]]:
-    """Some of the files a RECORD lists, as path, hash and size: those that tell versions apart first."""
+    """Return some files of a RECORD as path, hash and size, first those that best distinguish versions."""
     rows = []
     for line in record.splitlines():
         path, digest, size = (*line.rsplit(",", 2), "", "")[:3]
-        # A quoted path holds a comma: rare, and others of the same record tell as well.
+        # A quoted path contains a comma. It is skipped: such paths are rare, and other files suffice.
         if path and ".dist-info/" not in path and not path.startswith(("..", "/", '"')):
             rows.append((path, digest, size))
     rows.sort(key=lambda row: ("version" not in row[0], "__init__" not in row[0]))
@@ -291,7 +291,7 @@ def _listed(record: str) -> list[tuple[str, str, str]]:
 
 
 def shared_libraries(place: str, record: InstalledFiles) -> list[str]:
-    """The shared libraries a RECORD lists, as paths in the package folder; none where there is no RECORD."""
+    """Return the shared libraries in a RECORD, as paths in the package folder; empty without a RECORD."""
     text = _read(f"{place}/{record.entry}/RECORD", METADATA_LIMIT)
     if b".so" not in text:
         return []
@@ -301,7 +301,7 @@ def shared_libraries(place: str, record: InstalledFiles) -> list[str]:
 
 
 def _is_library(path: str) -> bool:
-    """Whether a file is named as `_C.cpython-311-x86_64-linux-gnu.so` or `libpng16.so.16` is."""
+    """Return whether a file has a name like `_C.cpython-311-x86_64-linux-gnu.so` or `libpng16.so.16`."""
     name = path.rpartition("/")[2]
     stem, _, version = name.partition(".so")
     return bool(stem) and all(part.isdecimal() for part in version.split(".") if part)
@@ -327,7 +327,7 @@ def _is_as_listed(place: str, path: str, digest: str, size: str) -> bool:
 
 
 class CondaRecord(NamedTuple):
-    """A package of conda's: its name, version and build string come from the record's file name."""
+    """A conda package; name, version and build string come from the file name of its record."""
 
     name: str
     version: str
@@ -336,7 +336,7 @@ class CondaRecord(NamedTuple):
 
 
 def conda_records(entries: Iterable[str]) -> Iterator[CondaRecord]:
-    """The packages a `conda-meta` folder names, `pytorch-2.1.0-py3.11_cuda12.1_0.json` style."""
+    """Yield the packages in a `conda-meta` folder, from names like `pytorch-2.1.0-py3.11_cuda12.1_0.json`."""
     for entry in entries:
         parts = entry.removesuffix(".json").rsplit("-", 2)
         if entry.endswith(".json") and len(parts) == 3:  # noqa: PLR2004 - name, version, build
@@ -346,6 +346,6 @@ def conda_records(entries: Iterable[str]) -> Iterator[CondaRecord]:
 
 
 def installs_python_files(text: str) -> bool:
-    """Whether a conda record lists Python packages, and none with a record of its own."""
+    """Return whether a conda record lists Python packages that have no record in a package folder."""
     own_record = ".dist-info/" in text or ".egg-info" in text
     return "site-packages/" in text and not own_record

@@ -1,18 +1,18 @@
-"""What NVML says of a GPU's state: errors, what an administrator must do, the fabric, who shares it; pure.
+"""Read a GPU's state from NVML's answers: errors, required repairs, the fabric, virtualization. Pure.
 
-Each fact has one call. That a card has nothing of the kind (no ECC, no fabric) is Absent; a call that was
-never made, because the library lacks it or the GPU stopped answering before, is unknown and nobody's
-fault: the finding on the library or on the GPU says it once.
+Each fact comes from one call. A fact is Absent if the card lacks the feature (no ECC, no fabric). A call that
+was not made, because the library lacks it or the GPU had stopped answering, gives an Unknown with
+`asked=False`, which leaves no rule undecided: one finding on the library or on the GPU already reports the
+cause.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from envcheck.core.facts import Absent, Fact, Key, Kind, Known, Reading, Unknown
 from envcheck.core.nvidia import FUNCTION_NOT_FOUND, GONE, NOT_SUPPORTED, code_in_words
-from envcheck.probes.nvml import DriverProblem, Heard, garbage
+from envcheck.probes.nvml import DriverProblem, FactSource, NvmlAnswers, garbage
 
 FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
 FABRIC_HEALTH = ("not_supported", "healthy", "unhealthy", "limited_capacity")
@@ -33,7 +33,10 @@ nvmlDeviceGpuRecoveryAction_t, nvmlGpuVirtualizationMode_t)."""
 MOST_ERRORS = 1 << 40
 INVALID_ARGUMENT = 2
 _UNHEALTHY = ((0, 0x3, (1,)), (4, 0x3, (1,)), (8, 0xF, (2, 3, 4, 5, 6, 7, 8)))
-"""Of the health mask, before there was a summary: less bandwidth, a bad route, a wrong configuration."""
+"""Bad values in the health mask (shift, mask, values): less bandwidth, a bad route, a wrong configuration.
+
+They are used where the struct has no summary.
+"""
 
 YIELDS = {
     "gpu.error": Key(
@@ -61,18 +64,18 @@ YIELDS = {
 }
 
 
-class HealthCall(NamedTuple):
-    """The call that a fact comes from, and how its answer is read."""
-
-    call: str
-    read: Callable[[object], Reading]
-
-
 def _flag_at(what: str, place: int, length: int) -> Callable[[object], Reading]:
-    """One of the two flags that an answer of so many numbers ends with; where one is garbage both are."""
+    """Return a reader of one of the last two flags in an answer of `length` numbers.
+
+    If one of the two flags is garbage, both are.
+    """
 
     def read(value: object) -> Reading:
-        if isinstance(value, list) and len(value) == length and all(each in (0, 1) for each in value[-2:]):
+        if (
+            isinstance(value, list)
+            and len(value) == length
+            and all(number in (0, 1) for number in value[-2:])
+        ):
             return Known(value[place] == 1)
         return garbage(what, value)
 
@@ -80,19 +83,19 @@ def _flag_at(what: str, place: int, length: int) -> Callable[[object], Reading]:
 
 
 def flag(value: object) -> Reading:
-    """NVML's nvmlEnableState_t."""
+    """Read NVML's nvmlEnableState_t."""
     return Known(value == 1) if value in (0, 1) and isinstance(value, int) else garbage("state", value)
 
 
 def errors(value: object) -> Reading:
-    """A counter of errors."""
+    """Read a counter of errors."""
     if isinstance(value, int) and 0 <= value < MOST_ERRORS:
         return Known(value)
     return garbage("number of errors", value)
 
 
 def recovery(value: object) -> Reading:
-    """The recovery action out of [the field's code, value]."""
+    """Read the recovery action from [the field's code, value]."""
     match value:
         case [0, int(action)] if 0 <= action < len(RECOVERY):
             return Known(RECOVERY[action])
@@ -104,7 +107,7 @@ def recovery(value: object) -> Reading:
 
 
 def fabric(value: object) -> Reading:
-    """How far a GPU is, out of [state, status, health mask, health summary]."""
+    """Read how far the GPU came in joining the fabric, from [state, status, health mask, health summary]."""
     match value:
         case [0, *_]:
             return Absent()
@@ -115,7 +118,7 @@ def fabric(value: object) -> Reading:
 
 
 def fabric_error(value: object) -> Reading:
-    """The status; NVML gives it a meaning only where the state is completed."""
+    """Read the status, which has a meaning only where the state is completed."""
     match value:
         case [3, int(status), *_]:
             return Known(code_in_words(status)) if status else Absent()
@@ -126,7 +129,7 @@ def fabric_error(value: object) -> Reading:
 
 
 def fabric_health(value: object) -> Reading:
-    """The summary, or what the mask of an older struct comes to."""
+    """Read the fabric's health from the summary, or from the mask of an older struct."""
     match value:
         case [3, _, _, int(summary)] if 0 < summary < len(FABRIC_HEALTH):
             return Known(FABRIC_HEALTH[summary])
@@ -140,14 +143,14 @@ def fabric_health(value: object) -> Reading:
 
 
 def virtualization(value: object) -> Reading:
-    """NVML's own word for what stands between the GPU and us."""
+    """Read how the GPU is virtualized, in NVML's own word."""
     if isinstance(value, int) and 0 <= value < len(VIRTUALIZATION):
         return Known(VIRTUALIZATION[value])
     return garbage("virtualization mode", value)
 
 
 def licensed(value: object) -> Reading:
-    """Whether one of the features is licensed, out of [a licence is needed, states]; 1 is licensed."""
+    """Read whether a feature is licensed, from [a licence is needed, states], where state 1 is licensed."""
     match value:
         case [0, _]:
             return Absent()
@@ -157,66 +160,66 @@ def licensed(value: object) -> Reading:
 
 
 _ROWS, _ECC = "nvmlDeviceGetRemappedRows", "nvmlDeviceGetEccMode"
-FACTS: Mapping[str, HealthCall] = {
-    "gpu.ecc": HealthCall(_ECC, _flag_at("ECC mode", 0, 2)),
-    "gpu.ecc_pending": HealthCall(_ECC, _flag_at("ECC mode", 1, 2)),
-    "gpu.ecc_uncorrected": HealthCall("nvmlDeviceGetTotalEccErrors volatile", errors),
-    "gpu.ecc_uncorrected_ever": HealthCall("nvmlDeviceGetTotalEccErrors aggregate", errors),
-    "gpu.remap_pending": HealthCall(_ROWS, _flag_at("row remapping", 2, 4)),
-    "gpu.remap_failed": HealthCall(_ROWS, _flag_at("row remapping", 3, 4)),
-    "gpu.recovery": HealthCall("nvmlDeviceGetFieldValues", recovery),
-    "gpu.fabric": HealthCall("nvmlDeviceGetGpuFabricInfoV", fabric),
-    "gpu.fabric_error": HealthCall("nvmlDeviceGetGpuFabricInfoV", fabric_error),
-    "gpu.fabric_health": HealthCall("nvmlDeviceGetGpuFabricInfoV", fabric_health),
-    "gpu.persistence": HealthCall("nvmlDeviceGetPersistenceMode", flag),
-    "gpu.virtualization": HealthCall("nvmlDeviceGetVirtualizationMode", virtualization),
-    "gpu.vgpu_licensed": HealthCall("nvmlDeviceGetGridLicensableFeatures_v4", licensed),
+FACTS: Mapping[str, FactSource] = {
+    "gpu.ecc": FactSource(_ECC, _flag_at("ECC mode", 0, 2)),
+    "gpu.ecc_pending": FactSource(_ECC, _flag_at("ECC mode", 1, 2)),
+    "gpu.ecc_uncorrected": FactSource("nvmlDeviceGetTotalEccErrors volatile", errors),
+    "gpu.ecc_uncorrected_ever": FactSource("nvmlDeviceGetTotalEccErrors aggregate", errors),
+    "gpu.remap_pending": FactSource(_ROWS, _flag_at("row remapping", 2, 4)),
+    "gpu.remap_failed": FactSource(_ROWS, _flag_at("row remapping", 3, 4)),
+    "gpu.recovery": FactSource("nvmlDeviceGetFieldValues", recovery),
+    "gpu.fabric": FactSource("nvmlDeviceGetGpuFabricInfoV", fabric),
+    "gpu.fabric_error": FactSource("nvmlDeviceGetGpuFabricInfoV", fabric_error),
+    "gpu.fabric_health": FactSource("nvmlDeviceGetGpuFabricInfoV", fabric_health),
+    "gpu.persistence": FactSource("nvmlDeviceGetPersistenceMode", flag),
+    "gpu.virtualization": FactSource("nvmlDeviceGetVirtualizationMode", virtualization),
+    "gpu.vgpu_licensed": FactSource("nvmlDeviceGetGridLicensableFeatures_v4", licensed),
 }
 
 
-def facts(heard: Heard, gpu: int, *, mig: bool) -> dict[str, Fact]:
-    """The state of one GPU that NVML counted; `mig` says whether MIG is on."""
-    found = {key: _fact(heard, gpu, key, mig=mig) for key in FACTS}
+def facts(answers: NvmlAnswers, gpu: int, *, mig: bool) -> dict[str, Fact]:
+    """Return the state of one GPU that NVML counted; `mig` says whether MIG is on."""
+    found = {key: _fact(answers, gpu, key, mig=mig) for key in FACTS}
     mode = found["gpu.virtualization"]
     if mode.value != "vgpu" and not isinstance(mode.reading, Unknown):
         found["gpu.vgpu_licensed"] = Fact("gpu.vgpu_licensed", Absent(), mode.source)
-    found["gpu.error"] = _error(heard, gpu)
+    found["gpu.error"] = _error(answers, gpu)
     return found
 
 
 def never_asked(why: str) -> dict[str, Fact]:
-    """The facts of a GPU whose driver does not work, which is said elsewhere."""
+    """Return the facts of a GPU whose driver does not work, which another fact reports."""
     return {key: Fact(key, Unknown(why, asked=False)) for key in YIELDS}
 
 
-def _fact(heard: Heard, gpu: int, key: str, *, mig: bool) -> Fact:
+def _fact(answers: NvmlAnswers, gpu: int, key: str, *, mig: bool) -> Fact:
     call, read = FACTS[key]
     older = "nvmlDeviceGetGpuFabricInfo"
-    if call.startswith(older) and (gpu, older) in heard.answers:
+    if call.startswith(older) and (gpu, older) in answers.answers:
         call = older
-    problem = heard.problems.get((gpu, call), DriverProblem(""))
+    problem = answers.problems.get((gpu, call), DriverProblem(""))
     code = problem.code
     source = f"NVML {call}" + (f": {code_in_words(code)}" if code is not None else "")
-    value = heard.value(gpu, call)
+    value = answers.value(gpu, call)
     if code == NOT_SUPPORTED and not mig:
         return Fact(key, Absent(), source)
     reading = read(value)
     if isinstance(reading, Unknown) and isinstance(value, Unknown):
-        # Of a card in slices NVML tells little. What is newer than the library or than nvidia-ml-py, or was
-        # never asked, has neither a code nor a child that was lost.
+        # NVML tells little of a card in MIG slices. A call that is newer than the library or than
+        # nvidia-ml-py, or was not made, has neither a code nor a lost child.
         refused = code not in (None, NOT_SUPPORTED, FUNCTION_NOT_FOUND)
         reading = Unknown(value.why, asked=refused or bool(problem.lost))
     return Fact(key, reading, source)
 
 
-def _error(heard: Heard, gpu: int) -> Fact:
-    """Whether the GPU can be used at all: its handle was given, it answers, no call says that it is gone."""
+def _error(answers: NvmlAnswers, gpu: int) -> Fact:
+    """Return `gpu.error`: absent if NVML gave a handle, the GPU answers, and no call reports it as gone."""
     handle = "nvmlDeviceGetHandleByIndex"
-    for (other, call), problem in heard.problems.items():
+    for (other, call), problem in answers.problems.items():
         if other != gpu or not (problem.lost or problem.code in GONE or call == handle):
             continue
         word = problem.lost or (code_in_words(problem.code) if problem.code is not None else problem.why)
         return Fact("gpu.error", Known(word), problem.why)
-    if (gpu, handle) not in heard.answers:
+    if (gpu, handle) not in answers.answers:
         return Fact("gpu.error", Unknown(f"GPU {gpu} was not asked", asked=False))
     return Fact("gpu.error", Absent(), f"NVML {handle}")

@@ -1,8 +1,8 @@
-"""Where an import would find a package: the path is walked as Python walks it, and nothing is imported.
+"""Find out where an import would find a package; the path is searched as by Python, nothing is imported.
 
-A folder or file of the same name in a folder that is searched earlier is taken instead of what is
-installed: a checkout called `peft` where training starts, a leftover in the user's own packages. What
-stands in a folder without `__init__` hides nothing; Python goes on looking (PEP 420).
+A folder or file of the same name in a folder that is searched earlier hides the installed package: a checkout
+called `peft` where training starts, a leftover in the user's own packages. A folder without `__init__` hides
+nothing, because Python continues its search (PEP 420).
 """
 
 from __future__ import annotations
@@ -18,45 +18,55 @@ _SOURCE = (".py", ".pyc")
 def hidden(
     host: Host, first: Sequence[str], sites: Sequence[str], found: Mapping[str, list[InstalledFiles]]
 ) -> Iterator[tuple[InstalledFiles, str]]:
-    """Every installed package that an import would not find first, and the path that it takes instead.
+    """Yield each installed package that an import would not find, with the path that is imported instead.
 
-    `first` are the folders searched before the package folders (`sites`).
+    `first` are the folders that are searched before the package folders (`sites`).
     """
     path = tuple(dict.fromkeys([*first, *sites]))
-    place = {folder: number for number, folder in enumerate(path)}
-    taken: set[str] = set()
+    for record, file in _first_found(host, path, found):
+        is_own = _is_own(host, record, host.follow(file))
+        if not is_own and _has_import_name(host, record, _import_name(record.name)):
+            yield record, file
+
+
+def _first_found(
+    host: Host, path: Sequence[str], found: Mapping[str, list[InstalledFiles]]
+) -> Iterator[tuple[InstalledFiles, str]]:
+    """Yield each package that is found before its own folder on the path, and the first file for its name."""
+    position = {folder: number for number, folder in enumerate(path)}
+    seen: set[str] = set()
     for number, folder in enumerate(path[:-1]):
         names = frozenset(host.listdir(folder))
         for record in _named_in(names, found):
-            name = record.name.replace("-", "_")
-            if record.name in taken or number >= place.get(record.site, len(path)):
+            if record.name in seen or number >= position.get(record.site, len(path)):
                 continue
-            if file := importable(host, folder, name, names):
-                taken.add(record.name)
-                if not _is_its_own(host, record, host.follow(file)) and _is_there(host, record, name):
-                    yield record, file
+            if file := importable(host, folder, _import_name(record.name), names):
+                seen.add(record.name)
+                yield record, file
+
+
+def _import_name(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def _named_in(names: frozenset[str], found: Mapping[str, list[InstalledFiles]]) -> Iterator[InstalledFiles]:
-    """The records whose import name begins a name of the folder: few, of all that are installed."""
+    """Yield the few records whose import name is the start of a name in the folder."""
     starts = {name.partition(".")[0] for name in names}
     for name, records in found.items():
-        if name.replace("-", "_") in starts:
+        if _import_name(name) in starts:
             yield records[0]
 
 
 def importable(host: Host, folder: str, name: str, names: frozenset[str] | None = None) -> str:
-    """What `import name` takes in a folder; empty if it finds nothing there, or goes on looking."""
+    """Return what `import name` finds in a folder; empty if Python would continue its search."""
     names = frozenset(host.listdir(folder)) if names is None else names
-    if name in names:
-        inside = frozenset(host.listdir(f"{folder}/{name}"))
-        if any(_is_module(each, "__init__") for each in inside):
-            return f"{folder}/{name}"
-    return next((f"{folder}/{each}" for each in sorted(names) if _is_module(each, name)), "")
+    if name in names and any(_is_module(file, "__init__") for file in host.listdir(f"{folder}/{name}")):
+        return f"{folder}/{name}"
+    return next((f"{folder}/{file}" for file in sorted(names) if _is_module(file, name)), "")
 
 
 def _is_module(file: str, name: str) -> bool:
-    """Whether a file is a module's: peft.py, peft.pyc, peft.cpython-311-x86_64-linux-gnu.so, peft.abi3.so."""
+    """Return whether a file is a module: peft.py, peft.pyc, peft.cpython-311-….so, peft.abi3.so."""
     if not file.startswith(f"{name}."):
         return False
     rest = file[len(name) :]
@@ -65,13 +75,13 @@ def _is_module(file: str, name: str) -> bool:
     )
 
 
-def _is_there(host: Host, record: InstalledFiles, name: str) -> bool:
-    """Whether the installed package has this import name at all: PyYAML has another."""
+def _has_import_name(host: Host, record: InstalledFiles, name: str) -> bool:
+    """Return whether the installed package has this import name; that of PyYAML, for example, is `yaml`."""
     return record.editable or bool(importable(host, record.site, name))
 
 
-def _is_its_own(host: Host, record: InstalledFiles, real: str) -> bool:
-    """Whether what is found is the checkout that is installed, or the installed package by another path."""
+def _is_own(host: Host, record: InstalledFiles, real: str) -> bool:
+    """Return whether a path belongs to the package: its editable checkout, or its folder by another path."""
     folder = real.rpartition("/")[0]
     if folder == host.follow(record.site):
         return True

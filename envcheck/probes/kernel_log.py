@@ -1,4 +1,4 @@
-"""Xid messages of the NVIDIA driver in the kernel's log, as far as this user may read it."""
+"""Read the Xid messages of the NVIDIA driver in the kernel's log, where this user may read it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ YIELDS = {
 }
 
 _FILES = ("/var/log/kern.log", "/var/log/messages", "/var/log/syslog", "/var/log/dmesg")
-_LONGEST = 4 << 20  # bytes of a log that are read, from its end
-_DEADLINE_S = 0.5  # the kernel's ring holds some thousand records
-# Texts, for most machines never need them compiled.
+_LONGEST = 4 << 20  # bytes read from the end of a log
+_DEADLINE_S = 0.5  # the kernel's ring buffer has some thousand records
+# The patterns are not compiled, because most machines never use them.
 _XID = r"NVRM: Xid \([^)]*\): ([0-9]{1,3}),"
 _BOOT = r"(?:\[ *0\.0+\]|kernel:) ?(?:\[ *0\.0+\] ?)?Linux version [0-9]"
 _MOST = 100
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """Nothing is read where no NVIDIA driver is loaded."""
+    """Return what reads the log; nothing is read where no NVIDIA driver is loaded."""
     return lambda: Inventory({"gpus.xids": _xids(host)})
 
 
@@ -44,17 +44,17 @@ def _xids(host: Host) -> Fact:
 
 
 def _logs(host: Host) -> Iterator[tuple[str, str]]:
-    """The logs that can be read, the kernel's own first: of it alone is sure that it is of this start."""
+    """Yield the readable logs, the kernel's own first: only that one is certainly of the current boot."""
     ring = host.read_records("/dev/kmsg", _LONGEST, _DEADLINE_S)
     if ring is not None:
         yield "/dev/kmsg", ring
     for path in _FILES:
         text = _since_start(host.read_end(path, _LONGEST) or "")
-        if "NVRM:" in text:  # else it is no log of this kernel, as where a container has one of its own
+        if "NVRM:" in text:  # otherwise it is not the log of this kernel, but for example that of a container
             yield path, text
 
 
 def _since_start(text: str) -> str:
-    """What follows the last start; the whole where none is in it, for then it is older than the text."""
+    """Return what follows the last boot; all of the text if it contains none, because the boot is older."""
     starts = list(re.finditer(_BOOT, text))
     return text[starts[-1].start() :] if starts else text

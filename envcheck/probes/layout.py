@@ -1,8 +1,7 @@
-"""Where an environment's parts lie, found by reading folders and never by running its interpreter.
+"""Find the parts of an environment by reading folders, without running its interpreter.
 
-Works on an unpacked image of another architecture: every path is followed inside the host's root.
-What only a running interpreter knows (a user's own site-packages, paths added by start-up code) is
-left out.
+This works on an unpacked image of another architecture: every path is followed inside the host's root. What
+only a running interpreter knows (a user's own site-packages, paths added by start-up code) is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from envcheck.host.machine import Host
 INTERPRETERS = ("python", "python3")
 PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 PLAIN_PTH = frozenset(("distutils-precedence.pth", "_virtualenv.pth"))
-"""What setuptools and virtualenv put into every environment: code that names no checkout."""
+"""Files that setuptools and virtualenv put into every environment; their code names no checkout."""
 
 _CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
 _MOST_PTH_LINES = 1000
@@ -25,7 +24,8 @@ _MOST_PTH_LINES = 1000
 class Environment(NamedTuple):
     """An interpreter and its package folders, as paths of the machine without the root prefix.
 
-    `version` may be only `3.11` where nothing but a folder's name tells. `sites` are in import order.
+    `version` may be only `3.11` if it is only known from the name of a folder. `sites` are in import order,
+    and `source` says where the version was found.
     """
 
     version: str
@@ -38,7 +38,7 @@ class Environment(NamedTuple):
 
 
 def find_interpreter(host: Host, path: str) -> str:
-    """The interpreter meant by a path: itself, or a folder's `bin/python`.
+    """Return the interpreter at a path: the path itself, or a folder's `bin/python`.
 
     Raises:
         InputError: there is nothing at that path, or a folder without an interpreter.
@@ -62,11 +62,11 @@ def find_interpreter(host: Host, path: str) -> str:
 
 
 def read_layout(host: Host, path: str) -> Environment:
-    """The environment of an interpreter or a folder, from its files alone.
+    """Return the environment of an interpreter or a folder, read from its files.
 
     Raises:
         InputError: there is nothing at that path, or no environment in that folder.
-        ExamineError: its Python version or its package folders cannot be told.
+        ExamineError: its Python version or its package folders cannot be found.
     """
     prefix, interpreter = _prefix(host, path)
     settings = venv_settings(host, prefix)
@@ -86,24 +86,24 @@ def read_layout(host: Host, path: str) -> Environment:
 
 
 def venv_settings(host: Host, prefix: str) -> Mapping[str, str]:
-    """The lines of `pyvenv.cfg`, keys in lower case; empty if this is no virtual environment."""
+    """Return the settings in `pyvenv.cfg`, keys in lower case; empty if this is no virtual environment."""
     text = host.read_text(f"{prefix}/pyvenv.cfg") or ""
     lines = (line.partition("=") for line in text.splitlines() if "=" in line)
     return {key.strip().lower(): value.strip() for key, _, value in lines}
 
 
 def is_venv(host: Host, prefix: str) -> bool:
-    """Whether a prefix is a virtual environment."""
+    """Return whether a prefix is a virtual environment."""
     return host.exists(f"{prefix}/pyvenv.cfg")
 
 
 def base_sites(host: Host, environment: Environment) -> tuple[str, ...]:
-    """The package folders of what a virtual environment was made from, whether it sees them or not."""
+    """Return the package folders of a virtual environment's base, used by the environment or not."""
     return tuple(_sites(host, environment.base_prefix, f"python{_minor(environment.version)}"))
 
 
 def is_externally_managed(host: Host, environment: Environment) -> bool:
-    """Whether the interpreter's maker asks installers to leave it alone (PEP 668), which binds no venv."""
+    """Return whether installers must not change this environment (PEP 668), which never concerns a venv."""
     if is_venv(host, environment.prefix):
         return False
     return host.exists(
@@ -112,9 +112,9 @@ def is_externally_managed(host: Host, environment: Environment) -> bool:
 
 
 def startup_code(host: Host, sites: Iterable[str]) -> Iterator[str]:
-    """Files whose code Python runs at every start: `.pth` files with `import` lines, `sitecustomize`.
+    """Yield files whose code Python runs at every start: `.pth` files with `import` lines, `sitecustomize`.
 
-    They are read, never run; those that setuptools and virtualenv put there themselves are left out.
+    They are read, never run. Those that setuptools and virtualenv install are left out.
     """
     for site in sites:
         for name in host.listdir(site):
@@ -130,12 +130,12 @@ def _runs_code(host: Host, site: str, name: str) -> bool:
 
 
 def _minor(version: str) -> str:
-    """3.11 of 3.11.7."""
+    """Return major and minor of a version: 3.11 of 3.11.7."""
     return ".".join(_numbers(version)[:2])
 
 
 def _prefix(host: Host, path: str) -> tuple[str, str]:
-    """The prefix, and the interpreter's own file name if that may tell its version."""
+    """Return the prefix, and the interpreter's file name if that may contain its version."""
     real = host.follow(path)
     if not host.exists(real):
         find_interpreter(host, path)  # raises, with the reason
@@ -143,10 +143,10 @@ def _prefix(host: Host, path: str) -> tuple[str, str]:
         if is_venv(host, real) or host.listdir(f"{real}/conda-meta") or _libraries(host, real):
             return real, ""
         return _prefix(host, find_interpreter(host, path))
-    # The folder as named decides: a venv's bin/python is a link out of it.
-    here = _parent(_parent_followed(host, path))
-    if is_venv(host, here):
-        return here, ""
+    # The folder must not be resolved through the link: a venv's bin/python is a link out of it.
+    prefix = _parent(_parent_followed(host, path))
+    if is_venv(host, prefix):
+        return prefix, ""
     return _parent(_parent(real)), real.rpartition("/")[2]
 
 
@@ -159,7 +159,7 @@ def _parent_followed(host: Host, path: str) -> str:
 
 
 def _libraries(host: Host, prefix: str) -> list[str]:
-    """Names of `lib` folders that hold packages: python3.11, python3.13t, pypy3.10."""
+    """Return the names of `lib` folders that contain packages: python3.11, python3.13t, pypy3.10."""
     return [
         name
         for name in host.listdir(f"{prefix}/lib")
@@ -168,7 +168,7 @@ def _libraries(host: Host, prefix: str) -> list[str]:
 
 
 def _short(library: str) -> str:
-    """`3.11` of `python3.11`; empty if it is no such name."""
+    """Return `3.11` for `python3.11`; empty for a name of another form."""
     for start in ("python", "pypy"):
         rest = library.removeprefix(start).removesuffix("t")
         if rest != library and rest.startswith("3.") and rest[2:].isdecimal():
@@ -177,6 +177,11 @@ def _short(library: str) -> str:
 
 
 def _library(host: Host, prefix: str, settings: Mapping[str, str], interpreter: str) -> str:
+    """Return the name of the `lib` folder of an environment: python3.11.
+
+    Raises:
+        ExamineError: there is none, or several and nothing tells which one is meant.
+    """
     found = _libraries(host, prefix)
     wanted = ".".join(_numbers(_stated(settings))[:2]) or _short(interpreter)
     found = [name for name in found if wanted in ("", _short(name))]
@@ -192,12 +197,12 @@ def _library(host: Host, prefix: str, settings: Mapping[str, str], interpreter: 
 
 
 def _stated(settings: Mapping[str, str]) -> str:
-    """The version `pyvenv.cfg` states: `version` by venv, `version_info` by virtualenv and uv."""
+    """Return the version in `pyvenv.cfg`: `version` by venv, `version_info` by virtualenv and uv."""
     return settings.get("version_info") or settings.get("version") or ""
 
 
 def _numbers(version: str) -> list[str]:
-    """The leading whole numbers: 3, 11, 7 of `3.11.7.final.0`."""
+    """Return the leading whole numbers: 3, 11, 7 of `3.11.7.final.0`."""
     numbers: list[str] = []
     for part in version.split(".")[:3]:
         if not part.isdecimal():
@@ -209,7 +214,7 @@ def _numbers(version: str) -> list[str]:
 def _version(
     host: Host, prefix: str, base: str, library: str, settings: Mapping[str, str]
 ) -> tuple[str, str]:
-    """The version, as exactly as files tell it, and the file that does."""
+    """Return the version, as precisely as files tell it, and the file that tells it."""
     stated = _numbers(_stated(settings))
     if len(stated) == 3:  # noqa: PLR2004 - major, minor, micro
         return ".".join(stated), "pyvenv.cfg"
@@ -224,14 +229,14 @@ def _version(
 
 
 def _abi(library: str) -> str:
-    """`cp311` of `python3.11`, `cp313t` of `python3.13t`; PyPy's own number stands in no file."""
+    """Return `cp311` for `python3.11`, `cp313t` for `python3.13t`; no file contains PyPy's own version."""
     digits = _short(library).replace(".", "")
     free_threaded = "t" if library.endswith("t") else ""
     return f"pp{digits}" if library.startswith("pypy") else f"cp{digits}{free_threaded}"
 
 
 def _candidates(prefix: str, library: str) -> Iterator[str]:
-    """Package folders a library folder stands for, in import order; Debian's own among them."""
+    """Yield the possible package folders of a library folder in import order, with Debian's own."""
     prefix = prefix.rstrip("/")
     if prefix == "/usr":
         yield f"/usr/local/lib/{library}/dist-packages"
@@ -246,14 +251,17 @@ def _sites(host: Host, prefix: str, library: str) -> Iterator[str]:
 
 
 def _named_in_pth(host: Host, sites: list[str]) -> Iterator[str]:
-    """Package folders that `.pth` files add. Lines that start with `import` are code: never run."""
+    """Yield package folders that `.pth` files add. Lines that start with `import` are code and never run."""
+    for site, line in _pth_lines(host, sites):
+        added = line if line.startswith("/") else f"{site}/{line}"
+        if line.endswith(PACKAGE_FOLDERS) and host.path(added).is_dir():
+            yield added
+
+
+def _pth_lines(host: Host, sites: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the lines of all `.pth` files, without surrounding blanks, each with its package folder."""
     for site in sites:
         for name in host.listdir(site):
-            if not name.endswith(".pth"):
-                continue
-            text = host.read_text(f"{site}/{name}") or ""
-            for line in text.splitlines()[:_MOST_PTH_LINES]:
-                path = line.strip()
-                added = path if path.startswith("/") else f"{site}/{path}"
-                if path.endswith(PACKAGE_FOLDERS) and host.path(added).is_dir():
-                    yield added
+            if name.endswith(".pth"):
+                lines = (host.read_text(f"{site}/{name}") or "").splitlines()
+                yield from ((site, line.strip()) for line in lines[:_MOST_PTH_LINES])

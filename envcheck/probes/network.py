@@ -1,7 +1,7 @@
-"""What NCCL finds between machines: network interfaces, InfiniBand devices, IMEX channels.
+"""Read what NCCL finds between machines: network interfaces, InfiniBand devices, IMEX channels.
 
-NCCL's own choice is repeated here (ncclFindInterfaces in src/misc/socket.cc, ncclOsFindInterfaces in
-src/os/linux.cc): interfaces that run and have an address, those with an IPv4 address first.
+NCCL's own choice is reproduced (ncclFindInterfaces in src/misc/socket.cc, ncclOsFindInterfaces in
+src/os/linux.cc): interfaces that are running and have an address, those with an IPv4 address first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ YIELDS = {
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """A handful of small files, all read when collected."""
+    """Return what reads all facts; there is nothing slow to start, only a handful of small files."""
     return lambda: Inventory({fact.key: fact for fact in _facts(host)})
 
 
@@ -46,7 +46,7 @@ def _facts(host: Host) -> Iterator[Fact]:
 # --- interfaces ---------------------------------------------------------------------------------------
 
 _NET = "/sys/class/net"
-_RUNNING = ("up", "unknown")  # RFC 2863 as the kernel writes it; loopback and tunnels say unknown
+_RUNNING = ("up", "unknown")  # RFC 2863 as the kernel writes it; loopback and tunnels are "unknown"
 
 _VIRTUAL = (
     "docker",
@@ -74,7 +74,7 @@ _VIRTUAL = (
     "ovs",
     "ifb",
 )
-"""How tools for containers, VMs and tunnels name what leads to no other machine of a cluster."""
+"""Names that tools for containers, VMs and tunnels give to interfaces that reach no other machine."""
 
 
 def _interfaces(host: Host) -> Iterator[Fact]:
@@ -84,57 +84,60 @@ def _interfaces(host: Host) -> Iterator[Fact]:
         why = Unknown(f"no {_NET} with its addresses in /proc/net", asked=not host.staged)
         yield from (Fact(key, why) for key in keys)
         return
-    usable = _addressed(host, [name for name in names if _runs(host, name)])
-    asked, by = _asked(host)
-    taken = nccls_choice(usable, asked)
-    source = f"{_NET}, {by}" if len(asked) > 1 else f"{_NET}, by NCCL's own rule"
+    usable = _addressed(host, [name for name in names if _is_running(host, name)])
+    setting, named_by = _setting(host)
+    taken = nccls_choice(usable, setting)
+    source = f"{_NET}, {named_by}" if len(setting) > 1 else f"{_NET}, by NCCL's own rule"
     shown = tuple(map(_without_address, taken))
     yield Fact(keys[0], Known(shown) if taken else Absent(), source)
     yield Fact(keys[1], _first(taken, usable), source)
 
 
-def _asked(host: Host) -> tuple[str, str]:
-    """NCCL_SOCKET_IFNAME and who says it: the variable, else NCCL's settings of the user or the machine."""
+def _setting(host: Host) -> tuple[str, str]:
+    """Return NCCL_SOCKET_IFNAME and where it is set: the variable, or NCCL's file of the user or machine."""
     name = "NCCL_SOCKET_IFNAME"
     if name in host.environ:
         return host.environ[name], f"by {name}"
     home = host.environ.get("HOME", "")
     own = host.environ.get("NCCL_CONF_FILE") or f"{home}/.nccl.conf"
-    for path, said in ((own, "the user's nccl.conf"), ("/etc/nccl.conf", "/etc/nccl.conf")):
+    for path, place in ((own, "the user's nccl.conf"), ("/etc/nccl.conf", "/etc/nccl.conf")):
         for line in (host.read_text(path, limit=1 << 16) or "").splitlines() if path.startswith("/") else ():
             key, _, value = line.partition("=")
             if key.strip() == name:
-                return value.strip(), f"by {name} of {said}"
+                return value.strip(), f"by {name} of {place}"
     return "", ""
 
 
-def _runs(host: Host, name: str) -> bool:
+def _is_running(host: Host, name: str) -> bool:
     state = (host.read_text(f"{_NET}/{name}/operstate", limit=4096) or "unknown").strip()
     return state in _RUNNING
 
 
 def _addressed(host: Host, names: Sequence[str]) -> list[str]:
-    """Those with an address, in the order in which getifaddrs gives them: IPv4 first, then by index."""
+    """Return the interfaces with an address in the order of getifaddrs: IPv4 first, then by index."""
     routes = (host.read_text("/proc/net/route") or "").splitlines()[1:]
-    four = {line.split()[0] for line in routes if line.split()} | {"lo"}  # its route is in another table
-    six = {line.split()[-1] for line in (host.read_text("/proc/net/if_inet6") or "").splitlines() if line}
+    with_ipv4 = {line.split()[0] for line in routes if line.split()}
+    with_ipv4.add("lo")  # its route is in another table
+    with_ipv6 = {
+        line.split()[-1] for line in (host.read_text("/proc/net/if_inet6") or "").splitlines() if line
+    }
 
     def place(name: str) -> tuple[bool, int]:
         index = (host.read_text(f"{_NET}/{name}/ifindex", limit=4096) or "").strip()
-        return name not in four, int(index) if index.isdecimal() and len(index) < 10 else 0  # noqa: PLR2004
+        return name not in with_ipv4, int(index) if index.isdecimal() and len(index) < 10 else 0  # noqa: PLR2004
 
-    return sorted((name for name in names if name in four | six), key=place)
+    return sorted((name for name in names if name in with_ipv4 | with_ipv6), key=place)
 
 
-def nccls_choice(names: Sequence[str], asked: str) -> list[str]:
-    """The interfaces NCCL takes of these, `asked` being NCCL_SOCKET_IFNAME: "eth,ib", "=eth0", "^docker".
+def nccls_choice(names: Sequence[str], setting: str) -> list[str]:
+    """Return the interfaces that NCCL uses; `setting` is NCCL_SOCKET_IFNAME: "eth,ib", "=eth0", "^docker".
 
-    Without it: those of InfiniBand, else all but docker, lo and virbr, else these, one kind at a time;
-    older releases know nothing special of virbr.
-    A value of one character counts as none.
+    Without a setting, NCCL uses those of InfiniBand, else all except docker, lo and virbr, else these three,
+    one kind at a time. Older releases do not treat virbr specially. A value of one character counts as no
+    setting.
     """
-    if len(asked) > 1:
-        return _matching(names, asked)
+    if len(setting) > 1:
+        return _matching(names, setting)
     for rule in ("ib", "^docker,lo,virbr", "docker", "lo", "virbr"):
         if found := _matching(names, rule):
             return found
@@ -142,15 +145,17 @@ def nccls_choice(names: Sequence[str], asked: str) -> list[str]:
 
 
 def _matching(names: Sequence[str], rule: str) -> list[str]:
-    without = rule.startswith("^")
+    exclude = rule.startswith("^")
     rule = rule.removeprefix("^")
     exact = rule.startswith("=")
-    wanted = [each.partition(":")[0] for each in rule.removeprefix("=").split(",") if each]
+    patterns = [part.partition(":")[0] for part in rule.removeprefix("=").split(",") if part]
 
-    def fits(name: str) -> bool:
-        return not wanted or any(name == each if exact else name.startswith(each) for each in wanted)
+    def matches(name: str) -> bool:
+        if not patterns:
+            return True
+        return any(name == pattern if exact else name.startswith(pattern) for pattern in patterns)
 
-    return [name for name in names if fits(name) != without]
+    return [name for name in names if matches(name) != exclude]
 
 
 def _first(taken: Sequence[str], usable: Sequence[str]) -> Reading:
@@ -159,12 +164,12 @@ def _first(taken: Sequence[str], usable: Sequence[str]) -> Reading:
     if taken[0] == "lo":
         return Known("loopback")
     others = [name for name in usable if name != "lo" and not name.startswith(_VIRTUAL)]
-    # Where there is nothing else, as in many containers, the virtual one is the way out.
+    # Without another interface, as in many containers, the virtual one leads to other machines.
     return Known("virtual" if others and taken[0].startswith(_VIRTUAL) else "network")
 
 
 def _without_address(name: str) -> str:
-    """`enx…` of a name that holds the card's own address."""
+    """Return `enx…` for a name that contains the address of the card."""
     return f"{name[:3]}…" if name.startswith(("enx", "wlx", "wwx")) else name
 
 
@@ -179,7 +184,7 @@ def _infiniband(host: Host) -> Fact:
 
 
 def _imex(host: Host) -> Fact:
-    """Channels are device files that an administrator or a plugin of the cluster makes after each boot."""
+    """Return `host.imex_channels`: device files that an administrator or a plugin makes after each boot."""
     kind, folder = "nvidia-caps-imex-channels", "/dev/nvidia-caps-imex-channels"
     devices = host.read_text("/proc/devices")
     if devices is None:

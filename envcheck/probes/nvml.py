@@ -1,13 +1,14 @@
-"""What NVML says: a child process asks it, its lines are understood, its numbers become readings.
+"""Ask NVML in a child process, parse the lines that it writes, and turn its numbers into readings.
 
-Nothing here loads the driver's library, nor `pynvml`: that is for `_nvml_child.py`, which may be lost.
+Nothing here loads the driver's library or `pynvml`; `_nvml_child.py` does, because its process may hang or
+crash.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -34,11 +35,11 @@ LOADER_FOLDERS = (
     "/lib/x86_64-linux-gnu",
     "/lib/aarch64-linux-gnu",
 )
-"""Where the dynamic loader looks by itself."""
+"""Where the dynamic loader looks by default."""
 WSL_DRIVERS = "/usr/lib/wsl/drivers"
 
 PER_GPU = 0.3
-"""Share of the deadline that each further GPU may take: 3 of 10 s. A cold driver wakes GPU after GPU."""
+"""Share of the deadline that each further GPU may take: 3 of 10 s. A cold driver starts one GPU at a time."""
 MOST_GPUS = 256
 MOST_MEMORY_MIB = 16 << 20  # 16 TiB
 MOST_CRASHES = 12
@@ -47,15 +48,15 @@ NO_LIBRARY = f"no NVIDIA driver library ({LIBRARY}) was found"
 
 COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")  # by NVML's number
 
-VERSION = r"\d{1,6}(\.\d{1,6}){0,5}"  # a text: most machines never need it compiled
+VERSION = r"\d{1,6}(\.\d{1,6}){0,5}"  # not compiled: most machines never use it
 
 
 def find_library(host: Host) -> str | None:
-    """Whether a process here would find the NVML library: None if not, else the folder to add, or "".
+    """Return the folder to add to LD_LIBRARY_PATH so that NVML is found, "" if none is needed, else None.
 
-    Asked before a child is started, for on a machine without NVIDIA starting one is all cost.
+    The result decides whether a child is started, which would be wasted time on a machine without NVIDIA.
     """
-    # The loader takes both separators; an empty entry is the current folder, and ours is the root.
+    # The loader accepts both separators. An empty entry means the current folder, which for us is the root.
     own = [
         folder for folder in host.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if folder
     ]
@@ -67,9 +68,10 @@ def find_library(host: Host) -> str | None:
 
 
 def other_libraries(host: Host, answered: str) -> tuple[str, ...]:
-    """Folders with another NVML library than the file that was loaded; all but the first if none was.
+    """Return folders with another NVML library than the loaded file `answered`.
 
-    A toolkit's stub or a library left behind by an older driver may be found before the driver's own.
+    If no file was loaded, all but the first folder are returned. A toolkit's stub, or a library left over
+    from an older driver, may be found before the driver's own.
     """
     own = host.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
     found: dict[str, str] = {}
@@ -84,67 +86,82 @@ def _further_folders(host: Host) -> tuple[str, ...]:
     return *OTHER_FOLDERS, *(f"{WSL_DRIVERS}/{name}" for name in host.listdir(WSL_DRIVERS))
 
 
-Asked: TypeAlias = tuple[int | None, str]  # the GPU's index, None for the machine; and the call
+CallKey: TypeAlias = tuple[int | None, str]
+"""A call that was made: the GPU's index, or None for the machine, and the name of the call."""
+
+
+class FactSource(NamedTuple):
+    """The call that a fact comes from, and the function that turns its answer into a reading."""
+
+    call: str
+    read: Callable[[object], Reading]
 
 
 class DriverProblem(NamedTuple):
-    """Why a call has no answer; with NVML's code if NVML gave one, and how it was lost if it was."""
+    """Why a call has no answer.
+
+    `code` is NVML's code if it returned one; `lost` is "no answer" or "crashed" if the child was lost in it.
+    """
 
     why: str
     code: int | None = None
-    lost: str = ""  # "no answer", "crashed"
+    lost: str = ""
 
 
 @dataclass(slots=True)
-class Heard:
-    """What came out of the child: answers, problems, and the calls entered and not left, oldest first."""
+class NvmlAnswers:
+    """What the child wrote: answers, problems, and the calls that it entered and did not leave, oldest first.
 
-    answers: dict[Asked, object] = field(default_factory=dict)
-    problems: dict[Asked, DriverProblem] = field(default_factory=dict)
-    entered: list[Asked] = field(default_factory=list)
-    lost: str = ""  # how the child was lost, if it was: "no answer", "crashed"
-    silence: str = ""  # why what was never asked was not
-    passed_over: tuple[str, int] | None = None  # a library that was found first, and its code
+    `lost` says how the child was lost ("no answer", "crashed"), `silence` why other calls were not made, and
+    `passed_over` names a library that was found first and failed, with its code.
+    """
+
+    answers: dict[CallKey, object] = field(default_factory=dict)
+    problems: dict[CallKey, DriverProblem] = field(default_factory=dict)
+    entered: list[CallKey] = field(default_factory=list)
+    lost: str = ""
+    silence: str = ""
+    passed_over: tuple[str, int] | None = None
 
     def value(self, gpu: int | None, call: str) -> object:
-        """The answer of a call, or Unknown with the reason that explains it best."""
-        asked = (gpu, call)
-        if asked in self.answers:
-            return self.answers[asked]
-        if asked in self.problems:
-            return Unknown(self.problems[asked].why)
-        same = [problem for (other, _), problem in self.problems.items() if other == gpu]
-        # A call that was never left, or a handle never had, is why the calls after it were not made.
-        stopped = [problem for problem in same if problem.code is None]
+        """Return the answer of a call, or Unknown with the reason that explains it best."""
+        key = (gpu, call)
+        if key in self.answers:
+            return self.answers[key]
+        if key in self.problems:
+            return Unknown(self.problems[key].why)
+        of_gpu = [problem for (other, _), problem in self.problems.items() if other == gpu]
+        # A call that did not return, or a handle that was not given, is why the later calls were not made.
+        stopped = [problem for problem in of_gpu if problem.code is None]
         handle = self.problems.get((gpu, "nvmlDeviceGetHandleByIndex"))
         for problem in (*stopped[-1:], *([handle] if handle else ())):
-            # Of a GPU that is not given or does not answer that is the finding, and nothing else was asked.
+            # For a GPU without a handle or answer, that problem is the finding; no other call was made.
             return Unknown(problem.why, asked=gpu is None or problem.lost == "crashed")
         return Unknown(self.silence or f"{call} was not asked")
 
     def code(self, gpu: int, call: str) -> int | None:
-        """NVML's code where it refused a call."""
+        """Return NVML's code if it refused a call."""
         problem = self.problems.get((gpu, call))
         return problem.code if problem else None
 
-    def asked(self, begins: str) -> tuple[Asked, ...]:
-        """The calls that were made whose name begins so, whatever became of them."""
-        return tuple(each for each in (*self.answers, *self.problems) if each[1].startswith(begins))
+    def calls(self, prefix: str) -> tuple[CallKey, ...]:
+        """Return the calls that were made, with any result, whose name starts with a prefix."""
+        return tuple(key for key in (*self.answers, *self.problems) if key[1].startswith(prefix))
 
     def text(self, gpu: int | None, call: str) -> str:
-        """The answer of a call if it is text, else ""."""
+        """Return the answer of a call if it is text, else an empty string."""
         value = self.value(gpu, call)
         return value if isinstance(value, str) else ""
 
     @property
     def count(self) -> int | None:
-        """How many GPUs NVML counts, if it said."""
+        """The number of GPUs that NVML counts; None if it did not answer."""
         value = self.value(None, "nvmlDeviceGetCount")
         return value if isinstance(value, int) else None
 
     @property
     def failed(self) -> tuple[str, int] | None:
-        """The call without which nothing can be read, and its code, if NVML refused it."""
+        """The essential call that NVML refused, and its code; None if it refused none."""
         for call in ESSENTIAL:
             problem = self.problems.get((None, call))
             if problem is not None and problem.code is not None:
@@ -152,24 +169,24 @@ class Heard:
         return None
 
 
-def hear(lines: str) -> Heard:
-    """Understand what the child wrote; a line it could not finish is dropped."""
-    heard = Heard()
+def parse(lines: str) -> NvmlAnswers:
+    """Parse what the child wrote; an unfinished line is dropped."""
+    found = NvmlAnswers()
     for line in lines.splitlines():
         match _event(line):
             case ["enter", int() | None as gpu, str(call)]:
-                heard.entered.append((gpu, call))
+                found.entered.append((gpu, call))
             case ["answer", int() | None as gpu, str(call), answer]:
-                heard.answers[_left(heard, gpu, call)] = answer
+                found.answers[_leave(found, gpu, call)] = answer
             case ["refused", int() | None as gpu, str(call), int(code)]:
-                asked = _left(heard, gpu, call)
-                heard.problems[asked] = DriverProblem(refusal(asked, code), code)
-            case ["failed", int() | None as gpu, str(call), str(words)]:
-                asked = _left(heard, gpu, call)
-                heard.problems[asked] = DriverProblem(f"{_spoken(asked)}: {words}")
+                key = _leave(found, gpu, call)
+                found.problems[key] = DriverProblem(refusal(key, code), code)
+            case ["failed", int() | None as gpu, str(call), str(message)]:
+                key = _leave(found, gpu, call)
+                found.problems[key] = DriverProblem(f"{_call_name(key)}: {message}")
             case _:
                 pass
-    return heard
+    return found
 
 
 def _event(line: str) -> object:
@@ -181,14 +198,15 @@ def _event(line: str) -> object:
         return None
 
 
-def _left(heard: Heard, gpu: int | None, call: str) -> Asked:
-    if (gpu, call) in heard.entered:
-        heard.entered.remove((gpu, call))
+def _leave(found: NvmlAnswers, gpu: int | None, call: str) -> CallKey:
+    """Note that a call has returned, and return its key."""
+    if (gpu, call) in found.entered:
+        found.entered.remove((gpu, call))
     return gpu, call
 
 
-def refusal(asked: Asked, code: int) -> str:
-    """Why a call failed, in a sentence that says what to make of the code."""
+def refusal(key: CallKey, code: int) -> str:
+    """Return why a call failed, in a sentence that explains the code."""
     hint = {
         NOT_SUPPORTED: "not supported by the driver",
         4: "this user may not ask the driver that",
@@ -197,19 +215,19 @@ def refusal(asked: Asked, code: int) -> str:
         16: "the GPU must be reset before it can be used",
         17: "the operating system or the container's device rules forbid it",
     }.get(code)
-    if (code, asked[1]) == (NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo"):
+    if (code, key[1]) == (NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo"):
         hint = "not supported by the driver; a GPU that shares the host's memory answers so"
-    said = f"{_spoken(asked)}: {code_in_words(code)}"
-    return f"{hint} ({said})" if hint else f"NVML {said}"
+    failure = f"{_call_name(key)}: {code_in_words(code)}"
+    return f"{hint} ({failure})" if hint else f"NVML {failure}"
 
 
-def _spoken(asked: Asked) -> str:
-    gpu, call = asked
+def _call_name(key: CallKey) -> str:
+    gpu, call = key
     return call if gpu is None else f"{call} of GPU {gpu}"
 
 
-class Conversation(NamedTuple):
-    """A child that was started, how to start another like it, and how long both may take together."""
+class NvmlChild(NamedTuple):
+    """A child that was started, and what it takes to start another like it."""
 
     host: Host
     command: tuple[str, ...]
@@ -217,13 +235,13 @@ class Conversation(NamedTuple):
     running: Running
     started: float  # seconds of the monotonic clock
 
-    def listen(self, allowance_s: float) -> Heard:
-        """Everything the child has to say in the seconds it has had since it was started.
+    def answers(self, allowance_s: float) -> NvmlAnswers:
+        """Return all answers within `allowance_s` seconds, counted from the start of the first child.
 
-        Where the library it found does not start, the others that are here are tried; what the first
-        said is kept, unless one of them counts GPUs.
+        If the library that the child found does not start, the other libraries of this machine are tried. The
+        answers of the first are returned unless one of the others counts GPUs.
         """
-        first = self.listen_once(allowance_s)
+        first = self.answers_of_one_library(allowance_s)
         if first.failed is None or first.failed[0] != ESSENTIAL[0]:
             return first
         file = first.text(None, "library")
@@ -233,56 +251,64 @@ class Conversation(NamedTuple):
             path = ":".join(filter(None, (folder, self.environ.get("LD_LIBRARY_PATH"))))
             environ = {**self.environ, "LD_LIBRARY_PATH": path}
             other = self._replace(environ=environ, running=self.host.start(self.command, environ))
-            heard = other.listen_once(allowance_s)
-            if heard.count is not None:
-                heard.passed_over = (file or LIBRARY, first.failed[1])
-                return heard
+            found = other.answers_of_one_library(allowance_s)
+            if found.count is not None:
+                found.passed_over = (file or LIBRARY, first.failed[1])
+                return found
         return first
 
-    def listen_once(self, allowance_s: float) -> Heard:
-        """The same of the one library that the child finds.
+    def answers_of_one_library(self, allowance_s: float) -> NvmlAnswers:
+        """Return all answers of the library that the child finds.
 
-        A child that crashed is followed by one that leaves that call out, so that one call of one
-        GPU does not cost the facts of the others.
+        A child that crashed is followed by one that skips the call it crashed in, so that one call of one GPU
+        does not cost the facts of the others.
         """
-        all_heard = Heard()
+        merged = NvmlAnswers()
         running, skip = self.running, list[str]()
         while True:
             ran = running.finish(max(self.started + allowance_s - time.monotonic(), 0.05))
-            heard = hear(ran.out)
-            all_heard.answers |= heard.answers
-            all_heard.problems |= heard.problems
-            died = ran.code is not None and (ran.code < 0 or bool(heard.entered))
-            all_heard.lost = "no answer" if ran.code is None else "crashed" if died else ""
-            if ending := _ending(ran, allowance_s, died=died):
-                for asked in heard.entered:
-                    why = f"NVML {ending} in {_spoken(asked)}"
-                    all_heard.problems[asked] = DriverProblem(why, lost=all_heard.lost)
-                last = heard.entered[-1:]
-                all_heard.silence = f"NVML {ending}" + "".join(f" in {_spoken(asked)}" for asked in last)
-            if (no_module := heard.problems.get((None, "import pynvml"))) is not None:
-                all_heard.silence = f"NVML cannot be asked: {no_module.why}"
-            if not self._worth_another(ran, heard, len(skip), allowance_s):
-                all_heard.entered = heard.entered
-                return all_heard
-            gpu, call = heard.entered[-1]
-            every, _, number = call.rpartition(" ")  # seven slots of a card would crash seven children
+            found = parse(ran.out)
+            _merge(merged, found, ran, allowance_s)
+            if not self._worth_another(ran, found, len(skip), allowance_s):
+                merged.entered = found.entered
+                return merged
+            gpu, call = found.entered[-1]
+            # All numbered variants of the call are skipped: seven slots of a card would crash seven children.
+            every, _, number = call.rpartition(" ")
             skip.append(f"{'' if gpu is None else gpu}:{every if number.isdecimal() else call}")
             running = self.host.start((*self.command, *skip), self.environ)
 
-    def _worth_another(self, ran: FinishedProcess, heard: Heard, crashes: int, allowance_s: float) -> bool:
-        """Whether to start a child again: it died in a call one can do without, and there is time."""
+    def _worth_another(
+        self, ran: FinishedProcess, found: NvmlAnswers, crashes: int, allowance_s: float
+    ) -> bool:
+        """Return whether to start a child again: it died in a dispensable call, and there is time."""
         return (
             ran.code is not None
             and crashes < MOST_CRASHES
-            and bool(heard.entered)
-            and heard.entered[-1][1] not in ESSENTIAL
+            and bool(found.entered)
+            and found.entered[-1][1] not in ESSENTIAL
             and time.monotonic() < self.started + allowance_s
         )
 
 
+def _merge(merged: NvmlAnswers, found: NvmlAnswers, ran: FinishedProcess, allowance_s: float) -> None:
+    """Add the answers of one child, and say for each call that it did not leave how the child ended."""
+    merged.answers |= found.answers
+    merged.problems |= found.problems
+    died = ran.code is not None and (ran.code < 0 or bool(found.entered))
+    merged.lost = "no answer" if ran.code is None else "crashed" if died else ""
+    if ending := _ending(ran, allowance_s, died=died):
+        for key in found.entered:
+            why = f"NVML {ending} in {_call_name(key)}"
+            merged.problems[key] = DriverProblem(why, lost=merged.lost)
+        last = found.entered[-1:]
+        merged.silence = f"NVML {ending}" + "".join(f" in {_call_name(key)}" for key in last)
+    if (no_module := found.problems.get((None, "import pynvml"))) is not None:
+        merged.silence = f"NVML cannot be asked: {no_module.why}"
+
+
 def _ending(ran: FinishedProcess, allowance_s: float, *, died: bool) -> str:
-    """How the child ended if that was not well: "did not answer within 10 s"."""
+    """Return how the child ended, "" if it ended well: "did not answer within 10 s"."""
     if ran.code is None:
         return f"did not answer within {allowance_s:g} s"
     if ran.code < 0:
@@ -303,12 +329,12 @@ def _ending(ran: FinishedProcess, allowance_s: float, *, died: bool) -> str:
 
 
 def allowance_s(deadline_s: float, gpus: int) -> float:
-    """Seconds a driver with so many GPUs may take in all: 10 by default, and 3 for each further GPU."""
+    """Return the seconds a driver with `gpus` GPUs may take: by default 10, and 3 for each further GPU."""
     return deadline_s * (1 + PER_GPU * max(0, gpus - 1))
 
 
-def start_child(host: Host, deadline_s: float) -> Conversation | str:
-    """Start asking NVML; or why that is not done."""
+def start_child(host: Host, deadline_s: float) -> NvmlChild | str:
+    """Start the child that asks NVML, or return why that is not possible."""
     if host.staged:
         return "NVML cannot be asked: these are the files of a machine, not the machine"
     folder = find_library(host)
@@ -329,24 +355,25 @@ def start_child(host: Host, deadline_s: float) -> Conversation | str:
     )
     started = time.monotonic()
     try:
-        return Conversation(host, command, environ, host.start(command, environ), started)
+        return NvmlChild(host, command, environ, host.start(command, environ), started)
     except OSError as error:
         return f"NVML cannot be asked: {own_python() or 'no Python'} cannot be started ({error.strerror})"
 
 
 def _python_alone() -> tuple[str, ...]:
-    """Our interpreter deaf to PYTHON* variables, user site and .pth files, which also halves its start.
+    """Return the command for our interpreter without PYTHON* variables, user site and .pth files.
 
-    What our own interpreter was told about byte code it is told as well: it reads pynvml, 330 kB.
+    This also halves its start-up time. Our own options about byte code are passed on, because the child reads
+    pynvml, 330 kB of source.
     """
     import sys
 
-    told = [] if sys.pycache_prefix is None else ["-X", f"pycache_prefix={sys.pycache_prefix}"]
-    return (own_python(), "-I", "-S", *(["-B"] if sys.dont_write_bytecode else []), *told)
+    cache = [] if sys.pycache_prefix is None else ["-X", f"pycache_prefix={sys.pycache_prefix}"]
+    return (own_python(), "-I", "-S", *(["-B"] if sys.dont_write_bytecode else []), *cache)
 
 
 def _folder_of_pynvml() -> str | None:
-    """The folder to put on the child's path; pynvml itself is never imported here."""
+    """Return the folder to put on the child's path; pynvml itself is never imported here."""
     from importlib.machinery import PathFinder
 
     spec = PathFinder.find_spec("pynvml")
@@ -356,20 +383,20 @@ def _folder_of_pynvml() -> str | None:
     return str(file.parent.parent if file.name.startswith("__init__.") else file.parent)
 
 
-# --- readings out of answers --------------------------------------------------------------------------
+# --- answers to readings ------------------------------------------------------------------------------
 
 
 def version_of(value: object) -> Reading:
-    """A driver's version, if it looks like one."""
+    """Read a driver's version."""
     if isinstance(value, str) and re.fullmatch(VERSION, value.strip()):
         return Known(value.strip())
     return garbage("version", value)
 
 
 def library_version(value: object, file: str) -> Reading:
-    """The driver version of the NVML library, from what it says or else from its file's name.
+    """Read the driver version of the NVML library from its answer, or else from the name of its file.
 
-    NVML puts the newest CUDA it was built for in front: 12.550.54.15 is the library of 550.54.15.
+    NVML puts the major of the newest CUDA it was built for in front: 12.550.54.15 belongs to 550.54.15.
     """
     text = value.strip() if isinstance(value, str) else ""
     if re.fullmatch(VERSION, text):
@@ -383,21 +410,21 @@ def library_version(value: object, file: str) -> Reading:
 
 
 def cuda_version(value: object) -> Reading:
-    """NVML's number for a CUDA version: 12040 is 12.4."""
+    """Read NVML's number for a CUDA version: 12040 is 12.4."""
     if isinstance(value, int) and 1000 <= value < 1_000_000:  # noqa: PLR2004
         return Known(f"{value // 1000}.{value % 1000 // 10}")
     return garbage("CUDA version", value)
 
 
 def gpu_name(value: object) -> Reading:
-    """A GPU's name as the driver gave it; control characters are for whoever prints it to take out."""
+    """Read a GPU's name as the driver gave it; control characters are removed where it is printed."""
     if isinstance(value, str) and value.strip():
         return Known(value.strip())
     return Unknown("the driver gave an empty name") if value == "" else garbage("name", value)
 
 
 def total_mib(value: object) -> Reading:
-    """Memory of a card in MiB, rounded down, out of [total, free] bytes."""
+    """Read the memory of a card in MiB, rounded down, from [total, free] bytes."""
     match value:
         case [int(total), int(_)] if 0 < total >> 20 <= MOST_MEMORY_MIB:
             return Known(total >> 20)
@@ -405,7 +432,7 @@ def total_mib(value: object) -> Reading:
 
 
 def free_mib(value: object) -> Reading:
-    """Free memory of a card in MiB, rounded down, out of [total, free] bytes."""
+    """Read the free memory of a card in MiB, rounded down, from [total, free] bytes."""
     match value:
         case [int(total), int(free)] if 0 <= free <= total and total >> 20 <= MOST_MEMORY_MIB:
             return Known(free >> 20)
@@ -413,7 +440,7 @@ def free_mib(value: object) -> Reading:
 
 
 def used_mib(value: object) -> Reading:
-    """Memory in use in MiB, rounded down, out of [total, free] bytes."""
+    """Read the memory in use in MiB, rounded down, from [total, free] bytes."""
     match value:
         case [int(total), int(free)] if 0 <= free <= total and total >> 20 <= MOST_MEMORY_MIB:
             return Known((total - free) >> 20)
@@ -421,7 +448,7 @@ def used_mib(value: object) -> Reading:
 
 
 def capability(value: object) -> Reading:
-    """A compute capability out of [major, minor]."""
+    """Read a compute capability from [major, minor]."""
     match value:
         case [int(major), int(minor)] if 0 < major < 100 and 0 <= minor < 100:  # noqa: PLR2004
             return Known(f"{major}.{minor}")
@@ -429,19 +456,19 @@ def capability(value: object) -> Reading:
 
 
 def compute_mode(value: object) -> Reading:
-    """The compute mode in NVML's own word."""
+    """Read the compute mode, in NVML's own word."""
     if isinstance(value, int) and 0 <= value < len(COMPUTE_MODES):
         return Known(COMPUTE_MODES[value])
     return garbage("compute mode", value)
 
 
 def mig_now(value: object) -> Reading:
-    """Whether MIG is on, out of [current, pending]."""
+    """Read whether MIG is on, from [current, pending]."""
     return _mode(value, 0)
 
 
 def mig_pending(value: object) -> Reading:
-    """Whether MIG will be on, out of [current, pending]."""
+    """Read whether MIG will be on, from [current, pending]."""
     return _mode(value, 1)
 
 
@@ -452,5 +479,5 @@ def _mode(value: object, place: int) -> Reading:
 
 
 def garbage(what: str, value: object) -> Unknown:
-    """What no driver should say; a value that is unknown already keeps its reason."""
+    """Return Unknown for an answer that no driver should give; a value that is Unknown keeps its reason."""
     return value if isinstance(value, Unknown) else Unknown(f"the driver gave an absurd {what}: {value!r}")

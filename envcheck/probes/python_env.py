@@ -1,9 +1,9 @@
 """Facts of a Python environment: its interpreter and every distribution installed in it.
 
-An interpreter is asked where it looks (`target_scripts/query.py`), under a deadline; metadata is then read
-here, by us. With `static`, and always for a tree of files, nothing is run. Asking starts the
-interpreter, which runs the environment's own start-up code (`.pth` imports, `sitecustomize`): what
-somebody else may have planted there is not run only with `static`.
+The interpreter runs `target_scripts/query.py` under a deadline, which tells where it looks for packages. The
+metadata of the packages is then read here. Starting the interpreter also runs the environment's start-up code
+(`.pth` imports, `sitecustomize`), which somebody else may have planted; with `static`, and always for a tree
+of files, nothing is run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import envcheck.target_scripts
 from envcheck.core.errors import ExamineError, InputError
@@ -79,55 +79,55 @@ YIELDS = {
 }
 
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
-# What an interpreter may need to start at all (a shared libpython is found through LD_LIBRARY_PATH),
-# and what decides whether the user's own site-packages counts.
+# Variables that an interpreter may need to start (LD_LIBRARY_PATH for a shared libpython), and those that
+# decide whether it uses the user's own site-packages.
 _KEPT_VARIABLES = frozenset(
     ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONNOUSERSITE", "PYTHONUSERBASE")
 )
 
 
 def begin(host: Host, request: ProbeRequest) -> Collect:
-    """Start asking the interpreter, unless its files or our own process can answer.
+    """Start the interpreter, unless its files or our own process can answer.
 
     Raises:
         InputError: there is no such interpreter or environment.
         ExamineError: it is there and cannot be examined.
     """
-    python = _named(host, request)
+    python = _requested(host, request)
     origin = f"{request.python or python} ({request.named_by})" if request.named_by else str(python)
     find = _finder(host, request, python)
     return lambda: _inventory(host, find(), origin, request.deadline_s)
 
 
 def located(host: Host, request: ProbeRequest) -> Environment:
-    """Where the environment's package folders lie.
+    """Return the requested environment, with its package folders.
 
     Raises:
         InputError: there is no such interpreter or environment.
         ExamineError: it is there and cannot be examined.
     """
-    return _finder(host, request, _named(host, request))()
+    return _finder(host, request, _requested(host, request))()
 
 
 def interpreter(host: Host, request: ProbeRequest) -> str:
-    """The interpreter that will be asked; nothing is started.
+    """Return the interpreter that would be run; nothing is started.
 
     Raises:
         InputError: there is no such interpreter or environment.
         ExamineError: it is a broken link.
     """
-    return find_interpreter(host, _named(host, request))
+    return find_interpreter(host, _requested(host, request))
 
 
 def _finder(host: Host, request: ProbeRequest, python: str) -> Callable[[], Environment]:
-    """Start what finds out where an environment's parts lie, and return what collects the answer."""
+    """Start what finds the parts of an environment, and return the function that collects the result."""
     if not host.staged and _is_own(host, python):
         return lambda: _own_environment(host)
     if request.static or host.staged:
         return lambda: _with_python_path(host, read_layout(host, python))
     marker = os.urandom(16).hex()
     interpreter = find_interpreter(host, python)
-    _refuse_no_program(host, interpreter)
+    _require_program(host, interpreter)
     script = str(Path(envcheck.target_scripts.__path__[0]) / "query.py")
     kept = {name: value for name, value in host.environ.items() if name in _KEPT_VARIABLES}
     try:
@@ -137,11 +137,11 @@ def _finder(host: Host, request: ProbeRequest, python: str) -> Callable[[], Envi
             f"{interpreter}: cannot be run: {_reason(error)}; --static reads files only"
         ) from None
 
-    def answered() -> Environment:
+    def collect() -> Environment:
         ran = running.finish(request.deadline_s)
         return _with_python_path(host, _answer(interpreter, ran, marker, request.deadline_s))
 
-    return answered
+    return collect
 
 
 PROBE = Probe("python_env", YIELDS, begin)
@@ -150,8 +150,8 @@ PROBE = Probe("python_env", YIELDS, begin)
 # --- which interpreter ------------------------------------------------------------------------------
 
 
-def _named(host: Host, request: ProbeRequest) -> str:
-    """The absolute path of what is to be examined: links are kept, they tell a venv from its base."""
+def _requested(host: Host, request: ProbeRequest) -> str:
+    """Return the absolute path to examine; links are kept, because they distinguish a venv from its base."""
     if request.python is None:
         return own_python() if not host.staged else _on_path(host, "python3")
     given = str(request.python)
@@ -169,7 +169,7 @@ def _on_path(host: Host, program: str) -> str:
 
 
 def _is_own(host: Host, path: str) -> bool:
-    """Whether the path means the environment we run in: then our own process knows the answer."""
+    """Return whether the path is the environment that envcheck runs in, which needs no other process."""
     real, prefix = os.path.realpath(path), os.path.realpath(sys.prefix)
     if real == prefix:
         return True
@@ -186,7 +186,8 @@ def _own_environment(host: Host) -> Environment:
     return _with_python_path(host, environment)
 
 
-def _refuse_no_program(host: Host, interpreter: str) -> None:
+def _require_program(host: Host, interpreter: str) -> None:
+    """Raise ExamineError if the interpreter cannot or should not be started."""
     place = host.path(interpreter)
     if not place.is_file():
         raise ExamineError(f"{interpreter}: not a program but some other kind of file")
@@ -200,29 +201,29 @@ def _refuse_no_program(host: Host, interpreter: str) -> None:
 
 
 def _with_python_path(host: Host, environment: Environment) -> Environment:
-    """The environment with the folders of PYTHONPATH first that hold packages: `-I` hides them from us."""
+    """Put the package folders of PYTHONPATH first, which an interpreter started with `-I` does not list."""
     folders = [path for path in host.environ.get("PYTHONPATH", "").split(":") if path.startswith("/")]
-    named = [
+    with_packages = [
         path
         for path in folders
         if path not in environment.sites and any(name.endswith(".dist-info") for name in host.listdir(path))
     ]
-    return environment._replace(sites=(*named, *environment.sites))
+    return environment._replace(sites=(*with_packages, *environment.sites))
 
 
 # --- its answer -------------------------------------------------------------------------------------
 
 
 def _answer(interpreter: str, ran: FinishedProcess, marker: str, deadline_s: float) -> Environment:
-    """The environment an interpreter described.
+    """Return the environment that an interpreter described.
 
     Raises:
-        ExamineError: it hung, failed, or said something else.
+        ExamineError: the interpreter hung or failed, or its output is not an answer.
     """
     if ran.code is None:
         raise ExamineError(f"{interpreter}: no answer within {deadline_s:g} s; --static reads files only")
     framed = ran.out.split(marker)
-    if len(framed) != 3:  # noqa: PLR2004 - before, the answer, after
+    if len(framed) != 3:  # noqa: PLR2004 - text before, the answer, text after
         raise ExamineError(f"{interpreter}: {_complaint(ran)}")
     import json
 
@@ -233,24 +234,30 @@ def _answer(interpreter: str, ran: FinishedProcess, marker: str, deadline_s: flo
 
 
 def _environment(answer: Mapping[str, Any], source: str) -> Environment:
-    words = [answer[name] for name in ("version", "implementation", "abi", "prefix", "base_prefix")]
+    """Read the answer of `query.py`.
+
+    Raises:
+        KeyError: a value is missing.
+        TypeError: a value is not text.
+    """
+    texts = [answer[name] for name in ("version", "implementation", "abi", "prefix", "base_prefix")]
     sites = answer["sites"]
-    if not all(isinstance(word, str) for word in (*words, *sites)):
+    if not all(isinstance(text, str) for text in (*texts, *sites)):
         raise TypeError
-    version, implementation, abi, prefix, base_prefix = words
+    version, implementation, abi, prefix, base_prefix = texts
     return Environment(version, implementation, abi, prefix, base_prefix, tuple(dict.fromkeys(sites)), source)
 
 
 def _complaint(ran: FinishedProcess) -> str:
-    """What a program that did not answer said instead, on one line."""
+    """Return what a program that did not answer printed instead, on one line."""
     if "Unknown option: -I" in ran.err or "future feature annotations" in ran.err:
         return "Python 2, or older than 3.7: not examined"
-    said = [line.strip() for line in (ran.err or ran.out).splitlines() if line.strip()]
+    lines = [line.strip() for line in (ran.err or ran.out).splitlines() if line.strip()]
     if ran.code:
-        # Python's own last words end a traceback; a shell's or a shim's stand first.
-        telling = said[-1 if "Traceback" in ran.err else 0][:120] if said else "said nothing"
-        return f"failed with exit status {ran.code}: {telling}"
-    return f"does not answer as a Python interpreter: {said[0][:120]!r}" if said else "did not answer"
+        # The message ends a traceback of Python; that of a shell or a shim comes first.
+        message = lines[-1 if "Traceback" in ran.err else 0][:120] if lines else "said nothing"
+        return f"failed with exit status {ran.code}: {message}"
+    return f"does not answer as a Python interpreter: {lines[0][:120]!r}" if lines else "did not answer"
 
 
 # --- facts ------------------------------------------------------------------------------------------
@@ -268,7 +275,7 @@ def _inventory(host: Host, environment: Environment, origin: str, deadline_s: fl
     facts += _build_facts(host, environment, found, label, unread)
     facts += _extension_facts(host, found, label)
     if "torch" in found or any(name.startswith("nvidia-") for name in found):
-        from envcheck.probes import _copies  # where no CUDA is, there are no two
+        from envcheck.probes import _copies  # only environments with CUDA libraries need it
 
         facts.append(_copies.fact(host, environment.prefix, found))
     by_key = {fact.key: fact for fact in facts}
@@ -296,16 +303,17 @@ def _python_facts(host: Host, environment: Environment, origin: str) -> Iterator
 def _about_imports(
     host: Host, environment: Environment, found: Mapping[str, list[InstalledFiles]], label: _Label
 ) -> Iterator[Fact]:
-    """What decides which package an import takes, beside what is installed."""
+    """Yield what decides which package an import finds, apart from what is installed."""
     yield Fact("python.base_torch", Absent(), "no virtual environment that hides one")
     code = tuple(label.path(path) for path in startup_code(host, environment.sites))
     if code:
         yield Fact("python.startup_code", Known(code), "read, not run")
     if is_venv(host, environment.prefix) and environment.base_prefix != environment.prefix:
-        said = venv_settings(host, environment.prefix).get("include-system-site-packages", "false").lower()
+        system_site = venv_settings(host, environment.prefix).get("include-system-site-packages", "false")
+        sees_base = system_site.lower() == "true"
         yield Fact("python.base", Known(environment.base_prefix), "pyvenv.cfg")
-        yield Fact("python.system_site", Known(said == "true"), "pyvenv.cfg")
-        if "torch" not in found and said != "true":
+        yield Fact("python.system_site", Known(sees_base), "pyvenv.cfg")
+        if "torch" not in found and not sees_base:
             yield _torch_of_base(host, environment)
     first = [path for path in host.environ.get("PYTHONPATH", "").split(":") if path.startswith("/")]
     if not host.staged and not host.environ.get("PYTHONSAFEPATH"):
@@ -326,31 +334,28 @@ def _torch_of_base(host: Host, environment: Environment) -> Fact:
     return Fact("python.base_torch", Absent(), "the base's package folders")
 
 
+class _Deadline(NamedTuple):
+    """How many seconds reading may take, and when they are over by the monotonic clock."""
+
+    seconds: float
+    at: float
+
+
 def _records(
     host: Host, sites: Iterable[str], deadline_s: float
 ) -> tuple[dict[str, list[InstalledFiles]], list[str]]:
-    """Records by name, the one `import` takes first, and why a folder could not be read to its end."""
+    """Return records by name, first the one that `import` finds, and why folders could not be fully read."""
     found: dict[str, list[InstalledFiles]] = {}
-    until = monotonic() + deadline_s
+    deadline = _Deadline(deadline_s, monotonic() + deadline_s)
     unread = []
     places: dict[str, str] = {}
-
-    def locate(path: str) -> str:
-        return str(host.path(path))
-
     for site in sites:
-        place = os.path.realpath(locate(site))
+        place = os.path.realpath(host.path(site))
         if place in places.values():
             continue  # lib64 is a link to lib
         places[site] = place
-        try:
-            for record in read_site(site, place, locate):
-                found.setdefault(record.name, []).append(record)
-                if monotonic() > until:
-                    unread.append(f"{site}: not read to its end within {deadline_s:g} s")
-                    break
-        except OSError as error:
-            unread.append(f"{site}: {_reason(error)}")
+        if problem := _read_records(host, site, place, found, deadline):
+            unread.append(f"{site}: {problem}")
     for name, records in found.items():
         if len(records) > 1:
             found[name] = imported_first(records, places.__getitem__)
@@ -359,22 +364,36 @@ def _records(
     return found, unread
 
 
+def _read_records(
+    host: Host, site: str, place: str, found: dict[str, list[InstalledFiles]], deadline: _Deadline
+) -> str:
+    """Add the records of one package folder to `found`; return why it could not be fully read, or ""."""
+    try:
+        for record in read_site(site, place, lambda path: str(host.path(path))):
+            found.setdefault(record.name, []).append(record)
+            if monotonic() > deadline.at:
+                return f"not read to its end within {deadline.seconds:g} s"
+    except OSError as error:
+        return _reason(error)
+    return ""
+
+
 def _stated_first(host: Host, records: list[InstalledFiles]) -> list[InstalledFiles]:
-    """Torch's records with the one first that agrees with what torch/version.py states."""
+    """Return torch's records, first the one that agrees with the version in torch/version.py."""
     stated = _public(builds.stated_version(_reader(host, records[0].site)))
     for record in records:
         if record.site == records[0].site and _public(record.version) == stated:
-            return [record, *(each for each in records if each is not record)]
+            return [record, *(other for other in records if other is not record)]
     return records
 
 
 def _public(version: str) -> str:
-    """A version without its local label, which wheels may have or not, and conda-forge's `.post301`."""
+    """Remove the local label, which only some wheels have, and conda-forge's `.post301` from a version."""
     return version.partition("+")[0].partition(".post")[0]
 
 
 class _Label:
-    """Names a record relative to the environment's prefix, as a report shows it."""
+    """Shortens paths in package folders to be relative to the environment's prefix or the home folder."""
 
     def __init__(self, host: Host, environment: Environment) -> None:
         self._starts: dict[str, str] = {}
@@ -387,11 +406,11 @@ class _Label:
             )
 
     def __call__(self, site: str, path: str) -> str:
-        """The short name of a path in a package folder."""
+        """Return the short name of a path in a package folder."""
         return f"{self._starts.get(site, site)}/{path}"
 
     def path(self, path: str) -> str:
-        """The short name of a file that lies directly in a package folder."""
+        """Return the short name of a file directly in a package folder."""
         site, _, name = path.rpartition("/")
         return self(site, name)
 
@@ -408,11 +427,12 @@ def _package_facts(records: list[InstalledFiles], label: _Label) -> Iterator[Fac
     if record.degraded:
         yield Fact(f"{key}.degraded", Known(True), source)
     if len(records) > 1:
-        sources = ", ".join(label(each.site, each.entry) for each in records)
-        yield Fact(f"{key}.duplicates", Known(tuple(each.version or "?" for each in records)), sources)
-        left = tuple(each.version or "?" for each in records[1:] if each.site == record.site)
-        if left:
-            yield Fact(f"{key}.leftovers", Known(left), sources)
+        sources = ", ".join(label(other.site, other.entry) for other in records)
+        versions = tuple(other.version or "?" for other in records)
+        yield Fact(f"{key}.duplicates", Known(versions), sources)
+        leftovers = tuple(other.version or "?" for other in records[1:] if other.site == record.site)
+        if leftovers:
+            yield Fact(f"{key}.leftovers", Known(leftovers), sources)
 
 
 def _version(record: InstalledFiles) -> Reading:
@@ -426,10 +446,10 @@ def _version(record: InstalledFiles) -> Reading:
 def _conda_facts(
     host: Host, environment: Environment, found: Mapping[str, list[InstalledFiles]]
 ) -> Iterator[Fact]:
-    """Python packages only conda knows: no record in any package folder, but files there.
+    """Yield Python packages that only conda knows: with files in a package folder, but no record there.
 
-    conda's C libraries have no such files; a package whose own record we read is not named twice, but that
-    something else was put over what conda installed is said.
+    conda's C libraries have no such files. A package whose own record was read is not repeated; but if its
+    version differs from what conda installed, something else replaced it, and a fact says so.
     """
     folder = f"{environment.prefix}/conda-meta"
     for record in conda_records(host.listdir(folder)):
@@ -463,7 +483,7 @@ def _build_facts(
                 build = conda[name].build if name in conda else None
                 chooser = conda["pytorch-cuda"].version if "pytorch-cuda" in conda else ""
                 yield from builds.torch_facts(read, source, build, chooser)
-                yield from _torch_states(found.get(name, ()), builds.stated_version(read), source)
+                yield from _own_version(found.get(name, ()), builds.stated_version(read), source)
             else:
                 yield from builds.deepspeed_facts(read, source)
         else:
@@ -471,17 +491,17 @@ def _build_facts(
             yield from (Fact(key, missing, f"{name} is not installed") for key in keys)
 
 
-def _torch_states(
+def _own_version(
     records: Sequence[InstalledFiles], stated: str, source: Callable[[str], str]
 ) -> Iterator[Fact]:
-    """The version that torch itself states, where its record has another."""
+    """Yield the version in torch's own files, if its record has another."""
     recorded = records[0].version if records else ""
     if stated and recorded and _public(stated) != _public(recorded):
         yield Fact("pkg.torch.own_version", Known(stated), source("torch/version.py"))
 
 
 def _extension_facts(host: Host, found: Mapping[str, list[InstalledFiles]], label: _Label) -> Iterator[Fact]:
-    """What packages that require torch were compiled for; nothing is read where there is no torch."""
+    """Yield what packages that require torch were compiled for; nothing is read without a torch."""
     if "torch" not in found:
         return
     torch = found["torch"][0]
@@ -491,19 +511,19 @@ def _extension_facts(host: Host, found: Mapping[str, list[InstalledFiles]], labe
         if code := _extensions.architectures_of_torch(host, f"{torch.site}/torch/lib"):
             source = label(torch.site, "torch/lib/libtorch_cuda.so")
             yield Fact("build.torch.architectures", Known(code), source)
-    firsts = (records[0] for name, records in found.items() if name != "torch")
-    # torchaudio, torchao and others leave it to the user to have a torch.
-    for_torch = (each for each in firsts if "torch" in each.name or any(map(_is_torch, each.requires)))
-    listed = ((each, shared_libraries(str(host.path(each.site)), each)) for each in for_torch)
+    imported = (records[0] for name, records in found.items() if name != "torch")
+    # torchaudio, torchao and others do not require torch in their metadata, but their names contain it.
+    for_torch = (rec for rec in imported if "torch" in rec.name or any(map(_is_torch, rec.requires)))
+    listed = ((record, shared_libraries(str(host.path(record.site)), record)) for record in for_torch)
     compiled = [(record, paths) for record, paths in listed if paths]
     if compiled:
-        from envcheck.probes import _extensions  # reads ELF files, which few starts need
+        from envcheck.probes import _extensions  # only needed where compiled packages are installed
 
         yield from _extensions.facts(host, torch, compiled, label)
 
 
 def _is_published(version: str, host: Host) -> bool:
-    """Whether this is a release whose wheel for x86_64 was opened: the tables say what that has code for."""
+    """Return whether the tables list the architectures of this release, whose x86_64 wheel was examined."""
     public, _, label = version.partition(".dev")[0].partition("+")
     plain = public.replace(".", "").isdecimal() and ".dev" not in version
     return (
@@ -512,6 +532,7 @@ def _is_published(version: str, host: Host) -> bool:
 
 
 def _is_torch(requirement: str) -> bool:
+    """Return whether a requirement is for the package torch itself."""
     return (
         requirement.startswith("torch")
         and not requirement[5:6].isalnum()

@@ -1,6 +1,6 @@
-"""CUDA beside torch's own: a toolkit that compiles, libcuda that programs load, a cuda-compat package.
+"""Read the CUDA that is not torch's: a toolkit that compiles, the libcuda that programs load, cuda-compat.
 
-None of the three is the CUDA that torch was built with, nor the one that the driver speaks.
+These three are neither the CUDA that torch was built with nor the newest CUDA that the driver supports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ YIELDS = {
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """A few look-ups, all made when collected."""
+    """Return what reads all facts; there is nothing slow to start."""
     return lambda: Inventory({fact.key: fact for fact in _facts(host)})
 
 
@@ -47,7 +47,7 @@ _DEFAULT = "/usr/local/cuda"
 
 
 def _toolkit(host: Host) -> Fact:
-    """`cuda.toolkit` where torch.utils.cpp_extension looks: CUDA_HOME, nvcc on PATH, the default."""
+    """Return `cuda.toolkit`, found as by torch.utils.cpp_extension: CUDA_HOME, nvcc on PATH, the default."""
     for folder in _homes(host):
         if host.exists(f"{folder}/bin/nvcc"):
             return _version(host, folder)
@@ -58,7 +58,7 @@ def _homes(host: Host) -> Iterator[str]:
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if named := host.environ.get(name):
             yield named.rstrip("/") if named.startswith("/") else "/nowhere"
-            return  # torch looks no further either
+            return  # torch does not look elsewhere either
     path = host.environ.get("PATH") or "/usr/local/bin:/usr/bin"
     for folder in path.split(":"):
         if folder.startswith("/") and host.exists(f"{folder}/nvcc"):
@@ -68,7 +68,7 @@ def _homes(host: Host) -> Iterator[str]:
 
 
 def _version(host: Host, folder: str) -> Fact:
-    """What the toolkit's own files say; nvcc is not run for it."""
+    """Return the version in the toolkit's own files; nvcc is not run."""
     path = f"{folder}/version.json"
     text = host.read_text(path, limit=1 << 20)
     for name in ("cuda_nvcc", "cuda"):
@@ -78,7 +78,7 @@ def _version(host: Host, folder: str) -> Fact:
     if found := re.search(r"CUDA Version (\d+\.\d+)", host.read_text(path, limit=1 << 16) or ""):
         return Fact("cuda.toolkit", Known(found[1]), path)
     targets = [f"{folder}/targets/{name}/include" for name in host.listdir(f"{folder}/targets")]
-    for path in (f"{each}/cuda.h" for each in (f"{folder}/include", *targets)):
+    for path in (f"{include}/cuda.h" for include in (f"{folder}/include", *targets)):
         try:
             head = read_start(host.path(path), 1 << 16).decode("utf-8", "replace")
         except InputError:
@@ -93,11 +93,11 @@ def _version(host: Host, folder: str) -> Fact:
 # --- user-space drivers -------------------------------------------------------------------------------
 
 _DRIVER = r"\d{3,4}(\.\d{1,4}){1,3}"
-_COMPAT = f"{_DEFAULT}/compat"  # where NVIDIA's packages and images put it
+_COMPAT = f"{_DEFAULT}/compat"  # where NVIDIA's packages and images install it
 
 
 def _compat(host: Host) -> Fact:
-    """A user-space driver in an image, which may stand in for an older one of the machine."""
+    """Return `cuda.compat`, a user-space driver in an image that can replace an older one of the machine."""
     names = [
         name.removeprefix("libcuda.so.") for name in host.listdir(_COMPAT) if name.startswith("libcuda.so.")
     ]
@@ -106,20 +106,20 @@ def _compat(host: Host) -> Fact:
 
 
 def _compat_on_path(host: Host, compat: Fact, loaded: Mapping[str, str]) -> Fact:
-    """Whether the loader is led to it, or its files were laid over the driver's own."""
+    """Return whether the loader finds cuda-compat first, or its files replaced the driver's own."""
     key = "cuda.compat_on_path"
     if not isinstance(compat.reading, Known):
         return Fact(key, Absent(), _COMPAT)
-    if file := loaded.get(str(compat.value)):  # so do older NVIDIA container toolkits
+    if file := loaded.get(str(compat.value)):  # older NVIDIA container toolkits replace the files
         return Fact(key, Known(True), file)
-    here = host.follow(_COMPAT)
+    compat_folder = host.follow(_COMPAT)
     for folder in _library_path(host):
-        if host.follow(folder) == here:
+        if host.follow(folder) == compat_folder:
             return Fact(key, Known(True), "LD_LIBRARY_PATH")
     configured = "/etc/ld.so.conf.d"
     for name in host.listdir(configured):
         lines = (host.read_text(f"{configured}/{name}", limit=1 << 16) or "").splitlines()
-        if any(line.startswith("/") and host.follow(line.strip()) == here for line in lines):
+        if any(line.startswith("/") and host.follow(line.strip()) == compat_folder for line in lines):
             return Fact(key, Known(True), f"{configured}/{name}")
     return Fact(key, Known(False), f"neither LD_LIBRARY_PATH nor {configured}")
 
@@ -130,9 +130,9 @@ def _library_path(host: Host) -> list[str]:
 
 
 def _libcudas(host: Host) -> dict[str, str]:
-    """Files that libcuda.so.1 leads to where the loader looks, by the version in their names.
+    """Return the files behind libcuda.so.1 in the loader's folders, by the version in their names.
 
-    A cuda-compat package's own folder is left out.
+    The folder of a cuda-compat package is left out.
     """
     name, compat = "libcuda.so.1", host.follow(_COMPAT)
     found: dict[str, str] = {}
@@ -147,7 +147,7 @@ def _libcudas(host: Host) -> dict[str, str]:
 
 
 def _libcuda(found: Mapping[str, str]) -> Fact:
-    """The version the driver's installers linked; where they differ the loader's cache decides: unknown."""
+    """Return the version of libcuda; unknown if there are several, because the loader's cache decides."""
     key = "driver.libcuda"
     if len(found) > 1:
         return Fact(key, Unknown(f"there are several: {', '.join(found.values())}"), "libcuda.so.1")

@@ -1,6 +1,7 @@
-"""Which GPUs CUDA_VISIBLE_DEVICES lets a program see, in which order, and what CUDA makes of its text.
+"""Tell which GPUs CUDA_VISIBLE_DEVICES lets a program see, in which order, and how CUDA reads its text.
 
-`visibility` and `ranks` are pure and for the driver's probe; the probe here reads the text alone.
+The probe here reads the text of the variable. `visibility` and `ranks` are pure functions for the driver's
+probe.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ YIELDS = {
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """One variable, and a folder if it is set."""
-    return lambda: Inventory({"gpus.selection": selection(host.environ.get(VARIABLE), told_uuids(host))})
+    """Return what reads the variable, and the GPUs' UUIDs from /proc."""
+    return lambda: Inventory({"gpus.selection": selection(host.environ.get(VARIABLE), uuids_in_proc(host))})
 
 
 PROBE = Probe("visible", YIELDS, begin)
 
-_HIDDEN = ("", "-1", "NoDevFiles")  # the last by some schedulers, for jobs without a GPU
+_HIDDEN = ("", "-1", "NoDevFiles")  # some schedulers set NoDevFiles for jobs without a GPU
 
 
-def told_uuids(host: Host) -> list[str]:
-    """UUIDs of the GPUs in the kernel module's own order of PCI addresses; "" for one it does not tell."""
+def uuids_in_proc(host: Host) -> list[str]:
+    """Return the GPUs' UUIDs in the kernel module's order of PCI addresses; "" for one it does not tell."""
     folder = "/proc/driver/nvidia/gpus"
     found = []
     for address in host.listdir(folder):
@@ -50,17 +51,18 @@ def told_uuids(host: Host) -> list[str]:
 
 
 def selection(value: str | None, uuids: Sequence[str]) -> Fact:
-    """`gpus.selection` of a value; `uuids` of the GPUs that are here, empty if nobody tells.
+    """Return `gpus.selection` for a value; `uuids` are those of the GPUs of this machine, empty if unknown.
 
-    The source says how CUDA reads it, and holds no UUID.
+    The source of the fact says how CUDA reads the value, and contains no UUID.
     """
     if value is None:
         return Fact("gpus.selection", Absent(), f"{VARIABLE} is not set")
-    word, said = _by_uuid(value, uuids) if value.startswith("GPU-") else _by_index(value, len(uuids))
-    return Fact("gpus.selection", Known(word), said)
+    word, explanation = _by_uuid(value, uuids) if value.startswith("GPU-") else _by_index(value, len(uuids))
+    return Fact("gpus.selection", Known(word), explanation)
 
 
 def _by_index(value: str, count: int) -> tuple[str, str]:
+    """Return the selection for a list of indices, and how CUDA reads it; `count` is 0 if unknown."""
     if value.strip() in _HIDDEN:
         return "hidden", "no GPU, on purpose"
     if value.startswith("MIG-"):
@@ -71,7 +73,7 @@ def _by_index(value: str, count: int) -> tuple[str, str]:
     for place, entry in enumerate(entries):
         index = leading_index(entry)
         if index is None or (count and index >= count):
-            # `0,1,` and `0,-1` end where they look like ending.
+            # `0,1,` and `0,-1` end where they appear to end.
             last = place == len(entries) - 1 and taken and entry.strip() in ("", "-1")
             if last:
                 break
@@ -84,21 +86,22 @@ def _by_index(value: str, count: int) -> tuple[str, str]:
 
 
 def _by_uuid(value: str, uuids: Sequence[str]) -> tuple[str, str]:
+    """Return the selection for a list of UUIDs or their prefixes, and how CUDA reads it."""
     seen: set[int] = set()
     for place, entry in enumerate(value.split(",")):
-        fits = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
+        matches = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
         if not entry.startswith("GPU-"):
             return "cut", f"CUDA stops at entry {place + 1}, which is no UUID, and sees {len(seen)} GPUs"
         if "" in uuids or not uuids:
-            seen.add(-place - 1)  # which one it is cannot be told
+            seen.add(-place - 1)  # some GPU, it is not known which one
             continue
-        if len(fits) > 1:
-            return "ambiguous", f"entry {place + 1} begins the UUIDs of {len(fits)} GPUs"
-        if not fits:
+        if len(matches) > 1:
+            return "ambiguous", f"entry {place + 1} begins the UUIDs of {len(matches)} GPUs"
+        if not matches:
             return "cut", f"CUDA stops at entry {place + 1}, no GPU's UUID, and sees {len(seen)} GPUs"
-        if fits[0] in seen:
+        if matches[0] in seen:
             return "duplicate", f"entry {place + 1} repeats an earlier one, so CUDA sees no GPU"
-        seen.add(fits[0])
+        seen.add(matches[0])
     return "plain", f"{len(seen)} UUIDs"
 
 
@@ -114,10 +117,10 @@ def _listed(taken: Sequence[int]) -> str:
 def visibility(
     environ: Mapping[str, str], uuids: Sequence[str], names: Sequence[object], migs: Sequence[object]
 ) -> tuple[Reading, ...]:
-    """`gpu.visible` of each GPU in NVML's order; "" stands for a UUID that could not be read.
+    """Return `gpu.visible` of each GPU in NVML's order; "" stands for a UUID that could not be read.
 
-    Unknown where the variable speaks of something not read here: MIG devices, an unread UUID, or an
-    index into an order that only CUDA knows.
+    A reading is Unknown where the variable names something that is not read here: MIG devices, a UUID that
+    could not be read, or an index into an order that only CUDA knows.
     """
     value = environ.get(VARIABLE)
     seen = visible_gpus(value, list(uuids))
@@ -144,11 +147,14 @@ def visibility(
 def ranks(
     environ: Mapping[str, str], uuids: Sequence[str], names: Sequence[object], seen: Sequence[Reading]
 ) -> tuple[Reading, ...]:
-    """`gpu.rank` of each GPU in NVML's order: the number programs know it by; `seen` is its `gpu.visible`."""
+    """Return `gpu.rank`, the number by which programs know a GPU, for each GPU in NVML's order.
+
+    `seen` are the readings of `gpu.visible`.
+    """
     order = visible_gpus(environ.get(VARIABLE), list(uuids))
     by_uuid = (environ.get(VARIABLE) or "").startswith("GPU-")
-    told = (uuid or name for uuid, name in zip(uuids, names, strict=True))
-    silent = next((index for index, each in enumerate(told) if not each), len(names))
+    identities = (uuid or name for uuid, name in zip(uuids, names, strict=True))
+    silent = next((index for index, known in enumerate(identities) if not known), len(names))
 
     def rank(index: int, reading: Reading) -> Reading:
         if isinstance(reading, Unknown):
@@ -167,5 +173,5 @@ def ranks(
 
 
 def _order_differs(environ: Mapping[str, str], names: Sequence[object]) -> bool:
-    """CUDA numbers the fastest first unless told otherwise; among equal cards that is NVML's order."""
+    """Return whether CUDA's order, by default the fastest GPU first, may differ from NVML's."""
     return len(set(names) - {None}) > 1 and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"

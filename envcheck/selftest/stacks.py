@@ -26,7 +26,7 @@ def waiting(stack: str) -> WaitState:
     if frame is None:
         return WaitState.NO
     file = frame["file"]
-    if file.endswith(_COLLECTIVES) or (file.endswith("/_worker.py") and frame["name"] == "told"):
+    if file.endswith(_COLLECTIVES) or (file.endswith("/_context.py") and frame["name"] == "exchange"):
         return WaitState.SURELY
     return WaitState.PERHAPS if any(part in file for part in _MAY_WAIT) else WaitState.NO
 

@@ -1,9 +1,9 @@
-"""Says what interpreter runs this and where it looks for packages; metadata is read by envcheck, not here.
+"""Describe the interpreter that runs this script and where it looks for packages.
 
-Run as `PATH -I -X utf8 query.py MARKER` by the interpreter under examination (Python 3.7 or later).
-Start-up code of the environment may print to standard output, so the answer is one line of JSON between
-two markers. `os` is loaded at every start; no other module is imported, and the JSON is written by hand,
-because importing `json` would cost as much as the whole run.
+Run as `PATH -I -X utf8 query.py MARKER` by the interpreter under examination (Python 3.7 or later). Start-up
+code of the environment may print to standard output, so the answer is one line of JSON between two markers.
+Python loads `os` at every start anyway; no other module is imported, and the JSON is written by hand, because
+importing `json` would take as long as the whole run. Package metadata is read by envcheck and not here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def describe() -> Answer:
-    """The running interpreter: version, implementation, ABI, prefixes and its package folders in order."""
+    """Return the interpreter's version, implementation, ABI, prefixes and package folders in import order."""
     return {
         "version": version(),
         "implementation": sys.implementation.name,
@@ -35,14 +35,14 @@ def describe() -> Answer:
 
 
 def version() -> str:
-    """The version as PEP 440 writes it: 3.11.7, 3.15.0rc1."""
+    """Return the version in the form of PEP 440: 3.11.7, 3.15.0rc1."""
     major, minor, micro, level, serial = sys.version_info
     suffix = {"alpha": "a", "beta": "b", "candidate": "rc"}.get(level)
     return "%d.%d.%d" % (major, minor, micro) + ("%s%d" % (suffix, serial) if suffix else "")
 
 
 def abi() -> str:
-    """The ABI tag as wheels spell it: cp311, cp313t (free-threaded), pypy310_pp73."""
+    """Return the ABI tag as wheels spell it: cp311, cp313t (free-threaded), pypy310_pp73."""
     major, minor = sys.version_info[:2]
     if sys.implementation.name == "cpython":
         return "cp%d%d%s" % (major, minor, getattr(sys, "abiflags", ""))
@@ -53,10 +53,10 @@ def abi() -> str:
 
 
 def package_folders() -> List[str]:
-    """Existing site-packages and dist-packages folders, in import order.
+    """Return the existing site-packages and dist-packages folders, in import order.
 
-    `-I` leaves the user's own site-packages out, yet a training run will import from it: it is put
-    where `site` would (after a virtual environment's folder, before the interpreter's own).
+    `-I` leaves out the user's own site-packages, but a training run will import from it. It is inserted where
+    `site` would put it: after a virtual environment's folder, before the interpreter's own.
     """
     folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     user = user_folder()
@@ -68,17 +68,17 @@ def package_folders() -> List[str]:
 
 
 def user_folder() -> str:
-    """The user's site-packages if a run without `-I` would use it, else nothing."""
+    """Return the user's site-packages folder if a run without `-I` would use it, else an empty string."""
     site = sys.modules.get("site")
     if site is None or not sys.flags.no_user_site or os.environ.get("PYTHONNOUSERSITE"):  # noqa: TID251
         return ""
     if sys.prefix != sys.base_prefix and sys.base_prefix not in site.PREFIXES:
-        return ""  # a virtual environment that does not see the system's packages sees no user's either
+        return ""  # a virtual environment without access to the system's packages has none to the user's
     return str(site.getusersitepackages())
 
 
 def to_json(value: object) -> str:
-    """The value as JSON in ASCII; paths with undecodable bytes keep their lone surrogates."""
+    """Return a value as JSON in ASCII; paths with undecodable bytes keep their lone surrogates."""
     if isinstance(value, dict):
         return "{" + ", ".join(to_json(key) + ": " + to_json(value[key]) for key in value) + "}"
     if isinstance(value, list):
@@ -101,5 +101,5 @@ def _character(char: str) -> str:
 
 
 if __name__ == "__main__":
-    # A line of its own: start-up code may have left one unfinished.
+    # Begin a new line: start-up code may have left one unfinished.
     sys.stdout.write("\n" + sys.argv[1] + to_json(describe()) + sys.argv[1] + "\n")

@@ -1,7 +1,7 @@
 """The runner of self-tests against ranks that hang, die, lie or leave children: real processes, tiny tests.
 
 A copy of envcheck with other files in `target_scripts/selftests/`; the environment it tests claims a torch and has none, so
-that a run takes a third of a second. What is run is envcheck's own runner and stage.
+that a run takes a third of a second. What is run is envcheck's own runner, supervisor and worker.
 """
 
 from __future__ import annotations
@@ -52,73 +52,73 @@ VARIANTS = {
 }
 
 
-def run(stage, variant):
-    if stage.rank == 1:
-        with stage.call(variant):
-            globals()[variant.replace("-", "_")](stage)
+def run(test, variant):
+    if test.rank == 1:
+        with test.call(variant):
+            globals()[variant.replace("-", "_")](test)
 
 
-def well(stage):
-    stage.saw(answer=42)
+def well(test):
+    test.record(answer=42)
 
 
-def sleeps(stage):
+def sleeps(test):
     time.sleep(600)
 
 
-def sleeps_holding_the_lock(stage):
+def sleeps_holding_the_lock(test):
     ctypes.PyDLL(None).sleep(600)
 
 
-def ignores_sigterm(stage):
+def ignores_sigterm(test):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     time.sleep(600)
 
 
-def killed(stage):
+def killed(test):
     print("terminate called: out of memory", file=sys.stderr)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def exits(stage):
+def exits(test):
     os._exit(7)
 
 
-def exits_quietly(stage):
+def exits_quietly(test):
     os._exit(0)
 
 
-def raises(stage):
+def raises(test):
     subprocess.run(["false"], check=True)
 
 
-def prints_100_mb(stage):
+def prints_100_mb(test):
     for _ in range(100):
         sys.stdout.write("x" * (1 << 20))
 
 
-def scribbles(stage):
-    with open(stage.journal, "ab") as journal:
+def scribbles(test):
+    with open(test.journal, "ab") as journal:
         journal.write(b'\\xff\\x00{"event": "end"}\\n[]\\n{"test": "ranks", "variant": "scribbles"}\\n')
         journal.write(b'{"test": "ranks", "variant": "scribbles", "event": "saw", "time": 1.5, "values": 3}\\n')
         journal.write(b"\\xde\\xad" * (3 << 20) + b"\\n")
 
 
-def closes_everything(stage):
+def closes_everything(test):
     os.closerange(3, 256)
 
 
 CHILD = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
-def leaves_children(stage):
+def leaves_children(test):
     for new_session in (False, True):
         subprocess.Popen(CHILD, start_new_session=new_session, stdin=subprocess.DEVNULL)
     time.sleep(600)
 
 
-def changes_session(stage):
+def changes_session(test):
     if os.fork():
         time.sleep(600)
     os.setsid()
@@ -127,8 +127,8 @@ def changes_session(stage):
     time.sleep(600)
 
 
-def aborts_late(stage):
-    stage.fail("the sum is wrong", rank=0)
+def aborts_late(test):
+    test.fail("the sum is wrong", rank=0)
 '''
 
 FRUITFUL = '''"""A rank that has children of its own, and takes its time.
@@ -140,8 +140,8 @@ RANKS = (2, 2)
 SECONDS = 60
 
 
-def run(stage, variant):
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=stage.rank == 1)
+def run(test, variant):
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=test.rank == 1)
     time.sleep(600)
 '''
 
@@ -213,7 +213,7 @@ def ranks(world: World) -> dict[str, Any]:
 
 
 def marked(marker: str, within_s: float = 3.0) -> list[str]:
-    """The processes whose ENVCHECK_TEST_RUN this is, given some time to go."""
+    """Return the processes with this ENVCHECK_TEST_RUN that still exist after some time."""
     needle = f"ENVCHECK_TEST_RUN={marker}".encode()
     until = time.monotonic() + within_s
     while True:
@@ -249,7 +249,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("variant", ENDS)
-def test_a_rank_that_goes_wrong_is_named_with_its_call(ranks: dict[str, Any], variant: str) -> None:
+def test_a_failed_rank_is_named_with_its_call(ranks: dict[str, Any], variant: str) -> None:
     outcome = ranks[variant]
     assert (outcome["result"], outcome["why"]) == ENDS[variant]
     if outcome["result"] == "fail":
@@ -268,12 +268,12 @@ def test_a_rank_may_accuse_another(ranks: dict[str, Any]) -> None:
     assert (ranks["aborts-late"]["rank"], ranks["aborts-late"]["why"]) == (0, "the sum is wrong")
 
 
-def test_what_a_rank_saw_is_told(ranks: dict[str, Any]) -> None:
+def test_values_recorded_by_a_rank_are_reported(ranks: dict[str, Any]) -> None:
     assert ranks["well"]["seen"] == {"answer": 42}
     assert ranks["code"] == 1
 
 
-def test_nothing_is_left_of_ranks_that_fork_and_change_session(ranks: dict[str, Any]) -> None:
+def test_no_process_is_left_of_ranks_that_fork_and_change_session(ranks: dict[str, Any]) -> None:
     assert ranks["left"] == []
 
 
@@ -297,7 +297,7 @@ def started(world: World, marker: str, folder: Path, *arguments: str) -> subproc
 
 
 ALL = 7
-"""Processes of a run: envcheck, warden, stage, two ranks and a child of each."""
+"""Processes of a run: envcheck, supervisor, worker, two ranks and a child of each."""
 
 
 def until_all_run(marker: str) -> None:
@@ -307,7 +307,7 @@ def until_all_run(marker: str) -> None:
 
 
 def test_no_process_is_left_of_fifty_runs_that_were_ended_at_any_moment(world: World, tmp_path: Path) -> None:
-    chance = random.Random(4)  # noqa: S311 - which moments, not a secret
+    chance = random.Random(4)  # noqa: S311 - chooses moments, not secrets
     marker = f"aborted-{os.getpid()}"
     begun = time.monotonic()
     process = started(world, marker, tmp_path / "scratch")
@@ -328,7 +328,9 @@ def test_no_process_is_left_of_fifty_runs_that_were_ended_at_any_moment(world: W
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_interrupted_says_one_line_and_is_gone_at_once(world: World, tmp_path: Path, number: int) -> None:
+def test_an_interrupted_run_prints_one_line_and_ends_at_once(
+    world: World, tmp_path: Path, number: int
+) -> None:
     marker = f"interrupted-{number}-{os.getpid()}"
     process = started(world, marker, tmp_path / "scratch", "--json")
     until_all_run(marker)
@@ -341,8 +343,8 @@ def test_interrupted_says_one_line_and_is_gone_at_once(world: World, tmp_path: P
     assert marked(marker) == []
 
 
-def test_a_run_that_was_stopped_and_continued_does_not_misjudge(world: World) -> None:
-    """Longer than the deadline of its test: what cannot run is not late."""
+def test_a_run_that_was_stopped_and_continued_is_not_late(world: World) -> None:
+    """It is stopped for longer than the deadline of its test, but a stopped process is not late."""
     process = subprocess.Popen(
         world.command("--only", "well", "--only", "prints-100-mb", "--json"),
         stdout=subprocess.PIPE,
@@ -358,7 +360,7 @@ def test_a_run_that_was_stopped_and_continued_does_not_misjudge(world: World) ->
     assert [each["result"] for each in json.loads(out)["outcomes"]] == ["pass", "pass"]
 
 
-def test_no_room_for_scratch_is_one_line(world: World) -> None:
+def test_a_full_disk_is_reported_in_one_line(world: World) -> None:
     def no_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
@@ -387,7 +389,7 @@ def test_no_room_for_scratch_is_one_line(world: World) -> None:
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, "MASTER_ADDR"),
     ],
 )
-def test_a_rank_that_does_not_know_the_others_is_wrong_use(
+def test_a_rank_without_an_address_of_rank_0_is_an_input_error(
     world: World, environ: dict[str, str], named: str
 ) -> None:
     ran = subprocess.run(
@@ -403,15 +405,15 @@ def test_a_rank_that_does_not_know_the_others_is_wrong_use(
     assert ran.stderr.startswith(f"envcheck: {named}: ")
 
 
-def test_a_slurm_batch_script_is_no_rank(world: World) -> None:
-    """It has SLURM_PROCID=0 and the SLURM_NTASKS of its job, and no srun started it."""
+def test_a_slurm_batch_script_is_not_a_rank(world: World) -> None:
+    """A batch script has SLURM_PROCID=0 and the SLURM_NTASKS of its job, but srun did not start it."""
     outcomes = world.run(
         "--only", "well", environ={"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "17"}
     )
     assert outcomes["well"]["result"] == "pass"
 
 
-def test_ranks_asked_for_beside_ranks_started_is_wrong_use(world: World) -> None:
+def test_the_option_ranks_in_a_started_rank_is_an_input_error(world: World) -> None:
     ran = subprocess.run(
         world.command("--only", "well", "--ranks", "4"),
         capture_output=True,

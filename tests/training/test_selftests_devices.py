@@ -1,7 +1,7 @@
 """The training-shaped self-tests on devices, clipping, resuming, merging, losses and the Trainer.
 
-On a real stack: what is right passes, and each sabotage (a file in `sabotage/`) is caught by the test that is there
-for it, in the right words. Sabotages that do not meet in one test run together: most of a run is imports.
+They run on a real stack: sound code passes, and each sabotage (a file in `tests/data/sabotage/`) is caught by the
+test for it, with the right message. Sabotages that no test combines run together, because most of a run is imports.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def selftest(stack: str, *only: str, path: tuple[Path, ...] = ()) -> Ran:
 
 
 def sabotaged(folder: Path, *names: str) -> Path:
-    """A folder whose `sitecustomize` does what the files of these names do."""
+    """Make a folder whose `sitecustomize` applies the sabotages of these names."""
     for name in ("after_import", *names):
         (folder / f"{name}.py").write_text((SABOTAGE / f"{name}.py").read_text("utf-8"), "utf-8")
     (folder / "sitecustomize.py").write_text("".join(f"import {name}\n" for name in names), "utf-8")
@@ -71,7 +71,7 @@ def caught(ran: Ran, variant: str, why: str, call: str | None = None) -> None:
     assert call is None or outcome["call"] == call, said
 
 
-# --- what is right passes ---------------------------------------------------------------------------
+# --- a sound stack passes ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +89,8 @@ def test_a_sound_stack_passes_every_variant(fine: Ran) -> None:
     assert fine.code == 0
 
 
-def test_there_was_something_to_see(fine: Ran) -> None:
-    """Each passed because it looked, not because there was nothing to look at."""
+def test_every_passed_variant_checked_something(fine: Ran) -> None:
+    """A variant must not pass only because it found nothing to check."""
     for name, outcome in fine.outcomes.items():
         seen = outcome["seen"]
         if name.startswith("devices-"):
@@ -136,10 +136,10 @@ def test_a_target_selects_what_applies_to_it(target: str, there: str, absent: st
     assert absent not in chosen
 
 
-# --- what is wrong is caught ------------------------------------------------------------------------
+# --- sabotage is caught -----------------------------------------------------------------------------
 
 
-def test_a_tensor_that_strays_is_named_with_the_call_it_strayed_in(stack: str, tmp_path: Path) -> None:
+def test_a_tensor_on_a_wrong_device_is_named_with_its_call(stack: str, tmp_path: Path) -> None:
     folder = sabotaged(
         tmp_path,
         "parameter_on_meta_after_forward",
@@ -162,7 +162,7 @@ def test_a_tensor_that_strays_is_named_with_the_call_it_strayed_in(stack: str, t
     assert ran.outcomes["devices-plain-lora"]["result"] == "pass"
 
 
-def test_no_clipping_half_a_load_and_a_wrong_merge_are_seen(stack: str, tmp_path: Path) -> None:
+def test_no_clipping_half_a_load_and_a_wrong_merge_are_caught(stack: str, tmp_path: Path) -> None:
     folder = sabotaged(tmp_path, "clip_never_bites", "load_skips_optimizer", "merge_forgets_scaling")
     clipped = ("devices-plain-lora", "devices-zero2-lora", "devices-zero3-lora-offload")
     resumed = ("resume-plain-lora", "resume-zero2-lora", "resume-zero3-lora")
@@ -178,7 +178,7 @@ def test_no_clipping_half_a_load_and_a_wrong_merge_are_seen(stack: str, tmp_path
         caught(ran, variant, r"^logits of the merged model: differs by \S+ of its largest value, allowed ")
 
 
-def test_one_nan_in_a_gradient_and_an_engine_that_is_none_are_seen(stack: str, tmp_path: Path) -> None:
+def test_one_nan_in_a_gradient_and_a_missing_engine_are_caught(stack: str, tmp_path: Path) -> None:
     folder = sabotaged(tmp_path, "nan_in_one_gradient", "engine_none_in_accelerate")
     only = ("devices-zero3-lora", "reference-zero3-lora-fp32", "trainer-zero2-lora")
     ran = selftest(stack, *only, path=(folder,))
@@ -187,7 +187,7 @@ def test_one_nan_in_a_gradient_and_an_engine_that_is_none_are_seen(stack: str, t
     caught(ran, "trainer-zero2-lora", r"^AttributeError: 'NoneType' object has no attribute", "Trainer.train")
 
 
-def test_another_rate_no_load_and_a_lost_group_are_seen(stack: str, tmp_path: Path) -> None:
+def test_another_rate_no_load_and_a_lost_group_are_caught(stack: str, tmp_path: Path) -> None:
     folder = sabotaged(
         tmp_path,
         "rate_doubled_by_deepspeed",
@@ -216,7 +216,7 @@ def test_another_rate_no_load_and_a_lost_group_are_seen(stack: str, tmp_path: Pa
     )
 
 
-def test_an_optimizer_that_does_not_step_is_seen(stack: str, tmp_path: Path) -> None:
+def test_an_optimizer_that_does_not_step_is_caught(stack: str, tmp_path: Path) -> None:
     folder = sabotaged(tmp_path, "optimizer_does_not_step")
     ran = selftest(
         stack,
@@ -239,7 +239,7 @@ def test_an_engine_of_another_kind_is_not_taken_for_deepspeed(stack: str, tmp_pa
     caught(ran, "trainer-zero2-lora", r"^the Trainer did not train under DeepSpeed: its engine is a ")
 
 
-def test_a_variable_that_turns_deepspeed_off_is_seen(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_turns_deepspeed_off_is_caught(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_CPU", "1")
     ran = selftest(stack, "trainer-zero3-lora")
     engine = "its engine is a DistributedDataParallel"

@@ -1,4 +1,4 @@
-"""The self-tests of level 1 on a real torch: what is well passes, and each kind of sabotage is caught by name.
+"""The self-tests of level 1 on a real torch: sound code passes, and each kind of sabotage is caught by name.
 
 No GPU is here: what is for CUDA runs with a torch that takes the CPU for one, which shows that a test asks
 what it says and tells what it finds, and nothing of the hardware.
@@ -57,7 +57,7 @@ def overlap(a, b):
 
 
 class Env:
-    """A virtual environment that has the stack's packages and, before them, those that a test puts there."""
+    """A virtual environment with the stack's packages, which a test can precede with its own packages."""
 
     def __init__(self, folder: Path, base: str, *, stack: bool = True) -> None:
         ran = [base, "-m", "venv", "--without-pip", str(folder)]
@@ -76,7 +76,7 @@ class Env:
         (self.site / f"also{number}.pth").write_text(f"{link}\n")
 
     def put(self, name: str, version: str, files: Mapping[str, str]) -> None:
-        """Install a distribution of these files."""
+        """Install a distribution that consists of these files."""
         record = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
         record.mkdir()
         (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -86,7 +86,7 @@ class Env:
             file.write_text(text)
 
     def library(self, path: str, text: str) -> None:
-        """Compile C into a shared library; what it leaves undefined is looked for when it is loaded."""
+        """Compile C into a shared library; its undefined symbols are resolved when it is loaded."""
         source = self.site / "source.c"
         source.write_text(text)
         file = self.site / path
@@ -100,14 +100,14 @@ def site_of(python: str) -> str:
 
 
 def sabotaged(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """The environment variables with which a Python loads these files of tests/data/sabotage when it starts."""
+    """Return environment variables with which Python loads these files of tests/data/sabotage at its start."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sitecustomize.py").write_text("".join(f"import {name}\n" for name in names))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (folder, SABOTAGE, ROOT)))}  # noqa: TID251
 
 
 def selftest(python: str, environ: Mapping[str, str], *only: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """What `envcheck selftest` says: its exit code, and its outcomes by variant."""
+    """Run `envcheck selftest`; return its exit code and its outcomes by variant."""
     chosen = [word for name in only for word in ("--only", name)]
     ran = subprocess.run(
         [sys.executable, "-m", "envcheck", "selftest", "--json", "--python", python, *chosen],
@@ -124,7 +124,7 @@ def selftest(python: str, environ: Mapping[str, str], *only: str) -> tuple[int, 
 def on_cuda(
     python: str, environ: Mapping[str, str], *only: str, gpus: int = 1, **wanted: Any
 ) -> dict[str, selftest_outcome.Outcome]:
-    """The outcomes by variant on a machine that is said to have GPUs."""
+    """Return the outcomes by variant on a machine that pretends to have GPUs."""
     machine = Host(environ=environ)
     prepared = selftest_command.prepare(ExamineRequest(python=python), machine)
     card: dict[str, str | bool] = {"gpu.name": "Pretended GPU", "gpu.visible": True, "gpu.mig": False}
@@ -138,7 +138,7 @@ def on_cuda(
 
 @pytest.fixture(scope="module")
 def bitsandbytes(stack: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with bitsandbytes, whose kernels for the CPU are compiled too."""
+    """Install bitsandbytes into a folder, with compiled kernels for the CPU."""
     given = os.environ.get("ENVCHECK_OVERLAYS", "")  # noqa: TID251
     kept = Path(given, BITSANDBYTES.replace("==", "-"))
     if given and kept.is_dir():
@@ -169,7 +169,7 @@ def well(stack: str, bitsandbytes: str, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("variant", ["import", "fp32", "bf16", "bitsandbytes", "torchvision"])
-def test_what_is_well_passes(well: Any, variant: str) -> None:
+def test_a_sound_variant_passes(well: Any, variant: str) -> None:
     code, outcomes = well
     assert outcomes[variant]["result"] == "pass", outcomes[variant]
     assert code == 0
@@ -188,14 +188,14 @@ def test_what_is_well_passes(well: Any, variant: str) -> None:
         ("apex", "no compiled extensions, or is another package of that name"),
     ],
 )
-def test_what_cannot_be_asked_says_why(well: Any, variant: str, why: str) -> None:
+def test_a_skipped_variant_gives_its_reason(well: Any, variant: str, why: str) -> None:
     outcome = well[1][variant]
     assert outcome["result"] == "skip"
     assert why in outcome["why"]
 
 
-def test_what_was_measured_is_within_reach_of_its_tolerance(well: Any) -> None:
-    """A tolerance that is a thousand times what is seen would let anything pass."""
+def test_tolerances_are_near_the_measured_errors(well: Any) -> None:
+    """A tolerance of a thousand times the measured error would let anything pass."""
     seen = well[1]["bf16"]["seen"]
     assert 0.0005 < seen["gradient of a"] < 0.015
     assert well[1]["bitsandbytes"]["seen"]["library"] == "BNBNativeLibrary"
@@ -203,7 +203,7 @@ def test_what_was_measured_is_within_reach_of_its_tolerance(well: Any) -> None:
 
 @pytest.fixture(scope="module")
 def broken(stack: str, bitsandbytes: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Seven kinds of sabotage at once: each variant must be caught by its own."""
+    """Apply seven kinds of sabotage at once, each of which must be caught by its own variant."""
     folder = tmp_path_factory.mktemp("broken")
     env = Env(folder / "env", stack)
     env.also(bitsandbytes)
@@ -215,7 +215,7 @@ def broken(stack: str, bitsandbytes: str, tmp_path_factory: pytest.TempPathFacto
         "0.0.35",
         {
             "xformers/__init__.py": "from . import _cpp_lib\n",
-            # As xformers itself does: it keeps the error, and only what is called tells of it.
+            # As in xformers itself, which keeps the error and only raises it when something is called.
             "xformers/_cpp_lib.py": (
                 "import os, torch\n"
                 "_cpp_library_load_exception = None\n"
@@ -283,7 +283,7 @@ def test_an_import_that_hangs_is_ended_at_its_deadline(stack: str, bitsandbytes:
     env.also(bitsandbytes)
     machine = Host(environ=sabotaged(tmp_path / "mutant", ("bitsandbytes_hangs",)))
     prepared = selftest_command.prepare(ExamineRequest(python=env.python), machine)
-    # The stage's own import is not hurried: only what hangs is to come late.
+    # The worker's own import keeps its deadline: only the import that hangs must be late.
     wanted = selftest_command.SelftestOptions(only=("bitsandbytes",), patience=0.3)
     (outcome,) = selftest_command.run(prepared, wanted, "cpu", machine)
     assert (outcome.result, outcome.call) == (selftest_outcome.FAIL, "import bitsandbytes")
@@ -318,7 +318,7 @@ def test_a_torch_that_does_not_import(stack: str, tmp_path: Path, text: str, cal
     assert code == (1 if call else 3)
 
 
-# --- as on CUDA ---------------------------------------------------------------------------------------
+# --- the CUDA path-------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +331,7 @@ def cuda_env(stack: str, tmp_path_factory: pytest.TempPathFactory) -> Env:
 CUDA = ("driver", "fp32", "bf16", "pinned_copies", "free_memory", "flash-attn")
 
 
-def test_the_way_on_cuda_passes_with_a_pretended_gpu(cuda_env: Env, tmp_path: Path) -> None:
+def test_the_cuda_path_passes_with_a_pretended_gpu(cuda_env: Env, tmp_path: Path) -> None:
     outcomes = on_cuda(cuda_env.python, sabotaged(tmp_path, ("pretend_gpu",)), *CUDA)
     assert {name: (each.result, each.why) for name, each in outcomes.items()} == dict.fromkeys(
         CUDA, ("pass", "")
@@ -340,7 +340,7 @@ def test_the_way_on_cuda_passes_with_a_pretended_gpu(cuda_env: Env, tmp_path: Pa
     assert outcomes["free_memory"].seen["memory"] == {"cuda:0": {"free_gib": 0.59, "taken": "1/2"}}
 
 
-def test_the_way_on_cuda_finds_sabotage(cuda_env: Env, tmp_path: Path) -> None:
+def test_the_cuda_path_catches_sabotage(cuda_env: Env, tmp_path: Path) -> None:
     mutants = (
         "pretend_gpu",
         "copies_lose_a_page",

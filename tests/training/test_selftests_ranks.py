@@ -1,4 +1,4 @@
-"""The self-tests across ranks on a real stack: what is right passes, and each sabotage is caught, rank and call named."""
+"""The self-tests across ranks on a real stack: sound code passes, each sabotage is caught with rank and call."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def selftest(given: Mapping[str, str], *words: str) -> tuple[int, dict[str, Any]
 
 
 def sabotaged(folder: Path, *names: str) -> Path:
-    """A folder whose `sitecustomize` does what the files of these names do."""
+    """Make a folder whose `sitecustomize` applies the sabotages of these names."""
     for each in ("after_import", *names):
         (folder / f"{each}.py").write_text((SABOTAGE / f"{each}.py").read_text("utf-8"), "utf-8")
     (folder / "sitecustomize.py").write_text("".join(f"import {name}\n" for name in names), "utf-8")
     return folder
 
 
-def test_what_is_right_passes(stack: str) -> None:
+def test_a_sound_stack_passes_across_ranks(stack: str) -> None:
     code, found = selftest(environ(), *command(stack, "collectives", "sharded_step"))
     assert {name: (each["result"], each["why"]) for name, each in found.items()} == dict.fromkeys(
         found, ("pass", "")
@@ -73,7 +73,7 @@ def test_what_is_right_passes(stack: str) -> None:
     assert code == 0
 
 
-def test_three_ranks_share_what_does_not_divide(stack: str) -> None:
+def test_three_ranks_shard_sizes_that_do_not_divide(stack: str) -> None:
     names = ("all-reduce", "reduce-scatter", "all-to-all", "fsdp2")
     _, found = selftest(environ(), *command(stack, *names), "--ranks", "3")
     assert {name: (each["result"], each["ranks"]) for name, each in found.items()} == dict.fromkeys(
@@ -82,7 +82,7 @@ def test_three_ranks_share_what_does_not_divide(stack: str) -> None:
 
 
 class Caught(NamedTuple):
-    """A sabotage, the variant that must notice it, and what that must say."""
+    """A sabotage, the variant that must catch it, and the expected message."""
 
     name: str
     variant: str
@@ -97,7 +97,7 @@ TIMES = "^step 1: the gradient of rank 1 counted 1.01 times, once each is right$
 CORRUPTED = r"^on rank 1, after step 1: 0\.weight differs from one process's by .* times its update$"
 HANGS = "^rank 1 hangs: no end within {} s; rank 0 (may )?waits? for it$"
 
-# One run a list: its sabotages do not meet. With a number, the deadline of a variant in seconds.
+# Each list is one run, whose sabotages do not interfere. A number is the deadline of a variant in seconds.
 RUNS: dict[str, tuple[int, list[Caught]]] = {
     "data": (
         0,
@@ -187,7 +187,7 @@ def free_port() -> str:
 
 
 def under_slurm(stack: str, path: Sequence[Path], *only: str, seconds: int = 0) -> list[tuple[int, str, str]]:
-    """Two processes as srun starts them; each one's exit code and what it printed."""
+    """Start two processes as srun does; return the exit code and output of each."""
     port = free_port()
     ranks = [
         subprocess.Popen(
@@ -211,7 +211,7 @@ def under_slurm(stack: str, path: Sequence[Path], *only: str, seconds: int = 0) 
     return [(rank.returncode, *said) for rank, said in zip(ranks, ended, strict=True)]
 
 
-def test_slurm_ranks_run_as_one_and_rank_0_speaks(stack: str) -> None:
+def test_slurm_ranks_run_together_and_rank_0_reports(stack: str) -> None:
     (code, out, err), (other_code, other_out, other_err) = under_slurm(stack, [], "all-reduce", "all-gather")
     assert (code, other_code, other_out, err, other_err) == (0, 0, "", "", "")
     assert {each["result"] for each in outcomes(out).values()} == {"pass"}
@@ -233,8 +233,8 @@ def torchrun(stack: str, given: Mapping[str, str], *only: str) -> subprocess.Com
     return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, env=dict(given))
 
 
-def test_torchrun_tells_of_a_rank_that_never_joins(stack: str, tmp_path: Path) -> None:
-    """Rank 0 prints the report before torchrun ends it, though rank 1 fails as well."""
+def test_torchrun_reports_a_rank_that_never_joins(stack: str, tmp_path: Path) -> None:
+    """Rank 0 must print the report before torchrun ends it, although rank 1 fails as well."""
     given = environ([sabotaged(tmp_path, "rank_1_never_joins")], 15)
     ran = torchrun(stack, given, "barrier")
     found = outcomes(ran.stdout)["barrier"]

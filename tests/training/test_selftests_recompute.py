@@ -1,4 +1,4 @@
-"""Recompute and dtype consistency on a real stack: what is sound passes, what is sabotaged is caught, in words."""
+"""Recompute and dtype consistency on a real stack: sound code passes, sabotage is caught with its message."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Seen = dict[str, dict[str, Any]]
 
 
 def selftest(stack: str, *options: str, before: Path | None = None) -> tuple[int, Seen]:
-    """The exit code, and outcomes by variant."""
+    """Run the self-tests; return the exit code and the outcomes by variant."""
     path = os.pathsep.join(str(each) for each in (ROOT, before) if each)
     ran = subprocess.run(
         [sys.executable, "-m", "envcheck", "selftest", "--json", "--python", stack, *options],
@@ -89,18 +89,18 @@ KNOWN_LIMITS = {
 
 @pytest.fixture(scope="module")
 def sound(stack: str) -> tuple[int, Seen]:
-    """Every variant on the stack as it is, limits included, for they are named."""
+    """Run every variant on the stack as it is, including the known limitations, which are named."""
     return selftest(stack, *only("recompute_consistency", "dtype_consistency"))
 
 
-def test_a_sound_stack_passes_all_but_what_no_version_can_do(sound: tuple[int, Seen]) -> None:
+def test_a_sound_stack_passes_all_but_the_known_limitations(sound: tuple[int, Seen]) -> None:
     _, seen = sound
     failed = {name: each["why"] for name, each in seen.items() if each["result"] in ("fail", "unknown")}
     assert set(failed) == set(KNOWN_LIMITS), failed
     assert {name for name, each in seen.items() if each["result"] == "pass"} >= {*ZERO3, *PLAIN}
 
 
-def test_what_no_version_can_do_fails_with_its_rule_and_ways_out(sound: tuple[int, Seen]) -> None:
+def test_a_known_limitation_fails_with_its_rule_and_fixes(sound: tuple[int, Seen]) -> None:
     code, seen = sound
     assert code == 1
     for name, rule in KNOWN_LIMITS.items():
@@ -210,8 +210,8 @@ def test_sabotage_is_caught(stack: str, tmp_path: Path, mutant: str, caught: dic
         assert said in seen[variant]["why"]
 
 
-def test_what_no_version_can_do_is_not_run_unasked(stack: str) -> None:
-    """Level 2 for nobody in particular does not fail a machine for what none can mend."""
+def test_known_limitations_are_not_run_without_a_target(stack: str) -> None:
+    """Level 2 without a target must not fail a machine for limitations that no version fixes."""
     from envcheck.commands import examine, selftest
     from envcheck.host.machine import Host
 

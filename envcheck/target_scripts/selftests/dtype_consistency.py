@@ -1,24 +1,24 @@
 """Autocast and FSDP mixed precision give a tensor one dtype in the forward, its recompute and the AdamW step.
 
-A tiny random Llama (see `_worker.py`), one sequence of 16 tokens, LoRA on q_proj and v_proj, autocast to bf16
-around the forward as accelerate does, gradient checkpointing, two AdamW steps; then the same weights and the
-same batch without checkpointing.
+A tiny random Llama (see `_training.py`) with LoRA on q_proj and v_proj takes two AdamW steps on one sequence
+of 16 tokens, with gradient checkpointing and with autocast to bf16 around the forward, as accelerate does.
+Then the same weights and the same batch run without checkpointing.
 
-Holds if, in both steps, linear layers gave bf16 and computed with the weights they should (fp32 under
+The claim holds if, in both steps, linear layers returned bf16 and computed with the right weights (fp32 under
 autocast alone, FSDP's bf16 copies under its mixed precision); each decoder layer ran twice, the second time
 with the shapes, dtypes, devices and values of the first; adapters had the dtype that PEFT gives them; AdamW
-took the gradients; what trains moved and nothing else did; and in the first step the loss and every
-gradient are those of the run without checkpointing.
+accepted the gradients; trainable parameters moved and no others did; and in the first step the loss and every
+gradient equal those of the run without checkpointing.
 
 Tolerance: 2^-5 of a tensor's largest magnitude, eight rounding errors of bf16; on a CPU the difference is 0.
-Under FSDP gradients are compared shard by shard: both runs shard alike.
+Under FSDP gradients are compared shard by shard, because both runs shard alike.
 
-Most `fsdp1` variants use PEFT's own wrap policy, which puts each adapter into a unit of its own, over a
-base in bf16 whose adapters PEFT lifts to fp32 (not so in `bf16-adapter` variants). `layers` variants wrap
-decoder layers only; FSDP1 wants one dtype in a unit, so their base is fp32. Dropout is 0.05, the one of
-PEFT's examples. LoRA with dropout and without reentrancy is asked on CUDA only: there dropout saves a mask
-of Booleans; a CPU saves one in the dtype of its input, which PEFT's policy makes fp32 first and bf16 later.
-One rank is enough to see all this, though FSDP1 then keeps parameters whole.
+Most `fsdp1` variants use PEFT's own wrap policy, which wraps each adapter as a separate unit, over a bf16
+base whose adapters PEFT lifts to fp32 (except in `bf16-adapter` variants). `layers` variants wrap decoder
+layers only; FSDP1 requires one dtype per unit, so their base is fp32. Dropout is 0.05, as in PEFT's examples.
+LoRA with dropout and without reentrancy is tested on CUDA only: there dropout saves a mask of Booleans, while
+a CPU saves a mask in the dtype of its input, which PEFT's policy makes fp32 at first and bf16 later. One rank
+is enough to see all this, although FSDP1 then keeps parameters whole.
 
 Seconds: about 1 a variant on a CPU. Memory: below 1 GiB.
 
@@ -275,78 +275,92 @@ VARIANTS = {
 }
 
 TOLERANCE = 2.0**-5
+"""Of a tensor's largest magnitude: eight rounding errors of bf16."""
 
 
-def run(stage, variant):
+def run(test, variant):
     about = VARIANTS[variant]
     train = {**TRAIN, **about["train"]}
-    stage.needs_bf16()
+    test.require_bf16()
     if train["parallel"] != "none":
-        stage.join()
-    losses, gradients, worst = trained(stage, about, train, steps=2)
-    stage.losses_finite(losses)
-    (loss, *_), expected, _ = trained(stage, about, {**train, "gradient_checkpointing": False}, steps=0)
+        test.join_process_group()
+    losses, gradients, worst = train_steps(test, about, train, steps=2)
+    test.check_losses_finite(losses)
+    reference = {**train, "gradient_checkpointing": False}
+    (loss, *_), expected, _ = train_steps(test, about, reference, steps=0)
     if set(gradients) != set(expected) or not gradients:
         odd = sorted(set(gradients) ^ set(expected)) or ["any parameter"]
-        stage.fail(f"no gradient for {odd[0]} in one of the runs with and without checkpointing")
+        test.fail(f"no gradient for {odd[0]} in one of the runs with and without checkpointing")
     error = max(
-        stage.close(gradients[name], expected[name], TOLERANCE, f"the gradient of {name}")
+        test.check_close(gradients[name], expected[name], TOLERANCE, f"the gradient of {name}")
         for name in sorted(expected)
     )
     if not abs(losses[0] - loss) <= TOLERANCE * abs(loss):
-        stage.fail(f"the loss is {losses[0]:.6g} with checkpointing, {loss:.6g} without")
-    stage.saw(recompute_error=worst, gradient_error=error, loss=loss, gradients=len(gradients))
+        test.fail(f"the loss is {losses[0]:.6g} with checkpointing, {loss:.6g} without")
+    test.record(recompute_error=worst, gradient_error=error, loss=loss, gradients=len(gradients))
 
 
-def trained(stage, about, train, steps):
-    """The losses, the first gradients and how far a recompute was off; no step is taken if `steps` is 0."""
+def train_steps(test, about, train, steps):
+    """Train, and return the losses, the gradients of the first step and the worst error of a recompute.
+
+    If `steps` is 0, one forward and backward pass runs and no step is taken.
+    """
     import torch
 
     checkpointed = train["gradient_checkpointing"]
     name = "with checkpointing" if checkpointed else "without checkpointing, to compare"
-    with stage.call(f"building the model {name}"):
-        model, passes, base = built(stage, about, train)
+    with test.call(f"building the model {name}"):
+        model, passes, base = build(test, about, train)
     parameters = dict(model.named_parameters())
     optimizer = torch.optim.AdamW([p for p in parameters.values() if p.requires_grad], lr=1e-2)
-    before = {each: whole(p).clone() for each, p in parameters.items()}
+    before = {key: local(p).clone() for key, p in parameters.items()}
     losses, gradients, worst = [], {}, 0.0
     for step in range(max(1, steps)):
         passes.clear()
-        torch.manual_seed(100 + step)  # what dropout draws is the same in both runs
-        ids = stage.batch(step)
-        with stage.call(f"forward {name}"), torch.autocast(stage.device_type, dtype=torch.bfloat16):
+        torch.manual_seed(100 + step)  # so that dropout draws the same numbers in both runs
+        ids = test.batch(step)
+        with test.call(f"forward {name}"), torch.autocast(test.device_type, dtype=torch.bfloat16):
             loss = model(input_ids=ids, labels=ids).loss
-        with stage.call(f"backward {name}"):
+        with test.call(f"backward {name}"):
             loss.backward()
         losses.append(float(loss.detach()))
-        passes.ran(2 if checkpointed else 1)
+        passes.check_count(2 if checkpointed else 1)
         if checkpointed:
-            worst = max(worst, passes.same(whole=train["use_reentrant"], tolerance=TOLERANCE))
-        mixed(stage, passes, "bfloat16" if train["parallel"] != "none" else base)
+            error = passes.check_recompute(complete=train["use_reentrant"], tolerance=TOLERANCE)
+            worst = max(worst, error)
+        check_mixed_precision(test, passes, "bfloat16" if train["parallel"] != "none" else base)
         if step == 0:
-            gradients = {each: whole(p.grad).clone() for each, p in parameters.items() if p.grad is not None}
-            for each, found in gradients.items():
-                if not bool(torch.isfinite(found).all()):
-                    stage.fail(f"the gradient of {each} {name} is not finite")
+            gradients = finite_gradients(test, parameters, name)
         if steps:
-            with stage.call(f"step {name}"):
+            with test.call(f"step {name}"):
                 optimizer.step()
             optimizer.zero_grad()
     if steps:
-        moved(stage, before, parameters)
-        stage.saw(
-            gradients_in=sorted({str(each.dtype)[6:] for each in gradients.values()}),
+        check_moved(test, before, parameters)
+        test.record(
+            gradients_in=sorted({str(gradient.dtype)[6:] for gradient in gradients.values()}),
             weights_in=sorted({str(p.dtype)[6:] for p in parameters.values() if p.requires_grad}),
         )
     return losses, gradients, worst
 
 
-def built(stage, about, train):
-    """The model, wrapped as the variant says, the record of its passes, and the dtype of its base."""
+def finite_gradients(test, parameters, run_name):
+    """Return the gradients by parameter; fail if one is not finite."""
+    import torch
+
+    gradients = {name: local(p.grad).clone() for name, p in parameters.items() if p.grad is not None}
+    for name, gradient in gradients.items():
+        if not bool(torch.isfinite(gradient).all()):
+            test.fail(f"the gradient of {name} {run_name} is not finite")
+    return gradients
+
+
+def build(test, about, train):
+    """Return the model wrapped as the variant says, the record of its passes, and the dtype of its base."""
     import torch
 
     base = about.get("base", "float32")
-    model = stage.model(
+    model = test.tiny_model(
         "dora" if train["dora"] else train["adapter"],
         checkpointing=train["use_reentrant"] if train["gradient_checkpointing"] else None,
         family="llama",
@@ -354,22 +368,22 @@ def built(stage, about, train):
         dropout=about.get("dropout", 0.0),
         **({} if train["autocast_adapter_dtype"] else {"autocast_adapter_dtype": False}),
     )
-    wanted = "float32" if train["autocast_adapter_dtype"] else base
-    for name, each in model.named_parameters():
-        if each.requires_grad and str(each.dtype) != f"torch.{wanted}":
-            stage.fail(f"{name} is {str(each.dtype)[6:]}, expected {wanted}")
+    expected = "float32" if train["autocast_adapter_dtype"] else base
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and str(parameter.dtype) != f"torch.{expected}":
+            test.fail(f"{name} is {str(parameter.dtype)[6:]}, expected {expected}")
     if train["adapter"] != "none" and not any(p.requires_grad for p in model.parameters()):
-        stage.fail("nothing trains")
-    passes = stage.passes(model)
+        test.fail("nothing trains")
+    passes = test.record_passes(model)
     if train["parallel"] == "none":
-        return model.to(stage.device), passes, base
-    wrap = sharded_by_fsdp1 if train["parallel"] == "fsdp1" else sharded_by_fsdp2
-    with stage.call("wrapping in FSDP"):
-        return wrap(stage, model, train), passes, base
+        return model.to(test.device), passes, base
+    wrap = wrap_in_fsdp1 if train["parallel"] == "fsdp1" else wrap_in_fsdp2
+    with test.call("wrapping in FSDP"):
+        return wrap(test, model, train), passes, base
 
 
-def sharded_by_fsdp1(stage, model, train):
-    """The model in FullyShardedDataParallel with bf16 mixed precision, as accelerate wraps it."""
+def wrap_in_fsdp1(test, model, train):
+    """Return the model in FullyShardedDataParallel with bf16 mixed precision, as accelerate wraps it."""
     import functools
     import os
 
@@ -377,7 +391,7 @@ def sharded_by_fsdp1(stage, model, train):
     from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
-    layers = {type(each) for each in model.modules() if type(each).__name__.endswith("DecoderLayer")}
+    layers = {type(module) for module in model.modules() if is_decoder_layer(module)}
     if train["fsdp_wrap"] == "peft":
         from peft.utils.other import fsdp_auto_wrap_policy
 
@@ -391,49 +405,53 @@ def sharded_by_fsdp1(stage, model, train):
         auto_wrap_policy=policy,
         mixed_precision=MixedPrecision(param_dtype=bf16, reduce_dtype=bf16, buffer_dtype=bf16),
         use_orig_params=train["fsdp_use_orig_params"],
-        device_id=stage.device,
+        device_id=test.device,
     )
 
 
-def sharded_by_fsdp2(stage, model, _train):
-    """The model with each decoder layer and the rest a unit of FSDP2, parameters cast to bf16."""
+def wrap_in_fsdp2(test, model, _train):
+    """Return the model under FSDP2, one unit per decoder layer and one for the rest, cast to bf16."""
     import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    model = model.to(stage.device)
-    mesh = init_device_mesh(stage.device_type, (stage.world,))
+    model = model.to(test.device)
+    mesh = init_device_mesh(test.device_type, (test.world,))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    for each in list(model.modules()):
-        if type(each).__name__.endswith("DecoderLayer"):
-            fully_shard(each, mesh=mesh, mp_policy=policy)
+    for module in list(model.modules()):
+        if is_decoder_layer(module):
+            fully_shard(module, mesh=mesh, mp_policy=policy)
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def mixed(stage, passes, weights):
-    """Fail unless linear layers gave bf16, computed with weights of that dtype."""
-    for what, wanted in (("computes with a weight of", weights), ("mlp.down_proj gives", "bfloat16")):
+def is_decoder_layer(module):
+    return type(module).__name__.endswith("DecoderLayer")
+
+
+def check_mixed_precision(test, passes, weights):
+    """Fail unless linear layers returned bf16 and computed with weights of the dtype `weights`."""
+    for what, expected in (("computes with a weight of", weights), ("mlp.down_proj gives", "bfloat16")):
         seen = passes.dtypes(what)
-        if seen != {wanted}:
-            stage.fail(f"a linear layer {what} {' and '.join(sorted(seen))}, expected {wanted}")
+        if seen != {expected}:
+            test.fail(f"a linear layer {what} {' and '.join(sorted(seen))}, expected {expected}")
 
 
-def whole(tensor):
-    """A tensor as this rank holds it: the local shard of a DTensor."""
+def local(tensor):
+    """Return the tensor that this rank holds: of a DTensor, its local shard."""
     return (tensor.to_local() if hasattr(tensor, "to_local") else tensor).detach()
 
 
-def moved(stage, before, parameters):
-    """Fail unless what trains has moved, stayed finite and, if this can be told, nothing else moved."""
+def check_moved(test, before, parameters):
+    """Fail unless trainable parameters moved and are finite, and no others moved, where this rank can see."""
     import torch
 
-    for name, each in parameters.items():
-        now = whole(each)
+    for name, parameter in parameters.items():
+        now = local(parameter)
         if now.shape != before[name].shape or not now.numel():
             continue  # FSDP1 keeps small parameters on one rank only
         if not bool(torch.isfinite(now).all()):
-            stage.fail(f"{name} is not finite after the step")
-        if bool((now != before[name]).any()) != each.requires_grad:
-            stage.fail(
-                f"{name} {'did not move' if each.requires_grad else 'is frozen and moved'} in the step"
+            test.fail(f"{name} is not finite after the step")
+        if bool((now != before[name]).any()) != parameter.requires_grad:
+            test.fail(
+                f"{name} {'did not move' if parameter.requires_grad else 'is frozen and moved'} in the step"
             )

@@ -1,14 +1,16 @@
 """A merged adapter computes what the applied one computed.
 
-A tiny random Qwen2 (see `_worker.py`) with a random adapter that moves the logits, evaluation mode, one
-sequence of 16 tokens; the logits before and after `merge_and_unload`. Tolerance, of the largest logit:
-float32 1e-5, for W x + B (A x) and (W + B A) x round differently some dozen times at 6e-8 each; bfloat16
-3e-2, for every merged weight is rounded once more at 2^-9 = 0.2 %, and so is every activation after it. The
-adapter itself must move the logits by ten times the tolerance, else the test would see nothing. Under ZeRO-3
-the engine's logits are compared with those of a plain model that got the gathered weights and was merged.
-Seconds: 1 to 3. Memory: below 1 GiB, nearly all of it libraries.
+A tiny random Qwen2 (see `_training.py`) with a random adapter computes the logits of one sequence of 16
+tokens in evaluation mode, before and after `merge_and_unload`. Under ZeRO-3 the engine's logits are compared
+with those of a plain model that received the gathered weights and was merged.
 
-A failure means that the model that is shipped is not the model that was trained.
+Tolerance, relative to the largest logit: float32 1e-5, because W x + B (A x) and (W + B A) x round
+differently about a dozen times at 6e-8 each; bfloat16 3e-2, because every merged weight is rounded once more
+at 2^-9 = 0.2 %, and so is every activation after it. The adapter must change the logits by at least ten times
+the tolerance, otherwise the test would prove nothing. Seconds: 1 to 3. Memory: below 1 GiB, nearly all of it
+libraries.
+
+A failure means that the merged model is not the model that was trained.
 """
 
 LEVEL = 2
@@ -17,7 +19,7 @@ IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers"
 SECONDS = 90
 RANKS = (1, 64)
 
-# Merging comes after training: without ZeRO, how the model was spread, checkpointed or clipped plays no part.
+# Merging comes after training: without ZeRO, sharding, checkpointing and clipping do not affect it.
 TRAIN = {
     "adapter": "lora",
     "dora": False,
@@ -45,86 +47,87 @@ VARIANTS = {
 TOLERANCE = {"fp32": 1e-5, "bf16": 3e-2}
 
 
-def run(stage, variant):
+def run(test, variant):
     import torch
 
-    torch.set_float32_matmul_precision("highest")  # TF32 keeps 10 bits, and an environment may turn it on
+    torch.set_float32_matmul_precision("highest")  # an environment may switch on TF32, which keeps 10 bits
     train = {**TRAIN, **VARIANTS[variant]["train"]}
     dtype = torch.bfloat16 if train["precision"] == "bf16" else torch.float32
     adapter = "dora" if train["dora"] else "lora"
     tolerance = TOLERANCE[train["precision"]]
     if train.get("parallel") == "deepspeed":
-        engine, deepspeed = engine_of(stage, adapter)
-        expected = logits(stage, engine, "forward with the adapter")
-        model = gathered(stage, deepspeed, engine, adapter, dtype)
-        whole = logits(stage, model, "forward of the gathered model")
-        stage.close(whole, expected, tolerance, "logits of the gathered model")
+        engine, deepspeed = trained_engine(test, adapter)
+        expected = logits(test, engine, "forward with the adapter")
+        model = gathered_model(test, deepspeed, engine, adapter, dtype)
+        whole = logits(test, model, "forward of the gathered model")
+        test.check_close(whole, expected, tolerance, "logits of the gathered model")
     else:
-        model = stage.model(adapter, dtype=dtype).to(stage.device).eval()
+        model = test.tiny_model(adapter, dtype=dtype).to(test.device).eval()
         if train["dora"]:
-            stretch(model)
-        expected = logits(stage, model, "forward with the adapter")
+            change_magnitudes(model)
+        expected = logits(test, model, "forward with the adapter")
     with model.disable_adapter():
-        without = logits(stage, model, "forward without the adapter")
+        without = logits(test, model, "forward without the adapter")
     moved = float((expected - without).abs().max() / expected.abs().max())
     if not moved >= 10 * tolerance:
-        stage.fail(f"the adapter moves the logits by only {moved:.2g} of the largest")
-    with stage.call("merge_and_unload"):
+        test.fail(f"the adapter moves the logits by only {moved:.2g} of the largest")
+    with test.call("merge_and_unload"):
         merged = model.merge_and_unload()
     left = [name for name, _ in merged.named_parameters() if "lora_" in name]
     if left:
-        stage.fail(f"merge_and_unload left {left[0]} in the model")
-    error = stage.close(
-        logits(stage, merged, "forward of the merged model"),
+        test.fail(f"merge_and_unload left {left[0]} in the model")
+    error = test.check_close(
+        logits(test, merged, "forward of the merged model"),
         expected,
         tolerance,
         "logits of the merged model",
     )
-    stage.saw(error=error, moved=moved)
+    test.record(error=error, moved=moved)
 
 
-def stretch(model):
-    """Change DoRA's magnitudes: at first they are such that DoRA computes what LoRA does."""
+def change_magnitudes(model):
+    """Change DoRA's magnitudes, which are initialized so that DoRA computes the same as LoRA."""
     import torch
 
-    magnitudes = [each for name, each in model.named_parameters() if "magnitude" in name]
+    magnitudes = [weight for name, weight in model.named_parameters() if "magnitude" in name]
     if not magnitudes:
         raise LookupError("no magnitude vector among the parameters of DoRA")
     with torch.no_grad():
-        for each in magnitudes:
-            each.mul_(torch.linspace(0.5, 2.0, each.numel(), device=each.device).reshape(each.shape))
+        for weight in magnitudes:
+            factors = torch.linspace(0.5, 2.0, weight.numel(), device=weight.device)
+            weight.mul_(factors.reshape(weight.shape))
 
 
-def logits(stage, model, call):
+def logits(test, model, call):
     import torch
 
-    with stage.call(call), torch.no_grad():
-        return model(input_ids=stage.batch()).logits.float()
+    with test.call(call), torch.no_grad():
+        return model(input_ids=test.batch()).logits.float()
 
 
-def engine_of(stage, adapter):
-    """A ZeRO-3 engine after one step, so that the adapter is a trained one."""
-    deepspeed = stage.deepspeed()
-    engine = stage.engine(deepspeed, stage.model(adapter), stage.deepspeed_config(3, "bf16"))
-    ids = stage.batch()
-    with stage.call("forward"):
+def trained_engine(test, adapter):
+    """Return a ZeRO-3 engine after one step, so that the adapter is a trained one."""
+    deepspeed = test.import_deepspeed()
+    engine = test.deepspeed_engine(deepspeed, test.tiny_model(adapter), test.deepspeed_config(3, "bf16"))
+    ids = test.batch()
+    with test.call("forward"):
         loss = engine(input_ids=ids, labels=ids).loss
-    with stage.call("backward"):
+    with test.call("backward"):
         engine.backward(loss)
-    with stage.call("step"):
+    with test.call("step"):
         engine.step()
     engine.eval()
     return engine, deepspeed
 
 
-def gathered(stage, deepspeed, engine, adapter, dtype):
-    """A plain model of another seed that got the engine's weights."""
-    model = stage.model(adapter, dtype=dtype, seed=7).to(stage.device).to(dtype).eval()
+def gathered_model(test, deepspeed, engine, adapter, dtype):
+    """Return a plain model, made from another seed, with the weights of the engine."""
+    model = test.tiny_model(adapter, dtype=dtype, seed=7).to(test.device).to(dtype).eval()
     named = dict(engine.module.named_parameters())
-    with stage.call("gather"), deepspeed.zero.GatheredParameters(list(named.values())):
-        weights = {name: each.detach().clone() for name, each in named.items()}
-    said = model.load_state_dict(weights, strict=False)
-    missing = sorted(set(dict(model.named_parameters())) & set(said.missing_keys))
-    if missing or said.unexpected_keys:
-        stage.fail(f"gathered weights: missing {missing[:4]}, unexpected {said.unexpected_keys[:4]}")
+    with test.call("gather"), deepspeed.zero.GatheredParameters(list(named.values())):
+        weights = {name: weight.detach().clone() for name, weight in named.items()}
+    loaded = model.load_state_dict(weights, strict=False)
+    missing = sorted(set(dict(model.named_parameters())) & set(loaded.missing_keys))
+    if missing or loaded.unexpected_keys:
+        test.fail(f"gathered weights: missing {missing[:4]}, unexpected {loaded.unexpected_keys[:4]}")
     return model

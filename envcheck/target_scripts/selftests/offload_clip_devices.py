@@ -1,17 +1,17 @@
 """Clipping under ZeRO-3 with an offloaded optimizer never multiplies a host gradient by a device norm.
 
-For machines without a GPU. A real DeepSpeed engine takes a real step of a tiny Qwen2 on the CPU, but the
-tensors that its step makes on the accelerator (the norm over all ranks, and what it is made of) are
-pretended to lie on another device: a tensor subclass that holds CPU data and refuses, as torch does, to be
-mixed with a host tensor of one or more dimensions. Only the places of tensors are pretended; every line that
-runs is DeepSpeed's.
+This test is for machines without a GPU. A real DeepSpeed engine takes a real step of a tiny Qwen2 on the CPU,
+but the tensors that the step makes on the accelerator (the norm over all ranks, and what it is computed from)
+pretend to be on another device: their class holds CPU data and, like torch, refuses to be mixed with a host
+tensor of one or more dimensions. Only the devices are simulated; all code that runs is DeepSpeed's.
 
-An ordinary step comes first, so that what fails for another reason fails there. Clipping is made to bite: the
-limit is 0.001, and the gradient must shrink to it within 1 %. If the stand-in itself does not fit a release,
-the outcome is unknown, not a failure. Seconds: 1 to 3. Memory: below 1 GiB, nearly all of it libraries.
+An ordinary step comes first, so that anything else that is broken fails there. The gradient is always
+clipped: the limit is 0.001, and its norm must shrink to the limit within 1 %. If the simulation does not fit
+a release, the outcome is unknown and not a failure. Seconds: 1 to 3. Memory: below 1 GiB, nearly all of it
+libraries.
 
 A failure means that `step` would raise "Expected all tensors to be on the same device, but found at least two
-devices, cuda:0 and cpu!" on a GPU as soon as clipping bites.
+devices, cuda:0 and cpu!" on a GPU as soon as a gradient is clipped.
 """
 
 LEVEL = 2
@@ -20,7 +20,7 @@ IMPORTS = ("torch", "torch._dynamo", "torch._inductor.scheduler", "transformers"
 SECONDS = 90
 RANKS = (1, 1)
 DEVICES = ("cpu",)
-# What trains, and in which precision, plays no part; so nothing is said of it.
+# Neither adapters nor precision affect the claim, so no fact names them.
 VARIANTS = {
     "zero3-offload-clip": {
         "train": {
@@ -35,40 +35,47 @@ VARIANTS = {
 }
 
 LIMIT = 1e-3
-ELSEWHERE = "meta"
-"""How the pretended device is called: of torch's names the one that needs no driver."""
+"""The norm at which gradients are clipped."""
+
+PRETENDED = "meta"
+"""The name of the pretended device: the only one of torch's device names that needs no driver."""
 
 
-class Mixed(RuntimeError):
+class MixedDevices(RuntimeError):
     """Tensors of two devices met in one operation."""
 
 
-def run(stage, variant):
+def run(test, variant):
     from unittest import mock
 
-    deepspeed = stage.deepspeed()
+    deepspeed = test.import_deepspeed()
     from deepspeed.runtime.zero import stage3
 
-    config = stage.deepspeed_config(3, "bf16", clipping=LIMIT, offload=["optimizer"])
-    engine = stage.engine(deepspeed, stage.model(), config)
-    backward(stage, engine, 0)
-    with stage.call("step"):
+    config = test.deepspeed_config(3, "bf16", clipping=LIMIT, offload=["optimizer"])
+    engine = test.deepspeed_engine(deepspeed, test.tiny_model(), config)
+    backward(test, engine, 0)
+    with test.call("step"):
         engine.step()
-    backward(stage, engine, 1)
+    backward(test, engine, 1)
 
     zero = engine.optimizer
     far = far_tensor()
-    lay = {key: far(value) for key, value in zero.norm_for_param_grads.items() if hasattr(value, "device")}
-    zero.norm_for_param_grads.update(lay)
+    norms_by_parameter = zero.norm_for_param_grads
+    norms_by_parameter.update(
+        {key: far(norm) for key, norm in norms_by_parameter.items() if hasattr(norm, "device")}
+    )
     norms, made = [], []
     watch_clip(zero, norms)
-    with stage.call("step with the norm on a pretended device"):
+    with test.call("step with the norm on a pretended device"):
         try:
-            pretended = {"get_accelerator": lambda: accelerator(far, made), "dist": Reaching(stage3.dist)}
-            with mock.patch.multiple(stage3, **pretended), factories(far, made):
+            pretended = {
+                "get_accelerator": lambda: pretended_accelerator(far, made),
+                "dist": UnwrappingCollectives(stage3.dist),
+            }
+            with mock.patch.multiple(stage3, **pretended), factory_mode(far, made):
                 engine.step()
-        except Mixed as error:
-            stage.fail(f"{error} {where(error)}")
+        except MixedDevices as error:
+            test.fail(f"{error} {where(error)}")
         except Exception as error:
             raise LookupError(
                 f"the stand-in does not fit this DeepSpeed: {error!r} {where(error)}"
@@ -77,35 +84,36 @@ def run(stage, variant):
         raise LookupError("the step made no tensor on the accelerator, or did not clip: nothing was asked")
     before, after = (sum(pair[side] ** 2 for pair in norms) ** 0.5 for side in (0, 1))
     if not abs(after / LIMIT - 1) < 0.01 < before:
-        stage.fail(f"clipping at {LIMIT:g} left a gradient of norm {after:.3g}, it was {before:.3g}")
-    stage.saw(norm=before, clipped=after, made_on_the_device=len(made))
+        test.fail(f"clipping at {LIMIT:g} left a gradient of norm {after:.3g}, it was {before:.3g}")
+    test.record(norm=before, clipped=after, made_on_the_device=len(made))
 
 
-def backward(stage, engine, step):
-    ids = stage.batch(step)
-    with stage.call("forward"):
+def backward(test, engine, step):
+    ids = test.batch(step)
+    with test.call("forward"):
         loss = engine(input_ids=ids, labels=ids).loss
-    with stage.call("backward"):
+    with test.call("backward"):
         engine.backward(loss)
 
 
 def watch_clip(zero, norms):
+    """Append the norms before and after to `norms` each time ZeRO clips."""
     real = zero.unscale_and_clip_grads
 
-    def clipping(group, total_norm):
+    def clip(group, total_norm):
         gradient = zero.fp32_partitioned_groups_flat[group].grad
         before = float(gradient.double().norm())
         real(group, total_norm)
         norms.append((before, float(gradient.double().norm())))
 
-    zero.unscale_and_clip_grads = clipping
+    zero.unscale_and_clip_grads = clip
 
 
 def where(error):
-    """The innermost line of DeepSpeed that an error went through."""
+    """Return the innermost line of DeepSpeed in the traceback of an error."""
     import traceback
 
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if "deepspeed" in each.filename]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "deepspeed" in frame.filename]
     if not frames:
         return ""
     last = frames[-1]
@@ -117,14 +125,14 @@ def where(error):
 
 
 def far_tensor():
-    """The class of tensors on the pretended device."""
+    """Return the class of tensors on the pretended device."""
     import torch
     from torch.utils._pytree import tree_flatten, tree_map
 
     class Far(torch.Tensor):
         @staticmethod
         def __new__(cls, near):
-            return torch.Tensor._make_wrapper_subclass(cls, near.shape, dtype=near.dtype, device=ELSEWHERE)
+            return torch.Tensor._make_wrapper_subclass(cls, near.shape, dtype=near.dtype, device=PRETENDED)
 
         def __init__(self, near):
             self.near = near.detach()
@@ -138,91 +146,84 @@ def far_tensor():
         def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
             kwargs = dict(kwargs or {})
             name = func.__name__.partition(".")[0]
-            given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, torch.Tensor)]
-            near = [each for each in given if not isinstance(each, Far)]
-            # torch lets a single number of the host meet a device, and nothing else, not even in a list.
+            tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+            near = [tensor for tensor in tensors if not isinstance(tensor, Far)]
+            # torch accepts only a single number of the host in an operation on a device, and none in a list.
             if name in ("cat", "stack"):
                 mixed = bool(near)
             else:
-                mixed = any(each.dim() for each in near) and name not in ("_to_copy", "copy_")
+                mixed = any(tensor.dim() for tensor in near) and name not in ("_to_copy", "copy_")
             if mixed:
-                raise Mixed(
+                raise MixedDevices(
                     "Expected all tensors to be on the same device, but found at least two devices, "
                     f"cuda:0 (pretended) and cpu! ({name})"
                 )
-            asked = kwargs.get("device")
-            if asked is not None:
+            device = kwargs.get("device")
+            if device is not None:
                 kwargs["device"] = torch.device("cpu")
-            args, kwargs = tree_map(lambda each: each.near if isinstance(each, Far) else each, (args, kwargs))
+            args, kwargs = tree_map(lambda leaf: leaf.near if isinstance(leaf, Far) else leaf, (args, kwargs))
             out = func(*args, **kwargs)
-            stays = asked is not None and torch.device(asked).type == "cpu"
+            on_host = device is not None and torch.device(device).type == "cpu"
             # What is written into a host tensor is a host tensor.
-            stays = stays or (name == "copy_" and not isinstance(given[0], Far))
-            return (
-                out
-                if stays
-                else tree_map(lambda each: Far(each) if isinstance(each, torch.Tensor) else each, out)
-            )
+            on_host = on_host or (name == "copy_" and not isinstance(tensors[0], Far))
+            if on_host:
+                return out
+            return tree_map(lambda leaf: Far(leaf) if isinstance(leaf, torch.Tensor) else leaf, out)
 
     return Far
 
 
-def factories(far, made):
-    """A mode in which a tensor that is asked for on the pretended device is one of its class."""
+def factory_mode(far, made):
+    """Return a mode in which a tensor that is created on the pretended device gets the class `far`."""
     import torch
     from torch.overrides import TorchFunctionMode
 
-    def there(value):
-        return value == ELSEWHERE or (isinstance(value, torch.device) and value.type == ELSEWHERE)
+    def is_pretended(value):
+        if isinstance(value, torch.device):
+            return value.type == PRETENDED
+        return isinstance(value, str) and value == PRETENDED
 
-    class Factories(TorchFunctionMode):
+    class FactoryMode(TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
             kwargs = dict(kwargs or {})
-            if not any(
-                there(each) for each in (*args, *kwargs.values()) if isinstance(each, (str, torch.device))
-            ):
+            if not any(map(is_pretended, (*args, *kwargs.values()))):
                 return func(*args, **kwargs)
-            if any(isinstance(each, far) for each in args):
-                return args[0]  # moved to where it is
-            args = tuple(
-                "cpu" if isinstance(each, (str, torch.device)) and there(each) else each for each in args
-            )
-            kwargs = {
-                key: "cpu" if isinstance(each, (str, torch.device)) and there(each) else each
-                for key, each in kwargs.items()
-            }
+            if any(isinstance(value, far) for value in args):
+                return args[0]  # it is there already
+            args = tuple("cpu" if is_pretended(value) else value for value in args)
+            kwargs = {key: "cpu" if is_pretended(value) else value for key, value in kwargs.items()}
             out = func(*args, **kwargs)
             if not isinstance(out, torch.Tensor):
                 return out
             made.append(func)
             return far(out)
 
-    return Factories()
+    return FactoryMode()
 
 
-def accelerator(far, made):
-    """DeepSpeed's accelerator, but what it makes lies on the pretended device."""
+def pretended_accelerator(far, made):
+    """Return DeepSpeed's accelerator, changed to make tensors on the pretended device."""
     import deepspeed
     import torch
 
     real = deepspeed.accelerator.get_accelerator()
 
-    class Elsewhere:
+    class PretendedAccelerator:
         def __getattr__(self, name):
             return getattr(real, name)
 
         def current_device_name(self):
-            return ELSEWHERE
+            return PRETENDED
 
         def FloatTensor(self, values):  # noqa: N802 - DeepSpeed's name
             made.append("FloatTensor")
             return far(torch.tensor(values, dtype=torch.float32))
 
-    return Elsewhere()
+    return PretendedAccelerator()
 
 
-class Reaching:
-    """DeepSpeed's collectives, which reach the data of a pretended tensor."""
+class UnwrappingCollectives:
+    """DeepSpeed's collectives, applied to the CPU data of a pretended tensor."""
 
     def __init__(self, real):
         self.real = real
@@ -231,5 +232,5 @@ class Reaching:
         return getattr(self.real, name)
 
     def all_reduce(self, tensor, *args, **kwargs):
-        """The sum over all ranks, in place."""
+        """Sum over all ranks, in place."""
         return self.real.all_reduce(getattr(tensor, "near", tensor), *args, **kwargs)

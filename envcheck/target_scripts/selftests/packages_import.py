@@ -1,11 +1,11 @@
 """The packages of the stack can be imported together.
 
-Each package is imported in a process of its own, beside the torch that is there, and the names that training
-scripts take from it are looked up, because transformers and PEFT import most of themselves only then.
-Seconds: 1 to 15 a package, a cold disk more. Memory: below 1 GiB.
+Each package is imported in a separate process, together with the installed torch. The names that training
+scripts import from it are looked up too, because transformers and PEFT load most of their modules only then.
+Seconds: 1 to 15 a package, more on a cold disk. Memory: below 1 GiB.
 
-A failure: the first line of a training script raises. DeepSpeed 0.14.0 beside torch 2.4 is one: each is
-recommended somewhere, and no metadata says that they exclude one another.
+A failure means that the first line of a training script raises. DeepSpeed 0.14.0 with torch 2.4 is an
+example: each is recommended somewhere, and no metadata says that they exclude each other.
 """
 
 import importlib
@@ -32,12 +32,12 @@ _NAMES = {
 }
 
 
-def run(stage, variant):
-    # As a training script imports it: DeepSpeed finds its accelerator by itself.
+def run(test, variant):
+    # A training script does not set it: DeepSpeed detects its accelerator.
     os.environ.pop("DS_ACCELERATOR", None)
-    with stage.call(f"import {variant}"):
+    with test.call(f"import {variant}"):
         module = importlib.import_module(variant)
     for name in _NAMES[variant]:
-        with stage.call(f"from {variant} import {name}"):
+        with test.call(f"from {variant} import {name}"):
             if not hasattr(module, name):
-                stage.fail(f"{variant} has no {name}")
+                test.fail(f"{variant} has no {name}")

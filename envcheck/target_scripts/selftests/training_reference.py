@@ -1,18 +1,18 @@
 """Training gives the losses of a reference that anyone can check, and they fall.
 
-A tiny random Qwen2 (see `_worker.py`), six steps on one sequence of 16 tokens, rate 0.01 for an adapter and
-0.001 for a whole model, gradients clipped at a norm of 1. The reference is one process on the CPU without
-DeepSpeed, whose clipping and AdamW are written out below; in bfloat16 it keeps masters of what trains in a
-wider type, as ZeRO does. All ranks train on the same batch, so their mean gradient is the reference's
-whatever their number.
+A tiny random Qwen2 (see `_training.py`) takes six steps on one sequence of 16 tokens, with rate 0.01 for an
+adapter and 0.001 for a whole model, and gradients clipped at a norm of 1. The reference is one process on the
+CPU without DeepSpeed, with the clipping and AdamW implemented below; in bfloat16 it keeps master weights in a
+wider type, as ZeRO does. All ranks train on the same batch, so that their mean gradient equals the
+reference's for any number of ranks.
 
-Tolerance of each loss, which begins near 4.85: float32 1e-4, for sums are taken in another order; bfloat16
-0.01, for kernels round to 2^-9 in different places. Twice the rate moves a loss by three times that. The
-last loss must be at least 0.1 below the first. Seconds: 1 to 4. Memory: below 1 GiB, nearly all of it
-libraries.
+Tolerance of each loss, which starts near 4.85: float32 1e-4, because sums are taken in another order;
+bfloat16 0.01, because kernels round to 2^-9 in different places. Twice the rate changes a loss by three times
+that. The last loss must be at least 0.1 below the first. Seconds: 1 to 4. Memory: below 1 GiB, nearly all of
+it libraries.
 
-A failure means that the optimizer takes other steps than it was told to: another rate, another gradient,
-none.
+A failure means that the optimizer does not take the configured steps: another rate, another gradient, or no
+step.
 """
 
 LEVEL = 2
@@ -34,7 +34,7 @@ TRAIN = {
     "offload_optimizer": "none",
     "offload_param": "none",
 }
-# No `quantization` where an adapter trains without ZeRO: the optimizer sees the adapter alone.
+# No `quantization` where an adapter trains without ZeRO: the optimizer only sees the adapter.
 VARIANTS = {
     "reference-plain-lora": {
         "needs": {"pkg.peft": "present"},
@@ -83,110 +83,112 @@ VARIANTS = {
 }
 
 STEPS, LIMIT, FALL = 6, 1.0, 0.1
+"""Steps, the norm at which gradients are clipped, and by how much the loss must fall."""
 RATE = {"lora": 1e-2, "none": 1e-3}
 TOLERANCE = {"fp32": 1e-4, "bf16": 0.01}
 
 
-def run(stage, variant):
+def run(test, variant):
     import torch
 
-    torch.set_float32_matmul_precision("highest")  # TF32 keeps 10 bits, and an environment may turn it on
+    torch.set_float32_matmul_precision("highest")  # an environment may switch on TF32, which keeps 10 bits
     train = {**TRAIN, **VARIANTS[variant]["train"]}
-    expected = reference(stage, train)
-    losses = plain(stage, train) if train["parallel"] == "none" else sharded(stage, train)
-    stage.saw(losses=losses, reference=expected)
-    stage.losses_finite(losses)
+    expected = reference(test, train)
+    plain = train["parallel"] == "none"
+    losses = train_plainly(test, train) if plain else train_with_deepspeed(test, train)
+    test.record(losses=losses, reference=expected)
+    test.check_losses_finite(losses)
     tolerance = TOLERANCE[train["precision"]]
     for step, (found, loss) in enumerate(zip(losses, expected)):
         if abs(found - loss) > tolerance:
-            stage.fail(
+            test.fail(
                 f"the loss of step {step} is {found:.6f}, the reference has {loss:.6f}, allowed {tolerance:g}"
             )
     if not losses[-1] < losses[0] - FALL:
-        stage.fail(
+        test.fail(
             f"the loss does not fall: {losses[0]:.4f} at first, {losses[-1]:.4f} after {STEPS - 1} steps"
         )
 
 
-def made(stage, train, whole):
-    """The model; in bfloat16 all of it (`whole`), or the base alone, under a float32 adapter."""
+def build(test, train, whole):
+    """Return the model; in bfloat16 all of it (`whole`), or only the base, under a float32 adapter."""
     import torch
 
     dtype = torch.bfloat16 if train["precision"] == "bf16" else None
-    model = stage.model(train["adapter"], checkpointing=True, dtype=dtype)
-    for each in model.parameters():
-        if each.requires_grad:
-            each.data = each.data.to(dtype if whole and dtype else torch.float32)
+    model = test.tiny_model(train["adapter"], checkpointing=True, dtype=dtype)
+    for weight in model.parameters():
+        if weight.requires_grad:
+            weight.data = weight.data.to(dtype if whole and dtype else torch.float32)
     return model
 
 
-def reference(stage, train):
-    """The losses of one process on the CPU, clipping and AdamW (Loshchilov and Hutter, 2019) written out."""
+def reference(test, train):
+    """Return the losses of one process on the CPU, with clipping and AdamW (Loshchilov and Hutter, 2019)."""
     import torch
 
-    model = made(stage, train, whole=train["parallel"] == "deepspeed")
-    trained = [each for each in model.parameters() if each.requires_grad]
-    masters = [each.detach().double() for each in trained]
-    means = [torch.zeros_like(each) for each in masters]
-    squares = [torch.zeros_like(each) for each in masters]
-    ids = stage.batch(device="cpu")
+    model = build(test, train, whole=train["parallel"] == "deepspeed")
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    masters = [weight.detach().double() for weight in trained]
+    means = [torch.zeros_like(master) for master in masters]
+    squares = [torch.zeros_like(master) for master in masters]
+    ids = test.batch(device="cpu")
     rate = RATE[train["adapter"]]
     losses = []
-    with stage.call("reference on the CPU"):
+    with test.call("reference on the CPU"):
         for step in range(1, STEPS + 1):
             loss = model(input_ids=ids, labels=ids).loss
             loss.backward()
             losses.append(float(loss))
-            gradients = [each.grad.double() for each in trained]
-            norm = sum(float(each.pow(2).sum()) for each in gradients) ** 0.5
+            gradients = [weight.grad.double() for weight in trained]
+            norm = sum(float(gradient.pow(2).sum()) for gradient in gradients) ** 0.5
             shrink = min(1.0, LIMIT / (norm + 1e-6))
-            for each, master, mean, square, gradient in zip(trained, masters, means, squares, gradients):
+            for weight, master, mean, square, gradient in zip(trained, masters, means, squares, gradients):
                 clipped = gradient * shrink
                 mean.mul_(0.9).add_(clipped, alpha=0.1)
                 square.mul_(0.999).add_(clipped**2, alpha=0.001)
                 master.mul_(1 - rate * 0.01)
                 master.sub_(rate * (mean / (1 - 0.9**step)) / ((square / (1 - 0.999**step)).sqrt() + 1e-8))
-                each.data.copy_(master)
-                each.grad = None
+                weight.data.copy_(master)
+                weight.grad = None
     return losses
 
 
-def plain(stage, train):
+def train_plainly(test, train):
     import torch
 
-    model = made(stage, train, whole=False).to(stage.device)
-    trained = [each for each in model.parameters() if each.requires_grad]
+    model = build(test, train, whole=False).to(test.device)
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=RATE[train["adapter"]])
-    ids = stage.batch()
+    ids = test.batch()
     losses = []
     for _ in range(STEPS):
-        with stage.call("forward"):
+        with test.call("forward"):
             loss = model(input_ids=ids, labels=ids).loss
-        with stage.call("backward"):
+        with test.call("backward"):
             loss.backward()
-        with stage.call("clip"):
+        with test.call("clip"):
             torch.nn.utils.clip_grad_norm_(trained, LIMIT)
-        with stage.call("step"):
+        with test.call("step"):
             optimizer.step()
         optimizer.zero_grad()
         losses.append(float(loss))
     return losses
 
 
-def sharded(stage, train):
-    deepspeed = stage.deepspeed()
+def train_with_deepspeed(test, train):
+    deepspeed = test.import_deepspeed()
     offload = [part for part in ("optimizer", "param") if train[f"offload_{part}"] == "cpu"]
-    config = stage.deepspeed_config(train["zero_stage"], train["precision"], clipping=LIMIT, offload=offload)
-    model = stage.model(train["adapter"], checkpointing=True)
-    engine = stage.engine(deepspeed, model, config, rate=RATE[train["adapter"]])
-    ids = stage.batch()
+    config = test.deepspeed_config(train["zero_stage"], train["precision"], clipping=LIMIT, offload=offload)
+    model = test.tiny_model(train["adapter"], checkpointing=True)
+    engine = test.deepspeed_engine(deepspeed, model, config, rate=RATE[train["adapter"]])
+    ids = test.batch()
     losses = []
     for _ in range(STEPS):
-        with stage.call("forward"):
+        with test.call("forward"):
             loss = engine(input_ids=ids, labels=ids).loss
-        with stage.call("backward"):
+        with test.call("backward"):
             engine.backward(loss)
-        with stage.call("step"):
+        with test.call("step"):
             engine.step()
         losses.append(float(loss))
     return losses

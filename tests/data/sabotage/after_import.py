@@ -1,4 +1,4 @@
-"""Change a library once it is imported, in the processes of self-tests and nowhere else."""
+"""Change a library once it is imported, only in the processes of self-tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Then(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         self._looking = True
         spec = importlib.util.find_spec(name)
-        # Libraries also look for others without importing them.
+        # Libraries also search for others without importing them.
         self._looking = False
         if spec is not None:
             self._real, spec.loader = spec.loader, self

@@ -1,4 +1,4 @@
-"""A recompute draws random numbers of its own."""
+"""A recompute draws other random numbers."""
 
 AFTER = "torch.utils.checkpoint"
 

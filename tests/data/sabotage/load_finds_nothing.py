@@ -1,4 +1,4 @@
-"""DeepSpeed finds no checkpoint in the folder it is told to load from, and goes on without one."""
+"""DeepSpeed finds no checkpoint in the folder to load from, and continues without one."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""PEFT loads no weight of a saved adapter, and says that all fit."""
+"""PEFT loads no weight of a saved adapter, and reports that all were loaded."""
 
 from types import SimpleNamespace
 from typing import Any

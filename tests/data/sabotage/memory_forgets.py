@@ -1,4 +1,4 @@
-"""A GPU whose second piece of memory is the first one's."""
+"""A GPU that uses the memory of the first piece for the second piece, too."""
 
 from typing import Any
 

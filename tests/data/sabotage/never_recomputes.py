@@ -1,4 +1,4 @@
-"""Gradient checkpointing is accepted and silently stays off."""
+"""Gradient checkpointing is accepted and silently remains off."""
 
 AFTER = "transformers.modeling_utils"
 

@@ -44,9 +44,9 @@ MACHINE_KEYS = {
 }
 ESSENTIAL = {"nvmlInitWithFlags": "nvmlInit", "nvmlDeviceGetCount_v2": "nvmlDeviceGetCount"}
 THREE = "fail nvmlDeviceGetMemoryInfo_v2 = 13\n[gpu]\nmig = 0\n[gpu]\nmig = 0\n{}\n[gpu]\nmig = 0\n"
-"""Three A100 of a driver that knows one call for memory; what goes in the braces is the middle one's."""
+"""Three A100 with a driver that has one call for memory; the braces take settings of the middle GPU."""
 ON_THE_BUS = {"gpus.on_bus", "gpus.nvswitches", "gpus.numa_nodes"}
-"""Unknown in a box, which has no bus."""
+"""Unknown on a fake machine, which has no bus."""
 
 
 @pytest.fixture(autouse=True)
@@ -57,12 +57,12 @@ def no_child_is_left() -> Iterator[None]:
 
 
 def probed(host: Host, deadline_s: float = 20.0) -> Inventory:
-    """What the probe reads; the deadline is long unless the test is about it, for the machine may be busy."""
+    """Return what the probe reads; by default with a long deadline, because the machine may be busy."""
     return PROBE.begin(host, ProbeRequest(deadline_s=deadline_s))()
 
 
 def why(inventory: Inventory, key: str, gpu: int | None = None) -> str:
-    """Why a fact is not known; empty if it is."""
+    """Return why a fact is not known; empty if it is."""
     reading = inventory.fact(key, gpu).reading
     return reading.why if isinstance(reading, Unknown) else ""
 
@@ -71,7 +71,7 @@ def unknown_keys(inventory: Inventory, gpu: int) -> set[str]:
     return {key for key, fact in inventory.devices[gpu].items() if isinstance(fact.reading, Unknown)}
 
 
-# --- cards that are well ------------------------------------------------------------------------------
+# --- healthy cards ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def unknown_keys(inventory: Inventory, gpu: int) -> set[str]:
         ("b200", ("580.65.06", "13.0"), ("NVIDIA B200", 183359, "10.0", "default")),
     ],
 )
-def test_a_card_is_read_whole(
+def test_all_facts_of_a_card_are_read(
     box: Box, scenario: str, versions: tuple[str, str], card: tuple[str, int, str, str]
 ) -> None:
     inventory = probed(box.host(scenario))
@@ -137,22 +137,20 @@ def test_uuids_are_never_facts(box: Box) -> None:
     assert "GPU-" not in repr(probed(box.host("a100x8", {"CUDA_VISIBLE_DEVICES": "GPU-fa4e0001"})))
 
 
-def test_the_probe_is_found_and_the_child_is_no_probe() -> None:
+def test_the_driver_probe_is_found_once() -> None:
     assert [probe.name for probe in every_probe()].count("driver") == 1
 
 
 def test_nothing_loads_pynvml_or_ctypes_in_our_own_process() -> None:
     program = (
-        "import sys; from envcheck.host.machine import Host; from envcheck.probes import Request, driver\n"
-        "driver.PROBE.begin(Host(), Request())()\n"
+        "import sys; from envcheck.host.machine import Host; from envcheck.probes import ProbeRequest, driver\n"
+        "driver.PROBE.begin(Host(), ProbeRequest())()\n"
         "assert not {'pynvml', 'ctypes'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=ROOT)
 
 
-def test_the_machine_we_run_on_is_asked_with_its_own_files(
-    tmp_path: Path, built: Callable[[str], Path]
-) -> None:
+def test_the_running_machine_is_read_with_its_own_files(tmp_path: Path, built: Callable[[str], Path]) -> None:
     scenario = tmp_path / "scenario"
     scenario.write_text("[gpu]\nname = Real Host, Fake Card\n")
     environ = {"LD_LIBRARY_PATH": str(built("")), "FAKE_NVML": str(scenario)}
@@ -179,7 +177,7 @@ def test_what_the_library_prints_does_not_mix_with_its_answers(box: Box) -> None
 # --- MIG ----------------------------------------------------------------------------------------------
 
 
-def test_mig_is_told_card_by_card_now_and_after_the_next_reset(box: Box) -> None:
+def test_mig_mode_is_read_for_each_card_now_and_after_the_next_reset(box: Box) -> None:
     inventory = probed(box.host("mig"))
     told = [
         tuple(inventory.known(key, gpu) for key in ("gpu.mig", "gpu.mig_pending", "gpu.mig_instances"))
@@ -214,7 +212,9 @@ def test_an_error_while_counting_mig_devices_is_not_zero_devices(box: Box) -> No
         (4711, "4711 not a code this envcheck knows", "4711"),
     ],
 )
-def test_a_driver_that_does_not_start_says_which_way(box: Box, code: int, word: str, said: str) -> None:
+def test_a_driver_that_does_not_start_is_reported_with_its_code(
+    box: Box, code: int, word: str, said: str
+) -> None:
     box.put("/sys/module/nvidia/version", "550.54.14\n").with_gpus(2, ["NVIDIA A100-SXM4-80GB"] * 2)
     inventory = probed(box.host(f"fail nvmlInitWithFlags = {code}\n[gpu]\n"))
     assert inventory.known("driver.error") == word
@@ -233,7 +233,7 @@ def test_a_mismatch_keeps_both_versions_as_facts(box: Box) -> None:
     assert inventory.known("driver.library") == "550.54.15"
 
 
-def test_in_a_container_error_999_says_that_its_devices_are_gone(box: Box) -> None:
+def test_in_a_container_error_999_means_that_its_devices_are_gone(box: Box) -> None:
     box.put("/.dockerenv").with_gpus(8)
     inventory = probed(box.host("fail nvmlInitWithFlags = 999\n[gpu]\n"))
     assert inventory.known("driver.error") == "999 unknown error"
@@ -291,7 +291,7 @@ def test_a_lost_gpu_is_unknown_and_the_others_are_read(box: Box) -> None:
     assert "15 GPU lost" in why(inventory, "gpu.memory_mib", 1)
     assert unknown_keys(inventory, 0) == set()
     assert unknown_keys(inventory, 2) == {"gpu.rank"}  # whether CUDA counts the lost one is not known
-    # A rule that asks whether a model is there must not be told "no" for a card nobody could read.
+    # A rule about a model must not be answered "no" for a card that could not be read.
     assert "GPU lost" in why(inventory, "gpus.models")
 
 
@@ -322,13 +322,13 @@ def test_the_newer_call_for_memory_is_made_where_the_older_fails(box: Box) -> No
     assert inventory.known("gpu.memory_shared", 0) is False
 
 
-def test_fewer_gpus_than_on_the_bus_is_told_with_the_count(box: Box) -> None:
+def test_a_count_below_that_of_the_bus_names_both(box: Box) -> None:
     inventory = probed(box.with_gpus(8).host("[gpu]\ncopies = 7\n"))
     assert inventory.known("gpus.count") == 7
     assert "the PCI bus shows 8" in inventory.fact("gpus.count").source
 
 
-def test_a_driver_that_counts_no_gpu_says_zero(box: Box) -> None:
+def test_a_driver_that_counts_no_gpu_gives_zero(box: Box) -> None:
     inventory = probed(box.host("count = 0\n"))
     assert inventory.known("gpus.count") == 0
     assert inventory.known("gpus.models") == ()
@@ -348,8 +348,8 @@ def test_a_symbol_the_library_lacks_costs_only_its_own_facts(
         assert inventory.known("driver.error") == "13 function not found"
         assert ESSENTIAL[symbol] in why(inventory, "gpus.count")
         return
-    # CUDA's version and memory have another call to fall back on, the library's version its file's name or
-    # nothing, and a library without MIG has none that is on.
+    # CUDA's version and memory have a second call, the library's version may come from its file's name, and in a
+    # library without MIG it is off.
     spared = ("nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetMigMode", "nvmlDeviceGetMemoryInfo")
     lost = {MACHINE_KEYS[symbol]} if symbol in MACHINE_KEYS else set(DEVICE_KEYS[symbol])
     facts = {**inventory.facts, **inventory.devices[0]}
@@ -358,7 +358,7 @@ def test_a_symbol_the_library_lacks_costs_only_its_own_facts(
     assert unknown == (set() if symbol in spared else lost | models)
 
 
-def test_a_library_that_is_no_library_says_so(box: Box, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_library_is_reported(box: Box, tmp_path: Path) -> None:
     box.library = tmp_path / "stub"
     box.put("/stub/libnvidia-ml.so.1", "not an ELF file")
     inventory = probed(box.with_gpus(1).host("h100"))
@@ -376,7 +376,7 @@ def timed(host: Host, deadline_s: float = DEADLINE_S) -> tuple[Inventory, float]
 
 
 @pytest.mark.parametrize("symbol", [*ESSENTIAL, *MACHINE_KEYS])
-def test_a_driver_that_hangs_is_left_in_time_and_the_call_is_named(box: Box, symbol: str) -> None:
+def test_a_hanging_driver_is_abandoned_in_time_and_the_call_is_named(box: Box, symbol: str) -> None:
     inventory, seconds = timed(box.host(f"hang = {symbol}\n[gpu]\n"))
     assert seconds < DEADLINE_S + 1
     assert inventory.known("driver.error") == "no answer"
@@ -385,7 +385,7 @@ def test_a_driver_that_hangs_is_left_in_time_and_the_call_is_named(box: Box, sym
 
 
 @pytest.mark.parametrize("symbol", [*DEVICE_KEYS, "nvmlDeviceGetHandleByIndex_v2"])
-def test_one_gpu_that_hangs_is_left_in_time_and_the_others_are_read(box: Box, symbol: str) -> None:
+def test_one_hanging_gpu_is_abandoned_in_time_and_the_others_are_read(box: Box, symbol: str) -> None:
     inventory, seconds = timed(box.host(THREE.format(f"hang = {symbol}")))
     assert seconds < DEADLINE_S + 1
     assert inventory.known("gpus.count") == 3
@@ -416,7 +416,7 @@ def test_more_gpus_on_the_bus_are_given_more_time() -> None:
 
 @pytest.mark.parametrize("way", ["crash", "abort"])
 @pytest.mark.parametrize("symbol", ESSENTIAL)
-def test_a_driver_that_crashes_says_so_and_where(box: Box, symbol: str, way: str) -> None:
+def test_a_crash_of_the_driver_is_reported_with_its_call(box: Box, symbol: str, way: str) -> None:
     inventory = probed(box.with_gpus(1).host(f"{way} = {symbol}\n[gpu]\n"))
     signal = {"crash": "SIGSEGV", "abort": "SIGABRT"}[way]
     assert inventory.known("driver.error") == "crashed"
@@ -467,13 +467,13 @@ def test_garbage_is_unknown_with_its_reason_and_names_are_kept_as_text(box: Box)
     assert "absurd" in why(inventory, "gpu.memory_free_mib", 2)
 
 
-def test_an_absurd_number_of_gpus_is_not_believed(box: Box) -> None:
+def test_an_absurd_number_of_gpus_is_rejected(box: Box) -> None:
     inventory = probed(box.host("count = 4294967295\n[gpu]\n"))
     assert "4294967295" in why(inventory, "gpus.count")
     assert inventory.devices == ()
 
 
-def test_more_gpus_counted_than_there_are_costs_only_those(box: Box) -> None:
+def test_gpus_that_are_counted_but_missing_cost_only_their_own_facts(box: Box) -> None:
     inventory = probed(box.host("count = 2\n[gpu]\nname = One\n"))
     assert inventory.known("gpu.name", 0) == "One"
     assert "invalid argument" in why(inventory, "gpu.name", 1)
@@ -481,8 +481,8 @@ def test_more_gpus_counted_than_there_are_costs_only_those(box: Box) -> None:
 
 @settings(max_examples=50)
 @given(st.text(max_size=30))
-def test_any_line_of_the_child_is_heard_without_a_crash(text: str) -> None:
-    nvml.hear(text)
+def test_any_line_of_the_child_is_parsed_without_a_crash(text: str) -> None:
+    nvml.parse(text)
 
 
 @settings(max_examples=50)
@@ -519,7 +519,7 @@ def test_the_library_version_is_that_of_its_driver(said: str, file: str, version
     assert (reading.value if isinstance(reading, Known) else None) == version
 
 
-# --- files, no driver to ask --------------------------------------------------------------------------
+# --- files without a driver ---------------------------------------------------------------------------
 
 PROC_CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Fri Mar  8 2024\nGCC version: 9\n"
 PROC_OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.10  Release Build\n"
@@ -548,16 +548,16 @@ def test_the_driver_version_is_read_from_the_first_file_that_tells(
     assert (fact.value, fact.source) == (version, source)
 
 
-def test_the_kernel_module_is_believed_before_nvml(box: Box) -> None:
+def test_the_version_of_the_kernel_module_precedes_nvmls(box: Box) -> None:
     box.put("/sys/module/nvidia/version", "550.90.07\n")
     inventory = probed(box.host("a100x8"))
     assert inventory.fact("driver.version").value == "550.90.07"
     assert inventory.fact("driver.version").source == "/sys/module/nvidia/version"
 
 
-def test_a_host_without_an_nvidia_card_has_none_for_certain(tmp_path: Path) -> None:
+def test_a_host_without_an_nvidia_card_certainly_has_no_gpu(tmp_path: Path) -> None:
     Box(tmp_path).put("/sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n")
-    # An NVIDIA sound function or bridge is no GPU.
+    # An NVIDIA sound function or bridge is not a GPU.
     Box(tmp_path).put("/sys/bus/pci/devices/0000:00:03.0/vendor", "0x10de\n")
     Box(tmp_path).put("/sys/bus/pci/devices/0000:00:03.0/class", "0x040300\n")
     inventory = probed(Host(tmp_path, {}))
@@ -567,7 +567,7 @@ def test_a_host_without_an_nvidia_card_has_none_for_certain(tmp_path: Path) -> N
     assert inventory.complete == {"driver", "gpu", "gpus"}
 
 
-def test_a_virtual_function_is_not_one_more_card(tmp_path: Path) -> None:
+def test_a_virtual_function_is_not_counted_as_a_card(tmp_path: Path) -> None:
     Box(tmp_path).with_gpus(2).put("/sys/bus/pci/devices/0000:02:00.0/physfn")
     assert probed(Host(tmp_path, {})).known("gpus.count") == 1
 
@@ -648,14 +648,14 @@ def test_the_library_is_found_where_the_loader_and_drivers_put_it(
 
 
 def smi(box: Box, script: str) -> dict[str, str]:
-    """An nvidia-smi on the machine's PATH that is this shell script."""
+    """Put a shell script on the machine's PATH as nvidia-smi."""
     file = box.root / "bin/nvidia-smi"
     box.put(str(file)).put("/bin/nvidia-smi", f"#!/bin/sh\n{script}\n")
     file.chmod(0o755)
     return {"PATH": str(file.parent)}
 
 
-def test_nvidia_smi_is_asked_when_no_library_is_found(tmp_path: Path, box: Box) -> None:
+def test_nvidia_smi_is_run_when_no_library_is_found(tmp_path: Path, box: Box) -> None:
     (tmp_path / "dev/nvidiactl").unlink()
     environ = smi(
         box, "echo 'NVIDIA A10, 23028, 22800, 535.161.08'; echo 'Odd, name, [N/A], [N/A], 535.161.08'"
@@ -670,7 +670,7 @@ def test_nvidia_smi_is_asked_when_no_library_is_found(tmp_path: Path, box: Box) 
 
 
 @pytest.mark.parametrize("trouble", ["fail nvmlInitWithFlags = 18", "hang = nvmlInitWithFlags"])
-def test_nvidia_smi_is_not_asked_what_nvml_has_refused(box: Box, trouble: str) -> None:
+def test_nvidia_smi_is_not_run_after_nvml_refused(box: Box, trouble: str) -> None:
     environ = smi(box, f"touch {box.root}/asked")
     probed(box.host(f"{trouble}\n[gpu]\n", environ), DEADLINE_S)
     assert not (box.root / "asked").exists()
@@ -687,7 +687,7 @@ def test_a_useless_nvidia_smi_changes_nothing(tmp_path: Path, box: Box, script: 
     assert inventory.fact("driver.version").reading == Absent()
 
 
-def test_rows_that_are_no_rows_are_passed_over() -> None:
+def test_lines_that_are_not_rows_are_skipped() -> None:
     assert list(smi_rows("\nNo devices were found\na, 1, 2, 550.1\n")) == [("a", "1", "2", "550.1")]
 
 
@@ -765,19 +765,19 @@ def flags(
     names: tuple[object, ...] = ("A100", "A100"),
     migs: tuple[object, ...] = (False, False),
 ) -> list[object]:
-    """`gpu.visible` as True, False, or None where it is unknown."""
+    """Return `gpu.visible` as True, False, or None where it is unknown."""
     readings = visibility(environ, uuids, names, migs)
     return [reading.value if isinstance(reading, Known) else None for reading in readings]
 
 
-def test_hidden_gpus_are_told_from_visible_ones(box: Box) -> None:
+def test_hidden_gpus_are_distinguished_from_visible_ones(box: Box) -> None:
     inventory = probed(box.host("a100x8", {"CUDA_VISIBLE_DEVICES": "2,5"}))
     assert inventory.visible_devices() == (2, 5)
     inventory = probed(box.host("a100x8", {"CUDA_VISIBLE_DEVICES": "GPU-fa4e0007"}))
     assert inventory.visible_devices() == (7,)
 
 
-def test_an_index_among_unequal_cards_is_cudas_secret_unless_the_order_is_set() -> None:
+def test_an_index_among_unequal_cards_is_unknown_unless_the_order_is_set() -> None:
     unequal = ("T4", "A100")
     assert flags({"CUDA_VISIBLE_DEVICES": "0"}, names=unequal) == [None, None]
     ordered = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -788,7 +788,7 @@ def test_an_index_among_unequal_cards_is_cudas_secret_unless_the_order_is_set() 
     assert flags({}, names=unequal) == [True, True]
 
 
-def test_a_uuid_that_could_not_be_read_may_be_the_one_meant() -> None:
+def test_a_gpu_with_an_unread_uuid_may_be_the_selected_one() -> None:
     uuids = (CARDS[0], "")
     assert flags({"CUDA_VISIBLE_DEVICES": CARDS[0]}, uuids) == [True, None]
     assert flags({"CUDA_VISIBLE_DEVICES": "GPU-77"}, uuids) == [None, None]

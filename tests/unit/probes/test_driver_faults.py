@@ -1,8 +1,8 @@
 """Faults of the driver, injected one by one through the real child into a real library.
 
-Every call that is made gets every return code, and hangs, crashes, ends the process, lacks its symbol,
-is slow and gives garbage. One box has many GPUs, every other one of them ill in its own way, so that each
-fault has healthy neighbours and most cost no process of their own.
+Every call returns every code, hangs, crashes, ends the process, lacks its symbol, is slow, and returns garbage.
+One fake machine has many GPUs, of which every second one has a different fault, so that each fault has healthy
+neighbours and most faults need no separate process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.fake_nvml import Box
 
 CODES = (*range(1, 31), 999)
 LOADED_S = 30.0
-"""The deadline where the test is about none, for the machine may be busy."""
+"""The deadline in tests that are not about deadlines, because the machine may be busy."""
 
 MEMORY = ("gpu.memory_mib", "gpu.memory_free_mib", "gpu.memory_used_mib", "gpu.memory_shared")
 FABRIC = ("gpu.fabric", "gpu.fabric_error", "gpu.fabric_health")
@@ -45,7 +45,7 @@ Each = TypeVar("Each")
 
 
 def in_parts(all_of_them: Sequence[Each], size: int) -> list[Sequence[Each]]:
-    """As many at a time as two cores can start without one keeping the others waiting."""
+    """Split a sequence into parts that two cores can start without delaying one another."""
     return [all_of_them[start : start + size] for start in range(0, len(all_of_them), size)]
 
 
@@ -67,7 +67,7 @@ class Call(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The call as reasons name it."""
+        """The name of the call in reasons."""
         counters = {"nvmlDeviceGetTotalEccErrors:0": "volatile", "nvmlDeviceGetTotalEccErrors:1": "aggregate"}
         if self.told_as:
             return self.told_as
@@ -81,7 +81,7 @@ class Call(NamedTuple):
 
 
 PLAIN_NAMES = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetCount_v2")
-"""Symbols that pynvml calls by a name without their version."""
+"""Symbols that pynvml calls by a name without version."""
 
 STATE = (
     Call("nvmlDeviceGetEccMode", ("gpu.ecc", "gpu.ecc_pending")),
@@ -155,7 +155,7 @@ def no_child_is_left() -> Iterator[None]:
 
 
 def all_probed(hosts: Sequence[Host], deadline_s: float = LOADED_S) -> list[Inventory]:
-    """What is read of several machines at the same time."""
+    """Read several machines at the same time."""
     begun = [PROBE.begin(host, ProbeRequest(deadline_s=deadline_s)) for host in hosts]
     return [collect() for collect in begun]
 
@@ -165,13 +165,13 @@ def probed(host: Host) -> Inventory:
 
 
 def mixed(call: Call, troubles: Sequence[str]) -> str:
-    """A box of GPUs that are well at even numbers, and at each odd one have the next of the troubles."""
+    """Describe GPUs that are healthy at even numbers and have one of the troubles at each odd number."""
     well = f"[gpu]\n{call.gpu}"
     return call.machine + well + "".join(f"[gpu]\n{call.gpu}{each}\n{well}" for each in troubles)
 
 
 def readings(inventory: Inventory, gpu: int) -> dict[str, Reading]:
-    """What is known of a GPU but the number CUDA gives it, reasons without its own: GPUs can be compared."""
+    """Return the readings of a GPU without its numbers, so that GPUs can be compared."""
     found = {key: fact.reading for key, fact in inventory.devices[gpu].items() if key != "gpu.rank"}
     return {
         key: Unknown(each.why.replace(f" of GPU {gpu}", ""), each.asked)
@@ -182,7 +182,7 @@ def readings(inventory: Inventory, gpu: int) -> dict[str, Reading]:
 
 
 def ill(inventory: Inventory, troubles: int) -> list[int]:
-    """Numbers of the GPUs in trouble, after a look at their neighbours: each tells all that GPU 0 tells."""
+    """Return the numbers of faulty GPUs, and check that their neighbours have the readings of GPU 0."""
     assert inventory.known("gpus.count") == 2 * troubles + 1
     well = readings(inventory, 0)
     assert well["gpu.error"] == Absent()
@@ -192,7 +192,7 @@ def ill(inventory: Inventory, troubles: int) -> list[int]:
 
 
 def changed(inventory: Inventory, gpu: int) -> set[str]:
-    """The facts of a GPU that are not those of a healthy one."""
+    """Return the facts of a GPU that differ from those of a healthy one."""
     well, here = readings(inventory, 0), readings(inventory, gpu)
     return {key for key in well if here[key] != well[key]}
 
@@ -207,7 +207,7 @@ def reason(inventory: Inventory, gpu: int, key: str) -> str:
 
 
 @pytest.mark.parametrize("call", DEVICE_CALLS, ids=_id)
-def test_every_code_of_every_call_costs_one_gpu_what_that_call_tells(box: Box, call: Call) -> None:
+def test_every_code_of_every_call_costs_one_gpu_only_the_facts_of_that_call(box: Box, call: Call) -> None:
     inventory = probed(box.host(mixed(call, [f"fail {call.named} = {code}" for code in CODES])))
     for gpu, code in zip(ill(inventory, len(CODES)), CODES, strict=True):
         assert changed(inventory, gpu) <= {*call.keys, "gpu.error"}, code
@@ -219,7 +219,7 @@ def test_every_code_of_every_call_costs_one_gpu_what_that_call_tells(box: Box, c
 
 
 def _assert_lost(inventory: Inventory, gpu: int, call: Call, key: str, code: int) -> None:
-    """What a fact is after its call failed: unknown with the call and the code's words, or what the code says."""
+    """Check a fact whose call failed: unknown with the call and the code, or what the code means."""
     here = inventory.fact(key, gpu).reading
     if call.symbol == "nvmlDeviceGetMigMode" and code in (3, 13):
         assert here == (Known(0) if key == "gpu.mig_instances" else Known(False))
@@ -277,7 +277,7 @@ def test_every_code_without_which_nothing_is_read_is_the_drivers_error(
 def test_every_code_of_a_call_of_the_machine_costs_one_fact(box: Box) -> None:
     tellers = [symbol for symbol, key in MACHINE_CALLS.items() if key][:3]
     for some in in_parts(CODES, 8):
-        # Three calls fail at once, each with a code of its own.
+        # Three calls fail at once, each with a different code.
         turned = [[(code + step) % 31 or 999 for step in range(3)] for code in some]
         scenarios = [
             "".join(f"fail {symbol} = {code}\n" for symbol, code in zip(tellers, codes, strict=True))
@@ -293,13 +293,13 @@ def test_every_code_of_a_call_of_the_machine_costs_one_fact(box: Box) -> None:
             assert not any(isinstance(each, Unknown) for each in readings(inventory, 0).values())
 
 
-def test_either_call_for_cudas_version_will_do(box: Box) -> None:
+def test_either_call_for_cudas_version_is_enough(box: Box) -> None:
     for each in in_parts(CODES, 8):
         hosts = [box.host(f"fail nvmlSystemGetCudaDriverVersion_v2 = {code}\n[gpu]\n") for code in each]
         assert {inventory.known("cuda.driver") for inventory in all_probed(hosts)} == {"12.4"}
 
 
-def test_every_code_that_joining_the_fabric_may_end_with_is_told(box: Box) -> None:
+def test_every_code_of_joining_the_fabric_is_reported(box: Box) -> None:
     call = Call("", ())
     inventory = probed(box.host(mixed(call, [f"fabric_status = {code}" for code in CODES])))
     for gpu, code in zip(ill(inventory, len(CODES)), CODES, strict=True):
@@ -334,7 +334,7 @@ def test_every_number_with_a_meaning_is_a_word_and_others_are_absurd(
 
 
 @pytest.mark.parametrize("calls", in_parts([*ON_A_CARD, *SLICED_ONLY], 7), ids=lambda calls: calls[0].named)
-def test_a_call_that_hangs_on_one_gpu_of_three_is_left_in_time(box: Box, calls: Sequence[Call]) -> None:
+def test_a_call_that_hangs_on_one_gpu_of_three_is_abandoned_in_time(box: Box, calls: Sequence[Call]) -> None:
     deadline_s = 3.0
     started = time.monotonic()
     hosts = [box.host(mixed(call, [f"hang = {call.named}"])) for call in calls]
@@ -350,7 +350,7 @@ def test_a_call_that_hangs_on_one_gpu_of_three_is_left_in_time(box: Box, calls: 
 
 
 @pytest.mark.parametrize("call", [*ON_A_CARD, *SLICED_ONLY], ids=_id)
-def test_a_call_that_ends_the_process_costs_one_gpu_what_that_call_tells(box: Box, call: Call) -> None:
+def test_a_call_that_ends_the_process_costs_one_gpu_only_the_facts_of_that_call(box: Box, call: Call) -> None:
     ways = {
         f"crash = {call.named}": "crashed (SIGSEGV)",
         f"abort = {call.named}": "crashed (SIGABRT)",
@@ -388,7 +388,7 @@ def test_a_call_of_the_machine_that_ends_the_process(box: Box, symbol: str, way:
 
 
 @pytest.mark.parametrize("call", [*ON_A_CARD, *SLICED_ONLY[:2]], ids=_id)
-def test_a_symbol_that_the_library_lacks_costs_what_its_call_tells(
+def test_a_symbol_that_the_library_lacks_costs_only_the_facts_of_its_call(
     box: Box, built: Callable[[str], Path], call: Call
 ) -> None:
     whole = probed(box.host(mixed(call, [])))
@@ -431,7 +431,7 @@ def test_garbage_in_one_call_is_unknown_and_spoils_no_other(box: Box) -> None:
 
 
 @pytest.mark.parametrize("call", [CARD_ONLY[1], CARD_ONLY[3], CARD_ONLY[4], SLICED_ONLY[2]], ids=_id)
-def test_garbage_where_few_are_asked_is_unknown_too(box: Box, call: Call) -> None:
+def test_garbage_in_calls_for_few_gpus_is_unknown_too(box: Box, call: Call) -> None:
     inventory = probed(box.host(mixed(call, [f"garbage = {call.named}"])))
     assert ill(inventory, 1) == [1]
     assert changed(inventory, 1) == set(call.keys)
@@ -439,7 +439,7 @@ def test_garbage_where_few_are_asked_is_unknown_too(box: Box, call: Call) -> Non
         assert "absurd" in reason(inventory, 1, key)
 
 
-def test_garbage_about_slices_invents_none_that_have_memory(box: Box) -> None:
+def test_garbage_about_slices_does_not_invent_slices_with_memory(box: Box) -> None:
     troubles = [f"garbage = {call.named}" for call in SLICED_ONLY[:2]]
     inventory = probed(box.host(mixed(SLICED_ONLY[0], troubles)))
     assert ill(inventory, 2) == [1, 3]

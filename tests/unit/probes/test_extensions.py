@@ -1,4 +1,4 @@
-"""ELF files without loading them: compared with what the loader and Python's own import really say."""
+"""ELF files read without loading them, compared with the results of the loader and of Python's import."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from envcheck.rules.changes import apply_changes
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
-# Mangled names as C identifiers: what g++ makes of c10::Error::Error(…), at::_ops::zeros::call(…), ….
+# Mangled names as C identifiers, as g++ writes c10::Error::Error(…), at::_ops::zeros::call(…), ….
 OLD_ERROR = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
 NEW_ERROR = "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 ZEROS = "_ZN2at4_ops5zeros4callEv"
@@ -60,7 +60,7 @@ def compiled(
     options: Sequence[str] = (),
     module: str = "",
 ) -> Path:
-    """A shared library; with `module` one that Python can import, which calls nothing of what it needs."""
+    """Compile a shared library; with `module` one that Python can import, and that calls none of its needs."""
     lines = [f"void {name}(void) {{}}" for name in defines]
     lines += [f"extern void {name}(void);" for name in needs]
     lines += [f"extern void {name}(void) __attribute__((weak));" for name in weak]
@@ -89,7 +89,7 @@ def compiled(
 
 
 def fatbin(*kinds: tuple[int, int, int], gap: int = 0) -> bytes:
-    """A container as nvcc writes it, of (kind, architecture, flags); `gap` zero bytes follow it."""
+    """Return a container as nvcc writes it, of (kind, architecture, flags), followed by `gap` zero bytes."""
     images = b""
     for kind, number, flags in kinds:
         head = 112 if number >= 100 else 64  # extended since Blackwell
@@ -99,7 +99,7 @@ def fatbin(*kinds: tuple[int, int, int], gap: int = 0) -> bytes:
 
 
 def torch_of(compiler: str, site: Path, symbols: Mapping[str, Sequence[str]] = TORCH) -> Path:
-    """An installed torch: its record, and libraries that define these symbols."""
+    """Install a torch: its record, and libraries that define these symbols."""
     record(site, "torch", "2.6.0")
     for name, defined in symbols.items():
         soname = [f"-Wl,-soname,{name}"]
@@ -134,7 +134,7 @@ def linked(lib: Path, *names: str) -> list[Path]:
 
 
 def imported(site: Path, module: str) -> str:
-    """What Python says of importing a module after torch's libraries: empty, or the error."""
+    """Import a module after torch's libraries and return the error, empty if there is none."""
     load = "import ctypes, glob, sys\n"
     load += "for name in ('libc10', 'libtorch_cpu', 'libtorch_python', 'libtorch'):\n"
     load += f"    for path in glob.glob({str(site)!r} + '/torch/lib/' + name + '.so'): ctypes.CDLL(path)\n"
@@ -151,7 +151,7 @@ def imported(site: Path, module: str) -> str:
 def flash(compiler: str, site: Path, lib: Path, needs: Sequence[str]) -> None:
     path = f"flash_attn_2_cuda{SUFFIX}"
     libraries = linked(lib, "libc10.so", "libtorch_cpu.so", "libtorch_python.so")
-    # Compiled against whatever torch the builder had: the linker is not asked to find every symbol.
+    # Compiled against another torch: the linker must not require every symbol.
     options = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-as-needed"]
     compiled(
         compiler, site / path, needs=needs, libraries=libraries, options=options, module="flash_attn_2_cuda"
@@ -166,7 +166,7 @@ def test_extension_of_this_torch_lacks_nothing_and_is_imported(compiler: str, si
 
 
 @pytest.mark.parametrize("symbol", [OLD_ERROR, "_ZNK2at10TensorBase4nameEv", "aoti_torch_of_tomorrow"])
-def test_extension_of_another_torch_is_told_by_the_symbol_the_loader_misses(
+def test_extension_of_another_torch_lacks_the_symbol_that_the_loader_misses(
     compiler: str, site: Path, symbol: str
 ) -> None:
     flash(compiler, site, torch_of(compiler, site), [ZEROS, symbol])
@@ -187,7 +187,7 @@ def test_cuda_extension_beside_a_torch_without_cuda(compiler: str, site: Path, t
     assert read(site).known("pkg.torchvision.unresolved") == ("libtorch_cuda.so",)
 
 
-def test_symbols_that_the_package_itself_defines_are_there(compiler: str, site: Path) -> None:
+def test_symbols_that_the_package_itself_defines_are_not_missing(compiler: str, site: Path) -> None:
     lib = torch_of(compiler, site)
     own = site / "torchaudio/lib/libtorchaudio.so"
     helper = "_ZN5torch5audio4loadEv"
@@ -214,7 +214,7 @@ def test_weak_symbols_and_those_of_others_may_stay_undefined(compiler: str, site
     assert read(site).known("pkg.xformers.unresolved") is None
 
 
-def test_where_another_library_may_define_it_nothing_is_said(
+def test_symbol_that_another_library_may_define_is_not_reported(
     compiler: str, site: Path, tmp_path: Path
 ) -> None:
     lib = torch_of(compiler, site)
@@ -230,14 +230,16 @@ def test_where_another_library_may_define_it_nothing_is_said(
 
 
 @pytest.mark.parametrize("gone", ["libc10.so", "libtorch_cpu.so", "libtorch_python.so"])
-def test_torch_whose_libraries_lie_elsewhere_accuses_nobody(compiler: str, site: Path, gone: str) -> None:
+def test_torch_with_libraries_elsewhere_reports_no_missing_symbols(
+    compiler: str, site: Path, gone: str
+) -> None:
     lib = torch_of(compiler, site)
     flash(compiler, site, lib, [OLD_ERROR])
     (lib / gone).unlink()
     assert read(site).known("pkg.flash-attn.unresolved") is None
 
 
-def test_torch_without_a_hash_table_accuses_nobody(compiler: str, site: Path) -> None:
+def test_torch_without_a_hash_table_reports_no_missing_symbols(compiler: str, site: Path) -> None:
     lib = torch_of(compiler, site)
     flash(compiler, site, lib, [OLD_ERROR])
     options = ["-Wl,--hash-style=sysv", "-Wl,-soname,libc10.so"]
@@ -274,7 +276,7 @@ def test_packages_without_modules_for_torch_are_not_judged(compiler: str, site: 
     assert not [key for key in read(site).facts if key.startswith("pkg.bitsandbytes.un")]
 
 
-def test_no_time_left_is_said(compiler: str, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_time_is_reported(compiler: str, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flash(compiler, site, torch_of(compiler, site), [OLD_ERROR])
     monkeypatch.setattr(_extensions, "SECONDS", -1)
     reading = read(site).fact("pkg.flash-attn.unresolved").reading
@@ -300,10 +302,10 @@ def test_architectures_of_an_extension(compiler: str, site: Path) -> None:
     ("version", "told"),
     [("2.4.0a0+07cecf4168.nv24.05", True), ("2.6.0a0+git1234567", True), ("2.6.0+cu124", False)],
 )
-def test_architectures_of_a_torch_that_nobody_published(
+def test_architectures_of_an_unpublished_torch(
     compiler: str, site: Path, version: str, *, told: bool
 ) -> None:
-    # One source file for all architectures after another, then a kernel for a single one.
+    # Several source files for all architectures, then a kernel for a single one.
     section = fatbin((2, 80, 0x11), (2, 90, 0x11), (1, 90, 0x8011)) * 8 + fatbin((2, 100, 0x100011))
     torch_of(compiler, site)
     (site / "torch-2.6.0.dist-info/METADATA").write_text(f"Name: torch\nVersion: {version}\n\n")
@@ -350,7 +352,7 @@ def test_packages_without_code_for_a_gpu() -> None:
     ]
 
 
-def test_what_was_read_beside_one_torch_says_nothing_of_another() -> None:
+def test_facts_read_beside_one_torch_do_not_apply_to_another() -> None:
     key = "pkg.flash-attn.unresolved"
     facts = {
         "pkg.torch": Fact("pkg.torch", Known("2.6.0")),
@@ -401,7 +403,7 @@ def test_symbols_are_spelled_as_their_source_has_them(symbol: str, name: str) ->
 # --- broken files -------------------------------------------------------------------------------------
 
 
-def test_what_readelf_says_of_a_library_is_read(compiler: str, tmp_path: Path) -> None:
+def test_libraries_are_read_as_by_readelf(compiler: str, tmp_path: Path) -> None:
     other = compiled(
         compiler, tmp_path / "libother.so", defines=["here"], options=["-Wl,-soname,libother.so.1"]
     )
@@ -458,12 +460,12 @@ def test_broken_files_are_read_as_far_as_they_go(
 
 
 @given(data=st.binary(max_size=300))
-def test_other_files_are_no_libraries(data: bytes) -> None:
+def test_other_files_are_not_libraries(data: bytes) -> None:
     assert list(everything(data)) in ([None], [()])
     assert list(everything(b"\x7fELF\x02\x01" + data))
 
 
-def test_odd_files_in_a_record_are_no_crash(compiler: str, site: Path) -> None:
+def test_odd_files_in_a_record_do_not_crash(compiler: str, site: Path) -> None:
     torch_of(compiler, site)
     os.mkfifo(site / "fifo.so")
     (site / "folder.so").mkdir()

@@ -1,4 +1,4 @@
-"""What a machine's GPUs come to, from the driver's library to the report: a verdict for each way to be ill."""
+"""The state of GPUs from the driver's library to the report: a verdict for each possible fault."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def probed(host: Host) -> Inventory:
 
 
 def reported(inventory: Inventory) -> Report:
-    """The report on a machine with a torch that its driver runs."""
+    """Return the report on a machine with a torch that its driver supports."""
     torch = [Fact("pkg.torch", Known("2.6.0+cu124")), Fact("python.version", Known("3.11.9"))]
     return examine.considered("the box", inventory.with_facts(torch), known(), None)
 
@@ -44,20 +44,20 @@ def findings(inventory: Inventory) -> dict[str, Finding]:
 
 
 def said_of(found: Mapping[str, Finding], gpu: int) -> set[str]:
-    """The rules broken by one GPU of several."""
+    """Return the rules that one GPU of several breaks."""
     return {rule for rule, finding in found.items() if gpu in finding.devices}
 
 
-# --- one GPU of several is ill ------------------------------------------------------------------------
+# --- a fault of one of several GPUs--------------------------------------------------------------------
 
 
-def test_eight_gpus_that_are_well_are_not_spoken_of(box: Box) -> None:
+def test_eight_healthy_gpus_have_no_finding(box: Box) -> None:
     inventory = probed(box.host("h100x8"))
     assert findings(inventory) == {}
     assert reported(inventory).judgement.tally(Verdict.UNDECIDED) == 0
 
 
-def test_each_way_to_be_ill_is_said_of_its_own_gpu(box: Box) -> None:
+def test_each_fault_is_reported_for_its_own_gpu(box: Box) -> None:
     found = findings(probed(box.host("h100-ill")))
     assert said_of(found, 0) == {"fabric-not-ready"}
     assert said_of(found, 1) == {"fabric-not-ready"}
@@ -81,16 +81,16 @@ def test_each_way_to_be_ill_is_said_of_its_own_gpu(box: Box) -> None:
         ("gpu-ecc-off", Severity.NOTE),
     ],
 )
-def test_one_gpu_that_is_ill_is_as_bad_as_if_all_were(box: Box, rule: str, severity: Severity) -> None:
+def test_a_fault_of_one_gpu_is_as_severe_as_a_fault_of_all(box: Box, rule: str, severity: Severity) -> None:
     assert findings(probed(box.host("h100-ill")))[rule].severity is severity
 
 
-def test_a_lost_gpu_is_said_once(box: Box) -> None:
+def test_a_lost_gpu_is_reported_once(box: Box) -> None:
     report = reported(probed(box.host("lost")))
     assert [each.rule.id for each in report.judgement.findings] == ["gpu-lost"]
 
 
-def test_an_old_driver_is_not_undecided_about_what_it_never_had(box: Box) -> None:
+def test_calls_that_an_old_driver_lacks_leave_nothing_undecided(box: Box) -> None:
     inventory = probed(
         box.host(
             "fail nvmlDeviceGetGpuFabricInfoV = 13\nfail nvmlDeviceGetGpuFabricInfo = 13\n"
@@ -108,7 +108,7 @@ def test_an_old_nvidia_ml_py_leaves_nothing_undecided() -> None:
         ["answer", 0, "nvmlDeviceGetHandleByIndex", True],
         ["failed", 0, call, "AttributeError: no such"],
     ]
-    told = health.facts(nvml.hear("\n".join(map(json.dumps, lines))), 0, mig=False)
+    told = health.facts(nvml.parse("\n".join(map(json.dumps, lines))), 0, mig=False)
     assert told["gpu.error"].reading == Absent()
     for key in ("gpu.fabric", "gpu.fabric_error", "gpu.fabric_health", "gpu.ecc"):
         reading = told[key].reading
@@ -116,7 +116,7 @@ def test_an_old_nvidia_ml_py_leaves_nothing_undecided() -> None:
         assert not reading.asked
 
 
-# --- whose matter it is -------------------------------------------------------------------------------
+# --- the area of a finding-----------------------------------------------------------------------------
 
 FAULTS = [
     "h100-ill",
@@ -132,7 +132,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("scenario", FAULTS, ids=lambda text: text.partition("\n")[0])
-def test_no_fault_of_driver_or_gpu_is_answered_with_another_torch(box: Box, scenario: str) -> None:
+def test_no_fault_of_driver_or_gpu_suggests_another_torch(box: Box, scenario: str) -> None:
     box.put("/.dockerenv").with_gpus(8)
     report = reported(probed(box.host(scenario)))
     told = json.loads(format_named("json")(report))["findings"]
@@ -145,7 +145,7 @@ def test_no_fault_of_driver_or_gpu_is_answered_with_another_torch(box: Box, scen
     assert text.lower().replace("reinstalling torch changes nothing", "").count("reinstall") == 0
 
 
-def test_the_text_says_whose_matter_a_finding_is(box: Box) -> None:
+def test_the_text_names_the_area_of_a_finding(box: Box) -> None:
     text = format_named("text")(reported(probed(box.host("h100-ill"))))
     assert "[gpu-lost] (GPU)" in text
     assert "[✗] GPU " in text
@@ -158,7 +158,7 @@ def test_the_text_says_whose_matter_a_finding_is(box: Box) -> None:
 # --- slices, shared memory, virtual GPUs --------------------------------------------------------------
 
 
-def test_a_card_in_slices_has_the_memory_of_one_and_without_any_none(box: Box) -> None:
+def test_a_card_in_slices_has_the_memory_of_one_slice(box: Box) -> None:
     inventory = probed(box.host("mig"))
     assert inventory.known("gpu.memory_mib", 1) == 20937965568 >> 20
     assert inventory.known("gpu.memory_mib", 2) is None
@@ -179,7 +179,7 @@ def test_a_gpu_that_shares_the_hosts_memory(box: Box) -> None:
     assert set(findings(probed(box.host("gb10")))) >= {"gpu-shares-host-memory"}
 
 
-def test_memory_that_others_hold_is_a_note_with_its_size(box: Box) -> None:
+def test_memory_used_by_other_programs_is_a_note_with_its_size(box: Box) -> None:
     finding = findings(probed(box.host("[gpu]\nmig = 0\nmemory_free = 10737418240\n")))["gpu-memory-in-use"]
     assert finding.severity is Severity.NOTE
     assert finding.evidence[0].fact.value == 81920 - 10240
@@ -204,13 +204,13 @@ def switches(box: Box, count: int) -> Box:
     return box
 
 
-def test_a_gpu_that_the_driver_does_not_count_is_missed(box: Box) -> None:
+def test_a_gpu_that_the_driver_does_not_count_is_reported(box: Box) -> None:
     found = findings(probed(box.with_gpus(8).host("[gpu]\ncopies = 7\nmig = 0\n")))
     because = {each.fact.key: each.fact.value for each in found["gpus-missing-from-driver"].evidence}
     assert (because["gpus.count"], because["gpus.on_bus"]) == (7, 8)
 
 
-def test_a_gpu_given_to_a_virtual_machine_is_not_missed(box: Box) -> None:
+def test_a_gpu_given_to_a_virtual_machine_is_not_reported(box: Box) -> None:
     box.with_gpus(8).put("/sys/bus/pci/devices/0000:08:00.0/uevent", "DRIVER=vfio-pci\nPCI_CLASS=30200\n")
     inventory = probed(box.host("[gpu]\ncopies = 7\nmig = 0\n"))
     assert inventory.known("gpus.on_bus") == 7
@@ -260,7 +260,7 @@ def test_a_library_that_does_not_work_is_passed_over_and_named(
         (box.root / str(folder / LIBRARY).lstrip("/")).touch()
     (driver / LIBRARY).write_bytes((built("") / LIBRARY).read_bytes())
     if first == "a stub":
-        # Another build of the same: it says so of itself where its environment's file does not say better.
+        # Another build of the same library, which gives its own version unless the scenario overrides it.
         stub = (built("") / LIBRARY).read_bytes().replace(b"\0FAKE_NVML\0", b"\0FAKE_STUB\0")
         (stubs / LIBRARY).write_bytes(stub)
         (tmp_path / "stub.ini").write_text("fail nvmlInitWithFlags = 12\n")
@@ -280,7 +280,7 @@ def test_a_library_that_does_not_work_is_passed_over_and_named(
     assert set(findings(inventory)) >= {"driver-library-shadowed"}
 
 
-def test_where_no_other_library_works_the_first_ones_answer_stands(
+def test_the_first_librarys_answer_counts_where_no_other_works(
     box: Box, tmp_path: Path, built: Callable[[str], Path]
 ) -> None:
     other = tmp_path / "other"
@@ -304,7 +304,7 @@ def test_a_device_file_that_may_not_be_opened_is_named_with_its_mode(box: Box) -
     assert "may not open /dev/nvidiactl (-rw-rw----, user " in said
 
 
-def test_of_declared_gpus_nothing_is_said_that_was_read_here(box: Box) -> None:
+def test_facts_read_here_are_not_used_for_declared_gpus(box: Box) -> None:
     inventory = probed(switches(box.with_gpus(8), 4).host("[gpu]\ncopies = 7\nmig = 0\n"))
     for question in (examine.ExamineRequest(gpus=("H100",)), examine.ExamineRequest(gpus=("none",))):
         declared = examine.declare_machine(inventory, question, known())
@@ -323,7 +323,7 @@ def missing(inventory: Inventory, expected: int) -> tuple[str, list[tuple[str, i
     return finding.rule.title, [(each.fact.key, each.device) for each in finding.evidence[1:]]
 
 
-def test_enough_gpus_are_no_finding(box: Box) -> None:
+def test_enough_gpus_give_no_finding(box: Box) -> None:
     inventory = probed(box.host("h100x8"))
     assert [missing(inventory, expected)[0] for expected in (1, 7, 8)] == ["", "", ""]
     assert missing(inventory, 9) == ("9 GPUs are expected, 8 can be used", [("gpus.count", None)])
@@ -359,19 +359,19 @@ def test_enough_gpus_are_no_finding(box: Box) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_named(
+def test_missing_gpus_are_named(
     box: Box, scenario: str, environ: dict[str, str], title: str, because: list[tuple[str, int | None]]
 ) -> None:
     assert missing(probed(box.with_gpus(3).host(scenario, environ)), 3) == (title, because)
 
 
-def test_a_machine_without_a_gpu_has_none_that_is_expected(tmp_path: Path) -> None:
+def test_a_machine_without_a_gpu_lacks_every_expected_gpu(tmp_path: Path) -> None:
     Box(tmp_path).put("/sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n")
     assert missing(probed(Host(tmp_path, {})), 1)[0] == "a GPU is expected, none can be used"
 
 
 @pytest.mark.parametrize("command", ["doctor", "gate"])
-def test_expecting_more_gpus_than_there_are_shuts(tmp_path: Path, command: str) -> None:
+def test_expecting_more_gpus_than_there_are_fails(tmp_path: Path, command: str) -> None:
     facts = tmp_path / "facts.toml"
     facts.write_text(
         'pkg = { torch = "2.6.0+cu124" }\n[[gpu]]\nname = "NVIDIA A100-SXM4-80GB"\n'

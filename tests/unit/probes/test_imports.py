@@ -1,4 +1,4 @@
-"""What decides which package an import takes, compared with what Python itself imports."""
+"""Facts about which package an import finds, compared with what Python itself imports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def env(pristine: Path, tmp_path: Path) -> Path:
 
 
 def imported(env: Path, name: str, here: Path, **environ: str) -> str:
-    """The file that Python takes for an import when it is started in a folder; empty if there is none."""
+    """Return the file that Python imports when it is started in a folder; empty if there is none."""
     code = f"import importlib.util as u; s = u.find_spec({name!r}); print(s.origin if s and s.origin else '')"
     return subprocess.run(
         [env / "bin/python", "-c", code],
@@ -73,7 +73,7 @@ def with_environ(**more: str) -> Host:
     ],
 )
 @pytest.mark.parametrize("by", ["folder", "PYTHONPATH"])
-def test_what_stands_where_python_looks_first_hides_what_is_installed(
+def test_a_module_found_first_on_the_path_hides_the_installed_package(
     env: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -121,7 +121,7 @@ def test_checkout_that_is_installed_editable_hides_nothing(
     assert read(env, static=static).known("pkg.trl.hidden_by") == f"{tmp_path}/other/trl"
 
 
-def test_python_that_is_told_not_to_look_here_does_not(
+def test_python_options_that_exclude_the_current_folder_are_respected(
     env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(site_of(env), "torch/__init__.py", "")
@@ -169,7 +169,9 @@ VERSION_PY = "__all__ = ['__version__']\n__version__ = '{}'\ndebug = False\ncuda
 
 @BOTH
 @pytest.mark.parametrize("stated", ["2.5.1+cu124", "2.6.0+cu124", "2.6.0"])
-def test_of_two_records_the_one_torch_agrees_with_is_taken(env: Path, stated: str, *, static: bool) -> None:
+def test_of_two_records_the_one_that_agrees_with_torch_counts(
+    env: Path, stated: str, *, static: bool
+) -> None:
     site = site_of(env)
     for version in ("2.6.0", "2.5.1"):
         install(site, "torch", version)
@@ -202,7 +204,7 @@ def test_torch_whose_files_are_of_another_version(
     assert read(env).known("pkg.torch.own_version") == (stated if differs else None)
 
 
-def test_record_of_conda_that_something_was_put_over(tmp_path: Path) -> None:
+def test_conda_record_of_a_package_that_was_replaced(tmp_path: Path) -> None:
     site = put(tmp_path, "lib/python3.11/site-packages/x", "").parent
     install(site, "torch", "2.6.0+cu124")
     install(site, "numpy", "1.26.4")
@@ -216,7 +218,7 @@ def test_record_of_conda_that_something_was_put_over(tmp_path: Path) -> None:
     assert [inventory.known(f"pkg.{name}.conda") for name in ("numpy", "accelerate")] == [None, None]
 
 
-def test_cuda_of_a_conda_torch_whose_build_string_does_not_tell(tmp_path: Path) -> None:
+def test_cuda_of_a_conda_torch_whose_build_string_lacks_it(tmp_path: Path) -> None:
     files = '{"files": ["lib/python3.11/site-packages/torch/__init__.py"]}'
     put(tmp_path, "lib/python3.11/site-packages/x", "")
     put(tmp_path, "conda-meta/pytorch-2.4.1-py3.11_0.json", files)
@@ -233,7 +235,7 @@ def test_cuda_of_a_conda_torch_whose_build_string_does_not_tell(tmp_path: Path) 
         ("/usr/bin", "VIRTUAL_ENV"),
     ],
 )
-def test_of_two_active_environments_the_one_whose_python_a_shell_starts_is_judged(
+def test_of_two_active_environments_the_one_whose_python_a_shell_starts_is_examined(
     path: str, named_by: str
 ) -> None:
     environ = {"VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c", "PATH": path}
@@ -241,7 +243,7 @@ def test_of_two_active_environments_the_one_whose_python_a_shell_starts_is_judge
     assert (str(folder), why) == (environ[named_by], f"named by {named_by}")
 
 
-# --- virtual environments and what they are made from -------------------------------------------------
+# --- virtual environments and their bases -------------------------------------------------------------
 
 
 @BOTH
@@ -266,7 +268,7 @@ def test_torch_of_the_base_that_a_virtual_environment_hides(env: Path, tmp_path:
     assert read(env).fact("python.base_torch").reading == Absent()
 
 
-def test_interpreter_that_installers_shall_leave_alone(tmp_path: Path) -> None:
+def test_externally_managed_interpreter_is_reported(tmp_path: Path) -> None:
     put(tmp_path, "usr/bin/python3.11", "")
     put(tmp_path, "usr/lib/python3.11/EXTERNALLY-MANAGED", "[externally-managed]\n")
     put(tmp_path, "usr/lib/python3/dist-packages/x", "")
@@ -296,10 +298,10 @@ def test_files_that_run_code_at_every_start_are_named_and_read_only(env: Path, *
     assert "SEEN" not in os.environ  # noqa: TID251 - it was not run in this process
 
 
-# --- very many, and very slow -------------------------------------------------------------------------
+# --- large and slow folders ---------------------------------------------------------------------------
 
 
-def test_folder_that_cannot_be_read_in_time_is_said_to_be_read_in_part(env: Path) -> None:
+def test_folder_that_cannot_be_read_in_time_is_reported_as_partly_read(env: Path) -> None:
     for number in range(300):
         install(site_of(env), f"package{number}", "1.0")
     inventory = read(env, limit=0)
@@ -309,7 +311,7 @@ def test_folder_that_cannot_be_read_in_time_is_said_to_be_read_in_part(env: Path
     assert "not read to its end within 0 s" in reading.why
 
 
-def test_files_that_are_no_records_are_not_opened(env: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_records_are_not_opened(env: Path, tmp_path: Path) -> None:
     site = site_of(env)
     install(site, "torch", "2.6.0")
     os.mkfifo(tmp_path / "pipe")
@@ -319,7 +321,7 @@ def test_files_that_are_no_records_are_not_opened(env: Path, tmp_path: Path) -> 
 
 
 @BOTH
-def test_python_without_site_finds_no_packages_and_says_so(env: Path, *, static: bool) -> None:
+def test_python_without_site_finds_no_packages_and_reports_it(env: Path, *, static: bool) -> None:
     install(site_of(env), "torch", "2.6.0")
     bare = env / "bin/bare"
     bare.write_text(f'#!/bin/sh\nexec {env}/bin/python -S "$@"\n')
@@ -342,7 +344,7 @@ def test_python_without_site_finds_no_packages_and_says_so(env: Path, *, static:
 # --- several copies of a CUDA library -----------------------------------------------------------------
 
 
-def test_two_copies_of_a_cuda_library_are_named_with_whose_they_are(tmp_path: Path) -> None:
+def test_two_copies_of_a_cuda_library_are_named_with_their_owners(tmp_path: Path) -> None:
     site = tmp_path / "opt/env/lib/python3.11/site-packages"
     put(tmp_path, "opt/env/pyvenv.cfg", "version = 3.11.2\n")
     install(site, "torch", "2.0.1+cu118")
@@ -359,7 +361,7 @@ def test_two_copies_of_a_cuda_library_are_named_with_whose_they_are(tmp_path: Pa
     )
 
 
-def test_one_copy_each_is_none_too_many(tmp_path: Path) -> None:
+def test_one_copy_of_each_cuda_library_is_not_reported(tmp_path: Path) -> None:
     site = tmp_path / "opt/env/lib/python3.11/site-packages"
     put(tmp_path, "opt/env/pyvenv.cfg", "version = 3.11.2\n")
     install(site, "torch", "2.13.0")

@@ -1,4 +1,4 @@
-"""The machine probe against staged trees: what a container, a pod, WSL or a stripped image looks like."""
+"""The machine probe on staged trees of files: a container, a pod, WSL, a stripped image."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ CPU_TREES: dict[str, tuple[dict[str, str], int]] = {
 
 
 @pytest.mark.parametrize(("files", "expected"), CPU_TREES.values(), ids=list(CPU_TREES))
-def test_cpu_count_heeds_affinity_and_quota(tmp_path: Path, files: dict[str, str], expected: int) -> None:
+def test_cpu_count_respects_affinity_and_quota(tmp_path: Path, files: dict[str, str], expected: int) -> None:
     assert reading(examine(tmp_path, files), "cpu_count") == Known(expected)
 
 
@@ -338,7 +338,7 @@ def test_library_and_architecture_of_an_unpacked_image(
     assert reading(inventory, "arch") == arch
 
 
-def test_tree_without_proc_is_not_asked_about_what_only_a_running_machine_knows(tmp_path: Path) -> None:
+def test_tree_without_proc_does_not_give_facts_of_a_running_machine(tmp_path: Path) -> None:
     inventory = examine(tmp_path, {"/etc/os-release": "ID=ubuntu\n"})
     assert reading(inventory, "os") == Known("linux")
     for name in (
@@ -451,7 +451,7 @@ def test_garbage_never_raises(tmp_path: Path, contents: list[bytes]) -> None:
     assert not inventory.unread, "the probe crashed"
 
 
-# --- what is no fact of the machine alone -----------------------------------------------------------
+# --- network, selection, log and links --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ def test_garbage_never_raises(tmp_path: Path, contents: list[bytes]) -> None:
         ("^,", []),  # an empty list fits every name, and ^ leaves all of them out
     ],
 )
-def test_nccls_choice_of_interfaces_is_repeated(asked: str, taken: list[str]) -> None:
+def test_nccls_choice_of_interfaces_is_reproduced(asked: str, taken: list[str]) -> None:
     names = ["docker0", "eth0", "bond0", "br-1", "virbr0", "veth2", "lo"]
     assert nccls_choice(names, asked) == taken
 
@@ -496,8 +496,8 @@ UUIDS = ["GPU-a1", "GPU-a2", "GPU-b3"]
 
 @settings(max_examples=400, deadline=None)
 @given(entries=st.lists(ENTRIES | st.text(max_size=3), min_size=1, max_size=4))
-def test_what_cuda_makes_of_the_variable_agrees_with_what_it_lets_be_seen(entries: list[str]) -> None:
-    """Two readings of one rule: `visible_gpus` counts the GPUs that are left, `selection` says how it came about."""
+def test_selection_agrees_with_the_gpus_that_are_visible(entries: list[str]) -> None:
+    """Compare two implementations of one rule: `visible_gpus` returns the GPUs, `selection` explains the result."""
     value = ",".join(entries)
     seen, word = visible_gpus(value, UUIDS), selection(value, UUIDS).value
     if word in ("hidden", "duplicate"):
@@ -511,12 +511,12 @@ def test_what_cuda_makes_of_the_variable_agrees_with_what_it_lets_be_seen(entrie
 @pytest.mark.parametrize(
     "value", ["0,GPU-8932f937-d72c", "GPU-8932f937,GPU-8932f937", "GPU-8932f937", "0, MIG-8932f937"]
 )
-def test_what_is_said_of_the_variable_holds_no_uuid(value: str) -> None:
+def test_selection_contains_no_uuid(value: str) -> None:
     for uuids in ([], UUIDS, ["GPU-8932f937-d72c", "GPU-8932f937-d72d"]):
         assert "8932" not in selection(value, uuids).source
 
 
-def test_a_log_that_goes_on_for_ever_is_left_in_time(tmp_path: Path) -> None:
+def test_an_endless_log_is_abandoned_in_time(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "kmsg")
     assert Host(tmp_path, {}).read_records("/kmsg", 1 << 20, 0.2) is None
     assert LiveTree(tmp_path, {}).read_records("/kmsg", 1 << 20, 0.2) is None
@@ -533,8 +533,8 @@ def test_the_end_of_a_file_is_read(tmp_path: Path) -> None:
     assert Host(tmp_path, {}).read_end("/log", 500) == "first\nlast\n"
 
 
-def test_a_loop_of_links_is_no_way_out_of_a_tree(tmp_path: Path) -> None:
-    """What the last link of a loop names may be there on the machine we run on."""
+def test_a_loop_of_links_does_not_lead_out_of_a_tree(tmp_path: Path) -> None:
+    """The target of the last link of a loop may exist on the machine that runs the tests."""
     (tmp_path / "etc").symlink_to("/etc")
     host = Host(tmp_path, {})
     assert not host.exists("/etc")

@@ -38,7 +38,7 @@ TABLE: dict[str, Any] = tomllib.loads((DATA / "trees.toml").read_text())
 TREES: list[dict[str, Any]] = TABLE["tree"]
 SITE = "/opt/venv/lib/python3.11/site-packages"
 OURS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var", "/usr/local/cuda", "/tmp/nvidia-mps", "/boot")  # noqa: S108
-"""Where a machine keeps what these trees stage."""
+"""Folders of a machine that these trees contain."""
 
 
 @lru_cache(maxsize=1)
@@ -50,7 +50,7 @@ def known() -> Matrix:
 
 
 def stage(root: Path, tree: Mapping[str, Any]) -> None:
-    """Write a tree: the files of the shapes it is like, what its short forms stand for, then its own."""
+    """Write a tree: the files of its shapes, those that its short forms stand for, then its own files."""
     files: dict[str, Any] = {}
     for shape in tree.get("like", ["server"]):
         files |= TABLE["shape"][shape]
@@ -118,7 +118,7 @@ def _gpus(names: list[str], uuids: list[str]) -> dict[str, str]:
 
 
 def judged(tree: Mapping[str, Any], root: Path, scratch: Path) -> tuple[Report, int]:
-    """The report on a tree and doctor's exit code, by the steps of `app.examine` with the matrix loaded once."""
+    """Return the report on a tree and doctor's exit code, as `examine` does, with the rules loaded once."""
     environ = dict(tree.get("environ", {}))
     if scenario := tree.get("nvml"):
         (scratch / "nvml.ini").write_text(scenario)
@@ -139,7 +139,7 @@ def judged(tree: Mapping[str, Any], root: Path, scratch: Path) -> tuple[Report, 
 
 
 def runs(tree: Mapping[str, Any]) -> bool:
-    """Whether a tree is a machine that runs, where processes may be asked."""
+    """Return whether a tree is a running machine, where processes may be started."""
     return bool(tree.get("live") or tree.get("nvml"))
 
 
@@ -153,8 +153,8 @@ def driver_library() -> Path:
         pytest.skip(str(missing))
 
 
-def spoken(fact: Fact) -> object:
-    """A fact as the table writes it: its value, "absent", or "unknown"."""
+def tabulated(fact: Fact) -> object:
+    """Return a fact in the form of the table: its value, "absent", or "unknown"."""
     match fact.reading:
         case Known(value):
             return list(value) if isinstance(value, tuple) else value
@@ -178,18 +178,18 @@ def findings(report: Report, among: Sequence[str] = ()) -> list[str]:
 
 
 class Examined(NamedTuple):
-    """What became of a tree: the report, doctor's exit code, and what was touched."""
+    """The report on a tree, doctor's exit code, and the files that were touched."""
 
     report: Report
     code: int
     changed: bool  # anything in the tree
-    inside: bool  # whether anything in it was opened, or nothing was heard
-    outside: tuple[str, ...]  # what was opened of the machine the tests run on
+    inside: bool  # whether anything in it was opened; if not, the audit hook does not work
+    outside: tuple[str, ...]  # files of the machine that runs the tests that were opened
 
 
 @cache
 def examined(name: str) -> Examined:
-    """A tree staged and judged, once for all tests of it."""
+    """Stage and judge a tree, once for all its tests."""
     tree = next(tree for tree in TREES if tree["name"] == name)
     with tempfile.TemporaryDirectory() as folder:
         root, scratch = Path(folder).resolve() / "root", Path(folder) / "scratch"
@@ -198,7 +198,7 @@ def examined(name: str) -> Examined:
         stage(root, tree)
         known()
         before = snapshot(root)
-        with listening() as opened:
+        with opened_files() as opened:
             report, code = judged(tree, root, scratch)
         inside = [path for path in opened if path.startswith(str(root))]
         outside = tuple(path for path in opened if path.startswith(OURS) and path not in inside)
@@ -214,31 +214,31 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, int]]:
 
 
 _OPENED: list[str] = []
-_LISTENING: list[bool] = []  # empty while nobody does
+_RECORDING: list[bool] = []  # empty while nothing is recorded
 
 
-def _hear(event: str, arguments: tuple[object, ...]) -> None:
-    if not _LISTENING or event not in ("open", "os.listdir", "os.scandir"):
+def _record_open(event: str, arguments: tuple[object, ...]) -> None:
+    if not _RECORDING or event not in ("open", "os.listdir", "os.scandir"):
         return
     if isinstance(arguments[0], str | os.PathLike):
-        _OPENED.append(os.path.abspath(os.fspath(arguments[0])))  # noqa: PTH100 - as it was written
+        _OPENED.append(os.path.abspath(os.fspath(arguments[0])))  # noqa: PTH100 - without following links
 
 
 @lru_cache(maxsize=1)
-def hung_up() -> None:
-    sys.addaudithook(_hear)  # once: a hook cannot be taken away again
+def install_hook() -> None:
+    sys.addaudithook(_record_open)  # once: a hook cannot be removed
 
 
 @contextmanager
-def listening() -> Iterator[list[str]]:
-    """Every file and folder that this process opens meanwhile."""
-    hung_up()
+def opened_files() -> Iterator[list[str]]:
+    """Record every file and folder that this process opens meanwhile."""
+    install_hook()
     _OPENED.clear()
-    _LISTENING.append(True)
+    _RECORDING.append(True)
     try:
         yield _OPENED
     finally:
-        _LISTENING.clear()
+        _RECORDING.clear()
 
 
 def named(tree: Mapping[str, Any]) -> str:
@@ -251,19 +251,19 @@ def test_a_tree_is_judged_as_its_row_says(tree: dict[str, Any]) -> None:
     assert not report.inventory.unread, "a probe crashed"
     expected = tree["expect"]
     facts = expected.get("facts", {})
-    assert {key: spoken(fact_of(report, key)) for key in facts} == facts
+    assert {key: tabulated(fact_of(report, key)) for key in facts} == facts
     assert findings(report, expected.get("among", ())) == sorted(expected.get("findings", []))
     assert code == expected.get("exit", 0)
 
 
 @pytest.mark.parametrize("tree", TREES, ids=named)
-def test_nothing_of_the_host_is_mended_by_another_torch(tree: dict[str, Any]) -> None:
+def test_no_fault_of_the_host_suggests_another_torch(tree: dict[str, Any]) -> None:
     for each in examined(tree["name"]).report.judgement.findings:
         if each.rule.group in ("host", "machine"):
             assert not any(key == "pkg.torch" for fix in each.fixes for key, _ in fix.set), each.rule.id
 
 
-def test_a_driver_is_advised_though_the_libcuda_that_is_here_is_of_the_old_one() -> None:
+def test_a_newer_driver_is_advised_despite_the_libcuda_of_the_old_one() -> None:
     report = examined("a driver too old for torch, with its own libcuda").report
     ways = [key for each in report.judgement.findings for fix in each.fixes for key, _ in fix.set]
     assert "driver.version" in ways
@@ -273,11 +273,11 @@ def test_a_driver_is_advised_though_the_libcuda_that_is_here_is_of_the_old_one()
 def test_nothing_is_written_to_a_tree_and_nothing_outside_it_is_read(tree: dict[str, Any]) -> None:
     found = examined(tree["name"])
     assert not found.changed
-    assert found.inside, "the hook heard nothing"
+    assert found.inside, "the audit hook recorded nothing"
     assert found.outside == ()
 
 
-def test_every_tree_has_a_name_of_its_own() -> None:
+def test_names_of_trees_are_unique() -> None:
     names = [tree["name"] for tree in TREES]
     assert len(set(names)) == len(names) >= 40
 

@@ -1,4 +1,4 @@
-"""The Python environment probe against real virtual environments, hand-made records and hostile ones."""
+"""The Python environment probe on real virtual environments, hand-made records and hostile ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUERY = Path(query.__file__)
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real, empty virtual environment, made once; copies of it share its interpreter link."""
+    """Make a real, empty virtual environment once; copies of it share its link to the interpreter."""
     folder = tmp_path_factory.mktemp("venv") / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     return folder
@@ -44,7 +44,7 @@ def env(pristine: Path, tmp_path: Path) -> Path:
 
 
 def other_python(name: str) -> str:
-    """Another interpreter that starts, or a skip."""
+    """Return another interpreter that starts; skip the test if there is none."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"no {name} here")
@@ -66,7 +66,7 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-# --- asked and read: the same environment -----------------------------------------------------------
+# --- run and read: the same environment -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("named", ["", "bin/python", "bin/python3"])
@@ -87,7 +87,7 @@ def test_environment_is_found_by_its_folder_or_interpreter(env: Path, named: str
 
 
 @pytest.mark.parametrize("name", ["python3.10", "python3.12", "python3.13", "python3.9"])
-def test_another_python_is_asked_and_read_alike(name: str) -> None:
+def test_running_and_reading_another_python_give_the_same_result(name: str) -> None:
     python = other_python(name)
     asked, static = read(python, static=False), read(python)
     short = name.removeprefix("python")
@@ -145,7 +145,7 @@ def test_folder_of_pythonpath_that_holds_packages_comes_first(env: Path, tmp_pat
     assert inventory.known("pkg.peft.duplicates") == ("0.15.0", "0.14.0")
 
 
-def test_users_own_packages_count_where_a_run_would_import_them(tmp_path: Path) -> None:
+def test_user_packages_count_where_a_run_would_import_them(tmp_path: Path) -> None:
     python = other_python("python3")
     short = ".".join(str(read(python, static=False).known("python.version")).split(".")[:2])
     install(put(tmp_path, f".local/lib/python{short}/site-packages/x", "").parent, "only-mine", "1.0")
@@ -163,7 +163,7 @@ def test_users_own_packages_count_where_a_run_would_import_them(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("static", [True, False], ids=["static", "asked"])
-def test_no_package_is_imported_and_start_up_code_runs_only_when_asked(env: Path, static: bool) -> None:
+def test_no_package_is_imported_and_static_runs_no_start_up_code(env: Path, static: bool) -> None:
     site = site_of(env)
     touch = "import pathlib; pathlib.Path({path!r}).touch()\n"
     for name in ("torch", "deepspeed", "peft"):
@@ -195,7 +195,7 @@ def test_interpreter_sees_no_variable_beyond_the_few_it_needs(env: Path, tmp_pat
     assert seen.isdisjoint({"HF_TOKEN", "PYTHONSTARTUP", "PYTHONPATH"})
 
 
-# --- what the user can mend -------------------------------------------------------------------------
+# --- what the user can fix --------------------------------------------------------------------------
 
 
 def complaint(path: Path | str, *, limit: float = 10.0, static: bool = False) -> str:
@@ -222,7 +222,7 @@ def test_folder_without_python_is_an_input_error(tmp_path: Path, static: bool) -
         read(tmp_path, static=static)
 
 
-def test_venv_whose_base_was_removed_is_said_to_be_so(env: Path) -> None:
+def test_venv_whose_base_was_removed_is_reported(env: Path) -> None:
     (env / "bin/python").unlink()
     (env / "bin/python").symlink_to("/nowhere/bin/python3.11")
     assert "broken link to /nowhere/bin/python3.11" in complaint(env)
@@ -242,7 +242,7 @@ def test_interpreter_of_another_user_that_anyone_may_change_is_not_started(tmp_p
     assert not (tmp_path / "started").exists()
 
 
-def test_program_that_is_not_one_of_this_machine(tmp_path: Path) -> None:
+def test_program_for_another_machine_is_reported(tmp_path: Path) -> None:
     foreign = program(tmp_path / "python", "\x7fELF\x02 of some other processor")
     assert "cannot be run: exec format error; --static" in complaint(foreign)
 
@@ -269,7 +269,7 @@ def test_forged_answer_is_refused(tmp_path: Path, answer: str) -> None:
     assert "is not one of Python's" in complaint(program(tmp_path / "python", script))
 
 
-def test_hanging_interpreter_is_cut_at_the_deadline(tmp_path: Path) -> None:
+def test_hanging_interpreter_is_killed_at_the_deadline(tmp_path: Path) -> None:
     hanging = program(tmp_path / "python", "#!/bin/sh\nsleep 60\n")
     began = time.monotonic()
     assert "no answer within 0.3 s" in complaint(hanging, limit=0.3)
@@ -282,19 +282,19 @@ def test_interpreter_that_never_stops_printing_fills_no_memory(tmp_path: Path) -
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
 
 
-def test_python_two_is_said_to_be_too_old(tmp_path: Path) -> None:
+def test_python_two_is_reported_as_too_old(tmp_path: Path) -> None:
     old = "#!/bin/sh\necho 'Unknown option: -I' >&2; echo 'usage: python [option] ...' >&2; exit 2\n"
     assert "Python 2, or older than 3.7" in complaint(program(tmp_path / "python", old))
 
 
-def test_folder_of_several_pythons_asks_which(tmp_path: Path) -> None:
+def test_folder_of_several_pythons_requires_a_choice(tmp_path: Path) -> None:
     for short in ("3.10", "3.11"):
         put(tmp_path, f"lib/python{short}/site-packages/x", "")
     assert "name the interpreter" in complaint(tmp_path, static=True)
 
 
 def test_unreadable_package_folder_is_an_examine_error(tmp_path: Path) -> None:
-    # A file where the folder should be: `chmod 0` would not keep root out.
+    # A file in place of the folder, because root could still read a folder after `chmod 0`.
     put(tmp_path, "pyvenv.cfg", "version = 3.11.7\n")
     put(tmp_path, "lib/python3.11/site-packages", "")
     with pytest.raises(ExamineError, match=r"no package folder can be read: .*not a directory"):
@@ -460,7 +460,7 @@ def test_eggs_and_egg_infos_are_packages(env: Path) -> None:
     assert inventory.known("pkg.zipped.degraded") is True
 
 
-def test_editable_installs_are_told_whatever_wrote_them(env: Path, tmp_path: Path) -> None:
+def test_editable_installs_of_all_tools_are_recognized(env: Path, tmp_path: Path) -> None:
     site = site_of(env)
     put(
         install(site, "axolotl", "0.5"),
@@ -479,7 +479,7 @@ def test_editable_installs_are_told_whatever_wrote_them(env: Path, tmp_path: Pat
     assert told == {"axolotl", "trl", "my-tool"}
 
 
-def test_symlink_loops_and_odd_files_are_no_crash(env: Path) -> None:
+def test_symlink_loops_and_odd_files_do_not_crash(env: Path) -> None:
     site = site_of(env)
     (site / "loop-1.0.dist-info").symlink_to("loop-1.0.dist-info")
     fifo = site / "fifo-1.0.dist-info"
@@ -614,7 +614,7 @@ def test_debian_keeps_packages_in_dist_packages(tmp_path: Path) -> None:
     assert inventory.known("python.manager") == "system"
 
 
-def test_free_threaded_environment_is_told_by_its_folder(tmp_path: Path) -> None:
+def test_free_threaded_environment_is_recognized_by_its_folder(tmp_path: Path) -> None:
     put(tmp_path, "pyvenv.cfg", "version = 3.13.0\n")
     put(tmp_path, "lib/python3.13t/site-packages/x", "")
     assert read(tmp_path).known("python.abi") == "cp313t"
@@ -684,7 +684,7 @@ def test_what_deepspeed_was_built_against(env: Path, text: str, expected: tuple[
     assert found == expected
 
 
-def test_deepspeed_info_that_is_no_literal_is_unknown(env: Path) -> None:
+def test_deepspeed_info_that_is_not_a_literal_is_unknown(env: Path) -> None:
     site = site_of(env)
     install(site, "deepspeed", "0.16.4")
     put(site, "deepspeed/git_version_info_installed.py", "torch_info=__import__('os').environ\n")
@@ -695,7 +695,7 @@ def test_deepspeed_info_that_is_no_literal_is_unknown(env: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["plain", 'quo"te\\', "naïve\n\t", "🦜", "\udcff"])
-def test_answer_is_json_whatever_a_path_holds(text: str) -> None:
+def test_answer_is_json_for_any_path(text: str) -> None:
     import json
 
     value = {"a": [text, 3, True]}

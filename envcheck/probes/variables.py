@@ -1,0 +1,61 @@
+"""Environment variables that may be shown: those on an allow-list, without secrets and UUIDs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envcheck.core.facts import Fact, Known, Reading, Unknown
+
+_PREFIXES = ("CUDA_", "NVIDIA_", "NCCL_", "TORCH_", "PYTORCH_", "DS_", "ACCELERATE_")
+_NAMES = frozenset(
+    (
+        "LD_LIBRARY_PATH",  # may replace the wheel's own libcudart and libnccl
+        "LD_PRELOAD",
+        "OMP_NUM_THREADS",  # DeepSpeed's CPU optimizer runs on these
+        "BNB_CUDA_VERSION",  # makes bitsandbytes load a binary for another CUDA than torch's
+        "TRITON_CACHE_DIR",  # a cache on a network folder stalls every rank
+        "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+        "TRANSFORMERS_OFFLINE",
+        "HF_HUB_OFFLINE",
+    )
+)
+_SECRET_WORDS = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH", "API_KEY", "ACCESS_KEY", "PRIVATE")
+_SECRET_STARTS = ("hf_", "sk-", "ghp_", "github_pat_", "glpat-", "AKIA", "eyJ", "xoxb-", "nvapi-")
+_LONGEST_VALUE = 2000
+_LONGEST_WORD = 32  # letters and digits without a break: a longer word is a key or a hash
+
+
+def variables(environ: Mapping[str, str]) -> Iterator[Fact]:
+    """Yield the variables of the allow-list; a value that may be a secret is unknown."""
+    home = environ.get("HOME", "")
+    for name, value in environ.items():
+        if (
+            (name.startswith(_PREFIXES) or name in _NAMES)
+            and name.replace("_", "").isalnum()
+            and name.isascii()
+        ):
+            yield Fact(f"env.{name}", _shown(name, value, home), "environment")
+
+
+def _shown(name: str, value: str, home: str) -> Reading:
+    if len(value) > _LONGEST_VALUE or any(word in name for word in _SECRET_WORDS) or _looks_secret(value):
+        return Unknown("not shown: may hold a secret")
+    if len(home.strip("/")) > 0:
+        value = value.replace(home.rstrip("/"), "~")
+    return Known(",".join(_without_uuid(part) for part in value.split(",")))
+
+
+def _without_uuid(part: str) -> str:
+    """Return `GPU-…` for the UUID of a GPU or MIG slice, which CUDA_VISIBLE_DEVICES may contain."""
+    start = part.strip()[:4]
+    return f"{start}…" if start in ("GPU-", "MIG-") else part
+
+
+def _looks_secret(value: str) -> bool:
+    """Return whether a value starts like a known token, has credentials in a URL, or a long unbroken word."""
+    if value.startswith(_SECRET_STARTS) or ("://" in value and "@" in value.partition("://")[2]):
+        return True
+    for mark in "/,:;=. _-":
+        value = value.replace(mark, " ")
+    return any(len(word) > _LONGEST_WORD and not word.isalpha() for word in value.split())
