@@ -61,7 +61,7 @@ def problems() -> Iterator[tuple[str, resolver.SearchProblem]]:
                 said = {"python.version": f"{python}.0", "host.os": "linux", "host.arch": "x86_64"}
                 said |= {"driver.version": driver} if driver else {}
                 facts = {key: Fact(key, Known(value), "benchmark") for key, value in said.items()}
-                names = [examine.gpu_declared(gpu, known)[1] for gpu in gpus]
+                names = [examine.declared_gpu(gpu, known)[1] for gpu in gpus]
                 devices = tuple({"gpu.name": Fact("gpu.name", Known(name), "benchmark")} for name in names)
                 machine = Inventory(facts, devices)
                 here = asked._replace(target=target, python=python, machine=machine)

@@ -189,7 +189,7 @@ def doctor(
     from envcheck.policy import decision
 
     form = _form(as_json, written, output)
-    spoken = examine.spoken(lang, host.Host())
+    spoken = examine.choose_language(lang, host.Host())
     report = examine.examine(
         _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus),
         host.Host(),
@@ -267,7 +267,7 @@ def gate(
 
         return starts.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])
     form = _form(as_json, written, output)
-    spoken = examine.spoken(lang, host.Host())
+    spoken = examine.choose_language(lang, host.Host())
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus)
     wanted = gate.GateOptions(
         tuple(machine or ()),
@@ -284,8 +284,8 @@ def gate(
     passed = gate.judge_image(question, wanted, host.Host(), spoken)
     talks = _show(passed.report, form, output)
     if talks and passed.decision.code == 0:
-        _emit("".join(f"{line}\n" for line in gate.advice(passed.tree)))
-    gate.leave(passed, question, wanted, host.Host(), _remark)
+        _emit("".join(f"{line}\n" for line in gate.dockerfile_lines(passed.tree)))
+    gate.write_manifest(passed, question, wanted, host.Host(), _remark)
     return _decided(passed.decision, spoken, quiet=not talks)
 
 
@@ -323,7 +323,7 @@ def check(
     from envcheck.commands import check, examine, gate
 
     form = _form(as_json, written, output)
-    spoken = examine.spoken(lang, host.Host())
+    spoken = examine.choose_language(lang, host.Host())
     question = _question(target=target, train=train, driver=driver, gpu=gpu, overlay=overlay)
     wanted = gate.GateOptions(
         machines=tuple(machine or ()),
@@ -393,7 +393,7 @@ def facts(
             raise InputError("--name", "contradicts --diff")
         from envcheck.commands import fleet
 
-        _emit(json.dumps(fleet.own_facts(question, host.Host(), host.node_name())) + "\n")
+        _emit(json.dumps(fleet.node_facts(question, host.Host(), host.node_name())) + "\n")
         return 0
     if diff is None:
         inventory = presented(examine.inventory_report(question, host.Host()), host.private())
@@ -402,7 +402,9 @@ def facts(
     from envcheck.policy import decision
     from envcheck.reports import diff as report_diff
 
-    one, other = (presented(each, host.private()) for each in examine.both(question, diff, host.Host()))
+    one, other = (
+        presented(each, host.private()) for each in examine.examine_two(question, diff, host.Host())
+    )
     found = report_diff.contrast(one, other)
     text = json.dumps(report_diff.tree(found, one, other), indent=2) + "\n"
     _emit(text if as_json else report_diff.page(found, one, other))
@@ -561,7 +563,7 @@ def target(
     from envcheck.commands import examine
     from envcheck.knowledge import rule_pages
 
-    spoken = examine.spoken(lang, host.Host())
+    spoken = examine.choose_language(lang, host.Host())
     _emit(rule_pages.target_page(name, examine.knowledge(overlay or ()), spoken))
     return 0
 
@@ -579,7 +581,7 @@ def rule(
     from envcheck.commands import examine
     from envcheck.knowledge import rule_pages
 
-    spoken = examine.spoken(lang, host.Host())
+    spoken = examine.choose_language(lang, host.Host())
     _emit(rule_pages.rule_page(None if list_all else rule_id, examine.knowledge(overlay or ()), spoken))
     return 0
 
@@ -682,7 +684,7 @@ def explain(
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay)
     if log == explain.STDIN and sys.stdin is not None and sys.stdin.isatty():
         _remark("reading standard input; Ctrl-D ends it")
-    told = explain.explained(question, log, host.Host())
+    told = explain.explain_log(question, log, host.Host())
     json_wanted = as_json or written is LogFormat.JSON
     _emit(json.dumps(explanation.tree(told), indent=2) + "\n" if json_wanted else explanation.render(told))
     return told.code
@@ -802,7 +804,7 @@ def matrix(
 
         from envcheck.commands import measure, selftest
 
-        run = measure.Run(
+        run = measure.MeasureOptions(
             target or "",
             tuple(package or ()),
             selftest.SelftestOptions(
@@ -901,7 +903,7 @@ def fit(
     question = _question(python, static, facts, target, train, None, gpu, timeout, overlay)
     drops = None if dropout is None else dropout > 0
     wanted = fit.FitOptions(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
-    found = fit.fitted(question, wanted, host.Host())
+    found = fit.estimate_memory(question, wanted, host.Host())
     _emit(json.dumps(report.tree(found), indent=2) + "\n" if as_json else report.render(found))
     return found.code
 
@@ -967,7 +969,7 @@ def fleet(
     wanted = fleet.FleetOptions(
         source, via, ray, job, expect, wait, tuple(may_differ or ()), Severity(fail_on.value)
     )
-    gathered = fleet.gathered(question, wanted, host.Host())
+    gathered = fleet.gather(question, wanted, host.Host())
     if gathered.report is not None:
         # Naming nodes is what this is for; everything else that is private stays so.
         report = presented(gathered.report, host.private()._replace(machines=()))

@@ -45,7 +45,7 @@ def check(
         InputError: no kind of file has that name, or it has a mistake; with file, line and column.
         EnvcheckError: as `gating.pass_`.
     """
-    said = examine.settings_here() or Settings()
+    said = examine.read_settings() or Settings()
     question = question._replace(
         target=question.target or said.target or None, train=question.train or said.train
     )
@@ -53,9 +53,9 @@ def check(
         raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
     known = examine.load_matrix(examine.vocabulary(probes.every_probe()), question.overlays)
     target = examine.find_target(question.target, known)
-    policy = gate.policy_of(wanted, said, known)
-    declared = gate.machines(wanted.machines, question, said, known)
-    asked = dependency_files.ReadingContext(gate.text_beside, known.tables, python)
+    policy = gate.combine_policy(wanted, said, known)
+    declared = gate.declared_machines(wanted.machines, question, said, known)
+    asked = dependency_files.ReadingContext(gate.read_beside, known.tables, python)
     sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
     parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
     said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.diagnostics))
@@ -88,9 +88,9 @@ def _judged(
     read = dependency_files.inventory(sheet)
     if python and read.known("python.version") is None:
         read = read.with_facts([Fact("python.version", Known(python), "--python-version")])
-    read, remarks = examine.completed(read, question, known)
-    report = gate.judged_for(declared, sheet.name, read, known, target)
-    report = report._replace(judgement=examine.with_findings(report.judgement, _not_read(sheet)))
+    read, remarks = examine.complete_inventory(read, question, known)
+    report = gate.report_for_machines(declared, sheet.name, read, known, target)
+    report = report._replace(judgement=examine.add_findings(report.judgement, _not_read(sheet)))
     # A file without torch may still bring two packages together that cannot be.
     return report._replace(nothing_to_judge="", diagnostics=remarks)
 

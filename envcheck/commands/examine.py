@@ -113,7 +113,7 @@ def overlay_texts(named: Sequence[str]) -> list[tuple[str, str, str]]:
     Raises:
         InputError: the settings or one of the files cannot be read.
     """
-    said = settings_here()
+    said = read_settings()
     files = [(file, said.file) for file in said.matrix] if said is not None else []
     wanted = [*files, *((file, "--matrix") for file in named)]
     return [
@@ -121,7 +121,7 @@ def overlay_texts(named: Sequence[str]) -> list[tuple[str, str, str]]:
     ]
 
 
-def settings_here() -> "Settings | None":
+def read_settings() -> "Settings | None":
     """The settings of this folder: its envcheck.toml, else `[tool.envcheck]` of its pyproject.toml.
 
     Raises:
@@ -157,7 +157,7 @@ def find_target(name: str | None, known: Matrix) -> Target | None:
     return known.targets[name]
 
 
-def spoken(option: str | None, machine: Host) -> i18n.Language:
+def choose_language(option: str | None, machine: Host) -> i18n.Language:
     """The language to speak: `--lang`, else ENVCHECK_LANG, else the locale's; English reads no file.
 
     Raises:
@@ -194,10 +194,10 @@ def take_inventory(
         request = probes.ProbeRequest(path, named_by, question.static, question.deadline_s)
         inventory = probes.survey(machine, request, found)
         subject = f"{path} ({named_by})"
-    return (subject, *completed(inventory, question, known))
+    return (subject, *complete_inventory(inventory, question, known))
 
 
-def completed(
+def complete_inventory(
     inventory: Inventory, question: ExamineRequest, known: Matrix
 ) -> tuple[Inventory, tuple[Diagnostic, ...]]:
     """The inventory with what is declared of the machine and said of training, and remarks on that.
@@ -304,7 +304,7 @@ def declare_machine(inventory: Inventory, question: ExamineRequest, known: Matri
             [Fact("driver.version", Known(question.driver), "declared by --driver")]
         )
     if question.gpus and question.gpus != (NO_GPU,):
-        declared = [gpu_declared(query, known) for query in question.gpus]
+        declared = [declared_gpu(query, known) for query in question.gpus]
         devices = tuple({key: Fact(key, Known(value), "declared by --gpu")} for key, value in declared)
         counted = Fact("gpus.count", Known(len(devices)), "declared by --gpu")
         inventory = replace(inventory.without(*_OF_GPUS_HERE).with_facts([counted]), devices=devices)
@@ -341,7 +341,7 @@ def _declare_platform(inventory: Inventory, question: ExamineRequest) -> Invento
     return inventory
 
 
-def gpu_declared(query: str, known: Matrix) -> tuple[str, str]:
+def declared_gpu(query: str, known: Matrix) -> tuple[str, str]:
     """The fact that `--gpu` declares: a name that has all words of the query, or a compute capability.
 
     `A100 80GB` is any of the A100s with 80 GB; `9.0` and `sm_90` are a compute capability.
@@ -393,11 +393,11 @@ def examine(question: ExamineRequest, machine: Host, mend_from: Severity | None 
     known = load_matrix(words, question.overlays)
     target = find_target(question.target, known)
     subject, read, remarks = take_inventory(question, machine, found, known, words)
-    report = expecting(considered(subject, read, known, target, mend_from), question)
-    return report._replace(diagnostics=remarks, places=located(report.judgement, question))
+    report = expect_gpus(report_on(subject, read, known, target, mend_from), question)
+    return report._replace(diagnostics=remarks, places=locate_facts(report.judgement, question))
 
 
-def expecting(report: Report, question: ExamineRequest) -> Report:
+def expect_gpus(report: Report, question: ExamineRequest) -> Report:
     """The report with the finding that fewer GPUs can be used here than the question expects.
 
     Raises:
@@ -410,12 +410,10 @@ def expecting(report: Report, question: ExamineRequest) -> Report:
     from envcheck.policy import decision  # few starts expect any
 
     finding = decision.missing_gpus(report.inventory, question.expect_gpus)
-    return (
-        report if finding is None else report._replace(judgement=with_findings(report.judgement, [finding]))
-    )
+    return report if finding is None else report._replace(judgement=add_findings(report.judgement, [finding]))
 
 
-def with_findings(judgement: Judgement, more: Sequence[Finding]) -> Judgement:
+def add_findings(judgement: Judgement, more: Sequence[Finding]) -> Judgement:
     """The judgement with findings of rules nobody wrote."""
     return judgement._replace(
         findings=worst_first([*judgement.findings, *more]),
@@ -423,7 +421,7 @@ def with_findings(judgement: Judgement, more: Sequence[Finding]) -> Judgement:
     )
 
 
-def considered(
+def report_on(
     subject: str, read: Inventory, known: Matrix, target: Target | None, mend_from: Severity | None = None
 ) -> Report:
     """The report on an inventory as it was read: derive, judge, and try the ways out.
@@ -434,21 +432,21 @@ def considered(
     inventory = derive.derive(read, known)
     if not known.rules:
         raise ExamineError("no rule was held against this environment: compat/ is empty")
-    judgement = judged(inventory, known, target)
+    judgement = judge_inventory(inventory, known, target)
     return Report(
         version=__version__,
         subject=subject,
         inventory=inventory,
-        judgement=advised(judgement, read, inventory, known, target),
+        judgement=add_fixes(judgement, read, inventory, known, target),
         matrix=known,
         target=target,
         measured=nearest_cell(inventory, known, target),
         nothing_to_judge=_nothing_to_judge(inventory),
-        plan=None if mend_from is None else mended(read, known, target, mend_from),
+        plan=None if mend_from is None else plan_change(read, known, target, mend_from),
     )
 
 
-def mended(read: Inventory, known: Matrix, target: Target | None, level: Severity) -> Plan:
+def plan_change(read: Inventory, known: Matrix, target: Target | None, level: Severity) -> Plan:
     """The smallest change to an inventory as it was read; loads the table of releases."""
     from envcheck.resolution import remediation  # doctor without --fix needs neither
 
@@ -458,7 +456,7 @@ def mended(read: Inventory, known: Matrix, target: Target | None, level: Severit
     return remediation.plan(read, known, target, listed, level)
 
 
-def located(judgement: Judgement, question: ExamineRequest) -> dict[str, Place]:
+def locate_facts(judgement: Judgement, question: ExamineRequest) -> dict[str, Place]:
     """Where a facts file says what the findings are about or what would mend them, by the facts' keys."""
     if not question.facts or not judgement.findings:
         return {}
@@ -477,7 +475,7 @@ def _nothing_to_judge(inventory: Inventory) -> str:
     return ""
 
 
-def judged(inventory: Inventory, known: Matrix, target: Target | None) -> Judgement:
+def judge_inventory(inventory: Inventory, known: Matrix, target: Target | None) -> Judgement:
     """The judge's word on an inventory: written rules, those a target brings, those of installed metadata."""
     unmet, met = derive.unmet(inventory)
     rules = [
@@ -490,7 +488,7 @@ def judged(inventory: Inventory, known: Matrix, target: Target | None) -> Judgem
     return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
 
 
-def advised(
+def add_fixes(
     judgement: Judgement, read: Inventory, inventory: Inventory, known: Matrix, target: Target | None
 ) -> Judgement:
     """The judgement with each broken finding's ways out, tried."""
@@ -540,7 +538,7 @@ def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[t
             yield key.removeprefix("train."), shown(given), shown(value)
 
 
-def both(question: ExamineRequest, sides: tuple[str, str], machine: Host) -> tuple[Report, Report]:
+def examine_two(question: ExamineRequest, sides: tuple[str, str], machine: Host) -> tuple[Report, Report]:
     """The reports on two facts files, `-` for the environment and the machine that the question names.
 
     Raises:

@@ -37,23 +37,23 @@ class _Read(NamedTuple):
     notes: tuple[str, ...]
 
 
-def explained(question: examine.ExamineRequest, name: str, machine: Host) -> explanation.Explanation:
+def explain_log(question: examine.ExamineRequest, name: str, machine: Host) -> explanation.Explanation:
     """What the log of this name tells (`-` is standard input).
 
     Raises:
         InputError: it cannot be read, or an argument is wrong.
     """
     if name == STDIN:
-        return told(question, "standard input", host.standard_input(), machine)
-    return told(question, name, host.chunks(name), machine)
+        return explain_chunks(question, "standard input", host.standard_input(), machine)
+    return explain_chunks(question, name, host.chunks(name), machine)
 
 
-def told(
+def explain_chunks(
     question: examine.ExamineRequest,
     name: str,
     chunks: Iterable[bytes | pty_passthrough.Gap],
     machine: Host,
-    wrote: Wrote | None = None,
+    wrote: LogOrigin | None = None,
 ) -> explanation.Explanation:
     """What the chunks of a log tell; `wrote` says what wrote it, if that is known.
 
@@ -85,7 +85,7 @@ def told(
     )
 
 
-class Wrote(NamedTuple):
+class LogOrigin(NamedTuple):
     """The command that wrote a log, and its exit code, negative for a signal.
 
     `named` is False where the environment was not named but found beside the command.
@@ -121,8 +121,8 @@ def run(question: examine.ExamineRequest, command: Sequence[str], machine: Host)
         question = question._replace(python=beside)
     name = f"what {command[0].rpartition('/')[2]} printed"
     try:
-        wrote = Wrote(shlex.join(command), ended.code, named=beside is None)
-        return FinishedCommand(ended.code, told(question, name, kept.pieces(), machine, wrote))
+        wrote = LogOrigin(shlex.join(command), ended.code, named=beside is None)
+        return FinishedCommand(ended.code, explain_chunks(question, name, kept.pieces(), machine, wrote))
     except Exception as error:  # noqa: BLE001 - whatever is wrong with us, the command's own end counts
         return FinishedCommand(ended.code, trouble=str(error) or type(error).__name__)
 
@@ -138,7 +138,7 @@ def _refuse_wrong_use(question: examine.ExamineRequest, machine: Host) -> None:
     words = examine.vocabulary(probes.every_probe())
     known = examine.load_matrix(words, question.overlays)
     inventory = Inventory() if question.facts is None else examine.read_facts(question.facts, words)
-    examine.completed(inventory, question, known)
+    examine.complete_inventory(inventory, question, known)
     if question.python is not None:
         from envcheck.probes import python_env
 
@@ -264,7 +264,9 @@ def _arguments(command: str, source: str, known: Matrix) -> list[Fact]:
     try:
         if at < 0:
             return []
-        said, _ = examine.completed(Inventory(), examine.ExamineRequest(train=(command[at + 1 :],)), known)
+        said, _ = examine.complete_inventory(
+            Inventory(), examine.ExamineRequest(train=(command[at + 1 :],)), known
+        )
     except EnvcheckError:
         return []
     return [fact._replace(source=source) for fact in said.facts.values()]
@@ -295,7 +297,7 @@ def _environment(
         return subject, local.with_facts(trained), [_differing(differ, local)] if differ else [], remarks
     if not differ and not _other_gpus(from_log, local) and local.known("pkg.torch") is not None:
         return subject, local.with_facts(trained), [], remarks
-    own, remarks = examine.completed(from_log, question, known)
+    own, remarks = examine.complete_inventory(from_log, question, known)
     shown = ", ".join(_shown(fact) for fact in from_log.facts.values() if fact.value is not None)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
     if not shown:
@@ -333,5 +335,7 @@ def _judged(question: examine.ExamineRequest, subject: str, read: Inventory, kno
     """Doctor's judgement, the ways out tried."""
     settled = derive.derive(read, known)
     target = examine.find_target(question.target, known)
-    judgement = examine.advised(examine.judged(settled, known, target), read, settled, known, target)
+    judgement = examine.add_fixes(
+        examine.judge_inventory(settled, known, target), read, settled, known, target
+    )
     return Report(__version__, subject, settled, judgement, known, target)

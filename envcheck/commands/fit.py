@@ -37,7 +37,9 @@ class FitOptions(NamedTuple):
     ram: int | None = None  # GiB of the host
 
 
-def fitted(question: examine.ExamineRequest, wanted: FitOptions, machine: Host) -> report.MemoryTable:
+def estimate_memory(
+    question: examine.ExamineRequest, wanted: FitOptions, machine: Host
+) -> report.MemoryTable:
     """The account of a training on a machine, and what would fit.
 
     Raises:

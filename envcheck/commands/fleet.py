@@ -58,10 +58,10 @@ class _NodeJudge(NamedTuple):
         return compare.Fleet(self.words, self.known, self.rows, self._complete, self._examine)
 
     def _complete(self, inventory: Inventory) -> Inventory:
-        return examine.completed(inventory, self.question, self.known)[0]
+        return examine.complete_inventory(inventory, self.question, self.known)[0]
 
     def _examine(self, where: str, inventory: Inventory) -> compare.Judged:
-        report = examine.considered(where, inventory, self.known, self.target)
+        report = examine.report_on(where, inventory, self.known, self.target)
         return compare.Judged(report.judgement, report.nothing_to_judge)
 
     def closed(self, taken: compare.Fleet, setting: compare.FleetContext) -> compare.FleetReport:
@@ -74,7 +74,7 @@ def _court(question: examine.ExamineRequest, wanted: FleetOptions) -> _NodeJudge
     known = examine.load_matrix(words, question.overlays)
     target = examine.find_target(question.target, known)
     # Read once for all nodes, so that a wrong file is said before anybody waits.
-    _, remarks = examine.completed(Inventory(), question, known)
+    _, remarks = examine.complete_inventory(Inventory(), question, known)
     for remark in remarks:
         if remark.code == UNREADABLE:
             raise InputError(remark.places[0], remark.text)
@@ -113,7 +113,7 @@ def _expected(said: str) -> tuple[str, ...] | int | None:
 # --- files ------------------------------------------------------------------------------------------
 
 
-def of_files(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.FleetReport:
+def report_on_files(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.FleetReport:
     """The report on a file, a folder or standard input (`-`).
 
     Raises:
@@ -123,7 +123,7 @@ def of_files(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.
     court = _court(question, wanted)
     taken = court.opened()
     assert wanted.source is not None  # noqa: S101 - the caller looked
-    for each in read(wanted.source):
+    for each in read_records(wanted.source):
         if isinstance(each, NodeRecord):
             taken.take(each)
         else:
@@ -131,7 +131,7 @@ def of_files(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.
     return court.closed(taken, compare.FleetContext(expected, remarks=court.remarks, fail_on=wanted.fail_on))
 
 
-def read(source: str) -> Iterator[NodeRecord | compare.RefusedRecord]:
+def read_records(source: str) -> Iterator[NodeRecord | compare.RefusedRecord]:
     """The records of a file, of every JSON and TOML file of a folder, or of standard input (`-`).
 
     Raises:
@@ -217,7 +217,7 @@ def _records(lines: Iterable[bytes | None]) -> Iterator[tuple[int, bytes | None]
 # --- this node --------------------------------------------------------------------------------------
 
 
-def own_facts(question: examine.ExamineRequest, machine: Host, name: str) -> dict[str, Any]:
+def node_facts(question: examine.ExamineRequest, machine: Host, name: str) -> dict[str, Any]:
     """The facts file of this node with its name, which nothing else of envcheck tells.
 
     Raises:
@@ -231,14 +231,14 @@ def own_facts(question: examine.ExamineRequest, machine: Host, name: str) -> dic
     return named
 
 
-class Gathered(NamedTuple):
+class FleetResult(NamedTuple):
     """What a process says: the report, which rank 0 shows for all, and the exit code, which all share."""
 
     report: compare.FleetReport | None
     code: int
 
 
-def gathered(question: examine.ExamineRequest, wanted: FleetOptions, machine: Host) -> Gathered:
+def gather(question: examine.ExamineRequest, wanted: FleetOptions, machine: Host) -> FleetResult:
     """The report on files, on a Ray cluster, or on the ranks of which a launcher made this process one.
 
     Raises:
@@ -251,11 +251,11 @@ def gathered(question: examine.ExamineRequest, wanted: FleetOptions, machine: Ho
     if len(given) > 1:
         raise InputError(given[1], f"contradicts {given[0]}")
     if wanted.source:
-        report = of_files(question, wanted)
-        return Gathered(report, report.code)
+        report = report_on_files(question, wanted)
+        return FleetResult(report, report.code)
     if wanted.ray:
-        report = of_ray(question, wanted)
-        return Gathered(report, report.code)
+        report = report_on_ray(question, wanted)
+        return FleetResult(report, report.code)
     started = launchers.started(machine.environ)
     if started is None:
         raise InputError(
@@ -426,7 +426,7 @@ class _Words(NamedTuple):
 
 def _of_ranks(
     question: examine.ExamineRequest, wanted: FleetOptions, machine: Host, started: launchers.Started
-) -> Gathered:
+) -> FleetResult:
     expected = _expected(wanted.expect)
     court = _court(question, wanted)  # of every rank: what is wrong with an option all of them say
     with _alone() if started.world == 1 else _board(question, wanted, machine, started) as board:
@@ -448,7 +448,7 @@ def _own(question: examine.ExamineRequest, machine: Host, started: launchers.Sta
     facts = trouble = ""
     if started.local in (0, None):
         try:
-            facts = json.dumps(own_facts(question._replace(train=(), target=None), machine, node))
+            facts = json.dumps(node_facts(question._replace(train=(), target=None), machine, node))
         except EnvcheckError as error:
             trouble = presented(str(error), host.private()._replace(machines=()))
     return _Words("", host.mark(), started.rank, node, facts, trouble)
@@ -461,7 +461,7 @@ def _call(
     court: _NodeJudge,
     started: launchers.Started,
     expected: tuple[str, ...] | int | None,
-) -> Gathered:
+) -> FleetResult:
     """Rank 0: call the others, wait for them, judge, and tell them."""
     stale = _stale(wanted, started)
     call = host.mark()
@@ -493,10 +493,10 @@ def _call(
     verdict = {"call": call, "code": report.code, "marks": [words.mark for words in heard.values()]}
     board.post("verdict", json.dumps(verdict))
     board.leave(0, [rank for rank in heard if rank])
-    return Gathered(report, report.code)
+    return FleetResult(report, report.code)
 
 
-def _answer(board: _Board, own: _Words, wanted: FleetOptions) -> Gathered:
+def _answer(board: _Board, own: _Words, wanted: FleetOptions) -> FleetResult:
     """Another rank: answer whoever calls, and end as rank 0 says.
 
     Raises:
@@ -518,7 +518,7 @@ def _answer(board: _Board, own: _Words, wanted: FleetOptions) -> Gathered:
             board.leave(own.rank, [])
             if code:
                 time.sleep(LINGER_S)
-            return Gathered(None, code)
+            return FleetResult(None, code)
         if answered and not late and _field(verdict, "call") == answered:
             # Given without this rank; or left from an earlier start, whose rank 0 calls again soon.
             late, until = True, time.monotonic() + wanted.wait_s
@@ -600,7 +600,7 @@ def _stale(wanted: FleetOptions, started: launchers.Started) -> tuple[str, ...]:
 # --- Ray --------------------------------------------------------------------------------------------
 
 
-def of_ray(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.FleetReport:
+def report_on_ray(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.FleetReport:
     """The report on the nodes of a Ray cluster, each asked by a task of its own.
 
     Raises:
@@ -665,7 +665,7 @@ def facts_of_ray(question: examine.ExamineRequest, name: str) -> str:
         # Ray hides all GPUs from a task that asks for none; what a training task will see is not this.
         machine = Host(environ={k: v for k, v in machine.environ.items() if k != "CUDA_VISIBLE_DEVICES"})
     asked = question._replace(python=question.python or host.own_python(), train=(), target=None)
-    return json.dumps(own_facts(asked, machine, name))
+    return json.dumps(node_facts(asked, machine, name))
 
 
 def _ray_nodes(ray: Any) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -65,7 +65,7 @@ def judge_image(
     Raises:
         EnvcheckError: as `app.examine`; the settings, a lock or a machine is wrong.
     """
-    said = examine.settings_here() or Settings()
+    said = examine.read_settings() or Settings()
     question = _settled(question, said)
     if wanted.root:
         machine = _unpacked(wanted.root)
@@ -74,18 +74,18 @@ def judge_image(
     words = examine.vocabulary(found)
     known = examine.load_matrix(words, question.overlays)
     target = examine.find_target(question.target, known)
-    policy = policy_of(wanted, said, known)
-    declared = machines(wanted.machines, question, said, known)
+    policy = combine_policy(wanted, said, known)
+    declared = declared_machines(wanted.machines, question, said, known)
     subject, read, remarks = examine.take_inventory(question, machine, found, known, words)
     lock = wanted.lock or said.lock
     more = _drift(lock, read, known) if lock else []
     if wanted.verify_s is not None:
         more += _verified(question, machine, wanted.verify_s)
-    report = judged_for(declared, subject, read, known, target)
+    report = report_for_machines(declared, subject, read, known, target)
     if question.expect_gpus and declared:
         raise InputError("--expect-gpus", "counts the GPUs of this machine, and machines are declared")
-    report = examine.expecting(report, question)
-    report = report._replace(judgement=examine.with_findings(report.judgement, more))
+    report = examine.expect_gpus(report, question)
+    report = report._replace(judgement=examine.add_findings(report.judgement, more))
     report = policy_decision.held(report._replace(language=spoken.without(known.overlaid())), remarks, policy)
     decision = policy_decision.decide(report, policy)
     tree = manifest_tree(report, read, declared, decision, policy)
@@ -102,7 +102,7 @@ def _settled(question: ExamineRequest, said: Settings) -> ExamineRequest:
 # --- the policy -------------------------------------------------------------------------------------
 
 
-def policy_of(wanted: GateOptions, said: Settings, known: Matrix) -> Policy:
+def combine_policy(wanted: GateOptions, said: Settings, known: Matrix) -> Policy:
     """The policy of the command line and the settings; an option that is given wins.
 
     Raises:
@@ -129,7 +129,7 @@ def policy_of(wanted: GateOptions, said: Settings, known: Matrix) -> Policy:
 # --- machines ---------------------------------------------------------------------------------------
 
 
-def machines(
+def declared_machines(
     names: Sequence[str], question: ExamineRequest, said: Settings, known: Matrix
 ) -> tuple[Machine, ...]:
     """The machines to judge for: those named, else those the settings require, unless one is declared.
@@ -161,20 +161,18 @@ def _machine(name: str, raw: Mapping[str, Any], known: Matrix) -> Machine:
     return Machine(name, raw["driver"], (raw["gpu"],))
 
 
-def judged_for(
+def report_for_machines(
     declared: Sequence[Machine], subject: str, read: Inventory, known: Matrix, target: Target | None
 ) -> Report:
     """One report on an environment for every machine, or for the one it was read on."""
     if not declared:
-        return examine.considered(subject, read, known, target)
+        return examine.report_on(subject, read, known, target)
     parts = []
     for each in declared:
         there = on_machine(read, each, known)
-        report = examine.considered(subject, there, known, target)
+        report = examine.report_on(subject, there, known, target)
         mismatch = _other_platform(read, each)
-        parts.append(
-            (each.name, report._replace(judgement=examine.with_findings(report.judgement, mismatch)))
-        )
+        parts.append((each.name, report._replace(judgement=examine.add_findings(report.judgement, mismatch))))
     names = ", ".join(name for name, _ in parts)
     noun = "machine" if len(parts) == 1 else "machines"
     return policy_decision.together(parts, "machine")._replace(subject=f"{subject}, for the {noun} {names}")
@@ -260,7 +258,7 @@ def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
     python = ".".join(str(read.known("python.version") or "").split(".")[:2])
     arch = str(read.known("host.arch") or "x86_64")
     sheets = dependency_files.read(
-        text, file, dependency_files.ReadingContext(text_beside, known.tables, python, arch)
+        text, file, dependency_files.ReadingContext(read_beside, known.tables, python, arch)
     )
     if "# envcheck: digest=" in text:  # it says of itself what it was when it was written
         from envcheck.lock import model as lock
@@ -272,7 +270,7 @@ def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
     return list(lock_drift.findings(sheets[0], read, known))
 
 
-def text_beside(name: str, named_by: str) -> tuple[str, str]:
+def read_beside(name: str, named_by: str) -> tuple[str, str]:
     """A file's full name and its text, by its name and the file that names it.
 
     Raises:
@@ -362,7 +360,7 @@ def _packages(read: Inventory) -> dict[str, str]:
     return dict(sorted(found))
 
 
-def leave(
+def write_manifest(
     passed: GateOutcome,
     question: ExamineRequest,
     wanted: GateOptions,
@@ -392,7 +390,7 @@ def leave(
         remark(f"no manifest: {error} (--manifest names another place, or none)")
 
 
-def advice(tree: dict[str, Any]) -> list[str]:
+def dockerfile_lines(tree: dict[str, Any]) -> list[str]:
     """What to put into the Dockerfile: labels for registries, and what NVIDIA's container toolkit reads."""
     found = [f"LABEL {key}={json.dumps(value)}" for key, value in image_manifest.labels(tree).items()]
     require = image_manifest.require_cuda(tree)

@@ -36,7 +36,7 @@ class DriverRefusal(Exception):  # noqa: N818 - it is how a run ends
         self.code = code
 
 
-class Seen:
+class Observation:
     """What was read of this machine; `trouble` says what kept the driver from being read to the end.
 
     `refused` is NVML's own word that it cannot serve this machine, which no training could do without.
@@ -58,9 +58,9 @@ def run(arguments: list[str]) -> int:
     """Run the command line `gate --runtime …`; print, and return the exit code."""
     try:
         path, seconds, as_json = _options(arguments[1:])
-        tree = read(path)
-        seen = look(seconds)
-        code, lines = judged(tree, seen, os.environ.get("CUDA_VISIBLE_DEVICES"), _same_order())  # noqa: TID251
+        tree = read_manifest(path)
+        seen = observe(seconds)
+        code, lines = judge_start(tree, seen, os.environ.get("CUDA_VISIBLE_DEVICES"), _same_order())  # noqa: TID251
     except DriverRefusal as refusal:
         _print("stderr", f"envcheck: {_plain(str(refusal))}")
         return refusal.code
@@ -116,7 +116,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def read(path: str) -> dict[str, object]:
+def read_manifest(path: str) -> dict[str, object]:
     """The manifest of a file.
 
     Raises:
@@ -153,9 +153,9 @@ def read(path: str) -> dict[str, object]:
 # --- looking ----------------------------------------------------------------------------------------
 
 
-def look(seconds: float) -> Seen:
+def observe(seconds: float) -> Observation:
     """The driver and the GPUs of this machine, in at most so many seconds and half a second of grace."""
-    seen = Seen()
+    seen = Observation()
     for event in _asked(seconds, seen):
         _hear(seen, event)
     if not seen.driver:
@@ -165,7 +165,7 @@ def look(seconds: float) -> Seen:
     return seen
 
 
-def _hear(seen: Seen, event: object) -> None:
+def _hear(seen: Observation, event: object) -> None:
     match event:
         case ["driver", str(version)]:
             seen.driver = version
@@ -194,7 +194,7 @@ def _kernel_module() -> str:
     return version if image_manifest.driver_order(version) else ""
 
 
-def _asked(seconds: float, seen: Seen) -> list[object]:
+def _asked(seconds: float, seen: Observation) -> list[object]:
     """What a forked child wrote of the driver, a JSON list a line; `seen.trouble` if it was lost."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -311,8 +311,8 @@ def _question(library: object, wire: int) -> None:  # noqa: C901 - one call of N
 # --- judging ----------------------------------------------------------------------------------------
 
 
-def judged(
-    tree: dict[str, object], seen: Seen, visible: str | None, same_order: bool
+def judge_start(
+    tree: dict[str, object], seen: Observation, visible: str | None, same_order: bool
 ) -> tuple[int, list[str]]:
     """The exit code, and the lines that say why.
 
@@ -355,7 +355,7 @@ def _unknown(tree: dict[str, object]) -> dict[str, str]:
     }
 
 
-def _driver(tree: dict[str, object], seen: Seen) -> list[str]:
+def _driver(tree: dict[str, object], seen: Observation) -> list[str]:
     """What speaks against the driver, if anything."""
     if (least := _above(tree, seen)) and not tree["cuda_compat"]:
         return [f"driver {seen.driver}: the image (CUDA {tree['cuda']}) needs {least} or newer"]
@@ -369,14 +369,14 @@ def _driver(tree: dict[str, object], seen: Seen) -> list[str]:
     return []
 
 
-def _above(tree: dict[str, object], seen: Seen) -> str:
+def _above(tree: dict[str, object], seen: Observation) -> str:
     """The oldest driver the image runs on, if the one here is known to be older; else empty."""
     least, here = tree["minimum_driver"], image_manifest.driver_order(seen.driver)
     return least if isinstance(least, str) and here and here < image_manifest.driver_order(least) else ""
 
 
 def _gpus(
-    tree: dict[str, object], seen: Seen, visible: str | None, same_order: bool
+    tree: dict[str, object], seen: Observation, visible: str | None, same_order: bool
 ) -> tuple[list[str], list[str]]:
     """What speaks against the GPUs that programs here see, and what could not be decided."""
     count = seen.count or 0
@@ -416,12 +416,12 @@ def _gpus(
     ], unread
 
 
-def _named(gpu: int, seen: Seen) -> str:
+def _named(gpu: int, seen: Observation) -> str:
     name, capability = seen.names.get(gpu) or "without a name", seen.capabilities[gpu]
     return f"GPU {gpu} ({name}, compute capability {capability})"
 
 
-def _other_machine(tree: dict[str, object], seen: Seen) -> list[str]:
+def _other_machine(tree: dict[str, object], seen: Observation) -> list[str]:
     """A note where this driver is older than any the image was judged for."""
     rows = tree["machines"]
     declared = (
@@ -437,7 +437,9 @@ def _other_machine(tree: dict[str, object], seen: Seen) -> list[str]:
 # --- saying -----------------------------------------------------------------------------------------
 
 
-def _said(path: str, tree: dict[str, object], seen: Seen, code: int, lines: list[str]) -> dict[str, object]:
+def _said(
+    path: str, tree: dict[str, object], seen: Observation, code: int, lines: list[str]
+) -> dict[str, object]:
     gpus = [
         {"name": seen.names.get(gpu), "compute_capability": seen.capabilities.get(gpu)}
         for gpu in range(min(seen.count or 0, MOST_GPUS))

@@ -56,7 +56,7 @@ class Combination(NamedTuple):
         return ", ".join(f"{name} {version}" for name, version in self.pins.items())
 
 
-class Run(NamedTuple):
+class MeasureOptions(NamedTuple):
     """What to measure and where: see the command's options."""
 
     target: str
@@ -69,7 +69,7 @@ class Run(NamedTuple):
     train: tuple[str, ...] = ()
 
 
-def measure(run: Run, machine: Host, tell: Callable[[str], None]) -> tuple[str, int]:
+def measure(run: MeasureOptions, machine: Host, tell: Callable[[str], None]) -> tuple[str, int]:
     """The cells as TOML, and the exit code: 3 if a combination could not be decided, else 0.
 
     `tell` is given progress, a line at a time.
@@ -162,7 +162,7 @@ class _NotInstallableError(Exception):
 
 
 def _environment(
-    each: Combination, run: Run, folder: Path, machine: Host, tell: Callable[[str], None]
+    each: Combination, run: MeasureOptions, folder: Path, machine: Host, tell: Callable[[str], None]
 ) -> Path:
     """The environment of this torch with exactly these releases.
 
@@ -233,7 +233,7 @@ _UNREACHED = re.compile(
 
 def _measured(
     each: Combination,
-    run: Run,
+    run: MeasureOptions,
     target: Target,
     folder: Path,
     machine: Host,
@@ -364,7 +364,7 @@ def _written(output: Path | None) -> list[Mapping[str, Any]]:
     return [row for row in rows if isinstance(row, dict)]
 
 
-def _same(row: Mapping[str, Any], each: Combination, run: Run, digest: str) -> bool:
+def _same(row: Mapping[str, Any], each: Combination, run: MeasureOptions, digest: str) -> bool:
     asked = {key.removeprefix("train."): value for key, value in _train_given(run.train).items()}
     return (
         row.get("target") == run.target

@@ -314,7 +314,7 @@ def _where(place: LockTarget) -> str:
 # --- what the judge says of versions ----------------------------------------------------------------
 
 
-def objections(place: LockTarget, pkg: Iterable[Fact], *, complete: bool) -> list[str]:
+def violated_rules(place: LockTarget, pkg: Iterable[Fact], *, complete: bool) -> list[str]:
     """Ids of what these packages break on that machine under that target; none if nothing.
 
     Rules of error level object, and so does metadata: a lock does not contradict what its own
@@ -383,7 +383,7 @@ def _unfit(shipped: lock.Lock, place: LockTarget) -> list[str]:
     if driver and floor and versions.compare(str(driver), "<", floor) is Tri.YES:
         return [*reasons, f"needs driver {floor}, here {driver}"]
     choice = {each.name: each.version for each in shipped.pins}
-    return reasons + objections(place, _pkg_facts(choice), complete=True)
+    return reasons + violated_rules(place, _pkg_facts(choice), complete=True)
 
 
 def _driver_window(place: LockTarget, floor: str) -> tuple[str, list[str]]:

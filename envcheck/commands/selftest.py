@@ -597,7 +597,7 @@ def _known(outcome: selftest_outcome.Outcome, prepared: TestEnvironment) -> self
     if not found:
         return outcome
     judgement = judgement._replace(findings=tuple(found))
-    first = examine.advised(judgement, read, settled, prepared.known, None).findings[0]
+    first = examine.add_fixes(judgement, read, settled, prepared.known, None).findings[0]
     ways = tuple(fix_text(fix) for fix in first.fixes)
     return outcome._replace(rule=first.rule.id, sure=bool(meant), ways_out=ways)
 

@@ -52,7 +52,7 @@ def judged(
 
     def examine(where: str, inventory: Inventory) -> compare.Judged:
         asked.append(where)
-        report = examine_command.considered(where, inventory, known(), None)
+        report = examine_command.report_on(where, inventory, known(), None)
         return compare.Judged(report.judgement, report.nothing_to_judge)
 
     rows = compare.alike(ROWS, may_differ)
@@ -115,7 +115,7 @@ def test_a_node_is_judged_as_doctor_would_judge_it_alone(seed: int) -> None:
         tree = json.loads(text)
         name = tree["host"]["name"]
         read = facts_file.load(tree, "f", vocabulary())
-        for each in examine_command.considered("f", read, known(), None).judgement.findings:
+        for each in examine_command.report_on("f", read, known(), None).judgement.findings:
             alone.setdefault((each.rule.id, each.verdict, each.severity), set()).add(name)
     together = {
         (each.finding.rule.id, each.finding.verdict, each.finding.severity): set(each.nodes)
@@ -161,11 +161,11 @@ def test_a_fact_that_the_judge_is_said_not_to_see_never_changes_what_he_says() -
     for number in range(8):
         tree["gpu"][number]["memory_free_mib"] = 5
     read = facts_file.load(tree, "f", vocabulary())
-    before = examine_command.considered("f", read, known(), None).judgement
+    before = examine_command.report_on("f", read, known(), None).judgement
     unseen = [key for key in read.facts if not view.sees(key)]
     assert "host.cpu_count" in unseen
     assert "host.shm_mib" not in unseen
-    after = examine_command.considered("f", read.without(*unseen), known(), None).judgement
+    after = examine_command.report_on("f", read.without(*unseen), known(), None).judgement
     assert [each.rule.id for each in before.findings] == [each.rule.id for each in after.findings]
     assert (before.passed, before.applied) == (after.passed, after.applied)
 
@@ -457,7 +457,7 @@ def test_a_stream_of_what_facts_prints_is_read_and_one_that_was_cut_off_is_named
     pretty = [json.dumps(json.loads(text), indent=2) for text in lines({}, {}, {})]
     file = tmp_path / "all.json"
     file.write_text("\n".join([pretty[0], pretty[1][:500], pretty[2]]))
-    report = fleet.of_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(file)))
+    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(file)))
     assert report.nodes == ("n1", "n3")
     assert [each.where for each in report.refused] == [f"{file}:{pretty[0].count(chr(10)) + 2}"]
 
@@ -467,7 +467,7 @@ def test_what_has_no_name_is_called_by_its_file_and_line(tmp_path: Path) -> None
     del tree["host"]["name"]
     file = tmp_path / "two.jsonl"
     file.write_text(f"{json.dumps(tree)}\n{json.dumps(tree)}\n")
-    assert fleet.of_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(file))).nodes == (
+    assert fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(file))).nodes == (
         f"{file}:1",
         f"{file}:2",
     )
@@ -479,7 +479,7 @@ def test_a_line_without_an_end_and_a_pipe_in_the_folder_do_not_hold_it_up(tmp_pa
     )
     os.mkfifo(tmp_path / "b.json")
     (tmp_path / "c.json").write_bytes(b"\xff\xfe{}")
-    report = fleet.of_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(tmp_path)))
+    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(tmp_path)))
     assert report.nodes == ("n1", "n2")
     assert [each.where.rpartition("/")[2] for each in report.refused] == ["a.jsonl:2", "b.json", "c.json:1"]
 

@@ -475,7 +475,7 @@ def test_a_shipped_lock_passes_today_s_matrix(path: Path) -> None:
         Inventory(facts), lock.python, lock.platform, lock.glibc, known.targets[lock.target], known
     )
     versions = {pin.name: pin.version for pin in lock.pins}
-    assert pin_command.objections(place, pin_command._pkg_facts(versions), complete=True) == []
+    assert pin_command.violated_rules(place, pin_command._pkg_facts(versions), complete=True) == []
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -35,7 +35,7 @@ def probed(host: Host) -> Inventory:
 def reported(inventory: Inventory) -> Report:
     """The report on a machine with a torch that its driver runs."""
     torch = [Fact("pkg.torch", Known("2.6.0+cu124")), Fact("python.version", Known("3.11.9"))]
-    return examine.considered("the box", inventory.with_facts(torch), known(), None)
+    return examine.report_on("the box", inventory.with_facts(torch), known(), None)
 
 
 def findings(inventory: Inventory) -> dict[str, Finding]:
