@@ -270,16 +270,16 @@ def gate(
     spoken = examine.choose_language(lang, host.Host())
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus)
     wanted = gate.GateOptions(
-        tuple(machine or ()),
-        lock,
-        verify_timeout if verify_files else None,
-        manifest,
-        root,
-        Severity(fail_on.value) if fail_on else None,
-        undecided.value if undecided else "",
-        strict,
-        tuple(only or ()),
-        tuple(skip or ()),
+        machines=tuple(machine or ()),
+        lock=lock,
+        verify_s=verify_timeout if verify_files else None,
+        manifest=manifest,
+        root=root,
+        fail_on=Severity(fail_on.value) if fail_on else None,
+        undecided=undecided.value if undecided else "",
+        strict=strict,
+        only=tuple(only or ()),
+        skip=tuple(skip or ()),
     )
     passed = gate.judge_image(question, wanted, host.Host(), spoken)
     talks = _show(passed.report, form, output)
@@ -514,24 +514,28 @@ def pin(
 
     Exit codes: 0 a lock was printed, 2 wrong use, 3 an engine failed, 4 no versions fit.
     """
+    from dataclasses import replace
+
     from envcheck.commands import pin
 
-    question = _question(
-        python, static, None, target, driver=driver, gpu=gpu, timeout=timeout, overlay=overlay
-    )._replace(platform=platform, glibc=glibc)
+    question = replace(
+        _question(python, static, None, target, driver=driver, gpu=gpu, timeout=timeout, overlay=overlay),
+        platform=platform,
+        glibc=glibc,
+    )
     if constraints_only and written not in ("requirements", "constraints"):
         raise InputError("--constraints-only", f"contradicts --format {written}")
     order = pin.PinOptions(
-        tuple(files or ()),
-        tuple(besides or ()),
-        tuple(keep or ()),
-        tuple(model or ()),
-        until,
-        prefer,
-        engine,
-        "constraints" if constraints_only else written,
-        output,
-        own_index,
+        files=tuple(files or ()),
+        besides=tuple(besides or ()),
+        keep=tuple(keep or ()),
+        models=tuple(model or ()),
+        until=until,
+        prefer=prefer,
+        engine=engine,
+        written="constraints" if constraints_only else written,
+        output=output,
+        own_index=own_index,
     )
     text, remarks = pin.pin(
         question,
@@ -539,7 +543,7 @@ def pin(
         python_version,
         resolve=resolve,
         offline=offline,
-        order=order,
+        options=order,
         from_current=from_current,
     )
     for remark in remarks:
@@ -805,16 +809,20 @@ def matrix(
         from envcheck.commands import measure, selftest
 
         run = measure.MeasureOptions(
-            target or "",
-            tuple(package or ()),
-            selftest.SelftestOptions(
-                2, device.value if device else None, ranks, tuple(only or ()), measure.PATIENCE
+            target=target or "",
+            given=tuple(package or ()),
+            wanted=selftest.SelftestOptions(
+                level=2,
+                device=device.value if device else None,
+                ranks=ranks,
+                only=tuple(only or ()),
+                patience=measure.PATIENCE,
             ),
-            Path(folder) if folder else None,
-            Path(output) if output else None,
-            python,
-            tuple(overlay or ()),
-            tuple(train_fact or ()),
+            folder=Path(folder) if folder else None,
+            output=Path(output) if output else None,
+            python=python,
+            overlays=tuple(overlay or ()),
+            train=tuple(train_fact or ()),
         )
         text, code = measure.measure(run, host.Host(), _remark)
         _emit(text)
@@ -902,7 +910,16 @@ def fit(
 
     question = _question(python, static, facts, target, train, None, gpu, timeout, overlay)
     drops = None if dropout is None else dropout > 0
-    wanted = fit.FitOptions(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
+    wanted = fit.FitOptions(
+        model=model,
+        gpus=gpus,
+        seq=seq,
+        batch=batch,
+        rank=rank,
+        targets=tuple(modules or ()),
+        dropout=drops,
+        ram=ram,
+    )
     found = fit.estimate_memory(question, wanted, host.Host())
     _emit(json.dumps(report.tree(found), indent=2) + "\n" if as_json else report.render(found))
     return found.code
@@ -967,7 +984,14 @@ def fleet(
         _remark("reading standard input; Ctrl-D ends it")
     question = _question(python, static, None, target, train, None, None, timeout, overlay)
     wanted = fleet.FleetOptions(
-        source, via, ray, job, expect, wait, tuple(may_differ or ()), Severity(fail_on.value)
+        source=source,
+        via=via,
+        ray=ray,
+        job=job,
+        expect=expect,
+        wait_s=wait,
+        may_differ=tuple(may_differ or ()),
+        fail_on=Severity(fail_on.value),
     )
     gathered = fleet.gather(question, wanted, host.Host())
     if gathered.report is not None:
@@ -1023,15 +1047,15 @@ def _question(
 
     trained, gpus, overlays = (tuple(each or ()) for each in (train, gpu, overlay))
     return ExamineRequest(
-        python,
-        static,
-        facts,
-        target,
-        trained,
-        driver,
-        gpus,
-        timeout,
-        overlays,
+        python=python,
+        static=static,
+        facts=facts,
+        target=target,
+        train=trained,
+        driver=driver,
+        gpus=gpus,
+        deadline_s=timeout,
+        overlays=overlays,
         expect_gpus=expect_gpus or 0,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +14,7 @@ from envcheck.core.errors import EnvcheckError, InputError
 from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary, package_name
 from envcheck.core.findings import Diagnostic, Report
 from envcheck.core.rules import Matrix
-from envcheck.host import machine as host
-from envcheck.host import pty_passthrough
+from envcheck.host import machine, pty_passthrough
 from envcheck.host.machine import Host
 from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
@@ -37,22 +37,22 @@ class _Read(NamedTuple):
     notes: tuple[str, ...]
 
 
-def explain_log(question: examine.ExamineRequest, name: str, machine: Host) -> explanation.Explanation:
+def explain_log(question: examine.ExamineRequest, name: str, host: Host) -> explanation.Explanation:
     """What the log of this name tells (`-` is standard input).
 
     Raises:
         InputError: it cannot be read, or an argument is wrong.
     """
     if name == STDIN:
-        return explain_chunks(question, "standard input", host.standard_input(), machine)
-    return explain_chunks(question, name, host.chunks(name), machine)
+        return explain_chunks(question, "standard input", machine.standard_input(), host)
+    return explain_chunks(question, name, machine.chunks(name), host)
 
 
 def explain_chunks(
     question: examine.ExamineRequest,
     name: str,
     chunks: Iterable[bytes | pty_passthrough.Gap],
-    machine: Host,
+    host: Host,
     wrote: LogOrigin | None = None,
 ) -> explanation.Explanation:
     """What the chunks of a log tell; `wrote` says what wrote it, if that is known.
@@ -69,7 +69,7 @@ def explain_chunks(
         read = read._replace(log=_with_end(read.log, wrote.code))
     diagnosis = log_diagnosis.diagnose(read.log, log_signatures.compiled(tree["case"]))
     from_log = _from_log(read, wrote.command if wrote else "", tree["tables"], words, known)
-    subject, inventory, notes, remarks = _environment(question, from_log, machine, found, known, words)
+    subject, inventory, notes, remarks = _environment(question, from_log, host, found, known, words)
     if wrote is not None and not wrote.named:
         subject = subject.replace("(named by --python)", "(beside the command)")
     report = _judged(question, subject, inventory, known)._replace(diagnostics=remarks)
@@ -104,30 +104,30 @@ class FinishedCommand(NamedTuple):
     trouble: str = ""
 
 
-def run(question: examine.ExamineRequest, command: Sequence[str], machine: Host) -> FinishedCommand:
+def run(question: examine.ExamineRequest, command: Sequence[str], host: Host) -> FinishedCommand:
     """Run a command, passing everything through; explain what it printed if it failed by itself.
 
     Raises:
         EnvcheckError: an argument is wrong; the command was not started.
         OSError: the command does not exist or may not be run.
     """
-    _refuse_wrong_use(question, machine)
+    _refuse_wrong_use(question, host)
     kept = pty_passthrough.Kept()
-    ended = pty_passthrough.run(command, machine.environ, kept)
+    ended = pty_passthrough.run(command, host.environ, kept)
     if ended.code == 0 or ended.asked or -ended.code in pty_passthrough.NO_FAILURE:
         return FinishedCommand(ended.code)
-    beside = _beside(command[0], machine) if question.python is None and question.facts is None else None
+    beside = _beside(command[0], host) if question.python is None and question.facts is None else None
     if beside is not None:
-        question = question._replace(python=beside)
+        question = replace(question, python=beside)
     name = f"what {command[0].rpartition('/')[2]} printed"
     try:
         wrote = LogOrigin(shlex.join(command), ended.code, named=beside is None)
-        return FinishedCommand(ended.code, explain_chunks(question, name, kept.pieces(), machine, wrote))
+        return FinishedCommand(ended.code, explain_chunks(question, name, kept.pieces(), host, wrote))
     except Exception as error:  # noqa: BLE001 - whatever is wrong with us, the command's own end counts
         return FinishedCommand(ended.code, trouble=str(error) or type(error).__name__)
 
 
-def _refuse_wrong_use(question: examine.ExamineRequest, machine: Host) -> None:
+def _refuse_wrong_use(question: examine.ExamineRequest, host: Host) -> None:
     """Read what is named before the command starts: hours later nobody is there to name it again.
 
     Raises:
@@ -142,25 +142,25 @@ def _refuse_wrong_use(question: examine.ExamineRequest, machine: Host) -> None:
     if question.python is not None:
         from envcheck.probes import python_env
 
-        python_env.interpreter(machine, probes.ProbeRequest(Path(question.python)))
+        python_env.interpreter(host, probes.ProbeRequest(Path(question.python)))
 
 
 def _with_end(log: log_scanner.Log, code: int) -> log_scanner.Log:
     """The log with the end of the process that wrote it; torchrun's word on its ranks counts before that."""
     text = f"exit code {code}"
     if code < 0:
-        text = f"killed by signal {-code}\ntraceback : Signal {-code} ({host.signal_name(-code)})"
+        text = f"killed by signal {-code}\ntraceback : Signal {-code} ({machine.signal_name(-code)})"
     numbers = tuple(log.lines + 1 for _ in text.split("\n"))
     root = code < 0 and not any(each.root for each in log.events)
     end = log_scanner.Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
     return log._replace(events=(*log.events, end))
 
 
-def _beside(program: str, machine: Host) -> str | None:
+def _beside(program: str, host: Host) -> str | None:
     """The interpreter beside a program, such as an environment's own torchrun; None if there is none."""
     import shutil
 
-    found = shutil.which(program, path=machine.environ.get("PATH"))
+    found = shutil.which(program, path=host.environ.get("PATH"))
     python = Path(found).parent / "python" if found else None
     return str(python) if python and python.is_file() else None
 
@@ -212,7 +212,7 @@ def _unpacked(
         while left:
             unpack = unpack or zlib.decompressobj(wbits=31)
             try:
-                text = unpack.decompress(left, host.CHUNK)
+                text = unpack.decompress(left, machine.CHUNK)
             except zlib.error:
                 note("its gzip data is damaged: this is what stands before the damage")
                 return
@@ -275,7 +275,7 @@ def _arguments(command: str, source: str, known: Matrix) -> list[Fact]:
 def _environment(
     question: examine.ExamineRequest,
     from_log: Inventory,
-    machine: Host,
+    host: Host,
     found: tuple[probes.Probe, ...],
     known: Matrix,
     words: Vocabulary,
@@ -286,7 +286,7 @@ def _environment(
     take stands for it only where the log says nothing else. What the log says of training counts for what
     nobody gave.
     """
-    subject, local, remarks = examine.take_inventory(question, machine, found, known, words)
+    subject, local, remarks = examine.take_inventory(question, host, found, known, words)
     differ = [fact for fact in from_log.facts.values() if _another(fact, local)]
     trained = [
         fact

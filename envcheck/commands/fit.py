@@ -16,7 +16,7 @@ from envcheck.core.facts import Fact, Inventory, Known, Unknown, Value, package_
 from envcheck.core.findings import UNREADABLE, Verdict
 from envcheck.core.rules import Matrix, Rule, Severity
 from envcheck.core.sanitize import inline
-from envcheck.host import machine as host
+from envcheck.host import machine
 from envcheck.host.machine import Host
 from envcheck.memory import architecture, estimate, report
 from envcheck.rules import derive, judge
@@ -37,9 +37,7 @@ class FitOptions(NamedTuple):
     ram: int | None = None  # GiB of the host
 
 
-def estimate_memory(
-    question: examine.ExamineRequest, wanted: FitOptions, machine: Host
-) -> report.MemoryTable:
+def estimate_memory(question: examine.ExamineRequest, wanted: FitOptions, host: Host) -> report.MemoryTable:
     """The account of a training on a machine, and what would fit.
 
     Raises:
@@ -50,7 +48,7 @@ def estimate_memory(
     found = probes.every_probe()
     words = examine.vocabulary(found)
     known = examine.load_matrix(words, question.overlays, errors_only=True)
-    subject, read, remarks = examine.take_inventory(question, machine, found, known, words)
+    subject, read, remarks = examine.take_inventory(question, host, found, known, words)
     read = _declared(read, wanted, model)
     inventory = derive.derive(read, known)
     judged = _Judge(read, known)
@@ -76,13 +74,13 @@ def estimate_memory(
 
 def _tables() -> dict[str, list[dict[str, Any]]]:
     """The rows of compat/tables/architectures, which judging does without."""
-    shipped = host.shipped_text("compat/tables/architectures.json")
+    shipped = machine.shipped_text("compat/tables/architectures.json")
     if shipped is not None:
         compiled: dict[str, list[dict[str, Any]]] = json.loads(shipped)
         return compiled
     import tomllib
 
-    texts = host.source_texts("compat/tables", ".toml", "architectures")
+    texts = machine.source_texts("compat/tables", ".toml", "architectures")
     return tomllib.loads(texts["architectures.toml"])
 
 
@@ -120,7 +118,7 @@ def read_model(named: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) ->
     file = path / "config.json" if path.is_dir() else path
     if path.is_dir() and not file.exists():
         raise InputError(named, "no config.json in this folder")
-    config = _json(host.read_file(file), str(file))
+    config = _json(machine.read_file(file), str(file))
     headers = dict(_headers(folder)) if path.is_dir() else {}
     found = architecture.model(config, tables, str(file))
     stored = sum(tensor.stored for tensor in headers.values())
@@ -190,10 +188,10 @@ def _headers(folder: Path) -> Iterator[tuple[str, _Stored]]:
     Raises:
         InputError: a header is no header.
     """
-    names = [name for name in host.names(folder) if name.endswith(".safetensors")]
+    names = [name for name in machine.names(folder) if name.endswith(".safetensors")]
     left = _LARGEST_HEADER
     for name in names:
-        length = int.from_bytes(host.read_start(folder / name, 8), "little")
+        length = int.from_bytes(machine.read_start(folder / name, 8), "little")
         if not 2 <= length <= left:  # noqa: PLR2004 - `{}`
             raise InputError(str(folder / name), f"not safetensors: a header of {length} bytes")
         left -= length
@@ -202,7 +200,7 @@ def _headers(folder: Path) -> Iterator[tuple[str, _Stored]]:
 
 def _header(path: Path, length: int) -> Iterator[tuple[str, _Stored]]:
     where = str(path)
-    data = host.read_start(path, 8 + length)[8:]
+    data = machine.read_start(path, 8 + length)[8:]
     if len(data) < length:
         raise InputError(where, f"not safetensors: it ends within its header of {length} bytes")
     for name, entry in _json(data, where).items():

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import presented
 from envcheck.fleet import compare, hostlist, launchers
 from envcheck.fleet.compare import LARGEST_RECORD, NodeRecord
-from envcheck.host import machine as host
+from envcheck.host import machine
 from envcheck.host.machine import Host, Running
 from envcheck.probes.layout import find_interpreter
 
@@ -83,13 +84,13 @@ def _court(question: examine.ExamineRequest, wanted: FleetOptions) -> _NodeJudge
 
 def _rows() -> list[dict[str, Any]]:
     """The rows of compat/tables/fleet, which judging does without."""
-    shipped = host.shipped_text("compat/tables/fleet.json")
+    shipped = machine.shipped_text("compat/tables/fleet.json")
     if shipped is not None:
         compiled: list[dict[str, Any]] = json.loads(shipped)["alike"]
         return compiled
     import tomllib
 
-    texts = host.source_texts("compat/tables", ".toml", "fleet")
+    texts = machine.source_texts("compat/tables", ".toml", "fleet")
     rows: list[dict[str, Any]] = tomllib.loads(texts["fleet.toml"])["alike"]
     return rows
 
@@ -138,24 +139,24 @@ def read_records(source: str) -> Iterator[NodeRecord | compare.RefusedRecord]:
         InputError: there is no such file or folder.
     """
     if source == "-":
-        yield from _split(host.standard_input(), "-", "-")
+        yield from _split(machine.standard_input(), "-", "-")
     elif Path(source).is_dir():
-        for name in host.names(Path(source)):
+        for name in machine.names(Path(source)):
             path = Path(source) / name
             if path.suffix in (".json", ".jsonl", ".toml") and not name.startswith("."):
                 yield from _of_file(path)
     elif source.endswith(".toml"):
         yield from _of_file(Path(source))
     else:
-        yield from _split(host.chunks(source), source, source)
+        yield from _split(machine.chunks(source), source, source)
 
 
 def _of_file(path: Path) -> Iterator[NodeRecord | compare.RefusedRecord]:
     try:
         if path.suffix == ".jsonl":
-            yield from _split(host.chunks(str(path)), str(path), path.stem)
+            yield from _split(machine.chunks(str(path)), str(path), path.stem)
             return
-        text = host.read_file(path, LARGEST_RECORD)
+        text = machine.read_file(path, LARGEST_RECORD)
     except InputError as error:
         yield compare.RefusedRecord(error.where, error.problem, path.stem)
         return
@@ -217,14 +218,14 @@ def _records(lines: Iterable[bytes | None]) -> Iterator[tuple[int, bytes | None]
 # --- this node --------------------------------------------------------------------------------------
 
 
-def node_facts(question: examine.ExamineRequest, machine: Host, name: str) -> dict[str, Any]:
+def node_facts(question: examine.ExamineRequest, host: Host, name: str) -> dict[str, Any]:
     """The facts file of this node with its name, which nothing else of envcheck tells.
 
     Raises:
         EnvcheckError: as `app.inventory_report`.
     """
-    tree = examine.inventory_report(question, machine)
-    private = host.private()._replace(machines=())  # naming nodes is what this is for
+    tree = examine.inventory_report(question, host)
+    private = machine.private()._replace(machines=())  # naming nodes is what this is for
     named: dict[str, Any] = presented(
         {**tree, "host": {compare.NAME.partition(".")[2]: name, **tree.get("host", {})}}, private
     )
@@ -238,7 +239,7 @@ class FleetResult(NamedTuple):
     code: int
 
 
-def gather(question: examine.ExamineRequest, wanted: FleetOptions, machine: Host) -> FleetResult:
+def gather(question: examine.ExamineRequest, wanted: FleetOptions, host: Host) -> FleetResult:
     """The report on files, on a Ray cluster, or on the ranks of which a launcher made this process one.
 
     Raises:
@@ -256,13 +257,13 @@ def gather(question: examine.ExamineRequest, wanted: FleetOptions, machine: Host
     if wanted.ray:
         report = report_on_ray(question, wanted)
         return FleetResult(report, report.code)
-    started = launchers.started(machine.environ)
+    started = launchers.started(host.environ)
     if started is None:
         raise InputError(
             "fleet", "name a file, a folder or -, or start it with torchrun, srun, mpirun or --ray"
         )
-    with host.signals_raise():
-        return _of_ranks(question, wanted, machine, started)
+    with machine.signals_raise():
+        return _of_ranks(question, wanted, host, started)
 
 
 # --- ranks ------------------------------------------------------------------------------------------
@@ -286,17 +287,17 @@ class _Board:
 
     def post(self, name: str, text: str) -> None:
         """Put up a text, in the place of an earlier one of that name."""
-        host.replace_file(self._out / f"{self._prefix}{name}{self._suffix}", text)
+        machine.replace_file(self._out / f"{self._prefix}{name}{self._suffix}", text)
 
     def read(self, names: Iterable[str]) -> dict[str, str]:
         """The texts that are there, of these names."""
-        there = set(host.names(self._in))
+        there = set(machine.names(self._in))
         found = {}
         for name in names:
             file = f"{self._prefix}{name}{self._suffix}"
             if file in there:
                 try:
-                    found[name] = host.read_file(self._in / file, 2 * LARGEST_RECORD).decode(
+                    found[name] = machine.read_file(self._in / file, 2 * LARGEST_RECORD).decode(
                         "utf-8", "replace"
                     )
                 except InputError:
@@ -323,11 +324,13 @@ class _Store(_Board):
         wanted = list(names)
         if not self._wanted.issuperset(wanted):
             self._wanted.update(wanted)
-            host.replace_file(self._folder / "want", json.dumps(sorted(self._wanted)))
+            machine.replace_file(self._folder / "want", json.dumps(sorted(self._wanted)))
         failed = self._folder / "failed"
-        if self._running.ended() or host.is_file(failed):
+        if self._running.ended() or machine.is_file(failed):
             ran = self._running.finish(1.0)
-            said = host.read_file(failed).decode("utf-8", "replace") if host.is_file(failed) else ran.err
+            said = (
+                machine.read_file(failed).decode("utf-8", "replace") if machine.is_file(failed) else ran.err
+            )
             raise ExamineError(f"{self._where}: ranks cannot meet there: {_last_line(said)}")
         return super().read(wanted)
 
@@ -339,7 +342,7 @@ class _Store(_Board):
         """As above; the child ends with it."""
         if rank:
             self.post(f"left-{rank}", "")
-        host.replace_file(self._folder / "stop", json.dumps([f"left-{each}" for each in others]))
+        machine.replace_file(self._folder / "stop", json.dumps([f"left-{each}" for each in others]))
         self._running.finish(LEAVING_S)
 
 
@@ -363,7 +366,7 @@ def _last_line(text: str) -> str:
 
 @contextmanager
 def _board(
-    question: examine.ExamineRequest, wanted: FleetOptions, machine: Host, started: launchers.Started
+    question: examine.ExamineRequest, wanted: FleetOptions, host: Host, started: launchers.Started
 ) -> Iterator[_Board]:
     """Where the ranks meet.
 
@@ -381,23 +384,23 @@ def _board(
             f"rank {started.rank} of {started.world}: name a folder that all ranks share (--via FOLDER), "
             "or say where rank 0 is reached (MASTER_ADDR, MASTER_PORT)",
         )
-    path, named_by = examine.which_environment(question.python, machine)
-    interpreter = find_interpreter(machine, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
-    with host.scratch() as folder:
+    path, named_by = examine.which_environment(question.python, host)
+    interpreter = find_interpreter(host, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
+    with machine.scratch() as folder:
         for name in ("out", "in"):
-            host.touch(folder / name)
+            machine.touch(folder / name)
         order = {
             "address": started.address,
             "port": started.port,
             "rank": started.rank,
             # torchrun's agent hosts a store there already.
-            "hosting": started.rank == 0 and machine.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
-            "restarts": machine.environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
+            "hosting": started.rank == 0 and host.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
+            "restarts": host.environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
             "seconds": wanted.wait_s,
         }
-        host.write_file(folder / "order.json", json.dumps(order))
-        script = host.package_folder("target_scripts") / "c10d.py"
-        running = machine.start([interpreter, "-X", "utf8", str(script), str(folder)])
+        machine.write_file(folder / "order.json", json.dumps(order))
+        script = machine.package_folder("target_scripts") / "c10d.py"
+        running = host.start([interpreter, "-X", "utf8", str(script), str(folder)])
         where = f"{started.address}:{started.port}, by the torch of {path} ({named_by})"
         try:
             yield _Store(folder, running, where)
@@ -425,12 +428,12 @@ class _Words(NamedTuple):
 
 
 def _of_ranks(
-    question: examine.ExamineRequest, wanted: FleetOptions, machine: Host, started: launchers.Started
+    question: examine.ExamineRequest, wanted: FleetOptions, host: Host, started: launchers.Started
 ) -> FleetResult:
     expected = _expected(wanted.expect)
     court = _court(question, wanted)  # of every rank: what is wrong with an option all of them say
-    with _alone() if started.world == 1 else _board(question, wanted, machine, started) as board:
-        own = _own(question, machine, started)
+    with _alone() if started.world == 1 else _board(question, wanted, host, started) as board:
+        own = _own(question, host, started)
         if started.rank:
             return _answer(board, own, wanted)
         return _call(board, own, wanted, court, started, expected)
@@ -438,20 +441,20 @@ def _of_ranks(
 
 @contextmanager
 def _alone() -> Iterator[_Board]:
-    with host.scratch() as folder:
+    with machine.scratch() as folder:
         yield _Board(folder, folder)
 
 
-def _own(question: examine.ExamineRequest, machine: Host, started: launchers.Started) -> _Words:
+def _own(question: examine.ExamineRequest, host: Host, started: launchers.Started) -> _Words:
     """The words of this rank: one rank a node reads the facts."""
-    node = started.node or host.node_name()
+    node = started.node or machine.node_name()
     facts = trouble = ""
     if started.local in (0, None):
         try:
-            facts = json.dumps(node_facts(question._replace(train=(), target=None), machine, node))
+            facts = json.dumps(node_facts(replace(question, train=(), target=None), host, node))
         except EnvcheckError as error:
-            trouble = presented(str(error), host.private()._replace(machines=()))
-    return _Words("", host.mark(), started.rank, node, facts, trouble)
+            trouble = presented(str(error), machine.private()._replace(machines=()))
+    return _Words("", machine.mark(), started.rank, node, facts, trouble)
 
 
 def _call(
@@ -464,7 +467,7 @@ def _call(
 ) -> FleetResult:
     """Rank 0: call the others, wait for them, judge, and tell them."""
     stale = _stale(wanted, started)
-    call = host.mark()
+    call = machine.mark()
     calling = json.dumps({"call": call, "world": started.world})
     board.post("call", calling)
     heard = {0: own}
@@ -588,7 +591,7 @@ def _stale(wanted: FleetOptions, started: launchers.Started) -> tuple[str, ...]:
         return ()
     own = _word(wanted.job or started.job or "job")
     jobs: Counter[str] = Counter()
-    for name in host.names(Path(wanted.via)):
+    for name in machine.names(Path(wanted.via)):
         job, dot, rest = name.removeprefix(_PREFIX).partition(".")
         if name.startswith(_PREFIX) and dot and rest.startswith("rank-") and job != own:
             jobs[job] += 1
@@ -660,12 +663,12 @@ def _asked(
 
 def facts_of_ray(question: examine.ExamineRequest, name: str) -> str:
     """The facts of the node that a task runs on, as one text; the Python is the worker's own."""
-    machine = Host()
-    if machine.environ.get("CUDA_VISIBLE_DEVICES") == "":
+    host = Host()
+    if host.environ.get("CUDA_VISIBLE_DEVICES") == "":
         # Ray hides all GPUs from a task that asks for none; what a training task will see is not this.
-        machine = Host(environ={k: v for k, v in machine.environ.items() if k != "CUDA_VISIBLE_DEVICES"})
-    asked = question._replace(python=question.python or host.own_python(), train=(), target=None)
-    return json.dumps(node_facts(asked, machine, name))
+        host = Host(environ={k: v for k, v in host.environ.items() if k != "CUDA_VISIBLE_DEVICES"})
+    asked = replace(question, python=question.python or machine.own_python(), train=(), target=None)
+    return json.dumps(node_facts(asked, host, name))
 
 
 def _ray_nodes(ray: Any) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -10,7 +10,7 @@ from envcheck import probes
 from envcheck.commands import examine
 from envcheck.core.errors import InputError
 from envcheck.core.rules import Matrix
-from envcheck.host import machine as host
+from envcheck.host import machine
 from envcheck.host.machine import Host
 from envcheck.knowledge import lint as linting
 from envcheck.knowledge import load as matrix
@@ -39,14 +39,14 @@ def html(folder: str, overlays: Sequence[str]) -> str:
     """
     from envcheck.knowledge import site
 
-    page = site.render(site.assemble(_with_releases(overlays)), host.package_text("knowledge/site.html"))
+    page = site.render(site.assemble(_with_releases(overlays)), machine.package_text("knowledge/site.html"))
     target = Path(folder, "index.html")
-    host.write_file(target, page)
+    machine.write_file(target, page)
     return f"{target}: {len(page.encode()) / 1024:.0f} KiB, opens without a network\n"
 
 
 def lint(
-    folder: str | None, machine: Host, today: str | None, overlays: Sequence[str], *, online: bool
+    folder: str | None, host: Host, today: str | None, overlays: Sequence[str], *, online: bool
 ) -> tuple[str, int]:
     """What is wrong with the knowledge, and 1 if anything is.
 
@@ -54,7 +54,7 @@ def lint(
         InputError: there are no TOML files to look at, an overlay is wrong, or the date is none.
         ExamineError: the index cannot be read.
     """
-    texts = host.folder_texts(Path(folder), ".toml") if folder else host.source_texts("compat", ".toml")
+    texts = machine.folder_texts(Path(folder), ".toml") if folder else machine.source_texts("compat", ".toml")
     if not texts:
         raise InputError(
             folder or "compat", "no TOML files; lint reads a checkout, or the folder it is given"
@@ -62,7 +62,7 @@ def lint(
     words = examine.vocabulary(probes.every_probe())
     if overlays:
         matrix.build_overlaid(matrix.gather(texts), examine.overlay_texts(overlays), words)
-    newer = _newer(matrix.gather(texts)["matrix"].get("known_through", {}), machine) if online else {}
+    newer = _newer(matrix.gather(texts)["matrix"].get("known_through", {}), host) if online else {}
     problems = linting.lint(texts, words, _day(today), newer)
     text = linting.rendered(problems, (folder or "compat").rstrip("/"))
     return text, int(any(not each.note for each in problems))
@@ -77,9 +77,9 @@ def _day(text: str | None) -> dt.date:
         raise InputError("--today", f"expected a date such as 2026-11-21, found {text!r}") from None
 
 
-def _newer(known_through: dict[str, str], machine: Host) -> dict[str, list[str]]:
+def _newer(known_through: dict[str, str], host: Host) -> dict[str, list[str]]:
     """Releases on the user's index beyond what is known, by package."""
-    files = index.release_files(machine, index.user_index(machine), known_through, "", ONLINE_DEADLINE_S)
+    files = index.release_files(host, index.user_index(host), known_through, "", ONLINE_DEADLINE_S)
     published = {
         name: {version for each in found if (version := _version_of(name, each.name))}
         for name, found in files.items()

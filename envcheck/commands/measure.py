@@ -22,7 +22,7 @@ from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Matrix, Target
-from envcheck.host import machine as host
+from envcheck.host import machine
 from envcheck.host.machine import Host
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.resolver_backends import INSTALL_HINT
@@ -69,7 +69,7 @@ class MeasureOptions(NamedTuple):
     train: tuple[str, ...] = ()
 
 
-def measure(run: MeasureOptions, machine: Host, tell: Callable[[str], None]) -> tuple[str, int]:
+def measure(run: MeasureOptions, host: Host, tell: Callable[[str], None]) -> tuple[str, int]:
     """The cells as TOML, and the exit code: 3 if a combination could not be decided, else 0.
 
     `tell` is given progress, a line at a time.
@@ -84,18 +84,18 @@ def measure(run: MeasureOptions, machine: Host, tell: Callable[[str], None]) -> 
     if target is None:
         raise InputError("--target", f"measure needs a target; known are {', '.join(known.targets)}")
     combinations = [_filled(each, target, known) for each in _grid(run.given)]
-    if host.find_program(machine, "uv") is None:
+    if machine.find_program(host, "uv") is None:
         raise ExamineError(f"uv is not installed; {INSTALL_HINT}")
     written = _written(run.output)
     lines, code = [], 0
-    with host.scratch() if run.folder is None else host.folder_made(run.folder) as folder:
+    with machine.scratch() if run.folder is None else machine.folder_made(run.folder) as folder:
         for each in combinations:
-            cells, undecided = _measured(each, run, target, folder, machine, written, tell)
+            cells, undecided = _measured(each, run, target, folder, host, written, tell)
             code = 3 if undecided else code
             text = "".join(cell_toml(cell) for cell in cells)
             lines.append(text)
             if run.output is not None and text:
-                host.append_file(run.output, text)
+                machine.append_file(run.output, text)
     return ("" if run.output else "".join(lines)), code
 
 
@@ -162,7 +162,7 @@ class _NotInstallableError(Exception):
 
 
 def _environment(
-    each: Combination, run: MeasureOptions, folder: Path, machine: Host, tell: Callable[[str], None]
+    each: Combination, run: MeasureOptions, folder: Path, host: Host, tell: Callable[[str], None]
 ) -> Path:
     """The environment of this torch with exactly these releases.
 
@@ -172,10 +172,10 @@ def _environment(
     """
     place = folder / f"torch-{each.pins['torch']}"
     if not place.is_dir():
-        for old in host.least_recently_used(folder, "torch-*", KEPT - 1):
+        for old in machine.least_recently_used(folder, "torch-*", KEPT - 1):
             tell(f"removing {old.name}: at most {KEPT} environments are kept")
-            host.remove_folder(old)
-        if (free := host.free_mib(folder)) < FREE_MIB:
+            machine.remove_folder(old)
+        if (free := machine.free_mib(folder)) < FREE_MIB:
             raise ExamineError(
                 f"{folder}: {free} MiB are free, a torch with its CUDA packages needs {FREE_MIB}"
             )
@@ -184,21 +184,21 @@ def _environment(
         _uv(
             ["venv", "--quiet", str(place / "env"), *(["--python", run.python] if run.python else [])],
             place,
-            machine,
+            host,
         )
-    host.touch(place)
+    machine.touch(place)
     torch = f"torch=={each.pins['torch']}"
     aim = ["pip", "install", "--quiet", "--python", str(python)]
     # DeepSpeed's setup.py imports torch: that comes first, and nothing is built apart from it.
-    _uv([*aim, torch, *BUILD_TOOLS], place, machine)
+    _uv([*aim, torch, *BUILD_TOOLS], place, host)
     exact = [f"{name}=={version}" for name, version in each.pins.items()]
-    _uv([*aim, "--no-build-isolation", *exact], place, machine)
+    _uv([*aim, "--no-build-isolation", *exact], place, host)
     return place / "env"
 
 
-def _uv(arguments: Sequence[str], place: Path, machine: Host) -> None:
-    program = host.find_program(machine, "uv")
-    index = user_index(machine)
+def _uv(arguments: Sequence[str], place: Path, host: Host) -> None:
+    program = machine.find_program(host, "uv")
+    index = user_index(host)
     extra = {
         "UV_NO_PROGRESS": "1",
         "UV_CACHE_DIR": str(place / "cache"),
@@ -207,9 +207,9 @@ def _uv(arguments: Sequence[str], place: Path, machine: Host) -> None:
     }
     if index.url:
         extra["UV_DEFAULT_INDEX"] = index.url
-    if links := machine.environ.get("UV_FIND_LINKS") or machine.environ.get("PIP_FIND_LINKS"):
+    if links := host.environ.get("UV_FIND_LINKS") or host.environ.get("PIP_FIND_LINKS"):
         extra["UV_FIND_LINKS"] = links
-    ran = machine.run([str(program), *arguments], INSTALL_S, engine_environment(machine, index, extra))
+    ran = host.run([str(program), *arguments], INSTALL_S, engine_environment(host, index, extra))
     if ran.code is None:
         raise ExamineError(f"uv did not finish within {INSTALL_S:g} s")
     if ran.code:
@@ -236,7 +236,7 @@ def _measured(
     run: MeasureOptions,
     target: Target,
     folder: Path,
-    machine: Host,
+    host: Host,
     written: Sequence[Mapping[str, Any]],
     tell: Callable[[str], None],
 ) -> tuple[list[dict[str, Any]], bool]:
@@ -249,17 +249,17 @@ def _measured(
     today = dt.datetime.now(tz=dt.UTC).date()
     head = {"target": target.name, "pkg": dict(each.pins), "date": today, "test": digest}
     try:
-        place = _environment(each, run, folder, machine, tell)
+        place = _environment(each, run, folder, host, tell)
     except _NotInstallableError as error:
         tell(f"{each}: cannot be installed together")
         return [{**head, "outcome": "not-installable", "device": "none", "signature": str(error)}], False
     # What is measured is this environment and no other: the user's PYTHONPATH stays out.
-    machine = Host(machine.root, {k: v for k, v in machine.environ.items() if k != "PYTHONPATH"})
-    prepared = selftest.prepare(examine.ExamineRequest(python=str(place), overlays=run.overlays), machine)
+    host = Host(host.root, {k: v for k, v in host.environ.items() if k != "PYTHONPATH"})
+    prepared = selftest.prepare(examine.ExamineRequest(python=str(place), overlays=run.overlays), host)
     _refuse_others(each, prepared.inventory)
     prepared = prepared._replace(target=changed)
     device = selftest.chosen_device(run.wanted, prepared.inventory)
-    outcomes = selftest.run(prepared, run.wanted, device, machine)
+    outcomes = selftest.run(prepared, run.wanted, device, host)
     python = str(prepared.inventory.known("python.version"))
     gpu = str(prepared.inventory.known("gpu.name", 0) or "cuda") if device == "cuda" else "cpu"
     cells = [{**head, "python": python, "device": gpu, **cell} for cell in _cells(outcomes, target)]
@@ -358,7 +358,7 @@ def _written(output: Path | None) -> list[Mapping[str, Any]]:
     if output is None or not output.exists():
         return []
     try:
-        rows = tomllib.loads(host.read_file(output).decode("utf-8", "replace")).get("cell", [])
+        rows = tomllib.loads(machine.read_file(output).decode("utf-8", "replace")).get("cell", [])
     except tomllib.TOMLDecodeError as error:
         raise InputError(str(output), f"not TOML: {error}") from None
     return [row for row in rows if isinstance(row, dict)]

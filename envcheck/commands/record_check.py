@@ -20,7 +20,7 @@ from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.core.findings import Evidence, Finding, Verdict
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Severity
-from envcheck.host import machine as host
+from envcheck.host import machine
 from envcheck.host.machine import Host
 from envcheck.policy import decision
 from envcheck.probes import ProbeRequest
@@ -39,7 +39,7 @@ _DEBIANS_OWN = "/usr/lib/python3/dist-packages"  # dpkg's; pip installs below /u
 _SHOWN = 5
 
 
-def verify(machine: Host, request: ProbeRequest, seconds: float) -> list[Finding]:
+def verify(host: Host, request: ProbeRequest, seconds: float) -> list[Finding]:
     """Compare every file that a RECORD lists with a hash, for at most so many seconds.
 
     Raises:
@@ -49,14 +49,14 @@ def verify(machine: Host, request: ProbeRequest, seconds: float) -> list[Finding
     until = time.monotonic() + seconds
     findings: list[Finding] = []
     left_out: dict[str, list[str]] = {}
-    for site, record in _records(machine, located(machine, request).sites):
+    for site, record in _records(host, located(host, request).sites):
         changed: list[str] = []
         folder = f"{site}/{record.entry}"
-        if keeper := "installed from a checkout" if record.editable else _keeper(machine, site, folder):
+        if keeper := "installed from a checkout" if record.editable else _keeper(host, site, folder):
             left_out.setdefault(keeper, []).append(record.name)
             continue
         try:
-            for path, wrong in _differences(machine, site, folder, until):
+            for path, wrong in _differences(host, site, folder, until):
                 changed += [f"{path} ({wrong})"] if wrong else []
         except InputError as error:
             left_out.setdefault(error.problem, []).append(record.name)
@@ -67,26 +67,26 @@ def verify(machine: Host, request: ProbeRequest, seconds: float) -> list[Finding
     return findings + [_not_compared(names, why) for why, names in left_out.items()]
 
 
-def _keeper(machine: Host, site: str, folder: str) -> str:
+def _keeper(host: Host, site: str, folder: str) -> str:
     """Who keeps a list of a package's files that is better than its RECORD; empty if nobody does."""
-    installer = (machine.read_text(f"{folder}/INSTALLER") or "").strip().lower()
+    installer = (host.read_text(f"{folder}/INSTALLER") or "").strip().lower()
     return "debian" if site == _DEBIANS_OWN else installer if installer in KEEP_THEIR_OWN else ""
 
 
-def _records(machine: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, InstalledFiles]]:
+def _records(host: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, InstalledFiles]]:
     """The records of every package folder, each folder once."""
     seen: set[str] = set()
     for site in sites:
-        place = str(machine.path(site))
+        place = str(host.path(site))
         if (real := os.path.realpath(place)) in seen:
             continue
         seen.add(real)
         with contextlib.suppress(OSError):  # a folder that cannot be listed: the probe has said so
-            for record in read_site(site, place, lambda path: str(machine.path(path))):
+            for record in read_site(site, place, lambda path: str(host.path(path))):
                 yield site, record
 
 
-def _differences(machine: Host, site: str, folder: str, until: float) -> Iterator[tuple[str, str]]:
+def _differences(host: Host, site: str, folder: str, until: float) -> Iterator[tuple[str, str]]:
     """Every file listed with a hash, and what is wrong with it, if anything.
 
     Raises:
@@ -94,7 +94,7 @@ def _differences(machine: Host, site: str, folder: str, until: float) -> Iterato
         TimeoutError: the time is up.
     """
     try:
-        text = host.read_file(machine.path(f"{folder}/RECORD"), RECORD_LIMIT).decode("utf-8", "replace")
+        text = machine.read_file(host.path(f"{folder}/RECORD"), RECORD_LIMIT).decode("utf-8", "replace")
         rows = [(*row, "", "", "")[:3] for row in csv.reader(text.splitlines())]
     except (InputError, csv.Error):
         raise InputError(folder, "no RECORD of their files") from None
@@ -109,7 +109,7 @@ def _differences(machine: Host, site: str, folder: str, until: float) -> Iterato
             raise TimeoutError
         yield (
             path,
-            _wrong(machine.path(path if path.startswith("/") else f"{site}/{path}"), wanted, size, until),
+            _wrong(host.path(path if path.startswith("/") else f"{site}/{path}"), wanted, size, until),
         )
 
 
@@ -117,7 +117,7 @@ def _wrong(place: Path, wanted: str, size: str, until: float) -> str:
     try:
         if size.isdecimal() and place.stat().st_size != int(size):
             return "another size"
-        found = host.sha256(place, until)
+        found = machine.sha256(place, until)
     except (OSError, ValueError) as error:
         return "missing" if isinstance(error, FileNotFoundError) else "cannot be read"
     if found is None:

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -19,7 +20,7 @@ from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Vocabulary, package_key, package_name
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.rules import Matrix, Severity, Target
-from envcheck.host import machine as host
+from envcheck.host import machine
 from envcheck.host.machine import Host, Running
 from envcheck.knowledge import log_signatures
 from envcheck.knowledge.rule_pages import nearest
@@ -68,7 +69,7 @@ class TestEnvironment(NamedTuple):
 
 
 def selftest(
-    question: examine.ExamineRequest, wanted: SelftestOptions, machine: Host
+    question: examine.ExamineRequest, wanted: SelftestOptions, host: Host
 ) -> selftest_outcome.SelftestReport:
     """Run the self-tests that are wanted.
 
@@ -77,10 +78,10 @@ def selftest(
         ExamineError: there is no environment to test.
     """
     refuse_unknown(wanted)
-    prepared = prepare(question, machine)
+    prepared = prepare(question, host)
     device = chosen_device(wanted, prepared.inventory)
-    outcomes = run(prepared, wanted, device, machine)
-    started = _started(machine)
+    outcomes = run(prepared, wanted, device, host)
+    started = _started(host)
     shown = _device_shown(device, prepared.inventory)
     proved = selftest_outcome.SelftestReport(
         __version__, prepared.subject, shown, outcomes, rank=started.rank if started else 0
@@ -90,7 +91,7 @@ def selftest(
     return proved
 
 
-def prepare(question: examine.ExamineRequest, machine: Host) -> TestEnvironment:
+def prepare(question: examine.ExamineRequest, host: Host) -> TestEnvironment:
     """Find the environment and read its facts.
 
     Raises:
@@ -103,10 +104,10 @@ def prepare(question: examine.ExamineRequest, machine: Host) -> TestEnvironment:
     target = examine.find_target(question.target, known)
     # The target's training facts select variants; those of the environment must stay free of them.
     subject, read, _ = examine.take_inventory(
-        question._replace(target=None, train=()), machine, found, known, words
+        replace(question, target=None, train=()), host, found, known, words
     )
-    path, _ = examine.which_environment(question.python, machine)
-    interpreter = find_interpreter(machine, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
+    path, _ = examine.which_environment(question.python, host)
+    interpreter = find_interpreter(host, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
     if read.known("pkg.torch") is None:
         raise ExamineError(f"{subject}: no torch in this environment: nothing to test there")
     return TestEnvironment(subject, interpreter, read, known, words, target)
@@ -114,7 +115,7 @@ def prepare(question: examine.ExamineRequest, machine: Host) -> TestEnvironment:
 
 def claims() -> tuple[selftest_outcome.SelftestDeclaration, ...]:
     """Every self-test of the folder, by level."""
-    texts = host.folder_texts(host.package_folder("target_scripts/selftests"), ".py")
+    texts = machine.folder_texts(machine.package_folder("target_scripts/selftests"), ".py")
     stage = texts.pop("_worker.py")
     read = [
         selftest_outcome.read_claim(name.removesuffix(".py"), text, stage) for name, text in texts.items()
@@ -158,15 +159,15 @@ class _Chosen(NamedTuple):
     rule: str = ""  # that forbids it whatever the versions are
 
 
-def _choose(prepared: TestEnvironment, wanted: SelftestOptions, device: str, machine: Host) -> list[_Chosen]:
+def _choose(prepared: TestEnvironment, wanted: SelftestOptions, device: str, host: Host) -> list[_Chosen]:
     """Every variant that is asked for, with the reason if it cannot be run here."""
-    known = [_timed(claim, wanted, machine) for claim in claims()]
+    known = [_timed(claim, wanted, host) for claim in claims()]
     chosen = [
         _Chosen(claim, variant, ranks, _missing(claim, variant, prepared, device) or why)
         for claim in known
         for variant in claim.variants
         if _asked(claim, variant, wanted, prepared.target)
-        for ranks, why in [_ranks(variant.ranks or claim.ranks, wanted, device, prepared.inventory, machine)]
+        for ranks, why in [_ranks(variant.ranks or claim.ranks, wanted, device, prepared.inventory, host)]
     ]
     if wanted.only or prepared.target is not None:
         return chosen
@@ -198,12 +199,12 @@ def refuse_unknown(wanted: SelftestOptions) -> None:
 
 
 def _timed(
-    claim: selftest_outcome.SelftestDeclaration, wanted: SelftestOptions, machine: Host
+    claim: selftest_outcome.SelftestDeclaration, wanted: SelftestOptions, host: Host
 ) -> selftest_outcome.SelftestDeclaration:
     """The claim with its deadline: ENVCHECK_SELFTEST_SECONDS gives every variant another, if it is set."""
     seconds = claim.seconds
-    if machine.environ.get("ENVCHECK_SELFTEST_SECONDS"):
-        seconds = float(max(3, _number(machine.environ, "ENVCHECK_SELFTEST_SECONDS")))
+    if host.environ.get("ENVCHECK_SELFTEST_SECONDS"):
+        seconds = float(max(3, _number(host.environ, "ENVCHECK_SELFTEST_SECONDS")))
     return claim._replace(seconds=seconds * wanted.patience)
 
 
@@ -270,11 +271,11 @@ def _missing(
 
 
 def _ranks(
-    bounds: tuple[int, int], wanted: SelftestOptions, device: str, inventory: Inventory, machine: Host
+    bounds: tuple[int, int], wanted: SelftestOptions, device: str, inventory: Inventory, host: Host
 ) -> tuple[int, str]:
     """In how many processes a variant runs, and why it cannot if it cannot."""
     least, most = bounds
-    started = _started(machine)
+    started = _started(host)
     if started is not None:
         world = started.world
         if wanted.ranks not in (None, world):
@@ -298,13 +299,13 @@ class _Started(NamedTuple):
     port: int
 
 
-def _started(machine: Host) -> _Started | None:
+def _started(host: Host) -> _Started | None:
     """The rank that torchrun or Slurm gave this process; None if it was started alone.
 
     Raises:
         InputError: a variable is no number, or nothing says where rank 0 is.
     """
-    given = machine.environ
+    given = host.environ
     for rank, world, local in (
         ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
         ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
@@ -348,14 +349,14 @@ def _number(given: Mapping[str, str], name: str) -> int:
 
 
 def run(
-    prepared: TestEnvironment, wanted: SelftestOptions, device: str, machine: Host
+    prepared: TestEnvironment, wanted: SelftestOptions, device: str, host: Host
 ) -> tuple[selftest_outcome.Outcome, ...]:
     """Run what is asked for and fold it into outcomes, in the order of the claims."""
-    chosen = _choose(prepared, wanted, device, machine)
+    chosen = _choose(prepared, wanted, device, host)
     ended: dict[tuple[str, str], selftest_outcome.Outcome] = {}
-    with host.signals_raise(), host.scratch() as folder:
-        batches = _batches(chosen, device, _started(machine))
-        with _Children(machine, prepared, wanted, device, folder) as children:
+    with machine.signals_raise(), machine.scratch() as folder:
+        batches = _batches(chosen, device, _started(host))
+        with _Children(host, prepared, wanted, device, folder) as children:
             for batch, ranks in children.of(batches):
                 for each in batch.chosen:
                     outcome = selftest_outcome.fold(each.claim, each.variant, ranks)
@@ -429,12 +430,12 @@ class _Children:
     """The processes of a run; leaving the context ends those that are still there."""
 
     def __init__(
-        self, machine: Host, prepared: TestEnvironment, wanted: SelftestOptions, device: str, folder: Path
+        self, host: Host, prepared: TestEnvironment, wanted: SelftestOptions, device: str, folder: Path
     ) -> None:
-        self._machine, self._prepared, self._wanted = machine, prepared, wanted
+        self._machine, self._prepared, self._wanted = host, prepared, wanted
         self._device, self._folder = device, folder
         self._running: list[tuple[_Batch, Running, _Patience]] = []
-        self._started = _started(machine)
+        self._started = _started(host)
 
     def __enter__(self) -> Self:
         return self
@@ -470,7 +471,7 @@ class _Children:
         folder = self._folder / str(batch.number)
         folder.mkdir()
         order = self._order(batch, folder)
-        stage = host.package_folder("target_scripts/selftests") / "_worker.py"
+        stage = machine.package_folder("target_scripts/selftests") / "_worker.py"
         running = self._machine.start(
             [self._prepared.interpreter, "-X", "utf8", str(stage), json.dumps(order)],
             self._environ(order, folder),
@@ -481,7 +482,7 @@ class _Children:
         tests = sum(each.claim.seconds + GRACE_S for each in batch.chosen)
         self._running.append((batch, running, _Patience(waits + tests)))
 
-    def _left_behind(self, batch: _Batch, ran: host.FinishedProcess) -> list[selftest_outcome.ProcessEnd]:
+    def _left_behind(self, batch: _Batch, ran: machine.FinishedProcess) -> list[selftest_outcome.ProcessEnd]:
         said = ran.err.strip()
         if ran.code == CUT_OFF_CODE and self._started:
             rank, world, _, address, port = self._started
@@ -501,7 +502,7 @@ class _Children:
         ]
 
     def _order(self, batch: _Batch, folder: Path) -> dict[str, Any]:
-        tests = host.package_folder("target_scripts/selftests")
+        tests = machine.package_folder("target_scripts/selftests")
         by_claim: dict[str, dict[str, Any]] = {}
         for each in batch.chosen:
             claim = by_claim.setdefault(

@@ -13,7 +13,7 @@ from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.core.findings import UNREADABLE, Diagnostic
 from envcheck.core.rules import Severity
-from envcheck.host import machine as host
+from envcheck.host import machine
 from envcheck.training_config import dialects, merge, readers
 from envcheck.training_config.dialects import Dialect
 from envcheck.training_config.document import Document, Reference
@@ -59,14 +59,14 @@ def configured(
 
 def _trees() -> dict[str, Any]:
     """compat/dialects by name: compiled in a wheel, TOML in a checkout."""
-    if compiled := host.shipped_text("dialects.json"):
+    if compiled := machine.shipped_text("dialects.json"):
         import json
 
         trees: dict[str, Any] = json.loads(compiled)
         return trees
     import tomllib
 
-    texts = host.source_texts("compat/dialects", ".toml")
+    texts = machine.source_texts("compat/dialects", ".toml")
     return {Path(name).stem: tomllib.loads(text) for name, text in texts.items()}
 
 
@@ -96,7 +96,7 @@ class _FileReader:
             self.remarks.append(Diagnostic(Severity.ERROR, UNREADABLE, error.problem, (error.place,)))
 
     def _file(self, path: Path, name: str, dialect: str = "", launch: int = 0) -> None:
-        resolved = host.followed(path)
+        resolved = machine.followed(path)
         if resolved in self.reading:
             raise InputError(name, "names itself, by way of the files that it names")
         if (resolved, launch) in self.read:
@@ -104,7 +104,7 @@ class _FileReader:
         if len(self.reading) > _DEEPEST:
             raise InputError(name, f"more than {_DEEPEST} files that name one another")
         self.read.add((resolved, launch))
-        data = host.read_file(path, _LARGEST)
+        data = machine.read_file(path, _LARGEST)
         if data.startswith(_UTF_16):
             raise InputError(name, "UTF-16: save it as UTF-8")
         self.reading.append(resolved)
@@ -137,10 +137,10 @@ class _FileReader:
             return
         inside = self.known[reference.dialect].inside
         path = folder / reference.path / inside
-        path = path if host.is_file(path) else Path(reference.path) / inside
-        if inside and not host.is_file(path):
+        path = path if machine.is_file(path) else Path(reference.path) / inside
+        if inside and not machine.is_file(path):
             return  # a name of the Hub
-        if not host.exists(path):
+        if not machine.exists(path):
             name = reference.path if len(reference.path) <= _LONGEST else f"{reference.path[:_LONGEST]}…"
             self._leave_open(reference, f"{name}, which {document.file} names, is not here")
             text = f"{name} is not here: what it says is not known"
@@ -177,6 +177,6 @@ def _not_utf_8(data: bytes, name: str) -> list[Diagnostic]:
 
 def _stands_for_itself(named: str) -> bool:
     """Whether arguments, or a configuration, are given in place of a file's name."""
-    if host.exists(Path(named)):
+    if machine.exists(Path(named)):
         return False
     return named.lstrip().startswith(("-", "{")) or "=" in named or " -" in named

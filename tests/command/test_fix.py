@@ -255,7 +255,10 @@ def test_no_lock_near_what_is_installed_is_exit_4(whole_stack: LocalIndex, tmp_p
     outcome = near(whole_stack, tmp_path, env, "--static", "--driver", "550.54.15", "--gpu", "B200")
     assert outcome.code == 4
     assert outcome.out == ""
-    assert "no lock near what is installed: versions do not mend driver-before-gpu-generation" in outcome.err
+    assert (
+        "no lock near what is installed: other versions do not fix driver-before-gpu-generation"
+        in outcome.err
+    )
 
 
 @pytest.mark.parametrize("other", [("--offline",), ("--python-version", "3.11")])

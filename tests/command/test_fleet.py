@@ -457,7 +457,7 @@ def test_a_stream_of_what_facts_prints_is_read_and_one_that_was_cut_off_is_named
     pretty = [json.dumps(json.loads(text), indent=2) for text in lines({}, {}, {})]
     file = tmp_path / "all.json"
     file.write_text("\n".join([pretty[0], pretty[1][:500], pretty[2]]))
-    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(file)))
+    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(source=str(file)))
     assert report.nodes == ("n1", "n3")
     assert [each.where for each in report.refused] == [f"{file}:{pretty[0].count(chr(10)) + 2}"]
 
@@ -467,7 +467,9 @@ def test_what_has_no_name_is_called_by_its_file_and_line(tmp_path: Path) -> None
     del tree["host"]["name"]
     file = tmp_path / "two.jsonl"
     file.write_text(f"{json.dumps(tree)}\n{json.dumps(tree)}\n")
-    assert fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(file))).nodes == (
+    assert fleet.report_on_files(
+        examine_command.ExamineRequest(), fleet.FleetOptions(source=str(file))
+    ).nodes == (
         f"{file}:1",
         f"{file}:2",
     )
@@ -479,7 +481,7 @@ def test_a_line_without_an_end_and_a_pipe_in_the_folder_do_not_hold_it_up(tmp_pa
     )
     os.mkfifo(tmp_path / "b.json")
     (tmp_path / "c.json").write_bytes(b"\xff\xfe{}")
-    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(tmp_path)))
+    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(source=str(tmp_path)))
     assert report.nodes == ("n1", "n2")
     assert [each.where.rpartition("/")[2] for each in report.refused] == ["a.jsonl:2", "b.json", "c.json:1"]
 

@@ -194,7 +194,9 @@ def test_a_test_that_leaves_checkpointing_open_counts_towards_every_configuratio
 
 def test_another_way_to_train_is_another_measurement() -> None:
     combination = measure_command.Combination({"torch": "2.13.0"})
-    run = measure_command.MeasureOptions("zero3-lora", (), selftest.SelftestOptions(2))
+    run = measure_command.MeasureOptions(
+        target="zero3-lora", given=(), wanted=selftest.SelftestOptions(level=2)
+    )
     row = {"target": "zero3-lora", "pkg": {"torch": "2.13.0"}, "test": "sha256:0", "outcome": "ok"}
     assert measure_command._same(row, combination, run, "sha256:0")
     assert not measure_command._same(row, combination, run, "sha256:1")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from envcheck.commands import examine
+from envcheck.commands.declared_machine import declare_machine
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
 from envcheck.core.findings import Finding, Report, Verdict
 from envcheck.core.nvidia import LIBRARY
@@ -306,8 +307,8 @@ def test_a_device_file_that_may_not_be_opened_is_named_with_its_mode(box: Box) -
 
 def test_of_declared_gpus_nothing_is_said_that_was_read_here(box: Box) -> None:
     inventory = probed(switches(box.with_gpus(8), 4).host("[gpu]\ncopies = 7\nmig = 0\n"))
-    for question in (examine.ExamineRequest(gpus=("H100",)), examine.ExamineRequest(gpus=("none",))):
-        declared = examine.declare_machine(inventory, question, known())
+    for gpu in ("H100", "none"):
+        declared = declare_machine(inventory, known(), gpus=(gpu,))
         assert {"gpus-missing-from-driver", "nvswitch-odd-gpus"} & set(findings(declared)) == set()
 
 
