@@ -278,8 +278,9 @@ def test_closed_streams_change_no_verdict(tmp_path: Path, driver: Path) -> None:
 def test_it_imports_the_standard_library_and_two_modules_of_plain_values(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps(TREE))
     program = (
-        "import sys; sys.argv[1:] = ['gate', '--runtime']; from envcheck import runtime\n"
-        "runtime.run(['gate', '--runtime']); ours = sorted(m for m in sys.modules if m.startswith('envcheck'))\n"
+        "import sys; sys.argv[1:] = ['gate', '--runtime']; from envcheck.commands import gate_runtime\n"
+        "gate_runtime.run(['gate', '--runtime'])\n"
+        "ours = sorted(m for m in sys.modules if m.startswith('envcheck'))\n"
         "other = [m for m in sys.modules if m.partition('.')[0] not in sys.stdlib_module_names and m not in ours]\n"
         "print(ours, [m for m in other if not m.startswith('__')], 'typing' in sys.modules, file=sys.stderr)"
     )
@@ -298,9 +299,12 @@ def test_it_imports_the_standard_library_and_two_modules_of_plain_values(tmp_pat
     )
     ours = [
         "envcheck",
-        "envcheck.policy.image_manifest",
-        "envcheck.core.nvidia",
+        "envcheck.commands",
         "envcheck.commands.gate_runtime",
+        "envcheck.core",
+        "envcheck.core.nvidia",
+        "envcheck.policy",
+        "envcheck.policy.image_manifest",
     ]
     assert ran.stderr.strip() == f"{ours} [] False"
 
