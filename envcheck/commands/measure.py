@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck.commands import examine, selftest
+from envcheck.commands.selftest.selection import choose_device
 from envcheck.core import versions
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known, package_key
@@ -258,7 +259,7 @@ def _measured(
     prepared = selftest.prepare(examine.ExamineRequest(python=str(place), overlays=run.overlays), host)
     _refuse_others(each, prepared.inventory)
     prepared = prepared._replace(target=changed)
-    device = selftest.chosen_device(run.wanted, prepared.inventory)
+    device = choose_device(run.wanted, prepared.inventory)
     outcomes = selftest.run(prepared, run.wanted, device, host)
     python = str(prepared.inventory.known("python.version"))
     gpu = str(prepared.inventory.known("gpu.name", 0) or "cuda") if device == "cuda" else "cpu"

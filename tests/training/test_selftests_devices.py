@@ -121,6 +121,7 @@ def test_there_was_something_to_see(fine: Ran) -> None:
 def test_a_target_selects_what_applies_to_it(target: str, there: str, absent: str) -> None:
     from envcheck import probes
     from envcheck.commands import examine, selftest
+    from envcheck.commands.selftest.selection import training_of
     from envcheck.selftest import outcome
 
     known = examine.load_matrix(examine.vocabulary(probes.every_probe()), ())
@@ -130,7 +131,7 @@ def test_a_target_selects_what_applies_to_it(target: str, there: str, absent: st
         variant.name
         for claim in selftest.claims()
         for variant in claim.variants
-        if not outcome.contradicts(variant, selftest._settled(found), found.free)
+        if not outcome.contradicts(variant, training_of(found), found.free)
     }
     assert there in chosen
     assert absent not in chosen
