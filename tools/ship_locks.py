@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck.commands import examine
-from envcheck.commands.measure import toml_value
+from envcheck.commands.measured_cells import toml_value
 from envcheck.commands.pin.search import resolve_lock
 from envcheck.commands.pin.target import GLIBC, LockTarget
 from envcheck.core.errors import NoSolutionError

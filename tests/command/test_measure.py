@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from envcheck.commands import examine, selftest
-from envcheck.commands import measure as measure_command
+from envcheck.commands.measured_cells import cell_toml, cells_of, has_measured
 from envcheck.host import machine as host
 from envcheck.selftest import outcome as selftest_outcome
 from tests.support.local_index import LocalIndex, serving, wheel
@@ -141,12 +141,10 @@ def test_cells_are_read_back_as_they_were_written() -> None:
         "test": "sha256:0",
         "tests": ["a/b"],
     }
-    text = measure_command.cell_toml(cell)
+    text = cell_toml(cell)
     assert text.isascii()
     assert tomllib.loads(text)["cell"] == [cell]
-    assert tomllib.loads(measure_command.cell_toml({"signature": "half \ud83d of it"}))["cell"][0][
-        "signature"
-    ]
+    assert tomllib.loads(cell_toml({"signature": "half \ud83d of it"}))["cell"][0]["signature"]
 
 
 # --- what outcomes amount to ------------------------------------------------------------------------
@@ -169,7 +167,7 @@ def outcome(result: str, why: str = "", **train: Any) -> selftest_outcome.Outcom
 
 def test_a_configuration_fails_if_one_of_its_tests_does() -> None:
     cells = list(
-        measure_command._cells(
+        cells_of(
             [
                 outcome(selftest_outcome.PASS, **LORA, use_reentrant=True),
                 outcome(selftest_outcome.FAIL, "shape", **LORA, use_reentrant=False),
@@ -186,37 +184,34 @@ def test_a_configuration_fails_if_one_of_its_tests_does() -> None:
 
 def test_a_test_that_leaves_checkpointing_open_counts_towards_every_configuration() -> None:
     open_ = outcome(selftest_outcome.FAIL, "strays", parallel="deepspeed", zero_stage=3, adapter="lora")
-    cells = list(
-        measure_command._cells([outcome(selftest_outcome.PASS, **LORA, use_reentrant=True), open_], TARGET)
-    )
+    cells = list(cells_of([outcome(selftest_outcome.PASS, **LORA, use_reentrant=True), open_], TARGET))
     assert [(each["outcome"], each["signature"]) for each in cells] == [("fails", "strays")]
 
 
 def test_another_way_to_train_is_another_measurement() -> None:
-    combination = measure_command.Combination({"torch": "2.13.0"})
-    run = measure_command.MeasureOptions(
-        target="zero3-lora", given=(), wanted=selftest.SelftestOptions(level=2)
-    )
     row = {"target": "zero3-lora", "pkg": {"torch": "2.13.0"}, "test": "sha256:0", "outcome": "ok"}
-    assert measure_command._same(row, combination, run, "sha256:0")
-    assert not measure_command._same(row, combination, run, "sha256:1")
-    with_dora = run._replace(train=("dora=true",))
-    assert not measure_command._same(row, combination, with_dora, "sha256:0")
-    assert measure_command._same({**row, "train": {"dora": True}}, combination, with_dora, "sha256:0")
-    assert not measure_command._same({**row, "train": {"dora": True}}, combination, run, "sha256:0")
+
+    def measured(row: dict[str, Any], digest: str = "sha256:0", **train: Any) -> bool:
+        return has_measured(
+            row, target="zero3-lora", pins={"torch": "2.13.0"}, train=train, ranks=None, digest=digest
+        )
+
+    assert measured(row)
+    assert not measured(row, digest="sha256:1")
+    assert not measured(row, dora=True)
+    assert measured({**row, "train": {"dora": True}}, dora=True)
+    assert not measured({**row, "train": {"dora": True}})
 
 
 def test_without_a_whole_configuration_nothing_is_said_to_have_trained() -> None:
-    cells = list(
-        measure_command._cells([outcome(selftest_outcome.PASS, zero_stage=3, adapter="lora")], TARGET)
-    )
+    cells = list(cells_of([outcome(selftest_outcome.PASS, zero_stage=3, adapter="lora")], TARGET))
     assert [each["outcome"] for each in cells] == ["imports"]
 
 
 def test_what_was_not_decided_is_no_cell() -> None:
     assert (
         list(
-            measure_command._cells(
+            cells_of(
                 [outcome(selftest_outcome.UNKNOWN, **LORA), outcome(selftest_outcome.SKIP, **LORA)], TARGET
             )
         )

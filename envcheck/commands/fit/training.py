@@ -261,7 +261,7 @@ class _TrainingReader:
         return ()
 
     def _targets_of_peft(self) -> tuple[str, ...]:
-        """Return an empty tuple for PEFT's own choice, or all linear modules if it has none for this model."""
+        """Return an empty tuple for PEFT's own choice, or all linear modules if it has none for the model."""
         if not self._model.lora:
             self.assumed.append("LoRA on all linear modules (--lora-target): PEFT has no choice of its own")
             return (estimate.ALL_LINEAR,)
