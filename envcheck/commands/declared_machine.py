@@ -126,9 +126,9 @@ def declared_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
 
 def _matching_rows(query: str, table: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the rows whose name or alias consists of the query's words, else those that contain them."""
-    wanted = _name_words(query)
-    rows = [row for row in table if any(wanted <= _name_words(name) for name in _names(row))]
-    exact = [row for row in rows if any(wanted == _name_words(name) for name in _names(row))]
+    words = _name_words(query)
+    rows = [row for row in table if any(words <= _name_words(name) for name in _names(row))]
+    exact = [row for row in rows if any(words == _name_words(name) for name in _names(row))]
     return exact or rows
 
 

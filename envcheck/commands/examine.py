@@ -4,6 +4,7 @@
 judges, and the functions at the end load the knowledge that both need.
 
 `envcheck doctor` imports this module, so whatever only some commands need is imported inside functions.
+The request is a dataclass all the same: fields that can only be named are worth the 0.7 ms that it costs.
 """
 
 import json
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envcheck import __version__, probes
-from envcheck.commands.declared_machine import declare_machine
 from envcheck.core import facts_file, i18n, training_facts, versions
 from envcheck.core.errors import ExamineError, InputError, Place
 from envcheck.core.facts import (
@@ -209,7 +209,20 @@ def complete_inventory(
     Raises:
         InputError: an argument or a configuration is wrong.
     """
-    inventory = declare_machine(
+    inventory = _with_declared_machine(inventory, request, matrix)
+    implied = _facts_of_target(find_target(request.target, matrix))
+    configured, diagnostics = _read_configurations(request.train, matrix, _installed_versions(inventory))
+    # A target only fills gaps: the training facts of a facts file are the user's own configuration.
+    gaps = [fact for fact in implied if fact.key not in inventory.facts]
+    return inventory.with_facts([*gaps, *configured]), diagnostics
+
+
+def _with_declared_machine(inventory: Inventory, request: ExamineRequest, matrix: Matrix) -> Inventory:
+    if not request.gpus and request.driver is request.platform is request.glibc is None:
+        return inventory
+    from envcheck.commands.declared_machine import declare_machine  # most starts declare nothing
+
+    return declare_machine(
         inventory,
         matrix,
         platform=request.platform,
@@ -217,11 +230,6 @@ def complete_inventory(
         driver=request.driver,
         gpus=request.gpus,
     )
-    implied = _facts_of_target(find_target(request.target, matrix))
-    configured, diagnostics = _read_configurations(request.train, matrix, _installed_versions(inventory))
-    # A target only fills gaps: the training facts of a facts file are the user's own configuration.
-    gaps = [fact for fact in implied if fact.key not in inventory.facts]
-    return inventory.with_facts([*gaps, *configured]), diagnostics
 
 
 def _installed_versions(inventory: Inventory) -> dict[str, str]:

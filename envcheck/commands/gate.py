@@ -243,8 +243,8 @@ def _describes_builder(key: str) -> bool:
 
 
 def _platform_mismatch(read: Inventory, declared: Machine) -> list[Finding]:
-    arch, wanted = read.fact("host.arch"), declared.platform.partition("-")[2]
-    if not wanted or not isinstance(arch.reading, Known) or arch.value == wanted:
+    arch, required = read.fact("host.arch"), declared.platform.partition("-")[2]
+    if not required or not isinstance(arch.reading, Known) or arch.value == required:
         return []
     platform = Fact("machine.platform", Known(declared.platform), f"machine {declared.name}")
     evidence = [Evidence(arch), Evidence(platform)]

@@ -467,7 +467,7 @@ def _gpus_without_code(built: list[str] | None, seen: Observation) -> list[int]:
 def _numbers_are_ambiguous(visible: str | None, seen: Observation) -> bool:
     """Return whether CUDA_VISIBLE_DEVICES selects by number among different models.
 
-    CUDA numbers the fastest GPU first unless told otherwise, so its numbers need not be NVML's.
+    By default CUDA numbers the fastest GPU first, so its numbers need not be NVML's.
     """
     by_number = visible is not None and not visible.startswith("GPU-")
     return by_number and len(set(seen.names.values())) > 1

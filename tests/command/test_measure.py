@@ -93,7 +93,7 @@ def test_a_grid_becomes_cells_and_nothing_is_run_twice(index: LocalIndex, tmp_pa
     assert len(tomllib.loads((tmp_path / "cells.toml").read_text())["cell"]) == 3
 
 
-def test_an_index_that_is_gone_is_no_property_of_the_releases(index: LocalIndex, tmp_path: Path) -> None:
+def test_an_unreachable_index_does_not_count_against_the_releases(index: LocalIndex, tmp_path: Path) -> None:
     ran = measure(index, tmp_path, "0.14.4", environ={"PIP_INDEX_URL": "http://127.0.0.1:9/simple"})
     assert ran.code == 3
     assert "uv could not install" in ran.err
@@ -118,7 +118,7 @@ def test_two_runs_never_share_an_environment(index: LocalIndex, tmp_path: Path) 
         (("--with", "torch==2.13.0", "--only", "recompute"), "--only: no self-test is called 'recompute'"),
     ],
 )
-def test_a_wrong_option_is_one_line(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_a_wrong_option_is_a_one_line_error(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     target = () if "--target" in arguments else ("--target", "zero3-lora")
     ran = envcheck("matrix", "measure", *target, *arguments, "--in", str(tmp_path / "kept"))
     assert (ran.code, ran.out) == (2, "")
@@ -188,7 +188,7 @@ def test_a_test_that_leaves_checkpointing_open_counts_towards_every_configuratio
     assert [(each["outcome"], each["signature"]) for each in cells] == [("fails", "strays")]
 
 
-def test_another_way_to_train_is_another_measurement() -> None:
+def test_a_different_training_is_a_different_measurement() -> None:
     row = {"target": "zero3-lora", "pkg": {"torch": "2.13.0"}, "test": "sha256:0", "outcome": "ok"}
 
     def measured(row: dict[str, Any], digest: str = "sha256:0", **train: Any) -> bool:
@@ -203,12 +203,12 @@ def test_another_way_to_train_is_another_measurement() -> None:
     assert not measured({**row, "train": {"dora": True}})
 
 
-def test_without_a_whole_configuration_nothing_is_said_to_have_trained() -> None:
+def test_without_a_whole_configuration_the_cell_only_claims_imports() -> None:
     cells = list(cells_of([outcome(selftest_outcome.PASS, zero_stage=3, adapter="lora")], TARGET))
     assert [each["outcome"] for each in cells] == ["imports"]
 
 
-def test_what_was_not_decided_is_no_cell() -> None:
+def test_an_undecided_outcome_gives_no_cell() -> None:
     assert (
         list(
             cells_of(

@@ -249,7 +249,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("variant", ENDS)
-def test_a_rank_that_goes_wrong_is_named_with_its_call(ranks: dict[str, Any], variant: str) -> None:
+def test_a_failing_rank_is_named_with_its_call(ranks: dict[str, Any], variant: str) -> None:
     outcome = ranks[variant]
     assert (outcome["result"], outcome["why"]) == ENDS[variant]
     if outcome["result"] == "fail":
@@ -268,7 +268,7 @@ def test_a_rank_may_accuse_another(ranks: dict[str, Any]) -> None:
     assert (ranks["aborts-late"]["rank"], ranks["aborts-late"]["why"]) == (0, "the sum is wrong")
 
 
-def test_what_a_rank_saw_is_told(ranks: dict[str, Any]) -> None:
+def test_observations_of_a_rank_are_reported(ranks: dict[str, Any]) -> None:
     assert ranks["well"]["seen"] == {"answer": 42}
     assert ranks["code"] == 1
 
@@ -328,7 +328,7 @@ def test_no_process_is_left_of_fifty_runs_that_were_ended_at_any_moment(world: W
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_interrupted_says_one_line_and_is_gone_at_once(world: World, tmp_path: Path, number: int) -> None:
+def test_an_interruption_prints_one_line_and_ends_at_once(world: World, tmp_path: Path, number: int) -> None:
     marker = f"interrupted-{number}-{os.getpid()}"
     process = started(world, marker, tmp_path / "scratch", "--json")
     until_all_run(marker)
@@ -358,7 +358,7 @@ def test_a_run_that_was_stopped_and_continued_does_not_misjudge(world: World) ->
     assert [each["result"] for each in json.loads(out)["outcomes"]] == ["pass", "pass"]
 
 
-def test_no_room_for_scratch_is_one_line(world: World) -> None:
+def test_a_full_scratch_disk_is_a_one_line_error(world: World) -> None:
     def no_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
@@ -387,7 +387,7 @@ def test_no_room_for_scratch_is_one_line(world: World) -> None:
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, "MASTER_ADDR"),
     ],
 )
-def test_a_rank_that_does_not_know_the_others_is_wrong_use(
+def test_a_rank_without_a_meeting_point_is_wrong_use(
     world: World, environ: dict[str, str], named: str
 ) -> None:
     ran = subprocess.run(
@@ -403,7 +403,7 @@ def test_a_rank_that_does_not_know_the_others_is_wrong_use(
     assert ran.stderr.startswith(f"envcheck: {named}: ")
 
 
-def test_a_slurm_batch_script_is_no_rank(world: World) -> None:
+def test_a_slurm_batch_script_does_not_count_as_a_rank(world: World) -> None:
     """It has SLURM_PROCID=0 and the SLURM_NTASKS of its job, and no srun started it."""
     outcomes = world.run(
         "--only", "well", environ={"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "17"}
@@ -411,7 +411,7 @@ def test_a_slurm_batch_script_is_no_rank(world: World) -> None:
     assert outcomes["well"]["result"] == "pass"
 
 
-def test_ranks_asked_for_beside_ranks_started_is_wrong_use(world: World) -> None:
+def test_the_ranks_option_contradicts_launched_ranks(world: World) -> None:
     ran = subprocess.run(
         world.command("--only", "well", "--ranks", "4"),
         capture_output=True,

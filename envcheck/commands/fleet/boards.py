@@ -66,7 +66,7 @@ class StoreMessageBoard(MessageBoard):
         """Take the child's folder, the child, and where the store is, for messages."""
         super().__init__(folder / "out", folder / "in")
         self._folder, self._running, self._where = folder, running, where
-        self._wanted: set[str] = set()
+        self._requested: set[str] = set()
 
     def read(self, names: Iterable[str]) -> dict[str, str]:
         """Return those texts of these names that are there, as `MessageBoard.read`.
@@ -74,10 +74,10 @@ class StoreMessageBoard(MessageBoard):
         Raises:
             ExamineError: the child has failed.
         """
-        wanted = list(names)
-        if not self._wanted.issuperset(wanted):
-            self._wanted.update(wanted)
-            machine.replace_file(self._folder / "want", json.dumps(sorted(self._wanted)))
+        requested = list(names)
+        if not self._requested.issuperset(requested):
+            self._requested.update(requested)
+            machine.replace_file(self._folder / "want", json.dumps(sorted(self._requested)))
         failed = self._folder / "failed"
         if self._running.ended() or machine.is_file(failed):
             ran = self._running.finish(1.0)
@@ -85,7 +85,7 @@ class StoreMessageBoard(MessageBoard):
                 machine.read_file(failed).decode("utf-8", "replace") if machine.is_file(failed) else ran.err
             )
             raise ExamineError(f"{self._where}: ranks cannot meet there: {last_line(output)}")
-        return super().read(wanted)
+        return super().read(requested)
 
     def is_current(self, name: str, text: str) -> bool:
         """Return True: a store belongs to one job."""

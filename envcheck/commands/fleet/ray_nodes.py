@@ -44,7 +44,7 @@ def report_on_ray(request: ExamineRequest, options: FleetOptions) -> compare.Fle
 
 
 class _ClusterAnswers(NamedTuple):
-    """The nodes that answered, those that did not, and a line for each that was not asked."""
+    """The nodes that answered, those that did not, and a line for each that was not queried."""
 
     fleet: compare.Fleet
     missing: list[compare.Missing]

@@ -5,7 +5,7 @@
     target.find_target   what the lock must serve: machine, Python, platform, the user's requirements
     shipped.find_lock    the shipped lock that fits, else
     search.resolve_lock  versions from the search, completed by a backend, approved by the judge
-    writing.render       the text in the format asked for
+    writing.render       the text in the chosen format
 
 No lock leaves this package that breaks a rule at error level, wherever it came from. A shipped lock is
 served without importing the search, a backend or `packaging`. May import what `commands` may; must not
@@ -79,7 +79,7 @@ def _why_none(goal: LockTarget, refused: Sequence[str]) -> str:
 def _serve(
     fitting: shipped.ShippedLock, goal: LockTarget, host: Host, options: PinOptions
 ) -> tuple[str, list[str]]:
-    """Return a shipped lock's text in the format asked for, and notes."""
+    """Return a shipped lock's text in the chosen format, and notes."""
     text, notes = shipped.adapt(fitting, goal)
     if options.written == "requirements":
         return text, notes

@@ -24,9 +24,9 @@ COMPILED_FOR_TORCH = ("torchaudio", "torchvision", "torchao", "xformers")
 def completion_request(
     goal: LockTarget, choice: Mapping[str, str], build: tuple[str, ...], bounding: Sequence[Objection]
 ) -> backends.CompletionRequest:
-    """Return what a backend is asked for.
+    """Return the request for a backend.
 
-    That is the choice, the user's requirements on packages that the search does not choose, and the bounds
+    It holds the choice, the user's requirements on packages that the search does not choose, and the bounds
     of earlier objections. `build` names the packages that exist as source only.
     """
     outside = [each for each in goal.requirements if each.package not in choice]

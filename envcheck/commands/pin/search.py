@@ -96,7 +96,7 @@ def _release(row: Mapping[str, Any]) -> Release:
 
 
 class _DeadEnd(NamedTuple):
-    """A search without an answer: what was asked, what refused it, and how the last completed lock failed."""
+    """A search without an answer: the problem, what ruled it out, and how the last completed lock failed."""
 
     problem: SearchProblem
     reasons: frozenset[Reason]

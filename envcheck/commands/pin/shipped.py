@@ -45,7 +45,7 @@ def find_lock(goal: LockTarget) -> tuple[ShippedLock | None, list[str]]:
 
 
 def _why_unfit(candidate: lock.Lock, goal: LockTarget) -> list[str]:
-    """Return the reasons why a lock does not fit; the judge is asked only if the driver is new enough."""
+    """Return the reasons why a lock does not fit; it is judged only if the driver is new enough."""
     if (candidate.python, candidate.platform) != (goal.python, goal.platform):
         return [f"is for Python {candidate.python} on {candidate.platform}"]
     reasons = _why_not_asked_for(candidate, goal)

@@ -1,4 +1,4 @@
-"""Put chosen pins together as a lock, and write a lock in the format asked for."""
+"""Put chosen pins together as a lock, and write a lock in a format."""
 
 from __future__ import annotations
 

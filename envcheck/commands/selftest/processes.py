@@ -1,4 +1,4 @@
-"""Run selected variants in worker processes: which share a process, and what each one is told.
+"""Run selected variants in worker processes: which variants share one, and what its order holds.
 
 A worker (`target_scripts/selftests/_worker.py`) imports once and forks its ranks. It keeps the deadlines of
 imports and tests; the deadline here is for a worker that fails to.
@@ -186,7 +186,7 @@ class WorkerPool:
             for rank in range(batch.ranks)
         ]
 
-    # What a worker is told: its order as JSON, and its environment variables.
+    # The input of a worker: its order as JSON, and its environment variables.
 
     def _order(self, batch: Batch, folder: Path) -> dict[str, Any]:
         launched = self._launched
