@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from envcheck.resolver_backends import availability
 
 ROUNDS = 5
-"""How many choices one search completes before it gives up."""
+"""How many rounds one search takes before it gives up."""
 
 
 def resolve_lock(
