@@ -12,7 +12,9 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck.commands import examine, pin
+from envcheck.commands import declared_machine, examine
+from envcheck.commands.pin.search import search_problem
+from envcheck.commands.pin.target import GLIBC, LockTarget
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.rules import UserRequirement
 from envcheck.resolution import conflicts, resolver
@@ -54,14 +56,23 @@ def problems() -> Iterator[tuple[str, resolver.SearchProblem]]:
     """Every target, machine, Python and wish, with what they are called."""
     known = examine.knowledge()
     first = next(iter(known.targets.values()))
-    asked = pin.problem_of(pin.LockTarget(Inventory(), "3.11", "linux-x86_64", pin.GLIBC, first, known))
+    asked = search_problem(
+        LockTarget(
+            machine=Inventory(),
+            python="3.11",
+            platform="linux-x86_64",
+            glibc=GLIBC,
+            target=first,
+            matrix=known,
+        )
+    )
     for target in known.targets.values():
         for python in PYTHONS:
             for driver, *gpus in ((*each,) if each else ("",) for each in MACHINES):
                 said = {"python.version": f"{python}.0", "host.os": "linux", "host.arch": "x86_64"}
                 said |= {"driver.version": driver} if driver else {}
                 facts = {key: Fact(key, Known(value), "benchmark") for key, value in said.items()}
-                names = [examine.gpu_declared(gpu, known)[1] for gpu in gpus]
+                names = [declared_machine.declared_gpu(gpu, known)[1] for gpu in gpus]
                 devices = tuple({"gpu.name": Fact("gpu.name", Known(name), "benchmark")} for name in names)
                 machine = Inventory(facts, devices)
                 here = asked._replace(target=target, python=python, machine=machine)

@@ -23,7 +23,7 @@ from typing import Any
 
 from envcheck import probes
 from envcheck.commands import examine
-from envcheck.commands.measure import cell_toml
+from envcheck.commands.measured_cells import cell_toml
 from envcheck.core.facts import Inventory, Value
 from envcheck.core.versions import base_release
 from envcheck.host.machine import Host

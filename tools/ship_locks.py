@@ -12,11 +12,14 @@ import hashlib
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck.commands import examine, pin
-from envcheck.commands.measure import toml_value
+from envcheck.commands import examine
+from envcheck.commands.measured_cells import toml_value
+from envcheck.commands.pin.search import resolve_lock
+from envcheck.commands.pin.target import GLIBC, LockTarget
 from envcheck.core.errors import NoSolutionError
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.rules import UserRequirement
@@ -110,13 +113,18 @@ def main(names: list[str]) -> None:
             "driver.version": Fact("driver.version", Known(driver), "declared"),
             "python.version": Fact("python.version", Known(f"{python}.0"), "declared"),
         }
-        place = pin.LockTarget(
-            Inventory(facts), python, "linux-x86_64", pin.GLIBC, known.targets[target], known
+        place = LockTarget(
+            machine=Inventory(facts),
+            python=python,
+            platform="linux-x86_64",
+            glibc=GLIBC,
+            target=known.targets[target],
+            matrix=known,
         )
         if torch:
-            place = place._replace(wishes=(UserRequirement("torch", torch, name, wanted=True),))
+            place = replace(place, requirements=(UserRequirement("torch", torch, name, wanted=True),))
         try:
-            made = pin.resolved_lock(place, Host(), further=False)
+            made = resolve_lock(place, Host(), "", [], extra_indexes=False)
         except NoSolutionError as error:
             (FOLDER / name).unlink(missing_ok=True)
             print(f"{name}: none\n{error}", flush=True)

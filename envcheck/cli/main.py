@@ -19,11 +19,12 @@ import typer
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError
 from envcheck.core.findings import Report
 from envcheck.core.rules import Severity
-from envcheck.core.sanitize import clean, hide_private_keep_urls, inline, redact, sanitized
+from envcheck.core.sanitize import clean, inline, quoted, redact, sanitized
+from envcheck.host import machine as host
 from envcheck.host.environment import environment_variable, home_folders, node_name, private_names
 from envcheck.host.files import append_file, check_replaceable, replace_file
-from envcheck.host.machine import Host
 from envcheck.host.signals import ProcessExit
+from envcheck.selftest.report import render_report, report_as_json
 
 if TYPE_CHECKING:
     from envcheck.commands.examine import ExamineRequest
@@ -192,10 +193,10 @@ def doctor(
     from envcheck.policy import decision
 
     form = _form(as_json, written, output)
-    spoken = examine.spoken(lang, Host())
+    spoken = examine.choose_language(lang, host.Host())
     report = examine.examine(
         _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus),
-        Host(),
+        host.Host(),
         Severity(fail_on.value) if fix else None,
     )
     report = report._replace(
@@ -270,25 +271,25 @@ def gate(
 
         return starts.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])
     form = _form(as_json, written, output)
-    spoken = examine.spoken(lang, Host())
+    spoken = examine.choose_language(lang, host.Host())
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay, expect_gpus)
     wanted = gate.GateOptions(
-        tuple(machine or ()),
-        lock,
-        verify_timeout if verify_files else None,
-        manifest,
-        root,
-        Severity(fail_on.value) if fail_on else None,
-        undecided.value if undecided else "",
-        strict,
-        tuple(only or ()),
-        tuple(skip or ()),
+        machines=tuple(machine or ()),
+        lock=lock,
+        verify_s=verify_timeout if verify_files else None,
+        manifest=manifest,
+        root=root,
+        fail_on=Severity(fail_on.value) if fail_on else None,
+        undecided=undecided.value if undecided else "",
+        strict=strict,
+        only=tuple(only or ()),
+        skip=tuple(skip or ()),
     )
-    passed = gate.judge_image(question, wanted, Host(), spoken)
+    passed = gate.judge_image(question, wanted, host.Host(), spoken)
     talks = _show(passed.report, form, output)
     if talks and passed.decision.code == 0:
-        _emit("".join(f"{line}\n" for line in gate.advice(passed.tree)))
-    gate.leave(passed, question, wanted, Host(), _remark)
+        _emit("".join(f"{line}\n" for line in gate.dockerfile_lines(passed.tree)))
+    gate.write_manifest(passed, question, wanted, host.Host(), _remark)
     return _decided(passed.decision, spoken, quiet=not talks)
 
 
@@ -326,7 +327,7 @@ def check(
     from envcheck.commands import check, examine, gate
 
     form = _form(as_json, written, output)
-    spoken = examine.spoken(lang, Host())
+    spoken = examine.choose_language(lang, host.Host())
     question = _question(target=target, train=train, driver=driver, gpu=gpu, overlay=overlay)
     wanted = gate.GateOptions(
         machines=tuple(machine or ()),
@@ -396,16 +397,18 @@ def facts(
             raise InputError("--name", "contradicts --diff")
         from envcheck.commands import fleet
 
-        _emit(json.dumps(fleet.own_facts(question, Host(), node_name())) + "\n")
+        _emit(json.dumps(fleet.node_facts(question, host.Host(), node_name())) + "\n")
         return 0
     if diff is None:
-        inventory = sanitized(examine.inventory_report(question, Host()), private_names())
+        inventory = sanitized(examine.inventory_report(question, host.Host()), private_names())
         _emit(json.dumps(inventory, indent=2) + "\n")
         return 0
     from envcheck.policy import decision
     from envcheck.reports import diff as report_diff
 
-    one, other = (sanitized(each, private_names()) for each in examine.both(question, diff, Host()))
+    one, other = (
+        sanitized(each, private_names()) for each in examine.examine_two(question, diff, host.Host())
+    )
     found = report_diff.contrast(one, other)
     text = json.dumps(report_diff.tree(found, one, other), indent=2) + "\n"
     _emit(text if as_json else report_diff.page(found, one, other))
@@ -515,32 +518,36 @@ def pin(
 
     Exit codes: 0 a lock was printed, 2 wrong use, 3 an engine failed, 4 no versions fit.
     """
+    from dataclasses import replace
+
     from envcheck.commands import pin
 
-    question = _question(
-        python, static, None, target, driver=driver, gpu=gpu, timeout=timeout, overlay=overlay
-    )._replace(platform=platform, glibc=glibc)
+    question = replace(
+        _question(python, static, None, target, driver=driver, gpu=gpu, timeout=timeout, overlay=overlay),
+        platform=platform,
+        glibc=glibc,
+    )
     if constraints_only and written not in ("requirements", "constraints"):
         raise InputError("--constraints-only", f"contradicts --format {written}")
     order = pin.PinOptions(
-        tuple(files or ()),
-        tuple(besides or ()),
-        tuple(keep or ()),
-        tuple(model or ()),
-        until,
-        prefer,
-        engine,
-        "constraints" if constraints_only else written,
-        output,
-        own_index,
+        files=tuple(files or ()),
+        besides=tuple(besides or ()),
+        keep=tuple(keep or ()),
+        models=tuple(model or ()),
+        until=until,
+        prefer=prefer,
+        engine=engine,
+        written="constraints" if constraints_only else written,
+        output=output,
+        own_index=own_index,
     )
     text, remarks = pin.pin(
         question,
-        Host(),
+        host.Host(),
         python_version,
         resolve=resolve,
         offline=offline,
-        order=order,
+        options=order,
         from_current=from_current,
     )
     for remark in remarks:
@@ -564,7 +571,7 @@ def target(
     from envcheck.commands import examine
     from envcheck.knowledge import rule_pages
 
-    spoken = examine.spoken(lang, Host())
+    spoken = examine.choose_language(lang, host.Host())
     _emit(rule_pages.target_page(name, examine.knowledge(overlay or ()), spoken))
     return 0
 
@@ -582,7 +589,7 @@ def rule(
     from envcheck.commands import examine
     from envcheck.knowledge import rule_pages
 
-    spoken = examine.spoken(lang, Host())
+    spoken = examine.choose_language(lang, host.Host())
     _emit(rule_pages.rule_page(None if list_all else rule_id, examine.knowledge(overlay or ()), spoken))
     return 0
 
@@ -632,7 +639,6 @@ def selftest(
     or a test is at fault.
     """
     from envcheck.commands import selftest
-    from envcheck.selftest.report import render_report, report_as_json
 
     question = _question(python, target=target, timeout=timeout, overlay=overlay)
     wanted = selftest.SelftestOptions(
@@ -641,7 +647,7 @@ def selftest(
         ranks=ranks,
         only=tuple(only or ()),
     )
-    proved = selftest.selftest(question, wanted, Host())
+    proved = selftest.selftest(question, wanted, host.Host())
     if proved.rank == 0:
         _emit(json.dumps(report_as_json(proved), indent=2) + "\n" if as_json else render_report(proved))
     return proved.code
@@ -685,7 +691,7 @@ def explain(
     question = _question(python, static, facts, target, train, driver, gpu, timeout, overlay)
     if log == explain.STDIN and sys.stdin is not None and sys.stdin.isatty():
         _remark("reading standard input; Ctrl-D ends it")
-    told = explain.explained(question, log, Host())
+    told = explain.explain_log(question, log, host.Host())
     json_wanted = as_json or written is LogFormat.JSON
     _emit(json.dumps(explanation.tree(told), indent=2) + "\n" if json_wanted else explanation.render(told))
     return told.code
@@ -714,7 +720,7 @@ def run_command(
 
     question = _question(python, False, facts, target, train, driver, gpu, timeout, overlay)
     try:
-        ended = explain.run(question, command, Host())
+        ended = explain.run(question, command, host.Host())
     except OSError as error:
         _remark(f"envcheck: {inline(command[0])}: {(error.strerror or 'cannot be run').lower()}")
         return 127 if isinstance(error, FileNotFoundError) else 126
@@ -723,7 +729,7 @@ def run_command(
     elif ended.explanation is not None:
         _remark(f"\n{explanation.render(ended.explanation)}".rstrip())
     if ended.code < 0:
-        pty_passthrough.die_by_signal(-ended.code)
+        pty_passthrough.die_by(-ended.code)
         return 128 - ended.code
     return ended.code
 
@@ -805,26 +811,30 @@ def matrix(
 
         from envcheck.commands import measure, selftest
 
-        run = measure.Run(
-            target or "",
-            tuple(package or ()),
-            selftest.SelftestOptions(
-                2, device.value if device else None, ranks, tuple(only or ()), measure.PATIENCE
+        run = measure.MeasureOptions(
+            target=target or "",
+            given=tuple(package or ()),
+            wanted=selftest.SelftestOptions(
+                level=2,
+                device=device.value if device else None,
+                ranks=ranks,
+                only=tuple(only or ()),
+                patience=measure.PATIENCE,
             ),
-            Path(folder) if folder else None,
-            Path(output) if output else None,
-            python,
-            tuple(overlay or ()),
-            tuple(train_fact or ()),
+            folder=Path(folder) if folder else None,
+            output=Path(output) if output else None,
+            python=python,
+            overlays=tuple(overlay or ()),
+            train=tuple(train_fact or ()),
         )
-        text, code = measure.measure(run, Host(), _remark)
+        text, code = measure.measure(run, host.Host(), _remark)
         _emit(text)
         return code
     from envcheck.commands import matrix
 
     overlays = tuple(overlay or ())
     if action is MatrixAction.LINT:
-        text, code = matrix.lint(subject, Host(), today, overlays, online=online)
+        text, code = matrix.lint(subject, host.Host(), today, overlays, online=online)
     elif action is MatrixAction.HTML:
         text, code = matrix.html(output or "site", overlays), 0
     else:
@@ -903,8 +913,17 @@ def fit(
 
     question = _question(python, static, facts, target, train, None, gpu, timeout, overlay)
     drops = None if dropout is None else dropout > 0
-    wanted = fit.FitOptions(model, gpus, seq, batch, rank, tuple(modules or ()), drops, ram)
-    found = fit.fitted(question, wanted, Host())
+    wanted = fit.FitOptions(
+        model=model,
+        gpus=gpus,
+        seq=seq,
+        batch=batch,
+        rank=rank,
+        targets=tuple(modules or ()),
+        dropout=drops,
+        ram=ram,
+    )
+    found = fit.estimate_memory(question, wanted, host.Host())
     _emit(json.dumps(report.tree(found), indent=2) + "\n" if as_json else report.render(found))
     return found.code
 
@@ -968,9 +987,16 @@ def fleet(
         _remark("reading standard input; Ctrl-D ends it")
     question = _question(python, static, None, target, train, None, None, timeout, overlay)
     wanted = fleet.FleetOptions(
-        source, via, ray, job, expect, wait, tuple(may_differ or ()), Severity(fail_on.value)
+        source=source,
+        via=via,
+        ray=ray,
+        job=job,
+        expect=expect,
+        wait_s=wait,
+        may_differ=tuple(may_differ or ()),
+        fail_on=Severity(fail_on.value),
     )
-    gathered = fleet.gathered(question, wanted, Host())
+    gathered = fleet.gather(question, wanted, host.Host())
     if gathered.report is not None:
         # Naming nodes is what this is for; everything else that is private stays so.
         report = sanitized(gathered.report, private_names()._replace(machines=()))
@@ -1024,15 +1050,15 @@ def _question(
 
     trained, gpus, overlays = (tuple(each or ()) for each in (train, gpu, overlay))
     return ExamineRequest(
-        python,
-        static,
-        facts,
-        target,
-        trained,
-        driver,
-        gpus,
-        timeout,
-        overlays,
+        python=python,
+        static=static,
+        facts=facts,
+        target=target,
+        train=trained,
+        driver=driver,
+        gpus=gpus,
+        deadline_s=timeout,
+        overlays=overlays,
         expect_gpus=expect_gpus or 0,
     )
 
@@ -1181,7 +1207,7 @@ def _save(text: str, file: str) -> None:
 def _remark(message: str) -> None:
     """Print a line of progress or diagnosis on stderr, if anybody can be told; the exit code says it too."""
     with contextlib.suppress(OSError, AttributeError):  # full, or closed: Python has None for it then
-        sys.stderr.write(f"{hide_private_keep_urls(clean(message), private_names())}\n")
+        sys.stderr.write(f"{quoted(clean(message), private_names())}\n")
 
 
 def _redacted(text: str) -> str:

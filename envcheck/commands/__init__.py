@@ -1,4 +1,5 @@
-"""The use cases, one module per command: read at the edge, judge in the core, return values to show.
+"""The use cases, a module or package for each command: read at the edge, judge in the core, return values.
 
-May import everything below. It must not print, parse arguments or know how output is shown.
+`examine` is the flow that most commands share: read, derive, judge, report. May import every package below;
+must not print, parse arguments or know how output is shown.
 """

@@ -1,4 +1,4 @@
-"""What files say shall be installed, judged before anything is: the line that brings the trouble is named."""
+"""Judge dependency files before anything is installed, and name the line that causes each finding."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from envcheck.core.findings import Evidence, Finding, Report, Verdict
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
+from envcheck.dependency_files import DependencyList
 from envcheck.host.files import read_file
 from envcheck.policy import decision
 from envcheck.policy.decision import Decision, DeclaredMachine, Settings
@@ -24,7 +25,11 @@ from envcheck.reports.render import place_of
 
 
 class Checked(NamedTuple):
-    """One report on all files, the decision, a line for every finding, and what was not judged."""
+    """The result of a check.
+
+    `report` covers all files, `lines` holds one line for every finding, and `remarks` names the
+    dependencies that were not judged.
+    """
 
     report: Report
     decision: Decision
@@ -32,95 +37,106 @@ class Checked(NamedTuple):
     remarks: tuple[str, ...]
 
 
+class _Context(NamedTuple):
+    """What every file is judged with; `python` is a version such as `3.11`, or empty."""
+
+    request: ExamineRequest
+    machines: tuple[DeclaredMachine, ...]
+    matrix: Matrix
+    target: Target | None
+    python: str
+
+
 def check(
     files: Sequence[str],
-    question: ExamineRequest,
-    wanted: gate.GateOptions,
-    spoken: Language = ENGLISH,
+    request: ExamineRequest,
+    options: gate.GateOptions,
+    language: Language = ENGLISH,
     python: str = "",
 ) -> Checked:
     """Judge every file by itself, and every stage of a Dockerfile.
 
-    `python` is the Python it will be installed for, as `3.11`.
+    `python` is the version that the files will be installed for, such as `3.11`.
 
     Raises:
-        InputError: no kind of file has that name, or it has a mistake; with file, line and column.
-        EnvcheckError: as `gating.pass_`.
+        InputError: the kind of a file cannot be told from its name, or it has a mistake; names its place.
+        EnvcheckError: as `gate.judge_image`.
     """
-    said = examine.settings_here() or Settings()
-    question = question._replace(
-        target=question.target or said.target or None, train=question.train or said.train
-    )
-    if python and not _is_python(python):
+    settings = examine.read_settings() or Settings()
+    request = gate.with_settings(request, settings)
+    if python and not _is_python_version(python):
         raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
-    known = examine.load_matrix(examine.vocabulary(probes.every_probe()), question.overlays)
-    target = examine.find_target(question.target, known)
-    policy = gate.policy_of(wanted, said, known)
-    declared = gate.machines(wanted.machines, question, said, known)
-    asked = dependency_files.ReadingContext(gate.text_beside, known.tables, python)
-    sheets = [sheet for file in dict.fromkeys(files) for sheet in _read(file, asked)]
-    parts = [(sheet.name, _judged(sheet, python, question, declared, known, target)) for sheet in sheets]
-    said_of_training = tuple(dict.fromkeys(remark for _, part in parts for remark in part.diagnostics))
+    matrix = examine.load_matrix(examine.vocabulary(probes.every_probe()), request.overlays)
+    target = examine.find_target(request.target, matrix)
+    policy = gate.combine_policy(options, settings, matrix)
+    machines = gate.declared_machines(options.machines, request, settings, matrix)
+    context = _Context(request, machines, matrix, target, python)
+
+    lists = _read_files(files, context)
+    parts = [(dependencies.name, _judge_list(dependencies, context)) for dependencies in lists]
+    diagnostics = tuple(dict.fromkeys(found for _, part in parts for found in part.diagnostics))
     report = merge_reports(parts, "file")._replace(
-        subject=", ".join(sheet.name for sheet in sheets), language=spoken.without(known.overlaid())
+        subject=", ".join(dependencies.name for dependencies in lists),
+        language=language.without(matrix.overlaid()),
     )
-    report = decision.apply_policy(report, said_of_training, policy)
+    report = decision.apply_policy(report, diagnostics, policy)
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
-    remarks = tuple(dict.fromkeys(remark for sheet in sheets for remark in _remarks(sheet)))
-    return Checked(report, decision.decide(report, policy), lines, remarks)
+    not_judged = (line for dependencies in lists for line in _not_judged(dependencies))
+    return Checked(report, decision.decide(report, policy), lines, tuple(dict.fromkeys(not_judged)))
 
 
-def _is_python(text: str) -> bool:
+def _is_python_version(text: str) -> bool:
     major, _, minor = text.partition(".")
     return major == "3" and minor.isascii() and minor.isdecimal()
 
 
-def _read(file: str, asked: dependency_files.ReadingContext) -> tuple[dependency_files.DependencyList, ...]:
-    return dependency_files.read(read_file(Path(file)).decode("utf-8", "replace"), file, asked)
+def _read_files(files: Sequence[str], context: _Context) -> list[DependencyList]:
+    reading = dependency_files.ReadingContext(gate.read_beside, context.matrix.tables, context.python)
+    texts = ((read_file(Path(file)).decode("utf-8", "replace"), file) for file in dict.fromkeys(files))
+    return [found for text, file in texts for found in dependency_files.read(text, file, reading)]
 
 
-def _judged(
-    sheet: dependency_files.DependencyList,
-    python: str,
-    question: ExamineRequest,
-    declared: Sequence[DeclaredMachine],
-    known: Matrix,
-    target: Target | None,
-) -> Report:
-    read = dependency_files.inventory(sheet)
-    if python and read.known("python.version") is None:
-        read = read.with_facts([Fact("python.version", Known(python), "--python-version")])
-    read, remarks = examine.completed(read, question, known)
-    report = gate.judged_for(declared, sheet.name, read, known, target)
-    report = report._replace(judgement=examine.with_findings(report.judgement, _not_read(sheet)))
-    # A file without torch may still bring two packages together that cannot be.
-    return report._replace(nothing_to_judge="", diagnostics=remarks)
+def _judge_list(dependencies: DependencyList, context: _Context) -> Report:
+    read = dependency_files.inventory(dependencies)
+    if context.python and read.known("python.version") is None:
+        read = read.with_facts([Fact("python.version", Known(context.python), "--python-version")])
+    read, diagnostics = examine.complete_inventory(read, context.request, context.matrix)
+    report = gate.report_for_machines(
+        context.machines, dependencies.name, read, context.matrix, context.target
+    )
+    report = report._replace(judgement=examine.add_findings(report.judgement, _not_read(dependencies)))
+    # Even a file without torch may bring in two packages that cannot work together.
+    return report._replace(nothing_to_judge="", diagnostics=diagnostics)
 
 
 def _line(finding: Finding, report: Report) -> str:
-    """A finding as compilers print one, so that editors and CI find the line."""
-    word = "undecided" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
-    where = place_of(finding, report) or report.subject
-    return inline(f"{where}: {word}: {finding.rule.title} [{finding.rule.id}]")
+    """Format a finding as compilers do, so that editors and CI find the line."""
+    severity = "undecided" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
+    place = place_of(finding, report) or report.subject
+    return inline(f"{place}: {severity}: {finding.rule.title} [{finding.rule.id}]")
 
 
-def _not_read(sheet: dependency_files.DependencyList) -> list[Finding]:
-    """What a file leads to that is not looked at, and might bring anything."""
-    if not sheet.remarks:
+def _not_read(dependencies: DependencyList) -> list[Finding]:
+    """Return an undecided finding for lines that lead to something unread, which may add any package."""
+    if not dependencies.remarks:
         return []
-    said = (remark.partition(": ") for remark in sheet.remarks)
-    because = [Evidence(Fact("listing", Unknown(why), place)) for place, _, why in said]
-    lines = "line leads" if len(because) == 1 else "lines lead"
-    title = f"{len(because)} {lines} to what is not read"
-    undecided = Verdict.UNDECIDED
+    parts = (remark.partition(": ") for remark in dependencies.remarks)
+    evidence = [Evidence(Fact("listing", Unknown(why), place)) for place, _, why in parts]
+    lines = "line leads" if len(evidence) == 1 else "lines lead"
+    title = f"{len(evidence)} {lines} to what is not read"
     return [
         generated_finding(
-            "listing:not-read", Severity.WARNING, title, because, group="listing", verdict=undecided
+            "listing:not-read",
+            Severity.WARNING,
+            title,
+            evidence,
+            group="listing",
+            verdict=Verdict.UNDECIDED,
         )
     ]
 
 
-def _remarks(sheet: dependency_files.DependencyList) -> Iterator[str]:
-    open_lines = [line for line in sheet.lines if not line.version]
-    for line in open_lines:
-        yield f"{line.place}: {line.name} is not judged: {line.why}"
+def _not_judged(dependencies: DependencyList) -> Iterator[str]:
+    for line in dependencies.lines:
+        if not line.version:
+            yield f"{line.place}: {line.name} is not judged: {line.why}"

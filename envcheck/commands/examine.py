@@ -1,14 +1,20 @@
-"""The use cases, each a screenful: read at the edge, judge in the core, hand back values to show."""
+"""Examine an environment: read its facts, derive what follows from them, judge them, return a report.
+
+`examine` is that flow. The other commands use its parts: `take_inventory` reads, `report_on` derives and
+judges, and the functions at the end load the knowledge that both need.
+
+`envcheck doctor` imports this module, so whatever only some commands need is imported inside functions.
+The request is a dataclass all the same: fields that can only be named are worth the 0.7 ms that it costs.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from envcheck import __version__, probes
-from envcheck.core import facts_file, i18n, nvidia, versions
-from envcheck.core import training_facts as core_training_facts
+from envcheck.core import facts_file, i18n, training_facts, versions
 from envcheck.core.errors import ExamineError, InputError, Place
 from envcheck.core.facts import (
     Absent,
@@ -19,7 +25,6 @@ from envcheck.core.facts import (
     Known,
     Value,
     Vocabulary,
-    is_package_version_key,
     package_key,
     package_name,
 )
@@ -43,7 +48,7 @@ from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge.compiled import thaw_matrix
 from envcheck.knowledge.generated_rules import requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
-from envcheck.rules.changes import DRIVER_FACTS, apply_changes
+from envcheck.rules.changes import apply_changes
 from envcheck.rules.clauses import format_value
 from envcheck.rules.fixes import with_passing_fixes
 from envcheck.rules.requirements import unmet_requirements
@@ -52,11 +57,19 @@ if TYPE_CHECKING:
     from envcheck.policy.decision import Settings
 
 
-class ExamineRequest(NamedTuple):
-    """What the user asks about: which environment or facts file, which target, which training.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExamineRequest:
+    """What to examine: an environment or a facts file, for a target, a training and perhaps another machine.
 
-    `train` holds files, and arguments given in place of a file. `machine` are declared facts, which
-    replace what was probed: images are built where no GPU is.
+    Attributes:
+        python: the environment, as `--python` names it; None takes the active one.
+        static: read package metadata only; do not start the environment's interpreter.
+        facts: a facts file to read instead of probing.
+        train: configuration files, and arguments given in place of a file.
+        driver, gpus, platform, glibc: the declared machine; each replaces what was probed.
+        deadline_s: seconds that one probe may take.
+        overlays: the files of `--matrix`.
+        expect_gpus: how many GPUs of this machine must be usable; 0 expects none.
     """
 
     python: str | None = None
@@ -70,416 +83,278 @@ class ExamineRequest(NamedTuple):
     overlays: tuple[str, ...] = ()
     platform: str | None = None
     glibc: str | None = None
-    expect_gpus: int = 0  # so many GPUs of this machine must be usable
+    expect_gpus: int = 0
 
 
-# --- knowledge --------------------------------------------------------------------------------------
+# --- the flow ---------------------------------------------------------------------------------------
 
 
-def vocabulary(found: Sequence[probes.Probe]) -> Vocabulary:
-    """Every key any probe yields, any reader may give, and deriving adds."""
-    keys = {
-        **core_training_facts.KEYS,
-        "selftest.*": Key(Kind.WORD, "how a self-test ended", ("pass", "fail")),
-        "host.name": Key(Kind.WORD, "name of the node; no probe reads it, `facts --name` and `fleet` add it"),
-    }
-    for probe in found:
-        keys.update(probe.yields)
-    keys.update({key: meaning for key, meaning in derive.KEYS.items() if key not in keys})
-    return Vocabulary(keys)
+def examine(request: ExamineRequest, host: Host, fix_from: Severity | None = None) -> Report:
+    """Read the facts, derive, judge, and return the report that `doctor` shows.
 
-
-def load_matrix(words: Vocabulary, named: Sequence[str] = (), *, errors_only: bool = False) -> Matrix:
-    """The knowledge shipped with this envcheck (compiled in a wheel, TOML in a checkout) and the user's own.
-
-    `errors_only` may leave rules below error level out, which saves pin their loading.
+    With `fix_from`, the report also holds the smallest change after which no rule of that severity or
+    worse is broken.
 
     Raises:
-        MatrixError: compat/ has mistakes; all of them are named.
-        InputError: a file laid over it is missing or wrong.
+        EnvcheckError: as `take_inventory` and `load_matrix`; ExamineError if there is no rule to judge by.
     """
-    compiled = shipped_text("judging.json")
-    overlays = overlay_texts(named)
-    if compiled is not None and not overlays:
-        return thaw_matrix(json.loads(compiled), errors_only=errors_only)
-    from envcheck.knowledge.overlay import build_with_overlays  # a compiled matrix needs it only for overlays
-
-    return build_with_overlays(source_tree(), overlays, words)
-
-
-def source_tree() -> dict[str, Any]:
-    """Everything in compat/ as one tree, release rows and cases too: slower, and seldom needed."""
-    from envcheck.knowledge.load import gather_tree
-
-    text = shipped_text("source.json")
-    tree: dict[str, Any] = (
-        json.loads(text) if text else gather_tree(source_texts("compat", ".toml", excluded="lang"))
-    )
-    return tree
+    all_probes = probes.every_probe()
+    keys = vocabulary(all_probes)
+    matrix = load_matrix(keys, request.overlays)
+    target = find_target(request.target, matrix)
+    subject, inventory, diagnostics = take_inventory(request, host, all_probes, matrix, keys)
+    report = report_on(subject, inventory, matrix, target, fix_from)
+    report = expect_gpus(report, request)
+    return report._replace(diagnostics=diagnostics, places=locate_facts(report.judgement, request.facts))
 
 
-def overlay_texts(named: Sequence[str]) -> list[tuple[str, str, str]]:
-    """The user's overlays as (name, what named it, text): those of the settings first, then `--matrix`.
+def examine_two(request: ExamineRequest, sides: tuple[str, str], host: Host) -> tuple[Report, Report]:
+    """Examine two facts files; `-` stands for the environment and the machine that the request names.
 
     Raises:
-        InputError: the settings or one of the files cannot be read.
+        EnvcheckError: as `examine`.
     """
-    said = settings_here()
-    files = [(file, said.file) for file in said.matrix] if said is not None else []
-    wanted = [*files, *((file, "--matrix") for file in named)]
-    return [(file, named_by, read_file(Path(file)).decode("utf-8", "replace")) for file, named_by in wanted]
+    one, other = (request if side == "-" else replace(request, facts=side) for side in sides)
+    return examine(one, host), examine(other, host)
 
 
-def settings_here() -> "Settings | None":
-    """The settings of this folder: its envcheck.toml, else `[tool.envcheck]` of its pyproject.toml.
+def inventory_report(request: ExamineRequest, host: Host) -> dict[str, Any]:
+    """Return the inventory as a facts file: what `envcheck facts` prints and `--facts` reads back.
 
     Raises:
-        InputError: the file cannot be read, or is not TOML.
-        SettingsError: it has mistakes; all of them are named.
+        InputError: as `take_inventory`; also if a part of a configuration could not be read, because
+            whoever reads the facts file would take the rest for the whole.
     """
-    for name, word in (("envcheck.toml", ""), ("pyproject.toml", "envcheck")):
-        if name_exists(Path(name)):  # what is no file, or leads nowhere, is told and not passed over
-            text = read_file(Path(name)).decode("utf-8", "replace")
-            if word in text:  # nearly no pyproject.toml, and a parser is worth some milliseconds
-                from envcheck.policy import settings
-
-                if (found := settings.read_settings(name, text)) is not None:
-                    return found
-    return None
+    all_probes = probes.every_probe()
+    keys = vocabulary(all_probes)
+    matrix = load_matrix(keys, request.overlays)
+    _, inventory, diagnostics = take_inventory(request, host, all_probes, matrix, keys)
+    refuse_unreadable(diagnostics)
+    return {"envcheck": __version__, **facts_file.dump(inventory)}
 
 
-def knowledge(named: Sequence[str] = ()) -> Matrix:
-    """The knowledge with the vocabulary of every probe, these overlays laid over it."""
-    return load_matrix(vocabulary(probes.every_probe()), named)
+def refuse_unreadable(diagnostics: Sequence[Diagnostic]) -> None:
+    """Raise InputError if a configuration could not be read."""
+    for diagnostic in diagnostics:
+        if diagnostic.code == UNREADABLE:
+            raise InputError(diagnostic.places[0], diagnostic.text)
 
 
-def find_target(name: str | None, known: Matrix) -> Target | None:
-    """The target of this name.
-
-    Raises:
-        InputError: there is none; names the nearest.
-    """
-    if name is None:
-        return None
-    if name not in known.targets:
-        raise InputError(f"target {name}", f"no such target{suggestion(name, list(known.targets))}")
-    return known.targets[name]
-
-
-def spoken(option: str | None, machine: Host) -> i18n.Language:
-    """The language to speak: `--lang`, else ENVCHECK_LANG, else the locale's; English reads no file.
-
-    Raises:
-        InputError: there is no such language, and it was asked for by name.
-    """
-    name, asked_by = i18n.choose_language(option, machine.environ)
-    if name == i18n.ENGLISH.name:
-        return i18n.ENGLISH
-    found = source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
-    for file, text in found.items():
-        return i18n.parse_language(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
-    if not asked_by:
-        return i18n.ENGLISH
-    known = {file.partition(".")[0] for file in source_texts("compat/lang", "")}
-    raise InputError(asked_by, f"no such language{suggestion(name, sorted(known | {i18n.ENGLISH.name}))}")
-
-
-# --- facts ------------------------------------------------------------------------------------------
+# --- read -------------------------------------------------------------------------------------------
 
 
 def take_inventory(
-    question: ExamineRequest, machine: Host, found: Sequence[probes.Probe], known: Matrix, words: Vocabulary
+    request: ExamineRequest, host: Host, all_probes: Sequence[probes.Probe], matrix: Matrix, keys: Vocabulary
 ) -> tuple[str, Inventory, tuple[Diagnostic, ...]]:
-    """What is examined, in words, every fact that was read or given, and remarks on configurations.
+    """Return the name of what is examined, every fact read or given, and diagnostics on configurations.
 
     Raises:
         InputError: a file or an argument is wrong.
         ExamineError: the environment cannot be examined at all.
     """
-    if question.facts is not None:
-        subject, inventory = question.facts, read_facts(question.facts, words)
+    if request.facts is not None:
+        subject, inventory = request.facts, read_facts(request.facts, keys)
     else:
-        path, named_by = which_environment(question.python, machine)
-        request = probes.ProbeRequest(path, named_by, question.static, question.deadline_s)
-        inventory = probes.survey(machine, request, found)
+        path, named_by = which_environment(request.python, host)
+        probe_request = probes.ProbeRequest(path, named_by, request.static, request.deadline_s)
+        inventory = probes.survey(host, probe_request, all_probes)
         subject = f"{path} ({named_by})"
-    return (subject, *completed(inventory, question, known))
+    return (subject, *complete_inventory(inventory, request, matrix))
 
 
-def completed(
-    inventory: Inventory, question: ExamineRequest, known: Matrix
-) -> tuple[Inventory, tuple[Diagnostic, ...]]:
-    """The inventory with what is declared of the machine and said of training, and remarks on that.
+def which_environment(python: str | None, host: Host) -> tuple[Path, str]:
+    """Return the environment to examine and what named it.
 
-    Raises:
-        InputError: an argument or a configuration is wrong.
-    """
-    inventory = declare_machine(inventory, question, known)
-    packages = {
-        package_name(key): str(fact.value)
-        for key, fact in inventory.facts.items()
-        if fact.value is not None and is_package_version_key(key)
-    }
-    said, remarks = training_facts(question, known, packages)
-    implied = f"target {question.target}"
-    # A target only fills in: what a facts file says of training is the user's own configuration.
-    taken = inventory.with_facts(
-        fact for fact in said if fact.source != implied or fact.key not in inventory.facts
-    )
-    return taken, remarks
-
-
-def which_environment(python: str | None, machine: Host) -> tuple[Path, str]:
-    """The environment to examine and what named it.
-
-    `--python`, else VIRTUAL_ENV, else CONDA_PREFIX, else ./.venv, else envcheck's own. Where both are
-    active the one counts whose `python` a shell would start: PATH names it first.
+    `--python` comes first, then VIRTUAL_ENV, CONDA_PREFIX, ./.venv and envcheck's own environment. If both
+    variables are set, the environment that PATH lists first wins, because a shell starts its `python`.
     """
     if python is not None:
         return Path(python), "named by --python"
-    active = [variable for variable in ("VIRTUAL_ENV", "CONDA_PREFIX") if machine.environ.get(variable)]
-    if len(active) > 1:
-        programs = {f"{machine.environ[variable]}/bin": variable for variable in reversed(active)}
-        found = (
-            programs[folder] for folder in machine.environ.get("PATH", "").split(":") if folder in programs
-        )
-        active = [next(found, active[0])]
-    for variable in active:
-        return Path(machine.environ[variable]), f"named by {variable}"
+    if variable := _active_environment(host):
+        return Path(host.environ[variable]), f"named by {variable}"
     if Path(".venv/pyvenv.cfg").is_file():
         return Path(".venv"), "in this folder"
     return Path(own_python()), "envcheck's own; name another with --python"
 
 
-def read_facts(where: str, words: Vocabulary) -> Inventory:
-    """The inventory in a facts file, TOML or JSON by its content.
+def _active_environment(host: Host) -> str:
+    """Return the variable that names the active environment; empty if none does."""
+    active = [variable for variable in ("VIRTUAL_ENV", "CONDA_PREFIX") if host.environ.get(variable)]
+    if len(active) <= 1:
+        return active[0] if active else ""
+    variables = {f"{host.environ[variable]}/bin": variable for variable in reversed(active)}
+    on_path = (variables[folder] for folder in host.environ.get("PATH", "").split(":") if folder in variables)
+    return next(on_path, active[0])
+
+
+def read_facts(file: str, keys: Vocabulary) -> Inventory:
+    """Read the inventory in a facts file, which is TOML or JSON by its content.
 
     Raises:
-        InputError: with the place of the mistake.
+        InputError: the file cannot be read or has a mistake; with its place.
     """
-    text = read_file(Path(where)).decode("utf-8", "replace")
-    return facts_file.load(_parse(text, where), where, words)
+    text = read_file(Path(file)).decode("utf-8", "replace")
+    return facts_file.load(_parse(text, file), file, keys)
 
 
-def _parse(text: str, where: str) -> Any:
+def _parse(text: str, file: str) -> Any:
     if text.lstrip().startswith(("{", "//", "/*")):
-        from envcheck.training_config.readers import json_text  # few starts read a file of the user's
+        from envcheck.training_config.readers import json_text  # most starts read no file of the user's
 
-        return json_text.loads(text, where)
+        return json_text.loads(text, file)
     from envcheck.core import toml_locations
 
-    return toml_locations.parse_toml(text, where)
+    return toml_locations.parse_toml(text, file)
 
 
-def training_facts(
-    question: ExamineRequest, known: Matrix, installed: Mapping[str, str]
-) -> tuple[list[Fact], tuple[Diagnostic, ...]]:
-    """What the target implies and what the configurations say, which wins; and what is wrong with these.
-
-    Raises:
-        InputError: there is no such target, or no configuration could be read at all.
-    """
-    facts: dict[str, Fact] = {}
-    target = find_target(question.target, known)
-    if target is not None:
-        facts = {key: Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()}
-    if not question.train:
-        return list(facts.values()), ()
-    from envcheck.commands import training_files  # few starts name one
-
-    said = training_files.configured(question.train, known.tables.get("argument", []), installed)
-    facts.update({fact.key: fact for fact in said.facts})
-    return list(facts.values()), said.remarks
-
-
-def declare_machine(inventory: Inventory, question: ExamineRequest, known: Matrix) -> Inventory:
-    """The inventory with the declared platform, driver and GPUs in place of the probed ones.
-
-    Another architecture is another machine: nothing that was probed here says anything of it.
+def complete_inventory(
+    inventory: Inventory, request: ExamineRequest, matrix: Matrix
+) -> tuple[Inventory, tuple[Diagnostic, ...]]:
+    """Add the declared machine and the facts about training; also return diagnostics on configurations.
 
     Raises:
-        InputError: the driver is not a version, or no GPU of that name is known.
+        InputError: an argument or a configuration is wrong.
     """
-    inventory = _declare_platform(inventory, question)
-    if question.gpus == (NO_GPU,):
-        said = f"declared by --gpu {NO_GPU}"
-        none = [Fact("gpus.count", Known(0), said), Fact("driver.version", Absent(), said)]
-        probed = inventory.without(*DRIVER_FACTS, *_OF_GPUS_HERE)
-        inventory = replace(probed.with_facts(none), devices=())
-    if question.driver is not None:
-        if versions.parse(question.driver) is None:
-            raise InputError("--driver", f"expected a version such as 550.54.15, found {question.driver!r}")
-        inventory = inventory.without(*DRIVER_FACTS).with_facts(
-            [Fact("driver.version", Known(question.driver), "declared by --driver")]
-        )
-    if question.gpus and question.gpus != (NO_GPU,):
-        declared = [gpu_declared(query, known) for query in question.gpus]
-        devices = tuple({key: Fact(key, Known(value), "declared by --gpu")} for key, value in declared)
-        counted = Fact("gpus.count", Known(len(devices)), "declared by --gpu")
-        inventory = replace(inventory.without(*_OF_GPUS_HERE).with_facts([counted]), devices=devices)
-    return inventory
+    inventory = _with_declared_machine(inventory, request, matrix)
+    implied = _facts_of_target(find_target(request.target, matrix))
+    configured, diagnostics = _read_configurations(request.train, matrix, _installed_versions(inventory))
+    # A target only fills gaps: the training facts of a facts file are the user's own configuration.
+    gaps = [fact for fact in implied if fact.key not in inventory.facts]
+    return inventory.with_facts([*gaps, *configured]), diagnostics
 
 
-_OF_GPUS_HERE = (
-    "gpus.models",
-    "gpus.mixed",
-    "gpus.on_bus",
-    "gpus.nvswitches",
-    "gpus.numa_nodes",
-    "gpus.selection",
-    "gpus.xids",
-)
-"""What was read of the GPUs that are here, and says nothing of declared ones."""
+def _with_declared_machine(inventory: Inventory, request: ExamineRequest, matrix: Matrix) -> Inventory:
+    if not request.gpus and request.driver is request.platform is request.glibc is None:
+        return inventory
+    from envcheck.commands.declared_machine import declare_machine  # most starts declare nothing
 
-NO_GPU = "none"
-"""What `--gpu` takes to declare that there is none."""
-
-
-def _declare_platform(inventory: Inventory, question: ExamineRequest) -> Inventory:
-    if question.platform is not None:
-        system, _, arch = question.platform.partition("-")
-        if inventory.known("host.arch") != arch:
-            of_python = {key: fact for key, fact in inventory.facts.items() if key.startswith("python.")}
-            inventory = Inventory(facts=of_python)
-        said = "declared by --platform"
-        inventory = inventory.with_facts(
-            [Fact("host.os", Known(system), said), Fact("host.arch", Known(arch), said)]
-        )
-    if question.glibc is not None:
-        inventory = inventory.with_facts([Fact("host.glibc", Known(question.glibc), "declared by --glibc")])
-    return inventory
-
-
-def gpu_declared(query: str, known: Matrix) -> tuple[str, str]:
-    """The fact that `--gpu` declares: a name that has all words of the query, or a compute capability.
-
-    `A100 80GB` is any of the A100s with 80 GB; `9.0` and `sm_90` are a compute capability.
-
-    Raises:
-        InputError: no GPU of that name is known, or several of different compute capability are.
-    """
-    if query == NO_GPU:
-        raise InputError("--gpu", f"{NO_GPU} declares a machine without GPUs; name it alone")
-    digits = query.removeprefix("sm_")
-    capability = query if digits == query else f"{digits[:-1]}.{digits[-1:]}"
-    if nvidia.is_capability(capability):
-        return "gpu.compute_capability", capability
-    wanted = _words(query)
-    table = known.tables.get("gpu", [])
-    rows = [row for row in table if any(wanted <= _words(name) for name in _names(row))]
-    rows = [row for row in rows if any(wanted == _words(name) for name in _names(row))] or rows
-    if not rows:
-        close = suggestion(query, [str(row["name"]) for row in table], list_all=False)
-        raise InputError(
-            "--gpu", f"no GPU {query!r} is known; a compute capability such as 9.0 will do{close}"
-        )
-    if len({row["compute_capability"] for row in rows}) > 1:
-        raise InputError("--gpu", f"{query!r} may be any of {', '.join(sorted(row['name'] for row in rows))}")
-    return "gpu.name", str(rows[0]["name"])
-
-
-def _names(row: Mapping[str, Any]) -> list[str]:
-    return [row["name"], *row.get("aliases", [])]
-
-
-def _words(name: str) -> frozenset[str]:
-    return frozenset(name.lower().replace("-", " ").split()) - {"nvidia"}
-
-
-# --- judging ----------------------------------------------------------------------------------------
-
-
-def examine(question: ExamineRequest, machine: Host, mend_from: Severity | None = None) -> Report:
-    """Probe or read, derive, judge, and try the ways out: what doctor and gate show.
-
-    With `mend_from`, the smallest change too after which nothing of that severity or worse is broken.
-
-    Raises:
-        EnvcheckError: as `take_inventory` and `load_matrix`; ExamineError if not one rule was held.
-    """
-    found = probes.every_probe()
-    words = vocabulary(found)
-    known = load_matrix(words, question.overlays)
-    target = find_target(question.target, known)
-    subject, read, remarks = take_inventory(question, machine, found, known, words)
-    report = expecting(considered(subject, read, known, target, mend_from), question)
-    return report._replace(diagnostics=remarks, places=located(report.judgement, question))
-
-
-def expecting(report: Report, question: ExamineRequest) -> Report:
-    """The report with the finding that fewer GPUs can be used here than the question expects.
-
-    Raises:
-        InputError: GPUs are declared, so that those of this machine are not what is asked about.
-    """
-    if not question.expect_gpus:
-        return report
-    if question.gpus or question.driver:
-        raise InputError("--expect-gpus", "counts the GPUs of this machine; leave out --driver and --gpu")
-    from envcheck.policy.generated_findings import missing_gpus  # few starts expect any
-
-    finding = missing_gpus(report.inventory, question.expect_gpus)
-    return (
-        report if finding is None else report._replace(judgement=with_findings(report.judgement, [finding]))
+    return declare_machine(
+        inventory,
+        matrix,
+        platform=request.platform,
+        glibc=request.glibc,
+        driver=request.driver,
+        gpus=request.gpus,
     )
 
 
-def with_findings(judgement: Judgement, more: Sequence[Finding]) -> Judgement:
-    """The judgement with findings of rules nobody wrote."""
-    return judgement._replace(
-        findings=worst_first([*judgement.findings, *more]),
-        applied=judgement.applied + sum(each.verdict is Verdict.BROKEN for each in more),
-    )
+def _installed_versions(inventory: Inventory) -> dict[str, str]:
+    return {
+        package_name(key): str(fact.value)
+        for key, fact in inventory.facts.items()
+        if fact.value is not None and key.startswith("pkg.") and key.count(".") == 1
+    }
 
 
-def considered(
-    subject: str, read: Inventory, known: Matrix, target: Target | None, mend_from: Severity | None = None
+def _facts_of_target(target: Target | None) -> list[Fact]:
+    if target is None:
+        return []
+    return [Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()]
+
+
+def _read_configurations(
+    named: Sequence[str], matrix: Matrix, installed: Mapping[str, str]
+) -> tuple[tuple[Fact, ...], tuple[Diagnostic, ...]]:
+    if not named:
+        return (), ()
+    from envcheck.commands import training_files  # most starts name no configuration
+
+    read = training_files.configured(named, matrix.tables.get("argument", []), installed)
+    return read.facts, read.remarks
+
+
+# --- derive, judge, report --------------------------------------------------------------------------
+
+
+def report_on(
+    subject: str, read: Inventory, matrix: Matrix, target: Target | None, fix_from: Severity | None = None
 ) -> Report:
-    """The report on an inventory as it was read: derive, judge, and try the ways out.
+    """Derive what follows from an inventory as it was read, judge it, and return the report.
 
     Raises:
-        ExamineError: there was not one rule to hold against it.
+        ExamineError: there is no rule to judge by.
     """
-    inventory = derive.derive(read, known)
-    if not known.rules:
-        raise ExamineError("no rule was held against this environment: compat/ is empty")
-    judgement = judged(inventory, known, target)
+    inventory = derive.derive(read, matrix)
+    if not matrix.rules:
+        raise ExamineError("cannot judge this environment: compat/ holds no rules")
+    judgement = judge_inventory(inventory, matrix, target)
     return Report(
         version=__version__,
         subject=subject,
         inventory=inventory,
-        judgement=advised(judgement, read, inventory, known, target),
-        matrix=known,
+        judgement=add_fixes(judgement, read, inventory, matrix, target),
+        matrix=matrix,
         target=target,
-        measured=nearest_cell(inventory, known, target),
+        measured=nearest_cell(inventory, matrix, target),
         nothing_to_judge=_nothing_to_judge(inventory),
-        plan=None if mend_from is None else mended(read, known, target, mend_from),
+        plan=None if fix_from is None else plan_change(read, matrix, target, fix_from),
     )
 
 
-def mended(read: Inventory, known: Matrix, target: Target | None, level: Severity) -> Plan:
-    """The smallest change to an inventory as it was read; loads the table of releases."""
-    # doctor without --fix needs none of these
-    from envcheck.resolution.remediation.plan import plan_remediation
-    from envcheck.resolution.remediation.problem import RemediationProblem
-    from envcheck.resolution.remediation.releases import available_releases
+def judge_inventory(inventory: Inventory, matrix: Matrix, target: Target | None) -> Judgement:
+    """Judge an inventory by the rules of `compat/` and those generated from the target and the metadata."""
+    unmet, met = unmet_requirements(inventory)
+    rules = [
+        *matrix.rules,
+        *target_rules(target),
+        *requirement_rules(unmet),
+        *selftest_rules(inventory.facts),
+    ]
+    judgement = judge.judge(inventory, rules)
+    return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
 
-    rows = known.tables.get("release") or source_tree()["tables"].get("release", [])
-    python = read.known("python.version")
-    listed = available_releases(known, rows, None if python is None else str(python))
-    return plan_remediation(RemediationProblem(read=read, known=known, target=target, level=level), listed)
+
+def add_fixes(
+    judgement: Judgement, read: Inventory, inventory: Inventory, matrix: Matrix, target: Target | None
+) -> Judgement:
+    """Give each broken finding those fixes of its rule that were tried and work here."""
+    # A fix is refused only if it breaks a rule at error level, so only those rules are judged again.
+    all_rules = (*matrix.rules, *target_rules(target))
+    errors = [rule for rule in all_rules if rule.severity is Severity.ERROR]
+
+    def with_fixes(finding: Finding) -> Finding:
+        rules = errors if finding.rule.severity is Severity.ERROR else [*errors, finding.rule]
+
+        def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
+            return judge.judge(derive.derive(apply_changes(read, changes, matrix), matrix), rules)
+
+        return with_passing_fixes(finding, judgement, inventory, attempt)
+
+    findings = tuple(
+        with_fixes(finding) if finding.verdict is Verdict.BROKEN and finding.rule.fixes else finding
+        for finding in judgement.findings
+    )
+    return judgement._replace(findings=findings)
 
 
-def located(judgement: Judgement, question: ExamineRequest) -> dict[str, Place]:
-    """Where a facts file says what the findings are about or what would mend them, by the facts' keys."""
-    if not question.facts or not judgement.findings:
-        return {}
-    from envcheck.core import toml_locations
+def nearest_cell(inventory: Inventory, matrix: Matrix, target: Target | None) -> Measured | None:
+    """Return the combination measured as good for the target that differs least from this inventory."""
+    if target is None:
+        return None
+    good = [cell for cell in matrix.cells if cell.target == target.name and cell.outcome == "ok"]
+    measured = [Measured(cell, tuple(_differences(cell, target, inventory))) for cell in good]
 
-    because = [each.fact for finding in judgement.findings for each in finding.evidence]
-    keys = {fact.key for fact in because if fact.source == question.facts}
-    text = read_file(Path(question.facts)).decode("utf-8", "replace")
-    return {key: Place(question.facts, *toml_locations.locate_fact(text, key)) for key in sorted(keys)}
+    def nearness(candidate: Measured) -> tuple[int, str, Any]:
+        # Among equally near cells the later date wins, then the newer torch.
+        torch = candidate.cell.pkg.get("torch", "")
+        return -len(candidate.differences), candidate.cell.date, versions.order(torch)
+
+    return max(measured, key=nearness, default=None)
+
+
+def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[tuple[str, str, str]]:
+    """Yield each difference as (name, value here, value in the cell).
+
+    Packages are compared by base release; of the training facts, only known ones are compared.
+    """
+    for name, measured in cell.pkg.items():
+        installed = inventory.known(package_key(name))
+        if installed is None or versions.base_release(str(installed)) != versions.base_release(measured):
+            yield name, str(installed) if installed is not None else "not installed", measured
+    for key, value in {**target.train, **cell.train}.items():
+        given = inventory.known(key)
+        if given is not None and given != value:
+            yield key.removeprefix("train."), format_value(given), format_value(value)
 
 
 def _nothing_to_judge(inventory: Inventory) -> str:
@@ -489,84 +364,168 @@ def _nothing_to_judge(inventory: Inventory) -> str:
     return ""
 
 
-def judged(inventory: Inventory, known: Matrix, target: Target | None) -> Judgement:
-    """The judge's word on an inventory: written rules, those a target brings, those of installed metadata."""
-    unmet, met = unmet_requirements(inventory)
-    rules = [
-        *known.rules,
-        *target_rules(target),
-        *requirement_rules(unmet),
-        *selftest_rules(inventory.facts),
-    ]
-    judgement = judge.judge(inventory, rules)
-    return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
+def plan_change(read: Inventory, matrix: Matrix, target: Target | None, level: Severity) -> Plan:
+    """Search the smallest change after which nothing of this severity or worse is broken."""
+    from envcheck.resolution.remediation.plan import plan_remediation
+    from envcheck.resolution.remediation.problem import RemediationProblem
+    from envcheck.resolution.remediation.releases import available_releases
+
+    rows = matrix.tables.get("release") or source_tree()["tables"].get("release", [])
+    python = read.known("python.version")
+    releases = available_releases(matrix, rows, None if python is None else str(python))
+    problem = RemediationProblem(read=read, known=matrix, target=target, level=level)
+    return plan_remediation(problem, releases)
 
 
-def advised(
-    judgement: Judgement, read: Inventory, inventory: Inventory, known: Matrix, target: Target | None
-) -> Judgement:
-    """The judgement with each broken finding's ways out, tried."""
-    # Only what is broken at error level speaks against a way out, so only that is asked again.
-    errors = [rule for rule in (*known.rules, *target_rules(target)) if rule.severity is Severity.ERROR]
-
-    def tried(finding: Finding) -> Finding:
-        rules = errors if finding.rule.severity is Severity.ERROR else [*errors, finding.rule]
-
-        def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
-            return judge.judge(derive.derive(apply_changes(read, changes, known), known), rules)
-
-        return with_passing_fixes(finding, judgement, inventory, attempt)
-
-    findings = tuple(
-        tried(each) if each.verdict is Verdict.BROKEN and each.rule.fixes else each
-        for each in judgement.findings
-    )
-    return judgement._replace(findings=findings)
-
-
-def nearest_cell(inventory: Inventory, known: Matrix, target: Target | None) -> Measured | None:
-    """The measured-good combination of the target that differs least from what is asked about."""
-    if target is None:
-        return None
-    good = [cell for cell in known.cells if cell.target == target.name and cell.outcome == "ok"]
-    measured = [Measured(cell, tuple(_differences(cell, target, inventory))) for cell in good]
-
-    def nearness(each: Measured) -> tuple[int, str, Any]:
-        # Among equals the later date wins, and then the newer torch.
-        return -len(each.differences), each.cell.date, versions.order(each.cell.pkg.get("torch", ""))
-
-    return max(measured, key=nearness, default=None)
-
-
-def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[tuple[str, str, str]]:
-    """What is another here than in the cell: packages by base release, and training facts that are known."""
-    for name, there in cell.pkg.items():
-        here = inventory.known(package_key(name))
-        if here is None or versions.base_release(str(here)) != versions.base_release(there):
-            yield name, str(here) if here is not None else "not installed", there
-    for key, value in {**target.train, **cell.train}.items():
-        given = inventory.known(key)
-        if given is not None and given != value:
-            yield key.removeprefix("train."), format_value(given), format_value(value)
-
-
-def both(question: ExamineRequest, sides: tuple[str, str], machine: Host) -> tuple[Report, Report]:
-    """The reports on two facts files, `-` for the environment and the machine that the question names.
+def expect_gpus(report: Report, request: ExamineRequest) -> Report:
+    """Add a finding if fewer GPUs are usable here than `--expect-gpus` names.
 
     Raises:
-        EnvcheckError: as `examine`.
+        InputError: a driver or GPUs are declared, so the report is not about the GPUs of this machine.
     """
-    one, other = (question if side == "-" else question._replace(facts=side) for side in sides)
-    return examine(one, machine), examine(other, machine)
+    if not request.expect_gpus:
+        return report
+    if request.gpus or request.driver:
+        raise InputError("--expect-gpus", "counts the GPUs of this machine; leave out --driver and --gpu")
+    from envcheck.policy.generated_findings import missing_gpus
+
+    finding = missing_gpus(report.inventory, request.expect_gpus)
+    if finding is None:
+        return report
+    return report._replace(judgement=add_findings(report.judgement, [finding]))
 
 
-def inventory_report(question: ExamineRequest, machine: Host) -> dict[str, Any]:
-    """The inventory as a facts file: `envcheck facts`, which `--facts` reads back."""
-    found = probes.every_probe()
-    words = vocabulary(found)
-    known = load_matrix(words, question.overlays)
-    _, inventory, remarks = take_inventory(question, machine, found, known, words)
-    for remark in remarks:
-        if remark.code == UNREADABLE:  # half a configuration would be judged as a whole one elsewhere
-            raise InputError(remark.places[0], remark.text)
-    return {"envcheck": __version__, **facts_file.dump(inventory)}
+def add_findings(judgement: Judgement, generated: Sequence[Finding]) -> Judgement:
+    """Return the judgement with generated findings (lock drift, file hashes, missing GPUs) added."""
+    broken = sum(finding.verdict is Verdict.BROKEN for finding in generated)
+    return judgement._replace(
+        findings=worst_first([*judgement.findings, *generated]), applied=judgement.applied + broken
+    )
+
+
+def locate_facts(judgement: Judgement, facts_file_name: str | None) -> dict[str, Place]:
+    """Return where the facts file sets the facts that the findings rest on, by the facts' keys."""
+    if not facts_file_name or not judgement.findings:
+        return {}
+    from envcheck.core import toml_locations
+
+    evidence = [item.fact for finding in judgement.findings for item in finding.evidence]
+    keys = {fact.key for fact in evidence if fact.source == facts_file_name}
+    text = read_file(Path(facts_file_name)).decode("utf-8", "replace")
+    return {key: Place(facts_file_name, *toml_locations.locate_fact(text, key)) for key in sorted(keys)}
+
+
+# --- knowledge --------------------------------------------------------------------------------------
+
+
+def vocabulary(all_probes: Sequence[probes.Probe]) -> Vocabulary:
+    """Return every key that a probe may yield, a reader may give, or deriving adds."""
+    keys = {
+        **training_facts.KEYS,
+        "selftest.*": Key(Kind.WORD, "how a self-test ended", ("pass", "fail")),
+        "host.name": Key(Kind.WORD, "name of the node; no probe reads it, `facts --name` and `fleet` add it"),
+    }
+    for probe in all_probes:
+        keys.update(probe.yields)
+    keys.update({key: meaning for key, meaning in derive.KEYS.items() if key not in keys})
+    return Vocabulary(keys)
+
+
+def knowledge(overlay_files: Sequence[str] = ()) -> Matrix:
+    """Load the matrix with the vocabulary of every probe and these overlays."""
+    return load_matrix(vocabulary(probes.every_probe()), overlay_files)
+
+
+def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_only: bool = False) -> Matrix:
+    """Load the knowledge shipped with envcheck (JSON in a wheel, TOML in a checkout) and the user's overlays.
+
+    `errors_only` may leave out rules below error level, which makes loading faster for `pin`.
+
+    Raises:
+        MatrixError: compat/ has mistakes; names all of them.
+        InputError: an overlay is missing or wrong.
+    """
+    compiled = shipped_text("judging.json")
+    overlays = overlay_texts(overlay_files)
+    if compiled is not None and not overlays:
+        return thaw_matrix(json.loads(compiled), errors_only=errors_only)
+    from envcheck.knowledge.overlay import build_with_overlays
+
+    return build_with_overlays(source_tree(), overlays, keys)
+
+
+def source_tree() -> dict[str, Any]:
+    """Load all of compat/ as one tree, with release rows and cases, which judging does not need."""
+    text = shipped_text("source.json")
+    tree: dict[str, Any] = (
+        json.loads(text) if text else knowledge_load.gather_tree(source_texts("compat", ".toml", excluded="lang"))
+    )
+    return tree
+
+
+def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Read the overlays as (file, what named it, text): those of the settings, then those of `--matrix`.
+
+    Raises:
+        InputError: the settings or one of the files cannot be read.
+    """
+    settings = read_settings()
+    named = [(file, settings.file) for file in settings.matrix] if settings is not None else []
+    named += [(file, "--matrix") for file in overlay_files]
+    return [(file, named_by, read_file(Path(file)).decode("utf-8", "replace")) for file, named_by in named]
+
+
+def read_settings() -> "Settings | None":
+    """Read the settings of this folder: envcheck.toml, else `[tool.envcheck]` in pyproject.toml.
+
+    Raises:
+        InputError: the file cannot be read, or is not TOML.
+        SettingsError: it has mistakes; names all of them.
+    """
+    return _settings_in("envcheck.toml") or _settings_in("pyproject.toml", required_text="envcheck")
+
+
+def _settings_in(file: str, required_text: str = "") -> "Settings | None":
+    """Read one file's settings, or return None; a file without `required_text` is not parsed.
+
+    Few pyproject.toml files mention envcheck, and loading a parser takes some milliseconds.
+    """
+    if not name_exists(Path(file)):  # a folder or a broken link of this name is an error, not skipped
+        return None
+    text = read_file(Path(file)).decode("utf-8", "replace")
+    if required_text not in text:
+        return None
+    from envcheck.policy import settings
+
+    return settings.read_settings(file, text)
+
+
+def find_target(name: str | None, matrix: Matrix) -> Target | None:
+    """Return the target of this name; None if no name is given.
+
+    Raises:
+        InputError: there is no such target; names the nearest.
+    """
+    if name is None:
+        return None
+    if name not in matrix.targets:
+        raise InputError(f"target {name}", f"no such target{suggestion(name, list(matrix.targets))}")
+    return matrix.targets[name]
+
+
+def choose_language(option: str | None, host: Host) -> i18n.Language:
+    """Return the language of `--lang`, else of ENVCHECK_LANG, else of the locale; English reads no file.
+
+    Raises:
+        InputError: `--lang` or ENVCHECK_LANG names a language that is not available.
+    """
+    name, named_by = i18n.choose_language(option, host.environ)
+    if name == i18n.ENGLISH.name:
+        return i18n.ENGLISH
+    files = source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
+    for file, text in files.items():
+        return i18n.parse_language(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
+    if not named_by:
+        return i18n.ENGLISH
+    available = {file.partition(".")[0] for file in source_texts("compat/lang", "")}
+    raise InputError(named_by, f"no such language{suggestion(name, sorted(available | {i18n.ENGLISH.name}))}")

@@ -1,95 +1,43 @@
-"""`explain` and `run`: a log is read as it comes, held against what is known and against an environment."""
+"""Explain a log, or what a command printed: match it with known failures and judge its environment.
+
+`explain_log` reads a log; `run` runs a command, passes everything through, and explains what it printed if
+it failed.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envcheck import __version__, probes
 from envcheck.commands import examine
+from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import EnvcheckError, InputError
 from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary, package_name
 from envcheck.core.findings import Diagnostic, Report
 from envcheck.core.rules import Matrix
-from envcheck.host import pty_passthrough
-from envcheck.host.files import CHUNK, read_chunks, read_standard_input
+from envcheck.host import files, pty_passthrough
+from envcheck.host.files import read_chunks, read_standard_input
 from envcheck.host.machine import Host
+from envcheck.host.pty_passthrough import Gap
 from envcheck.host.signals import signal_name
 from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment
 from envcheck.logs import scanner as log_scanner
-from envcheck.reports import explanation
+from envcheck.reports.explanation import Explanation
 from envcheck.rules import derive
-
-_HEAD = 2 << 20
-"""Bytes at the beginning of a log that are read for what it prints of its environment."""
 
 STDIN = "-"
 
 
-class _Read(NamedTuple):
-    """A log as it was read: its events, its beginning, and what of it could not be read."""
-
-    log: log_scanner.Log
-    head: str
-    notes: tuple[str, ...]
-
-
-def explained(question: examine.ExamineRequest, name: str, machine: Host) -> explanation.Explanation:
-    """What the log of this name tells (`-` is standard input).
-
-    Raises:
-        InputError: it cannot be read, or an argument is wrong.
-    """
-    if name == STDIN:
-        return told(question, "standard input", read_standard_input(), machine)
-    return told(question, name, read_chunks(name), machine)
-
-
-def told(
-    question: examine.ExamineRequest,
-    name: str,
-    chunks: Iterable[bytes | pty_passthrough.Gap],
-    machine: Host,
-    wrote: Wrote | None = None,
-) -> explanation.Explanation:
-    """What the chunks of a log tell; `wrote` says what wrote it, if that is known.
-
-    Raises:
-        InputError: they are no text, or an argument is wrong.
-    """
-    tree = examine.source_tree()
-    found = probes.every_probe()
-    words = examine.vocabulary(found)
-    known = examine.load_matrix(words, question.overlays)
-    read = _read(chunks, name, log_scanner.look(tree["tables"]))
-    if wrote is not None:
-        read = read._replace(log=_with_end(read.log, wrote.code))
-    diagnosis = log_diagnosis.diagnose(read.log, log_signatures.compile_signatures(tree["case"]))
-    from_log = _from_log(read, wrote.command if wrote else "", tree["tables"], words, known)
-    subject, inventory, notes, remarks = _environment(question, from_log, machine, found, known, words)
-    if wrote is not None and not wrote.named:
-        subject = subject.replace("(named by --python)", "(beside the command)")
-    report = _judged(question, subject, inventory, known)._replace(diagnostics=remarks)
-    fits = {
-        each.signature.case: log_diagnosis.fit(
-            known.rule(each.signature.rule), report.inventory, report.judgement
-        )
-        for each in (*diagnosis.matches, *diagnosis.partial)
-    }
-    facts = (*from_log.facts.values(), *(fact for device in from_log.devices for fact in device.values()))
-    return explanation.Explanation(
-        name, read.log, diagnosis, subject, report, fits, (*read.notes, *notes), tuple(facts)
-    )
-
-
-class Wrote(NamedTuple):
+class LogOrigin(NamedTuple):
     """The command that wrote a log, and its exit code, negative for a signal.
 
-    `named` is False where the environment was not named but found beside the command.
+    `named` is False if the environment was not named but found beside the command.
     """
 
     command: str
@@ -97,85 +45,191 @@ class Wrote(NamedTuple):
     named: bool = True
 
 
+class _Known(NamedTuple):
+    """The knowledge that a log is explained with; `tree` is all of compat/."""
+
+    all_probes: tuple[probes.Probe, ...]
+    keys: Vocabulary
+    matrix: Matrix
+    tree: dict[str, Any]
+
+
+class _LogText(NamedTuple):
+    """A log as it was read: its events, its beginning, and notes on what could not be read."""
+
+    log: log_scanner.Log
+    head: str
+    notes: tuple[str, ...]
+
+
+class _Environment(NamedTuple):
+    """The environment to judge, its name, notes on it, and diagnostics on configurations."""
+
+    subject: str
+    inventory: Inventory
+    notes: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+# --- explaining -------------------------------------------------------------------------------------
+
+
+def explain_log(request: ExamineRequest, name: str, host: Host) -> Explanation:
+    """Explain the log of this name; `-` is standard input.
+
+    Raises:
+        InputError: it cannot be read, or an argument is wrong.
+    """
+    if name == STDIN:
+        return explain_chunks(request, "standard input", read_standard_input(), host)
+    return explain_chunks(request, name, read_chunks(name), host)
+
+
+def explain_chunks(
+    request: ExamineRequest,
+    name: str,
+    chunks: Iterable[bytes | Gap],
+    host: Host,
+    origin: LogOrigin | None = None,
+) -> Explanation:
+    """Explain a log that comes in chunks: read it, match its events, find its environment, judge that.
+
+    `origin` is what wrote the log, if that is known.
+
+    Raises:
+        InputError: the chunks are not text, or an argument is wrong.
+    """
+    tree = examine.source_tree()
+    all_probes = probes.every_probe()
+    keys = examine.vocabulary(all_probes)
+    known = _Known(all_probes, keys, examine.load_matrix(keys, request.overlays), tree)
+
+    text = _read(chunks, name, log_scanner.look(tree["tables"]))
+    if origin is not None:
+        text = text._replace(log=_with_end(text.log, origin.code))
+    diagnosis = log_diagnosis.diagnose(text.log, log_signatures.compile_signatures(tree["case"]))
+    printed = _printed_facts(text, origin.command if origin else "", known)
+    judged = _choose_environment(request, printed, host, known)
+    if origin is not None and not origin.named:
+        beside = judged.subject.replace("(named by --python)", "(beside the command)")
+        judged = judged._replace(subject=beside)
+    report = _report_on(request, judged, known.matrix)
+    fits = {
+        match.signature.case: log_diagnosis.fit(
+            known.matrix.rule(match.signature.rule), report.inventory, report.judgement
+        )
+        for match in (*diagnosis.matches, *diagnosis.partial)
+    }
+    facts = (*printed.facts.values(), *(fact for device in printed.devices for fact in device.values()))
+    notes = (*text.notes, *judged.notes)
+    return Explanation(name, text.log, diagnosis, judged.subject, report, fits, notes, facts)
+
+
+def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:
+    """Judge the environment as `doctor` does, fixes included; a matrix without rules is no error here."""
+    inventory = derive.derive(judged.inventory, matrix)
+    target = examine.find_target(request.target, matrix)
+    judgement = examine.judge_inventory(inventory, matrix, target)
+    judgement = examine.add_fixes(judgement, judged.inventory, inventory, matrix, target)
+    report = Report(__version__, judged.subject, inventory, judgement, matrix, target)
+    return report._replace(diagnostics=judged.diagnostics)
+
+
+# --- running a command ------------------------------------------------------------------------------
+
+
 class FinishedCommand(NamedTuple):
-    """How a command ended: its exit code, negative for a signal; what explains a failure, or why nothing."""
+    """How a command ended: its exit code (negative for a signal), and the explanation of a failure.
+
+    `trouble` says why a failure could not be explained.
+    """
 
     code: int
-    explanation: explanation.Explanation | None = None
+    explanation: Explanation | None = None
     trouble: str = ""
 
 
-def run(question: examine.ExamineRequest, command: Sequence[str], machine: Host) -> FinishedCommand:
-    """Run a command, passing everything through; explain what it printed if it failed by itself.
+def run(request: ExamineRequest, command: Sequence[str], host: Host) -> FinishedCommand:
+    """Run a command and pass everything through; if it fails by itself, explain what it printed.
 
     Raises:
         EnvcheckError: an argument is wrong; the command was not started.
         OSError: the command does not exist or may not be run.
     """
-    _refuse_wrong_use(question, machine)
+    _refuse_wrong_request(request, host)
     kept = pty_passthrough.KeptOutput()
-    ended = pty_passthrough.run(command, machine.environ, kept)
+    ended = pty_passthrough.run(command, host.environ, kept)
     if ended.code == 0 or ended.signals or -ended.code in pty_passthrough.NO_FAILURE:
         return FinishedCommand(ended.code)
-    beside = _beside(command[0], machine) if question.python is None and question.facts is None else None
+    beside = None
+    if request.python is None and request.facts is None:
+        beside = _python_beside(command[0], host)
     if beside is not None:
-        question = question._replace(python=beside)
+        request = replace(request, python=beside)
     name = f"what {command[0].rpartition('/')[2]} printed"
+    origin = LogOrigin(shlex.join(command), ended.code, named=beside is None)
     try:
-        wrote = Wrote(shlex.join(command), ended.code, named=beside is None)
-        return FinishedCommand(ended.code, told(question, name, kept.pieces(), machine, wrote))
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with us, the command's own end counts
+        explanation = explain_chunks(request, name, kept.pieces(), host, origin)
+    except Exception as error:  # noqa: BLE001 - a fault of ours must not hide the command's exit code
         return FinishedCommand(ended.code, trouble=str(error) or type(error).__name__)
+    return FinishedCommand(ended.code, explanation)
 
 
-def _refuse_wrong_use(question: examine.ExamineRequest, machine: Host) -> None:
-    """Read what is named before the command starts: hours later nobody is there to name it again.
+def _refuse_wrong_request(request: ExamineRequest, host: Host) -> None:
+    """Check everything that the request names before the command starts, which may take hours.
 
     Raises:
-        EnvcheckError: something named is not there, or wrong.
+        EnvcheckError: something named is missing, or wrong.
     """
-    if question == examine.ExamineRequest(deadline_s=question.deadline_s):
+    if request == ExamineRequest(deadline_s=request.deadline_s):
         return
-    words = examine.vocabulary(probes.every_probe())
-    known = examine.load_matrix(words, question.overlays)
-    inventory = Inventory() if question.facts is None else examine.read_facts(question.facts, words)
-    examine.completed(inventory, question, known)
-    if question.python is not None:
+    keys = examine.vocabulary(probes.every_probe())
+    matrix = examine.load_matrix(keys, request.overlays)
+    inventory = Inventory() if request.facts is None else examine.read_facts(request.facts, keys)
+    examine.complete_inventory(inventory, request, matrix)
+    if request.python is not None:
         from envcheck.probes import python_env
 
-        python_env.interpreter(machine, probes.ProbeRequest(Path(question.python)))
+        python_env.interpreter(host, probes.ProbeRequest(Path(request.python)))
 
 
 def _with_end(log: log_scanner.Log, code: int) -> log_scanner.Log:
-    """The log with the end of the process that wrote it; torchrun's word on its ranks counts before that."""
+    """Add the end of the process that wrote the log as its last event.
+
+    It is a root cause only for a signal, and only if the log names none: torchrun's report on its ranks
+    counts before it.
+    """
     text = f"exit code {code}"
     if code < 0:
         text = f"killed by signal {-code}\ntraceback : Signal {-code} ({signal_name(-code)})"
     numbers = tuple(log.lines + 1 for _ in text.split("\n"))
-    root = code < 0 and not any(each.root for each in log.events)
+    root = code < 0 and not any(event.root for event in log.events)
     end = log_scanner.Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
     return log._replace(events=(*log.events, end))
 
 
-def _beside(program: str, machine: Host) -> str | None:
-    """The interpreter beside a program, such as an environment's own torchrun; None if there is none."""
+def _python_beside(program: str, host: Host) -> str | None:
+    """Return the interpreter beside a program, such as an environment's own torchrun; None without one."""
     import shutil
 
-    found = shutil.which(program, path=machine.environ.get("PATH"))
+    found = shutil.which(program, path=host.environ.get("PATH"))
     python = Path(found).parent / "python" if found else None
     return str(python) if python and python.is_file() else None
 
 
-# --- reading ------------------------------------------------------------------------------------------
+# --- reading the log --------------------------------------------------------------------------------
+
+_HEAD = 2 << 20
+"""Bytes at the beginning of a log that are searched for what it prints about its environment."""
 
 
-def _read(chunks: Iterable[bytes | pty_passthrough.Gap], name: str, look: log_scanner.Look) -> _Read:
+def _read(chunks: Iterable[bytes | Gap], name: str, look: log_scanner.Look) -> _LogText:
     scanner = log_scanner.Scanner(look)
     head = bytearray()
     notes: list[str] = []
     try:
         for chunk in _unpacked(chunks, notes.append):
-            if isinstance(chunk, pty_passthrough.Gap):
+            if isinstance(chunk, Gap):
                 scanner.skip(*chunk)
                 continue
             if not head:
@@ -190,149 +244,147 @@ def _read(chunks: Iterable[bytes | pty_passthrough.Gap], name: str, look: log_sc
     log = scanner.finish()
     if log.crowded:
         notes.append("more kinds of errors than are kept: only the first and the last of them count")
-    return _Read(log, log_scanner.plain(bytes(head)), tuple(notes))
+    return _LogText(log, log_scanner.plain(bytes(head)), tuple(notes))
 
 
 _GZIP = b"\x1f\x8b"
 
 
-def _unpacked(
-    chunks: Iterable[bytes | pty_passthrough.Gap], note: Callable[[str], None]
-) -> Iterator[bytes | pty_passthrough.Gap]:
-    """The chunks, or what they hold if they are a gzip file, as far as that can be read."""
+def _unpacked(chunks: Iterable[bytes | Gap], note: Callable[[str], None]) -> Iterator[bytes | Gap]:
+    """Yield the chunks, or as much of a gzip file's content as can be read."""
     import zlib
 
-    unpack = None
+    decompressor = None
     chunks = iter(chunks)
     for number, chunk in enumerate(chunks):
-        if isinstance(chunk, pty_passthrough.Gap) or (number == 0 and not chunk.startswith(_GZIP)):
+        if isinstance(chunk, Gap) or (number == 0 and not chunk.startswith(_GZIP)):
             yield chunk
             yield from chunks
             return
         left = chunk
         while left:
-            unpack = unpack or zlib.decompressobj(wbits=31)
+            decompressor = decompressor or zlib.decompressobj(wbits=31)
             try:
-                text = unpack.decompress(left, CHUNK)
+                text = decompressor.decompress(left, files.CHUNK)
             except zlib.error:
                 note("its gzip data is damaged: this is what stands before the damage")
                 return
             if text:
                 yield text
-            left = unpack.unconsumed_tail or unpack.unused_data.lstrip(b"\0")
-            unpack = None if unpack.eof else unpack
-    if unpack is not None:
+            left = decompressor.unconsumed_tail or decompressor.unused_data.lstrip(b"\0")
+            decompressor = None if decompressor.eof else decompressor
+    if decompressor is not None:
         note("its gzip data ends in the middle: this is what stands before")
 
 
 _SAMPLE = 1 << 16
 _CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b\x07"})
-_MOST_CONTROLS = 20  # of so many bytes one; a log that a crash left has some, random bytes have two
+_TEXT_PER_CONTROL = 20
+"""Bytes per control character that text has at least; a log cut by a crash has some, random bytes 2 in 20."""
 
 
 def _refuse_binary(chunk: bytes, name: str) -> None:
     sample = chunk[:_SAMPLE]
     controls = len(sample) - len(sample.translate(None, _CONTROLS))
-    if controls * _MOST_CONTROLS > len(sample):
+    if controls * _TEXT_PER_CONTROL > len(sample):
         raise InputError(name, "expected the text of a log, found binary data")
 
 
-# --- the environment ------------------------------------------------------------------------------------
+# --- the environment of the log ---------------------------------------------------------------------
 
 
-def _from_log(
-    read: _Read, command: str, tables: environment.Tables, words: Vocabulary, known: Matrix
-) -> Inventory:
-    """What the log prints of where it ran, at its beginning and in what went wrong; what its command says."""
-    said = list(environment.facts(read.head, 1, tables, words))
-    for event in read.log.events:
+def _printed_facts(text: _LogText, command: str, known: _Known) -> Inventory:
+    """Return the facts that the log prints about where it ran, and the training that its command names.
+
+    The log's beginning and the events with exceptions are searched. `command` is the command that wrote
+    the log, empty if unknown; then the one command that the log prints counts.
+    """
+    tables = known.tree["tables"]
+    facts = list(environment.facts(text.head, 1, tables, known.keys))
+    for event in text.log.events:
         if event.exceptions:
-            said += environment.facts(event.text, event.first, tables, words)
-    inventory = environment.inventory(said)
-    commands = {text: f"log line {line}" for text, line in environment.commands(read.head, 1, tables)}
+            facts += environment.facts(event.text, event.first, tables, known.keys)
+    inventory = environment.inventory(facts)
+    commands = {line: f"log line {number}" for line, number in environment.commands(text.head, 1, tables)}
     commands = {command: "the command line"} if command else commands
     if len(commands) != 1:
         return inventory
-    ((text, source),) = commands.items()
+    ((line, source),) = commands.items()
     return inventory.with_facts(
-        fact for fact in _arguments(text, source, known) if fact.key not in inventory.facts
+        fact for fact in _facts_of_command(line, source, known.matrix) if fact.key not in inventory.facts
     )
 
 
-def _arguments(command: str, source: str, known: Matrix) -> list[Fact]:
-    """What a command line says of training; nothing if it cannot be read."""
-    at = command.find(" --")
+def _facts_of_command(command: str, source: str, matrix: Matrix) -> list[Fact]:
+    """Return what a command line says about training; nothing if it cannot be read."""
+    start = command.find(" --")
+    if start < 0:
+        return []
+    request = ExamineRequest(train=(command[start + 1 :],))
     try:
-        if at < 0:
-            return []
-        said, _ = examine.completed(Inventory(), examine.ExamineRequest(train=(command[at + 1 :],)), known)
+        configured, _ = examine.complete_inventory(Inventory(), request, matrix)
     except EnvcheckError:
         return []
-    return [fact._replace(source=source) for fact in said.facts.values()]
+    return [fact._replace(source=source) for fact in configured.facts.values()]
 
 
-def _environment(
-    question: examine.ExamineRequest,
-    from_log: Inventory,
-    machine: Host,
-    found: tuple[probes.Probe, ...],
-    known: Matrix,
-    words: Vocabulary,
-) -> tuple[str, Inventory, list[str], tuple[Diagnostic, ...]]:
-    """What is judged, notes on it, and remarks on configurations.
+def _choose_environment(
+    request: ExamineRequest, printed: Inventory, host: Host, known: _Known
+) -> _Environment:
+    """Return the environment to judge: the one that is named, else the one that the log describes.
 
-    It is the environment that is named, else that which the log itself describes. The one that doctor would
-    take stands for it only where the log says nothing else. What the log says of training counts for what
-    nobody gave.
+    If none is named, the environment that `doctor` would examine stands for the log's own unless the log
+    contradicts it. The log's training facts fill what was not given.
     """
-    subject, local, remarks = examine.take_inventory(question, machine, found, known, words)
-    differ = [fact for fact in from_log.facts.values() if _another(fact, local)]
+    subject, local, diagnostics = examine.take_inventory(
+        request, host, known.all_probes, known.matrix, known.keys
+    )
+    differing = [fact for fact in printed.facts.values() if _contradicts(fact, local)]
     trained = [
         fact
-        for fact in from_log.facts.values()
+        for fact in printed.facts.values()
         if fact.key.startswith("train.") and local.fact(fact.key).reading == NOT_GIVEN
     ]
-    if question.python is not None or question.facts is not None:
-        return subject, local.with_facts(trained), [_differing(differ, local)] if differ else [], remarks
-    if not differ and not _other_gpus(from_log, local) and local.known("pkg.torch") is not None:
-        return subject, local.with_facts(trained), [], remarks
-    own, remarks = examine.completed(from_log, question, known)
-    shown = ", ".join(_shown(fact) for fact in from_log.facts.values() if fact.value is not None)
-    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-    if not shown:
-        return "nothing: no environment is named, and the log says nothing of its own", own, [], remarks
-    return f"what the log says of its own environment: {shown}", own, [], remarks
+    completed = local.with_facts(trained)
+    if request.python is not None or request.facts is not None:
+        notes = (_note_on_differences(differing, local),) if differing else ()
+        return _Environment(subject, completed, notes, diagnostics)
+    if not differing and not _has_other_gpus(printed, local) and local.known("pkg.torch") is not None:
+        return _Environment(subject, completed, (), diagnostics)
+    own, diagnostics = examine.complete_inventory(printed, request, known.matrix)
+    return _Environment(_subject_of_log(printed), own, (), diagnostics)
 
 
-_SHOWN = 300  # characters of the facts that a log says
+_LONGEST_SUBJECT = 300
+"""Characters of the facts of a log that its subject quotes."""
 
 
-def _another(fact: Fact, local: Inventory) -> bool:
-    """Whether the log says of a package, the driver or Python what is not so here."""
+def _subject_of_log(printed: Inventory) -> str:
+    facts = ", ".join(_fact_in_words(fact) for fact in printed.facts.values() if fact.value is not None)
+    if not facts:
+        return "nothing: no environment is named, and the log says nothing of its own"
+    facts = facts if len(facts) <= _LONGEST_SUBJECT else f"{facts[:_LONGEST_SUBJECT]}…"
+    return f"what the log says of its own environment: {facts}"
+
+
+def _contradicts(fact: Fact, local: Inventory) -> bool:
+    """Return whether the log states a package, driver or Python that differs from the local one."""
     here = local.fact(fact.key)
     if fact.key.startswith(("train.", "gpus.")) or fact.value is None or isinstance(here.reading, Unknown):
         return False
     return not str(here.value or "").startswith(str(fact.value))
 
 
-def _other_gpus(from_log: Inventory, local: Inventory) -> bool:
-    """Whether the log names GPUs that are not the ones here: one was read where the other did not run."""
-    names = [each["gpu.name"].value for each in from_log.devices]
+def _has_other_gpus(printed: Inventory, local: Inventory) -> bool:
+    """Return whether the log names GPUs other than the local ones, so it was written elsewhere."""
+    names = [device["gpu.name"].value for device in printed.devices]
     return bool(names) and names != [local.known("gpu.name", n) for n in range(len(local.devices))]
 
 
-def _differing(facts: list[Fact], local: Inventory) -> str:
-    pairs = ", ".join(f"{_shown(fact)}, here {local.known(fact.key) or 'none'}" for fact in facts[:3])
+def _note_on_differences(facts: list[Fact], local: Inventory) -> str:
+    pairs = ", ".join(f"{_fact_in_words(fact)}, here {local.known(fact.key) or 'none'}" for fact in facts[:3])
     return f"the log speaks of another environment: {pairs}"
 
 
-def _shown(fact: Fact) -> str:
+def _fact_in_words(fact: Fact) -> str:
     return f"{package_name(fact.key)} {fact.value} ({fact.source.removeprefix('log ')})"
-
-
-def _judged(question: examine.ExamineRequest, subject: str, read: Inventory, known: Matrix) -> Report:
-    """Doctor's judgement, the ways out tried."""
-    settled = derive.derive(read, known)
-    target = examine.find_target(question.target, known)
-    judgement = examine.advised(examine.judged(settled, known, target), read, settled, known, target)
-    return Report(__version__, subject, settled, judgement, known, target)

@@ -1,30 +1,21 @@
-"""The gate: an environment judged for every machine it must run on, against its lock and a policy.
+"""Judge an environment as a gate: for every machine it must run on, against its lock, under a policy.
 
-What it judged is written into the image as a manifest, against which `gate --runtime` holds each start.
+What was judged is written into the image as a manifest; `gate --runtime` compares each start with it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck import __version__, probes
-from envcheck.commands import examine
+from envcheck.commands import declared_machine, examine
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
-from envcheck.core.facts import (
-    Absent,
-    Fact,
-    Inventory,
-    Known,
-    Unknown,
-    family,
-    is_package_version_key,
-    package_name,
-)
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family, package_name
 from envcheck.core.findings import Evidence, Finding, Report
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
@@ -41,13 +32,24 @@ from envcheck.policy.merged_report import merge_reports
 from envcheck.rules import derive, judge
 
 INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python3")
-"""Where an unpacked root's own Python is looked for if nobody named one."""
+"""Where to look for the Python of an unpacked root if `--python` names none."""
 
 NO_MANIFEST = "none"
+"""The value of `--manifest` and ENVCHECK_MANIFEST that writes no manifest."""
 
 
-class GateOptions(NamedTuple):
-    """What the command line says of the gate; None and empty are left to the settings."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateOptions:
+    """The gate's own options; None and empty values leave the choice to the settings.
+
+    Attributes:
+        machines: names of declared machines to judge for.
+        lock: the file that the environment was installed from, to report drift from it.
+        verify_s: seconds that comparing files with their RECORD may take; None does not compare.
+        manifest: where to write the manifest, or `none`.
+        root: the folder of an unpacked image to judge.
+        only, skip: rules, or prefixes of rule ids, to judge by or to leave out.
+    """
 
     machines: tuple[str, ...] = ()
     lock: str = ""
@@ -62,7 +64,7 @@ class GateOptions(NamedTuple):
 
 
 class GateOutcome(NamedTuple):
-    """What the gate came to, and what it tells besides the report."""
+    """The result of a gate: the report, the decision, and the manifest as `tree`."""
 
     report: Report
     decision: Decision
@@ -70,183 +72,193 @@ class GateOutcome(NamedTuple):
 
 
 def judge_image(
-    question: ExamineRequest, wanted: GateOptions, machine: Host, spoken: Language = ENGLISH
+    request: ExamineRequest, options: GateOptions, host: Host, language: Language = ENGLISH
 ) -> GateOutcome:
     """Judge an environment for its machines under the policy.
 
     Raises:
-        EnvcheckError: as `app.examine`; the settings, a lock or a machine is wrong.
+        EnvcheckError: as `examine.examine`; also if the settings, a lock or a machine is wrong.
     """
-    said = examine.settings_here() or Settings()
-    question = _settled(question, said)
-    if wanted.root:
-        machine = _unpacked(wanted.root)
-        question = question._replace(python=question.python or _python_of(machine, wanted.root))
-    found = probes.every_probe()
-    words = examine.vocabulary(found)
-    known = examine.load_matrix(words, question.overlays)
-    target = examine.find_target(question.target, known)
-    policy = policy_of(wanted, said, known)
-    declared = machines(wanted.machines, question, said, known)
-    subject, read, remarks = examine.take_inventory(question, machine, found, known, words)
-    lock = wanted.lock or said.lock
-    more = _drift(lock, read, known) if lock else []
-    if wanted.verify_s is not None:
-        more += _verified(question, machine, wanted.verify_s)
-    report = judged_for(declared, subject, read, known, target)
-    if question.expect_gpus and declared:
+    settings = examine.read_settings() or Settings()
+    request = with_settings(request, settings)
+    if options.root:
+        host = _unpacked_image(options.root)
+        request = replace(request, python=request.python or _python_of_image(host, options.root))
+    all_probes = probes.every_probe()
+    keys = examine.vocabulary(all_probes)
+    matrix = examine.load_matrix(keys, request.overlays)
+    target = examine.find_target(request.target, matrix)
+    policy = combine_policy(options, settings, matrix)
+    machines = declared_machines(options.machines, request, settings, matrix)
+    subject, read, diagnostics = examine.take_inventory(request, host, all_probes, matrix, keys)
+
+    lock = options.lock or settings.lock
+    generated = _lock_drift(lock, read, matrix) if lock else []
+    if options.verify_s is not None:
+        generated += _changed_files(request, host, options.verify_s)
+    report = report_for_machines(machines, subject, read, matrix, target)
+    if request.expect_gpus and machines:
         raise InputError("--expect-gpus", "counts the GPUs of this machine, and machines are declared")
-    report = examine.expecting(report, question)
-    report = report._replace(judgement=examine.with_findings(report.judgement, more))
-    report = policy_decision.apply_policy(
-        report._replace(language=spoken.without(known.overlaid())), remarks, policy
+    report = examine.expect_gpus(report, request)
+    report = report._replace(
+        judgement=examine.add_findings(report.judgement, generated),
+        language=language.without(matrix.overlaid()),
     )
+    report = policy_decision.apply_policy(report, diagnostics, policy)
     decision = policy_decision.decide(report, policy)
-    tree = manifest_tree(report, read, declared, decision, policy)
-    return GateOutcome(report, decision, tree)
+    return GateOutcome(report, decision, _manifest_tree(report, read, machines, decision, policy))
 
 
-def _settled(question: ExamineRequest, said: Settings) -> ExamineRequest:
-    """The question with what the settings say where the command line says nothing."""
-    return question._replace(
-        target=question.target or said.target or None, train=question.train or said.train
+def with_settings(request: ExamineRequest, settings: Settings) -> ExamineRequest:
+    """Return the request with the target and the training of the settings where it names none."""
+    return replace(
+        request, target=request.target or settings.target or None, train=request.train or settings.train
     )
 
 
 # --- the policy -------------------------------------------------------------------------------------
 
 
-def policy_of(wanted: GateOptions, said: Settings, known: Matrix) -> Policy:
-    """The policy of the command line and the settings; an option that is given wins.
+def combine_policy(options: GateOptions, settings: Settings, matrix: Matrix) -> Policy:
+    """Return the policy of the settings, overridden by the options that are given.
 
     Raises:
-        InputError: `--only`, `--skip` or the settings name a rule that is not there.
+        InputError: `--only`, `--skip` or the settings name a rule that does not exist.
     """
-    ids = [rule.id for rule in known.rules]
-    named = [("--only", wanted.only), ("--skip", wanted.skip), (f"{said.file}: skip", said.skip)]
-    for where, words in [*named, (f"{said.file}: severity", tuple(said.severity))]:
-        for word in policy_decision.unknown_rules(words, ids):
-            raise InputError(where, f"no such rule {word!r}{suggestion(word, ids)}")
-    fail_on = Severity.WARNING if wanted.strict else said.threshold or Severity.ERROR
-    undecided = "fail" if wanted.strict else said.undecided or "warn"
+    _refuse_unknown_rules(options, settings, [rule.id for rule in matrix.rules])
+    fail_on = Severity.WARNING if options.strict else settings.threshold or Severity.ERROR
+    undecided = "fail" if options.strict else settings.undecided or "warn"
     return Policy(
-        fail_on=wanted.fail_on or fail_on,
-        undecided=wanted.undecided or undecided,
-        severity=said.severity,
-        waivers=said.waivers,
-        only=wanted.only,
-        skip=(*wanted.skip, *said.skip),
+        fail_on=options.fail_on or fail_on,
+        undecided=options.undecided or undecided,
+        severity=settings.severity,
+        waivers=settings.waivers,
+        only=options.only,
+        skip=(*options.skip, *settings.skip),
         today=today(),
     )
+
+
+def _refuse_unknown_rules(options: GateOptions, settings: Settings, rule_ids: list[str]) -> None:
+    named: tuple[tuple[str, Sequence[str]], ...] = (
+        ("--only", options.only),
+        ("--skip", options.skip),
+        (f"{settings.file}: skip", settings.skip),
+        (f"{settings.file}: severity", tuple(settings.severity)),
+    )
+    for named_by, rules in named:
+        for rule in policy_decision.unknown_rules(rules, rule_ids):
+            raise InputError(named_by, f"no such rule {rule!r}{suggestion(rule, rule_ids)}")
 
 
 # --- machines ---------------------------------------------------------------------------------------
 
 
-def machines(
-    names: Sequence[str], question: ExamineRequest, said: Settings, known: Matrix
+def declared_machines(
+    names: Sequence[str], request: ExamineRequest, settings: Settings, matrix: Matrix
 ) -> tuple[DeclaredMachine, ...]:
-    """The machines to judge for: those named, else those the settings require, unless one is declared.
+    """Return the machines to judge for: those named, else those that the settings require.
+
+    If the request declares a driver or GPUs, or names a facts file, the settings' machines do not count.
 
     Raises:
         InputError: no machine of that name is declared; names the nearest.
-        SettingsError: an overlay declares it in a way that cannot be read.
+        SettingsError: an overlay's declaration of it is wrong.
     """
-    if names and (question.driver or question.gpus):
+    if names and (request.driver or request.gpus):
         raise InputError("--machine", "declares the driver and the GPUs; leave out --driver and --gpu")
-    if not names and not (question.driver or question.gpus or question.facts):
-        names = said.machines
-    everyone: dict[str, DeclaredMachine | Mapping[str, Any]] = {**known.machines, **said.machine}
-    found = []
+    if not names and not (request.driver or request.gpus or request.facts):
+        names = settings.machines
+    declared: dict[str, DeclaredMachine | Mapping[str, Any]] = {**matrix.machines, **settings.machine}
+    machines = []
     for name in dict.fromkeys(names):
-        if name not in everyone:
-            where = f"machine {name}"
-            raise InputError(where, f"no such machine{suggestion(name, list(everyone))}")
-        raw = everyone[name]
-        found.append(raw if isinstance(raw, DeclaredMachine) else _machine(name, raw, known))
-    return tuple(found)
+        if name not in declared:
+            raise InputError(f"machine {name}", f"no such machine{suggestion(name, list(declared))}")
+        row = declared[name]
+        machines.append(row if isinstance(row, DeclaredMachine) else _machine(name, row, matrix))
+    return tuple(machines)
 
 
-def _machine(name: str, raw: Mapping[str, Any], known: Matrix) -> DeclaredMachine:
-    if known.origins:  # an overlay may have declared it
+def _machine(name: str, row: Mapping[str, Any], matrix: Matrix) -> DeclaredMachine:
+    if matrix.origins:  # the row may come from an overlay, which nothing has validated yet
         from envcheck.policy import settings
 
-        return settings.parse_machine(name, raw, "[machine]")
-    return DeclaredMachine(name, raw["driver"], (raw["gpu"],))
+        return settings.parse_machine(name, row, "[machine]")
+    return DeclaredMachine(name, row["driver"], (row["gpu"],))
 
 
-def judged_for(
-    declared: Sequence[DeclaredMachine], subject: str, read: Inventory, known: Matrix, target: Target | None
+def report_for_machines(
+    machines: Sequence[DeclaredMachine], subject: str, read: Inventory, matrix: Matrix, target: Target | None
 ) -> Report:
-    """One report on an environment for every machine, or for the one it was read on."""
-    if not declared:
-        return examine.considered(subject, read, known, target)
+    """Return one report on an environment for all machines, or for the probed one if none is declared."""
+    if not machines:
+        return examine.report_on(subject, read, matrix, target)
     parts = []
-    for each in declared:
-        there = on_machine(read, each, known)
-        report = examine.considered(subject, there, known, target)
-        mismatch = _other_platform(read, each)
-        parts.append(
-            (each.name, report._replace(judgement=examine.with_findings(report.judgement, mismatch)))
-        )
+    for declared in machines:
+        report = examine.report_on(subject, _on_machine(read, declared, matrix), matrix, target)
+        judgement = examine.add_findings(report.judgement, _platform_mismatch(read, declared))
+        parts.append((declared.name, report._replace(judgement=judgement)))
     names = ", ".join(name for name, _ in parts)
     noun = "machine" if len(parts) == 1 else "machines"
     return merge_reports(parts, "machine")._replace(subject=f"{subject}, for the {noun} {names}")
 
 
-def on_machine(read: Inventory, declared: DeclaredMachine, known: Matrix) -> Inventory:
-    """The facts of an environment on another machine: nothing of the one that builds it stays."""
-    kept = {key: fact for key, fact in read.facts.items() if not _of_the_builder(key)}
-    there = replace(
+def _on_machine(read: Inventory, declared: DeclaredMachine, matrix: Matrix) -> Inventory:
+    """Return the environment's facts on a declared machine, without any fact of the probed one.
+
+    Raises:
+        InputError: the driver or a GPU of the machine is wrong.
+    """
+    moved = replace(
         read,
-        facts=kept,
+        facts={key: fact for key, fact in read.facts.items() if not _describes_builder(key)},
         devices=(),
         complete=read.complete - {"driver", "gpu", "gpus"},
-        unread={key: why for key, why in read.unread.items() if not _of_the_builder(key)},
+        unread={key: why for key, why in read.unread.items() if not _describes_builder(key)},
     )
-    asked = ExamineRequest(driver=declared.driver or None, gpus=declared.gpus)
     try:
-        there = examine.declare_machine(there, asked, known)
+        moved = declared_machine.declare_machine(
+            moved, matrix, driver=declared.driver or None, gpus=declared.gpus
+        )
     except InputError as error:
         raise InputError(f"machine {declared.name}", error.problem) from None
     source = f"machine {declared.name}"
     facts = [
         fact._replace(source=source)
-        for fact in there.facts.values()
+        for fact in moved.facts.values()
         if fact.source.startswith("declared by --")
     ]
     devices = tuple(
-        {key: fact._replace(source=source) for key, fact in device.items()} for device in there.devices
+        {key: fact._replace(source=source) for key, fact in device.items()} for device in moved.devices
     )
-    return replace(there.with_facts(facts), devices=devices)
+    return replace(moved.with_facts(facts), devices=devices)
 
 
-_OF_THE_IMAGE = frozenset(
+_FACTS_OF_IMAGE = frozenset(
     {"host.os", "host.arch", "host.glibc", "cuda.compat", "cuda.compat_on_path", "cuda.toolkit", "host.tegra"}
 )
+"""Facts about hardware and host that nevertheless hold for the image wherever it runs."""
 
 
-def _of_the_builder(key: str) -> bool:
-    """Whether a fact is of the machine an image is built on, which is not the one it will run on."""
-    return family(key) in judge.HARDWARE | {"host"} and key not in _OF_THE_IMAGE
+def _describes_builder(key: str) -> bool:
+    """Return whether a fact describes the machine that builds the image, not the one that will run it."""
+    return family(key) in judge.HARDWARE | {"host"} and key not in _FACTS_OF_IMAGE
 
 
-def _other_platform(read: Inventory, declared: DeclaredMachine) -> list[Finding]:
-    arch, wanted = read.fact("host.arch"), declared.platform.partition("-")[2]
-    if not wanted or not isinstance(arch.reading, Known) or arch.value == wanted:
+def _platform_mismatch(read: Inventory, declared: DeclaredMachine) -> list[Finding]:
+    arch, required = read.fact("host.arch"), declared.platform.partition("-")[2]
+    if not required or not isinstance(arch.reading, Known) or arch.value == required:
         return []
-    because = [
-        Evidence(arch),
-        Evidence(Fact("machine.platform", Known(declared.platform), f"machine {declared.name}")),
-    ]
+    platform = Fact("machine.platform", Known(declared.platform), f"machine {declared.name}")
+    evidence = [Evidence(arch), Evidence(platform)]
     title = f"the environment is one for {arch.value}, the machine has another processor"
-    return [generated_finding("machine:platform", Severity.ERROR, title, because, group="machine")]
+    return [generated_finding("machine:platform", Severity.ERROR, title, evidence, group="machine")]
 
 
 # --- an unpacked root -------------------------------------------------------------------------------
 
 
-def _unpacked(root: str) -> Host:
+def _unpacked_image(root: str) -> Host:
     folder = Path(root)
     if not folder.is_dir():
         raise InputError("--root", f"{root}: expected the folder of an unpacked image")
@@ -255,17 +267,22 @@ def _unpacked(root: str) -> Host:
     return Host(folder.resolve(), {})
 
 
-def _python_of(machine: Host, root: str) -> str:
-    found = next((path for path in INTERPRETERS if machine.exists(path)), None)
+def _python_of_image(host: Host, root: str) -> str:
+    found = next((path for path in INTERPRETERS if host.exists(path)), None)
     if found is None:
         raise InputError("--root", f"{root}: no {', no '.join(INTERPRETERS)} in it; name one with --python")
     return found
 
 
-# --- the lock ---------------------------------------------------------------------------------------
+# --- the lock and the installed files ---------------------------------------------------------------
 
 
-def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
+def _lock_drift(file: str, read: Inventory, matrix: Matrix) -> list[Finding]:
+    """Compare what is installed with a lock.
+
+    Raises:
+        InputError: the file is no lock, or was changed after envcheck wrote it.
+    """
     from envcheck import dependency_files
     from envcheck.core import versions  # most gates have no lock
     from envcheck.policy import lock_drift
@@ -273,62 +290,49 @@ def _drift(file: str, read: Inventory, known: Matrix) -> list[Finding]:
     text = read_file(Path(file)).decode("utf-8", "replace")
     python = ".".join(str(read.known("python.version") or "").split(".")[:2])
     arch = str(read.known("host.arch") or "x86_64")
-    sheets = dependency_files.read(
-        text, file, dependency_files.ReadingContext(text_beside, known.tables, python, arch)
-    )
-    if "# envcheck: digest=" in text:  # it says of itself what it was when it was written
+    context = dependency_files.ReadingContext(read_beside, matrix.tables, python, arch)
+    lists = dependency_files.read(text, file, context)
+    if "# envcheck: digest=" in text:  # the lock states its own digest, so check that it is unchanged
         from envcheck.lock.parse import parse_requirements
 
-        labels = [label for line in sheets[0].lines if (label := versions.local_label(line.version))]
+        labels = [label for line in lists[0].lines if (label := versions.local_label(line.version))]
         parse_requirements(text, file, labels)
-    if len(sheets) != 1 or not sheets[0].lines:
+    if len(lists) != 1 or not lists[0].lines:
         raise InputError(file, "expected a lock: name==version lines, or a pylock.toml")
-    return list(lock_drift.findings(sheets[0], read, known))
+    return list(lock_drift.findings(lists[0], read, matrix))
 
 
-def text_beside(name: str, named_by: str) -> tuple[str, str]:
-    """A file's full name and its text, by its name and the file that names it.
+def read_beside(name: str, named_by: str) -> tuple[str, str]:
+    """Return the full name and the text of a file, relative to the file that names it.
 
     Raises:
-        InputError: it is not there, or cannot be read.
+        InputError: it does not exist, or cannot be read.
     """
     path = Path(named_by).parent / name if named_by else Path(name)
     return str(path), read_file(path).decode("utf-8", "replace")
 
 
-def _verified(question: ExamineRequest, machine: Host, seconds: float) -> list[Finding]:
+def _changed_files(request: ExamineRequest, host: Host, seconds: float) -> list[Finding]:
     from envcheck.commands import record_check
 
-    if question.facts is not None:
+    if request.facts is not None:
         raise InputError("--verify-files", "a facts file has no files; leave out --facts")
-    path, named_by = examine.which_environment(question.python, machine)
-    request = probes.ProbeRequest(path, named_by, question.static, question.deadline_s)
-    return record_check.verify(machine, request, seconds)
+    path, named_by = examine.which_environment(request.python, host)
+    probe_request = probes.ProbeRequest(path, named_by, request.static, request.deadline_s)
+    return record_check.verify(host, probe_request, seconds)
 
 
 # --- the manifest -----------------------------------------------------------------------------------
 
 
-def manifest_tree(
-    report: Report, read: Inventory, declared: Sequence[DeclaredMachine], decision: Decision, policy: Policy
+def _manifest_tree(
+    report: Report, read: Inventory, machines: Sequence[DeclaredMachine], decision: Decision, policy: Policy
 ) -> dict[str, Any]:
-    """What was judged, as `envcheck.policy.image_manifest` describes it."""
-    plain = derive.derive(on_machine(read, DeclaredMachine(""), report.matrix), report.matrix)
-    unknown: dict[str, str] = {}
-
-    def value(key: str) -> Any:
-        fact = plain.fact(key)
-        if isinstance(fact.reading, Unknown):
-            unknown[_NAMES[key]] = fact.reading.why
-        return list(fact.value) if isinstance(fact.value, tuple) else fact.value
-
-    cuda = plain.fact("cuda.runtime").reading
-    train = {
-        fact.key.removeprefix("train."): fact.value
-        for fact in report.inventory.facts.values()
-        if fact.key.startswith("train.") and isinstance(fact.value, str | int)
-    }
-    system, arch = (plain.known(key) for key in ("host.os", "host.arch"))
+    """Return what was judged, in the format that `envcheck.policy.image_manifest` describes."""
+    # Without the builder's driver and GPUs, so that only what the image itself needs is written down.
+    image = derive.derive(_on_machine(read, DeclaredMachine(""), report.matrix), report.matrix)
+    system, arch = image.known("host.os"), image.known("host.arch")
+    needs, unknown = _needs_of_image(image)
     return {
         "schema_version": image_manifest.SCHEMA_VERSION,
         "envcheck": __version__,
@@ -345,69 +349,96 @@ def manifest_tree(
         },
         "undecided": policy.undecided,
         "target": report.target.name if report.target else None,
-        "train": dict(sorted(train.items())),
-        "python": plain.known("python.version"),
+        "train": _training_facts(report.inventory),
+        "python": image.known("python.version"),
         "platform": f"{system}-{arch}" if system and arch else None,
         "packages": _packages(read),
-        "cuda": image_manifest.NO_CUDA if isinstance(cuda, Absent) else value("cuda.runtime"),
-        "minimum_driver": value("cuda.minimum_driver"),
-        "cuda_compat": plain.known("cuda.compat"),
-        "architectures": value("build.torch.architectures"),
+        "cuda": needs["cuda"],
+        "minimum_driver": needs["minimum_driver"],
+        "cuda_compat": image.known("cuda.compat"),
+        "architectures": needs["architectures"],
         "unknown": unknown,
         "machines": [
-            {"name": each.name, "driver": each.driver, "gpus": list(each.gpus)} for each in declared
+            {"name": declared.name, "driver": declared.driver, "gpus": list(declared.gpus)}
+            for declared in machines
         ],
     }
 
 
-_NAMES = {
-    "cuda.runtime": "cuda",
-    "cuda.minimum_driver": "minimum_driver",
-    "build.torch.architectures": "architectures",
+_NEEDS = {
+    "cuda": "cuda.runtime",
+    "minimum_driver": "cuda.minimum_driver",
+    "architectures": "build.torch.architectures",
 }
+"""What a start is judged by, with the facts that say it."""
+
+
+def _needs_of_image(image: Inventory) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the image's needs, and why those that are unknown are unknown."""
+    needs: dict[str, Any] = {}
+    unknown: dict[str, str] = {}
+    for name, key in _NEEDS.items():
+        fact = image.fact(key)
+        if isinstance(fact.reading, Unknown):
+            unknown[name] = fact.reading.why
+        needs[name] = list(fact.value) if isinstance(fact.value, tuple) else fact.value
+    if isinstance(image.fact("cuda.runtime").reading, Absent):
+        needs["cuda"] = image_manifest.NO_CUDA
+    return needs, unknown
+
+
+def _training_facts(inventory: Inventory) -> dict[str, Any]:
+    train = {
+        fact.key.removeprefix("train."): fact.value
+        for fact in inventory.facts.values()
+        if fact.key.startswith("train.") and isinstance(fact.value, str | int)
+    }
+    return dict(sorted(train.items()))
 
 
 def _packages(read: Inventory) -> dict[str, str]:
-    found = (
+    installed = (
         (package_name(key), str(fact.value))
         for key, fact in read.facts.items()
-        if is_package_version_key(key) and isinstance(fact.reading, Known)
+        if key.startswith("pkg.") and key.count(".") == 1 and isinstance(fact.reading, Known)
     )
-    return dict(sorted(found))
+    return dict(sorted(installed))
 
 
-def leave(
-    passed: GateOutcome,
-    question: ExamineRequest,
-    wanted: GateOptions,
-    machine: Host,
-    remark: Callable[[str], None],
+def write_manifest(
+    outcome: GateOutcome,
+    request: ExamineRequest,
+    options: GateOptions,
+    host: Host,
+    print_note: Callable[[str], None],
 ) -> None:
-    """Write the manifest: where `--manifest` or ENVCHECK_MANIFEST says, else into the image that is built.
+    """Write the manifest where `--manifest` or ENVCHECK_MANIFEST names a place, else into the image.
+
+    Unless a place is named, nothing is written outside a container.
 
     Raises:
-        InputError: it cannot be written where the user named a place.
+        InputError: it cannot be written to the place that the user named.
         ExamineError: the disk is full.
     """
     from envcheck.probes.driver import in_container
 
-    text = json.dumps(passed.tree, indent=2) + "\n"
-    if named := wanted.manifest or environment_variable(image_manifest.VARIABLE):
+    text = json.dumps(outcome.tree, indent=2) + "\n"
+    if named := options.manifest or environment_variable(image_manifest.VARIABLE):
         if named != NO_MANIFEST:
             replace_file(Path(named), text)
-            remark(f"manifest written to {inline(named)}")
+            print_note(f"manifest written to {inline(named)}")
         return
-    if question.facts is not None or wanted.root or not in_container(machine):
-        return  # nothing is written on a machine that is no image, unless asked
+    if request.facts is not None or options.root or not in_container(host):
+        return
     try:
         write_file(Path(image_manifest.PATH), text)
-        remark(f"manifest written to {image_manifest.PATH}")
+        print_note(f"manifest written to {image_manifest.PATH}")
     except InputError as error:
-        remark(f"no manifest: {error} (--manifest names another place, or none)")
+        print_note(f"no manifest: {error} (--manifest names another place, or none)")
 
 
-def advice(tree: dict[str, Any]) -> list[str]:
-    """What to put into the Dockerfile: labels for registries, and what NVIDIA's container toolkit reads."""
-    found = [f"LABEL {key}={json.dumps(value)}" for key, value in image_manifest.labels(tree).items()]
-    require = image_manifest.require_cuda(tree)
-    return [*found, *([f'ENV NVIDIA_REQUIRE_CUDA="{require}"'] if require else [])]
+def dockerfile_lines(manifest: dict[str, Any]) -> list[str]:
+    """Return lines for the Dockerfile: labels for registries, and what NVIDIA's container toolkit reads."""
+    labels = [f"LABEL {key}={json.dumps(value)}" for key, value in image_manifest.labels(manifest).items()]
+    require = image_manifest.require_cuda(manifest)
+    return [*labels, *([f'ENV NVIDIA_REQUIRE_CUDA="{require}"'] if require else [])]

@@ -1,8 +1,9 @@
-"""`envcheck gate --runtime`: the driver and the GPUs that are here, against what the image needs.
+"""`envcheck gate --runtime`: compare the driver and the GPUs of this machine with what the image needs.
 
-Runs in front of every start (an entrypoint, an init container, a Slurm prolog), so it is dispatched before
-the command line is built and imports the standard library and `manifest`, `nvidia` alone. The driver's
-library may hang or crash, so a forked child asks it, and is killed when its time is up.
+It runs before every start (in an entrypoint, an init container, a Slurm prolog), so it is dispatched before
+the command line is built and imports only the standard library, `core.nvidia` and `policy.image_manifest`.
+For the same reason its values are plain classes and dictionaries, not dataclasses. The driver's library may
+hang or crash, so a forked child calls it and is killed when its time is up.
 
 Exit codes: 0 open, 1 shut, 2 wrong use or no readable manifest, 3 the driver could not be examined.
 """
@@ -20,15 +21,16 @@ LIMIT = 4 * 1024 * 1024
 """Bytes of a manifest that are read; that of an image with 500 packages has 30 thousand."""
 
 SECONDS = 10.0
-"""What the driver may take by default; a cold one wakes GPU after GPU."""
+"""What the driver may take by default; a cold driver wakes its GPUs one after the other."""
 
 MOST_GPUS = 256
+"""A driver that counts more GPUs than this is not believed."""
 
 USAGE = "envcheck gate --runtime [--manifest FILE] [--timeout SECONDS] [--json]"
 
 
 class DriverRefusal(Exception):  # noqa: N818 - it is how a run ends
-    """One line, and the exit code that goes with it."""
+    """One line for the user, and the exit code that goes with it."""
 
     def __init__(self, code: int, line: str) -> None:
         """Take the exit code and the line."""
@@ -36,14 +38,16 @@ class DriverRefusal(Exception):  # noqa: N818 - it is how a run ends
         self.code = code
 
 
-class Seen:
-    """What was read of this machine; `trouble` says what kept the driver from being read to the end.
+class Observation:
+    """What was read of this machine.
 
-    `refused` is NVML's own word that it cannot serve this machine, which no training could do without.
+    `names`, `uuids`, `capabilities` and `lost` (why NVML cannot reach it) are by the GPU's number. `trouble`
+    says what kept the driver from being read to the end. `refused` is NVML's own report that it cannot
+    serve this machine, without which no training can run.
     """
 
     def __init__(self) -> None:
-        """Nothing seen."""
+        """Start with nothing read."""
         self.driver = ""
         self.count: int | None = None
         self.names: dict[int, str] = {}
@@ -55,17 +59,18 @@ class Seen:
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line `gate --runtime …`; print, and return the exit code."""
+    """Run the command line `gate --runtime …`: print the result and return the exit code."""
     try:
-        path, seconds, as_json = _options(arguments[1:])
-        tree = read(path)
-        seen = look(seconds)
-        code, lines = judged(tree, seen, os.environ.get("CUDA_VISIBLE_DEVICES"), _same_order())  # noqa: TID251
+        path, seconds, as_json = _parse_options(arguments[1:])
+        manifest = read_manifest(path)
+        seen = observe(seconds)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # noqa: TID251
+        code, lines = judge_start(manifest, seen, visible, same_order=_numbers_follow_the_bus())
     except DriverRefusal as refusal:
         _print("stderr", f"envcheck: {_plain(str(refusal))}")
         return refusal.code
     if as_json:
-        text = json.dumps(_said(path, tree, seen, code, lines), indent=2)
+        text = json.dumps(_json_report(path, manifest, seen, code, lines), indent=2)
     else:
         text = "\n".join(map(_plain, lines))
     _print("stdout", text)
@@ -78,19 +83,21 @@ def _print(name: str, text: str) -> None:
         stream.write(f"{text}\n")
         stream.flush()
     except (OSError, AttributeError):
-        return  # nobody reads; the exit code says it all the same
+        return  # the stream is closed; the exit code carries the result
 
 
-def _same_order() -> bool:
+def _numbers_follow_the_bus() -> bool:
+    """Return whether CUDA numbers the GPUs as NVML does, instead of the fastest first."""
     return os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"  # noqa: TID251
 
 
-def _options(arguments: list[str]) -> tuple[str, float, bool]:
+def _parse_options(arguments: list[str]) -> tuple[str, float, bool]:
+    """Return the manifest's path, the deadline in seconds, and whether to print JSON."""
     path, seconds, as_json = os.environ.get(image_manifest.VARIABLE) or image_manifest.PATH, SECONDS, False  # noqa: TID251
     left = list(arguments)
     while left:
-        word = left.pop(0)
-        name, equals, value = word.partition("=")
+        argument = left.pop(0)
+        name, equals, value = argument.partition("=")
         if name in ("--manifest", "--timeout"):
             if not equals and not left:
                 raise DriverRefusal(2, f"{name} needs a value ({USAGE})")
@@ -98,15 +105,15 @@ def _options(arguments: list[str]) -> tuple[str, float, bool]:
             if name == "--manifest":
                 path = value
             else:
-                seconds = _seconds(value)
-        elif word == "--json":
+                seconds = _parse_seconds(value)
+        elif argument == "--json":
             as_json = True
-        elif word != "--runtime":
-            raise DriverRefusal(2, f"{word[:80]!r} does not go with --runtime ({USAGE})")
+        elif argument != "--runtime":
+            raise DriverRefusal(2, f"{argument[:80]!r} does not go with --runtime ({USAGE})")
     return path, seconds, as_json
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -116,33 +123,25 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def read(path: str) -> dict[str, object]:
-    """The manifest of a file.
+def read_manifest(path: str) -> dict[str, object]:
+    """Read the manifest in a file.
 
     Raises:
-        Refused: it is not there, not readable, or none; code 2.
+        DriverRefusal: the file is missing, unreadable or not a manifest; exit code 2.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            parts, left = [], LIMIT + 1
-            while left > 0 and (part := os.read(descriptor, min(left, 1 << 20))):
-                parts.append(part)
-                left -= len(part)
-        finally:
-            os.close(descriptor)
+        data = _read_bounded(path)
     except FileNotFoundError:
         raise DriverRefusal(
             2, f"{path}: no such file; `envcheck gate` writes it when the image is built"
         ) from None
     except (OSError, ValueError) as error:
-        raise DriverRefusal(
-            2, f"{path}: {(getattr(error, 'strerror', '') or 'cannot be read').lower()}"
-        ) from None
-    if left <= 0:
+        why = (getattr(error, "strerror", "") or "cannot be read").lower()
+        raise DriverRefusal(2, f"{path}: {why}") from None
+    if len(data) > LIMIT:
         raise DriverRefusal(2, f"{path}: larger than {LIMIT} bytes")
     try:
-        tree = json.loads(b"".join(parts))
+        tree = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise DriverRefusal(2, f"{path}: not JSON: {getattr(error, 'msg', 'not readable as text')}") from None
     if problem := image_manifest.problem(tree):
@@ -150,22 +149,36 @@ def read(path: str) -> dict[str, object]:
     return dict(tree)
 
 
-# --- looking ----------------------------------------------------------------------------------------
+def _read_bounded(path: str) -> bytes:
+    """Return a file's first LIMIT + 1 bytes, without waiting for a writer if it is a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        parts, left = [], LIMIT + 1
+        while left > 0 and (part := os.read(descriptor, min(left, 1 << 20))):
+            parts.append(part)
+            left -= len(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
 
 
-def look(seconds: float) -> Seen:
-    """The driver and the GPUs of this machine, in at most so many seconds and half a second of grace."""
-    seen = Seen()
-    for event in _asked(seconds, seen):
-        _hear(seen, event)
+# --- observing the machine --------------------------------------------------------------------------
+
+
+def observe(seconds: float) -> Observation:
+    """Read the driver and the GPUs of this machine, in at most these seconds and half a second of grace."""
+    seen = Observation()
+    for event in _events_of_child(seconds, seen):
+        _record(seen, event)
     if not seen.driver:
-        seen.driver = _kernel_module()
+        seen.driver = _kernel_module_version()
     if seen.count is None and not seen.refused and not seen.trouble:
         seen.trouble = "the driver could not be asked"
     return seen
 
 
-def _hear(seen: Seen, event: object) -> None:
+def _record(seen: Observation, event: object) -> None:
+    """Record one event of the child; anything malformed is passed over."""
     match event:
         case ["driver", str(version)]:
             seen.driver = version
@@ -185,7 +198,7 @@ def _hear(seen: Seen, event: object) -> None:
             pass
 
 
-def _kernel_module() -> str:
+def _kernel_module_version() -> str:
     try:
         with open("/sys/module/nvidia/version", encoding="ascii", errors="replace") as file:  # noqa: PTH123
             version = file.read(100).strip()
@@ -194,34 +207,35 @@ def _kernel_module() -> str:
     return version if image_manifest.driver_order(version) else ""
 
 
-def _asked(seconds: float, seen: Seen) -> list[object]:
-    """What a forked child wrote of the driver, a JSON list a line; `seen.trouble` if it was lost."""
+def _events_of_child(seconds: float, seen: Observation) -> list[object]:
+    """Query the driver in a forked child and return its events; set `seen.trouble` if it was lost."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         try:
-            _ask(writer, seconds)
+            _query_driver(writer, seconds)
         finally:
-            os._exit(0)  # a library that hangs or crashes when unloaded has already told us everything
+            os._exit(0)  # every event is written by now, and unloading the library may hang or crash
     os.close(writer)
-    written, in_time = _drained(reader, seconds)
+    written, in_time = _read_until(reader, seconds)
     if not in_time:
         os.kill(child, 9)
         seen.trouble = f"the driver did not answer within {seconds:g} s"
-    status = _ended(child)
+    status = _wait_for(child)
     if in_time and status is not None and os.WIFSIGNALED(status):
         seen.trouble = f"the driver's library crashed (signal {os.WTERMSIG(status)})"
     events = []
     for line in written.splitlines():
         try:
             events.append(json.loads(line))
-        except ValueError:  # the line it was writing when it was lost
+        except ValueError:  # the line that the child was writing when it was lost
             continue
     return events
 
 
-def _drained(reader: int, seconds: float) -> tuple[bytes, bool]:
+def _read_until(reader: int, seconds: float) -> tuple[bytes, bool]:
+    """Read a pipe; return what came, and whether its writer closed it within these seconds."""
     import select
     import time
 
@@ -229,215 +243,262 @@ def _drained(reader: int, seconds: float) -> tuple[bytes, bool]:
     written = b""
     try:
         while (left := until - time.monotonic()) > 0 and len(written) < LIMIT:
-            if select.select([reader], [], [], left)[0]:
-                if not (part := os.read(reader, 1 << 16)):
-                    return written, True
-                written += part
+            if not select.select([reader], [], [], left)[0]:
+                continue
+            part = os.read(reader, 1 << 16)
+            if not part:
+                return written, True
+            written += part
     finally:
         os.close(reader)
     return written, False
 
 
-def _ended(child: int) -> int | None:
-    """How the child ended; None if it is stuck in the kernel, where it must not hold us."""
+def _wait_for(child: int) -> int | None:
+    """Return the child's exit status, or None if it is stuck in the kernel after half a second."""
     import time
 
-    for _ in range(50):
+    for attempt in range(50):
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status
-        time.sleep(0.001 if _ < 10 else 0.0125)  # noqa: PLR2004 - half a second in all
+        time.sleep(0.001 if attempt < 10 else 0.0125)  # noqa: PLR2004 - half a second in all
     return None
 
 
-def _ask(wire: int, seconds: float) -> None:
-    """Set the child apart and ask NVML, writing each answer as it comes."""
+def _query_driver(wire: int, seconds: float) -> None:
+    """Isolate this child process and query NVML, writing each answer to the pipe as it comes."""
     import ctypes
     import fcntl
     import resource
     import signal
 
-    wire = fcntl.fcntl(wire, fcntl.F_DUPFD_CLOEXEC, 3)  # where ours were closed it lies at 1 or 2
-    signal.setitimer(signal.ITIMER_REAL, seconds + 10)  # should the parent be killed, nothing is left behind
+    wire = fcntl.fcntl(wire, fcntl.F_DUPFD_CLOEXEC, 3)  # if the parent's were closed, it lies at 1 or 2
+    signal.setitimer(signal.ITIMER_REAL, seconds + 10)  # ends this child even if the parent is killed
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 1)  # what the driver prints must not mix with our lines
+    os.dup2(nowhere, 1)  # keeps what the driver prints apart from the parent's output
     os.dup2(nowhere, 2)
 
-    for place in ("", *nvidia.OTHER_FOLDERS):
+    for folder in ("", *nvidia.OTHER_FOLDERS):
         try:
-            library = ctypes.CDLL(f"{place}/{nvidia.LIBRARY}" if place else nvidia.LIBRARY)
+            library = ctypes.CDLL(f"{folder}/{nvidia.LIBRARY}" if folder else nvidia.LIBRARY)
         except OSError:
             continue
-        _question(library, wire)
+        _query_nvml(library, wire)
         return
     os.write(wire, b'["no library"]\n')
 
 
-def _question(library: object, wire: int) -> None:  # noqa: C901 - one call of NVML after the other
+def _query_nvml(library: object, wire: int) -> None:  # noqa: C901 - one NVML call after the other
+    """Write the driver, the number of GPUs and each GPU's identity to the pipe, a JSON list a line."""
     import ctypes
 
-    def tell(*event: object) -> None:
+    def write(*event: object) -> None:
         os.write(wire, json.dumps(event).encode() + b"\n")
 
-    def ask(name: str, *arguments: object) -> int:
+    def call(name: str, *arguments: object) -> int:
         function = getattr(library, name, None)
         return nvidia.FUNCTION_NOT_FOUND if function is None else int(function(*arguments))
 
     text = ctypes.create_string_buffer(96)
     number, other = ctypes.c_int(), ctypes.c_int()
-    if code := ask("nvmlInitWithFlags", 0):
-        tell("refused", "nvmlInit", code)
+    if code := call("nvmlInitWithFlags", 0):
+        write("refused", "nvmlInit", code)
         return
-    if not ask("nvmlSystemGetDriverVersion", text, len(text)):
-        tell("driver", text.value.decode("ascii", "replace").strip())
-    if code := ask("nvmlDeviceGetCount_v2", ctypes.byref(number)):
-        tell("refused", "nvmlDeviceGetCount", code)
+    if not call("nvmlSystemGetDriverVersion", text, len(text)):
+        write("driver", text.value.decode("ascii", "replace").strip())
+    if code := call("nvmlDeviceGetCount_v2", ctypes.byref(number)):
+        write("refused", "nvmlDeviceGetCount", code)
         return
-    tell("count", number.value)
+    write("count", number.value)
     for gpu in range(min(number.value, MOST_GPUS)):
         handle = ctypes.c_void_p()
-        if code := ask("nvmlDeviceGetHandleByIndex_v2", gpu, ctypes.byref(handle)):
-            tell("lost", gpu, code)
+        if code := call("nvmlDeviceGetHandleByIndex_v2", gpu, ctypes.byref(handle)):
+            write("lost", gpu, code)
             continue
         for kind, name in (("names", "nvmlDeviceGetName"), ("uuids", "nvmlDeviceGetUUID")):
-            if not ask(name, handle, text, len(text)):
-                tell(kind, gpu, text.value.decode("utf-8", "replace").strip())
+            if not call(name, handle, text, len(text)):
+                write(kind, gpu, text.value.decode("utf-8", "replace").strip())
         major, minor = ctypes.byref(number), ctypes.byref(other)
-        if not ask("nvmlDeviceGetCudaComputeCapability", handle, major, minor):
-            tell("capabilities", gpu, f"{number.value}.{other.value}")
+        if not call("nvmlDeviceGetCudaComputeCapability", handle, major, minor):
+            write("capabilities", gpu, f"{number.value}.{other.value}")
 
 
 # --- judging ----------------------------------------------------------------------------------------
 
 
-def judged(
-    tree: dict[str, object], seen: Seen, visible: str | None, same_order: bool
+def judge_start(
+    manifest: dict[str, object], seen: Observation, visible: str | None, *, same_order: bool
 ) -> tuple[int, list[str]]:
-    """The exit code, and the lines that say why.
+    """Return the exit code, and the lines that explain it.
 
-    `visible` is CUDA_VISIBLE_DEVICES, `same_order` whether its numbers are NVML's.
+    `visible` is CUDA_VISIBLE_DEVICES; `same_order` says whether its numbers are NVML's.
     """
-    gate = tree["gate"]
-    assert isinstance(gate, dict)  # noqa: S101 - `manifest.problem` looked
+    gate = manifest["gate"]
+    assert isinstance(gate, dict)  # noqa: S101 - `image_manifest.problem` has checked it
     if gate["verdict"] == "shut":
         return 1, [f"gate shut: it was shut when the image was built: {'; '.join(gate['reasons'])}"]
-    if tree["cuda"] == image_manifest.NO_CUDA:
+    if manifest["cuda"] == image_manifest.NO_CUDA:
         return 0, ["gate open: the torch of this image was built without CUDA, and needs no driver"]
-    shut = [*_driver(tree, seen)]
-    unread = [f"{key}: {why}" for key, why in _unknown(tree).items()]
-    if not image_manifest.driver_order(seen.driver):
-        unread.append("the driver's version could not be read")
-    if not shut:
-        bad, open_questions = _gpus(tree, seen, visible, same_order)
-        shut += bad
-        unread += open_questions
-    if shut:
-        return 1, [f"gate shut: {line}" for line in shut]
+    obstacles = _driver_obstacles(manifest, seen)
+    undecided = _undecided_needs(manifest, seen)
+    if not obstacles:
+        obstacles, undecided_gpus = _judge_gpus(manifest, seen, visible, same_order=same_order)
+        undecided += undecided_gpus
+    if obstacles:
+        return 1, [f"gate shut: {line}" for line in obstacles]
     if seen.trouble:
         return 3, [f"could not examine: {seen.trouble}"]
-    if unread and tree["undecided"] == "fail":
-        return 1, [f"gate shut: undecided: {line}" for line in unread]
-    if tree["undecided"] == "pass":
-        unread = []
-    kinds = ", ".join(dict.fromkeys(filter(None, seen.names.values())))
-    words = seen.refused or f"driver {seen.driver or '?'}, {seen.count} x {kinds or 'GPU'}"
-    return 0, [*(f"undecided: {line}" for line in unread), *_other_machine(tree, seen), f"gate open: {words}"]
+    return _judge_undecided(manifest, seen, undecided)
 
 
-def _unknown(tree: dict[str, object]) -> dict[str, str]:
-    why = tree["unknown"]
-    assert isinstance(why, dict)  # noqa: S101 - `manifest.problem` looked
-    return {
-        key: str(why.get(key, "not known"))
+def _judge_undecided(
+    manifest: dict[str, object], seen: Observation, undecided: list[str]
+) -> tuple[int, list[str]]:
+    """Return the exit code and the lines if nothing is known to keep the image from running here."""
+    if undecided and manifest["undecided"] == "fail":
+        return 1, [f"gate shut: undecided: {line}" for line in undecided]
+    if manifest["undecided"] == "pass":
+        undecided = []
+    models = ", ".join(dict.fromkeys(filter(None, seen.names.values())))
+    machine = seen.refused or f"driver {seen.driver or '?'}, {seen.count} x {models or 'GPU'}"
+    notes = [f"undecided: {line}" for line in undecided] + _note_on_older_driver(manifest, seen)
+    return 0, [*notes, f"gate open: {machine}"]
+
+
+def _undecided_needs(manifest: dict[str, object], seen: Observation) -> list[str]:
+    """Return what the manifest does not know of the image's needs, and a driver that was not read."""
+    why = manifest["unknown"]
+    assert isinstance(why, dict)  # noqa: S101 - `image_manifest.problem` has checked it
+    undecided = [
+        f"{key}: {why.get(key, 'not known')}"
         for key in ("cuda", "minimum_driver", "architectures")
-        if tree[key] is None
-    }
+        if manifest[key] is None
+    ]
+    if not image_manifest.driver_order(seen.driver):
+        undecided.append("the driver's version could not be read")
+    return undecided
 
 
-def _driver(tree: dict[str, object], seen: Seen) -> list[str]:
-    """What speaks against the driver, if anything."""
-    if (least := _above(tree, seen)) and not tree["cuda_compat"]:
-        return [f"driver {seen.driver}: the image (CUDA {tree['cuda']}) needs {least} or newer"]
-    if tree["cuda"] is None:
-        return []  # which CUDA it is for is undecided, and for none it would need no driver
+def _driver_obstacles(manifest: dict[str, object], seen: Observation) -> list[str]:
+    """Return why the image cannot run with this driver; empty if it can."""
+    cuda = manifest["cuda"]
+    if (oldest := _newer_driver_needed(manifest, seen)) and not manifest["cuda_compat"]:
+        return [f"driver {seen.driver}: the image (CUDA {cuda}) needs {oldest} or newer"]
+    if cuda is None:
+        return []  # not known: a torch without CUDA would need no driver
     if seen.refused:
         loaded = f"; the kernel module is {seen.driver}" if seen.driver else ""
-        return [f"{seen.refused}{loaded}; the image (CUDA {tree['cuda']}) needs a driver and a GPU"]
+        return [f"{seen.refused}{loaded}; the image (CUDA {cuda}) needs a driver and a GPU"]
     if seen.count == 0:
-        return [f"the driver counts no GPU; the image (CUDA {tree['cuda']}) needs one"]
+        return [f"the driver counts no GPU; the image (CUDA {cuda}) needs one"]
     return []
 
 
-def _above(tree: dict[str, object], seen: Seen) -> str:
-    """The oldest driver the image runs on, if the one here is known to be older; else empty."""
-    least, here = tree["minimum_driver"], image_manifest.driver_order(seen.driver)
-    return least if isinstance(least, str) and here and here < image_manifest.driver_order(least) else ""
+def _newer_driver_needed(manifest: dict[str, object], seen: Observation) -> str:
+    """Return the oldest driver that the image runs on if this one is known to be older; else empty."""
+    oldest, here = manifest["minimum_driver"], image_manifest.driver_order(seen.driver)
+    if isinstance(oldest, str) and here and here < image_manifest.driver_order(oldest):
+        return oldest
+    return ""
 
 
-def _gpus(
-    tree: dict[str, object], seen: Seen, visible: str | None, same_order: bool
+def _judge_gpus(
+    manifest: dict[str, object], seen: Observation, visible: str | None, *, same_order: bool
 ) -> tuple[list[str], list[str]]:
-    """What speaks against the GPUs that programs here see, and what could not be decided."""
+    """Return why the image cannot run on the GPUs that programs see here, and what is undecided."""
     count = seen.count or 0
     if count > MOST_GPUS:
         return [], [f"the driver gave an absurd number of GPUs: {count}"]
-    untold = (gpu for gpu in range(count) if gpu not in seen.capabilities and gpu not in seen.lost)
-    unread = [f"GPU {gpu}: its compute capability was not told" for gpu in untold]
-    if least := _above(tree, seen):
-        unread.append(f"driver {seen.driver} is below {least}; the cuda-compat in the image may stand in")
+    undecided = _undecided_gpus(manifest, seen, count)
     if visible is not None and visible.startswith("MIG-"):
-        return [], [*unread, "CUDA_VISIBLE_DEVICES names MIG devices, whose card is not read here"]
+        return [], [*undecided, "CUDA_VISIBLE_DEVICES names MIG devices, whose card is not read here"]
     used = nvidia.visible_gpus(visible, [seen.uuids.get(gpu, "") for gpu in range(count)])
     if not used and count:
         return [f"CUDA_VISIBLE_DEVICES={visible} hides every GPU"], []
-    if gone := [f"GPU {gpu}: NVML says {why}" for gpu, why in seen.lost.items() if gpu in used]:
-        return gone, []
-    code = tree["architectures"]
-    built = [str(each) for each in code] if isinstance(code, list) else None
-    lacking = [
+    if lost := _lost_gpus(used, seen):
+        return lost, []
+    built = _architectures(manifest)
+    unsupported = _gpus_without_code(built, seen)
+    if unsupported and len(used) < count and not same_order and _numbers_are_ambiguous(visible, seen):
+        differ = "CUDA_VISIBLE_DEVICES counts the fastest GPU first, and these differ"
+        gpu = _gpu_in_words(unsupported[0], seen)
+        return [], [*undecided, f"{differ}: which are used is not known, and {gpu} is too new or old"]
+    return [_no_code_line(gpu, built, seen) for gpu in unsupported if gpu in used], undecided
+
+
+def _lost_gpus(used: tuple[int, ...], seen: Observation) -> list[str]:
+    return [f"GPU {gpu}: NVML says {why}" for gpu, why in seen.lost.items() if gpu in used]
+
+
+def _no_code_line(gpu: int, built: list[str] | None, seen: Observation) -> str:
+    return f"{_gpu_in_words(gpu, seen)}: the torch of this image has code for {', '.join(built or ())} only"
+
+
+def _undecided_gpus(manifest: dict[str, object], seen: Observation, count: int) -> list[str]:
+    undecided = [
+        f"GPU {gpu}: its compute capability was not told"
+        for gpu in range(count)
+        if gpu not in seen.capabilities and gpu not in seen.lost
+    ]
+    if oldest := _newer_driver_needed(manifest, seen):
+        undecided.append(f"driver {seen.driver} is below {oldest}; the cuda-compat in the image may stand in")
+    return undecided
+
+
+def _architectures(manifest: dict[str, object]) -> list[str] | None:
+    """Return the architectures that torch has machine code for, or None if they are not known."""
+    architectures = manifest["architectures"]
+    return [str(name) for name in architectures] if isinstance(architectures, list) else None
+
+
+def _gpus_without_code(built: list[str] | None, seen: Observation) -> list[int]:
+    """Return the GPUs that torch is known to have no code for."""
+    if built is None:
+        return []
+    return [
         gpu
         for gpu, capability in sorted(seen.capabilities.items())
-        if built is not None
-        and not nvidia.has_code(built, capability)
-        and not nvidia.has_ptx(built, capability)
+        if not nvidia.has_code(built, capability) and not nvidia.has_ptx(built, capability)
     ]
+
+
+def _numbers_are_ambiguous(visible: str | None, seen: Observation) -> bool:
+    """Return whether CUDA_VISIBLE_DEVICES selects by number among different models.
+
+    By default CUDA numbers the fastest GPU first, so its numbers need not be NVML's.
+    """
     by_number = visible is not None and not visible.startswith("GPU-")
-    if lacking and by_number and not same_order and len(set(seen.names.values())) > 1 and len(used) < count:
-        differ = "CUDA_VISIBLE_DEVICES counts the fastest GPU first, and these differ"
-        return [], [
-            *unread,
-            f"{differ}: which are used is not known, and {_named(lacking[0], seen)} is too new or old",
-        ]
-    return [
-        f"{_named(gpu, seen)}: the torch of this image has code for {', '.join(built or ())} only"
-        for gpu in lacking
-        if gpu in used
-    ], unread
+    return by_number and len(set(seen.names.values())) > 1
 
 
-def _named(gpu: int, seen: Seen) -> str:
+def _gpu_in_words(gpu: int, seen: Observation) -> str:
     name, capability = seen.names.get(gpu) or "without a name", seen.capabilities[gpu]
     return f"GPU {gpu} ({name}, compute capability {capability})"
 
 
-def _other_machine(tree: dict[str, object], seen: Seen) -> list[str]:
-    """A note where this driver is older than any the image was judged for."""
-    rows = tree["machines"]
-    declared = (
-        [str(row.get("driver")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+def _note_on_older_driver(manifest: dict[str, object], seen: Observation) -> list[str]:
+    """Return a note if this driver is older than any that the image was judged for."""
+    machines = manifest["machines"]
+    drivers = (
+        [str(machine.get("driver")) for machine in machines if isinstance(machine, dict)]
+        if isinstance(machines, list)
+        else []
     )
-    orders = [order for each in declared if (order := image_manifest.driver_order(each))]
+    orders = [order for driver in drivers if (order := image_manifest.driver_order(driver))]
     here = image_manifest.driver_order(seen.driver)
     if not here or not orders or here >= min(orders):
         return []
-    return [f"note: driver {seen.driver} is older than any this image was judged for ({', '.join(declared)})"]
+    return [f"note: driver {seen.driver} is older than any this image was judged for ({', '.join(drivers)})"]
 
 
-# --- saying -----------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------
 
 
-def _said(path: str, tree: dict[str, object], seen: Seen, code: int, lines: list[str]) -> dict[str, object]:
+def _json_report(
+    path: str, manifest: dict[str, object], seen: Observation, code: int, lines: list[str]
+) -> dict[str, object]:
     gpus = [
         {"name": seen.names.get(gpu), "compute_capability": seen.capabilities.get(gpu)}
         for gpu in range(min(seen.count or 0, MOST_GPUS))
@@ -445,7 +506,7 @@ def _said(path: str, tree: dict[str, object], seen: Seen, code: int, lines: list
     return {
         "schema_version": 1,
         "manifest": path,
-        "target": tree["target"],
+        "target": manifest["target"],
         "driver": seen.driver or None,
         "gpus": gpus,
         "code": code,
@@ -454,5 +515,5 @@ def _said(path: str, tree: dict[str, object], seen: Seen, code: int, lines: list
 
 
 def _plain(text: str) -> str:
-    """ASCII on one line: a GPU's name or a manifest must not be able to act on a terminal."""
+    """Return the text as ASCII on one line, so that no GPU name or manifest can act on a terminal."""
     return "".join(c if " " <= c <= "~" else c.encode("unicode_escape").decode() for c in text)

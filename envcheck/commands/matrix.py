@@ -1,4 +1,4 @@
-"""The use cases of `matrix`: show what is known, look for mistakes in it, make a page of it."""
+"""Show what the matrix holds, look for mistakes in it, and make a page of it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from envcheck.core.rules import Matrix
 from envcheck.host.files import folder_texts, write_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import package_text, source_texts
-from envcheck.knowledge import lint as knowledge_lint
-from envcheck.knowledge.load import gather_tree
+from envcheck.knowledge import lint as linting
+from envcheck.knowledge import load as knowledge_load
 from envcheck.knowledge.overlay import build_with_overlays
 from envcheck.resolver_backends.index.reader import release_files
 from envcheck.resolver_backends.index.settings import user_index
 
 ONLINE_DEADLINE_S = 120.0
-"""For all pages of the index together."""
+"""Seconds for all pages of the index together."""
 
 
-def show(wanted: str | None, overlays: Sequence[str]) -> str:
-    """The page of a package or of one release of it; of everything if none is named.
+def show(subject: str | None, overlays: Sequence[str]) -> str:
+    """Return the page of a package or of one of its releases; of everything if none is named.
 
     Raises:
-        InputError: nothing is known of it; names the nearest.
+        InputError: nothing is known about it; names the nearest.
     """
     from envcheck.knowledge.package_pages import matrix_page
 
-    return matrix_page(wanted, _with_releases(overlays))
+    return matrix_page(subject, _with_releases(overlays))
 
 
 def html(folder: str, overlays: Sequence[str]) -> str:
-    """Write the page; says where it is.
+    """Write the page into a folder, and return a line that names the file.
 
     Raises:
         InputError: it cannot be written there.
@@ -43,18 +43,21 @@ def html(folder: str, overlays: Sequence[str]) -> str:
     from envcheck.knowledge import site
 
     page = site.render(site.assemble(_with_releases(overlays)), package_text("knowledge/site.html"))
-    target = Path(folder, "index.html")
-    write_file(target, page)
-    return f"{target}: {len(page.encode()) / 1024:.0f} KiB, opens without a network\n"
+    file = Path(folder, "index.html")
+    write_file(file, page)
+    return f"{file}: {len(page.encode()) / 1024:.0f} KiB, opens without a network\n"
 
 
 def lint(
-    folder: str | None, machine: Host, today: str | None, overlays: Sequence[str], *, online: bool
+    folder: str | None, host: Host, today: str | None, overlays: Sequence[str], *, online: bool
 ) -> tuple[str, int]:
-    """What is wrong with the knowledge, and 1 if anything is.
+    """Return the mistakes in the knowledge as text, and exit code 1 if there are any.
+
+    `today` is an ISO date that replaces the clock. With `online`, releases on the user's index that the
+    matrix does not know yet are named too.
 
     Raises:
-        InputError: there are no TOML files to look at, an overlay is wrong, or the date is none.
+        InputError: there are no TOML files, an overlay is wrong, or `today` is not a date.
         ExamineError: the index cannot be read.
     """
     texts = folder_texts(Path(folder), ".toml") if folder else source_texts("compat", ".toml")
@@ -62,16 +65,18 @@ def lint(
         raise InputError(
             folder or "compat", "no TOML files; lint reads a checkout, or the folder it is given"
         )
-    words = examine.vocabulary(probes.every_probe())
+    keys = examine.vocabulary(probes.every_probe())
     if overlays:
-        build_with_overlays(gather_tree(texts), examine.overlay_texts(overlays), words)
-    newer = _newer(gather_tree(texts)["matrix"].get("known_through", {}), machine) if online else {}
-    problems = knowledge_lint.lint(texts, words, _day(today), newer)
-    text = knowledge_lint.render_problems(problems, (folder or "compat").rstrip("/"))
-    return text, int(any(not each.note for each in problems))
+        build_with_overlays(knowledge_load.gather_tree(texts), examine.overlay_texts(overlays), keys)
+    newer = {}
+    if online:
+        newer = _newer_releases(knowledge_load.gather_tree(texts)["matrix"].get("known_through", {}), host)
+    problems = linting.lint(texts, keys, _parse_day(today), newer)
+    text = linting.render_problems(problems, (folder or "compat").rstrip("/"))
+    return text, int(any(not problem.note for problem in problems))
 
 
-def _day(text: str | None) -> dt.date:
+def _parse_day(text: str | None) -> dt.date:
     if text is None:
         return dt.datetime.now(tz=dt.UTC).date()
     try:
@@ -80,18 +85,18 @@ def _day(text: str | None) -> dt.date:
         raise InputError("--today", f"expected a date such as 2026-11-21, found {text!r}") from None
 
 
-def _newer(known_through: dict[str, str], machine: Host) -> dict[str, list[str]]:
-    """Releases on the user's index beyond what is known, by package."""
-    files = release_files(machine, user_index(machine), known_through, "", ONLINE_DEADLINE_S)
+def _newer_releases(known_through: dict[str, str], host: Host) -> dict[str, list[str]]:
+    """Return the releases on the user's index that are newer than the known ones, by package."""
+    files = release_files(host, user_index(host), known_through, "", ONLINE_DEADLINE_S)
     published = {
-        name: {version for each in found if (version := _version_of(name, each.name))}
+        name: {version for file in found if (version := _version_of(name, file.name))}
         for name, found in files.items()
     }
-    return knowledge_lint.newer_releases(known_through, published)
+    return linting.newer_releases(known_through, published)
 
 
-def _version_of(name: str, file: str) -> str:
-    """The version in the name of a wheel or source distribution; empty for anything else."""
+def _version_of(package: str, file: str) -> str:
+    """Return the version in the name of a wheel or source distribution; empty for any other file."""
     from packaging.utils import (
         InvalidSdistFilename,
         InvalidWheelFilename,
@@ -101,15 +106,15 @@ def _version_of(name: str, file: str) -> str:
 
     try:
         if file.endswith(".whl"):
-            found, version, _, _ = parse_wheel_filename(file)
+            name, version, _, _ = parse_wheel_filename(file)
         else:
-            found, version = parse_sdist_filename(file)
+            name, version = parse_sdist_filename(file)
     except (InvalidWheelFilename, InvalidSdistFilename):
         return ""
-    return str(version) if found == name else ""
+    return str(version) if name == package else ""
 
 
 def _with_releases(overlays: Sequence[str]) -> Matrix:
-    """The knowledge with the release rows and cases, which doctor's compiled form leaves out."""
-    words = examine.vocabulary(probes.every_probe())
-    return build_with_overlays(examine.source_tree(), examine.overlay_texts(overlays), words)
+    """Load the knowledge with release rows and cases, which the compiled form for `doctor` leaves out."""
+    keys = examine.vocabulary(probes.every_probe())
+    return build_with_overlays(examine.source_tree(), examine.overlay_texts(overlays), keys)

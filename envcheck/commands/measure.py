@@ -1,28 +1,32 @@
-"""The use case of `matrix measure`: install a combination apart, train its target, write down what came out.
+"""Measure combinations for the matrix: install each in an environment, train its target, write the cells.
 
-One environment for each torch, changed in place from combination to combination, so that what is downloaded
-once is used again; at most two are kept, because one takes 5 GB. A run that was interrupted goes on where
-it stopped: combinations that the output file has already, by the same test, are not run again.
+There is one environment for each torch, changed in place from combination to combination, so that downloads
+are used again; at most two are kept, because one takes 5 GB. An interrupted run continues where it stopped:
+combinations that the output file already holds, measured by the same tests, are not run again.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import itertools
-import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck.commands import examine, selftest
+from envcheck.commands.examine import ExamineRequest
+from envcheck.commands.measured_cells import cell_toml, cells_of, has_measured
+from envcheck.commands.selftest.selection import choose_device
 from envcheck.core import versions
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Matrix, Target
 from envcheck.core.suggestions import suggestion
+from envcheck.host import machine
 from envcheck.host.files import (
     append_file,
     free_mib,
@@ -33,15 +37,14 @@ from envcheck.host.files import (
     remove_folder,
     scratch_folder,
 )
-from envcheck.host.machine import Host, find_program
+from envcheck.host.machine import Host
 from envcheck.resolver_backends import INSTALL_HINT
 from envcheck.resolver_backends.index.redaction import one_line, redact
 from envcheck.resolver_backends.index.settings import backend_environment, user_index
-from envcheck.selftest import outcome
-from envcheck.selftest.declaration import SelftestVariant
+from envcheck.selftest import outcome as selftest_outcome
 
 INSTALL_S = 1200.0
-"""For one combination: torch and its CUDA packages are 3 GB to load, and DeepSpeed is built from source."""
+"""For one combination: torch and its CUDA packages are a 3 GB download; DeepSpeed is built from source."""
 
 KEPT = 2
 """Environments kept in the folder, the last used ones: one with CUDA packages takes 5 GB."""
@@ -50,25 +53,38 @@ FREE_MIB = 8 * 1024
 """Disk that must be free before a torch is installed: its wheels and what they unpack to."""
 
 BUILD_TOOLS = ("setuptools<81", "wheel", "packaging", "ninja", "py-cpuinfo")
-"""What DeepSpeed's setup.py imports beside torch; older ones ask for pkg_resources, gone in setuptools 81."""
-
+"""What DeepSpeed's setup.py imports besides torch; older ones need pkg_resources, gone in setuptools 81."""
 
 PATIENCE = 5.0
-"""Times each test's deadline: a series runs for hours on a machine that does other work as well."""
+"""The factor on each test's deadline: a series runs for hours on a machine that does other work as well."""
+
+Tell = Callable[[str], None]
+"""Takes progress, a line at a time."""
 
 
 class Combination(NamedTuple):
-    """Exact versions by package: those asked for and, for the target's other packages, a cell's."""
+    """Exact versions by package: those given and, for the target's other packages, those of a cell."""
 
     pins: Mapping[str, str]
 
     def __str__(self) -> str:
-        """As people list them."""
+        """Return the versions as people list them."""
         return ", ".join(f"{name} {version}" for name, version in self.pins.items())
 
 
-class Run(NamedTuple):
-    """What to measure and where: see the command's options."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasureOptions:
+    """What to measure and where.
+
+    Attributes:
+        target: the name of the target to train.
+        given: releases such as `torch==2.6.0`; a package that is given twice is measured in both.
+        wanted: which self-tests to run.
+        folder: where environments are kept; None uses a scratch folder.
+        output: the file of cells to extend; None returns the cells instead.
+        python: the Python of the environments, as uv names it.
+        train: training facts that differ from the target's, such as `dora=true`.
+    """
 
     target: str
     given: tuple[str, ...]
@@ -80,62 +96,76 @@ class Run(NamedTuple):
     train: tuple[str, ...] = ()
 
 
-def measure(run: Run, machine: Host, tell: Callable[[str], None]) -> tuple[str, int]:
-    """The cells as TOML, and the exit code: 3 if a combination could not be decided, else 0.
-
-    `tell` is given progress, a line at a time.
+def measure(options: MeasureOptions, host: Host, tell: Tell) -> tuple[str, int]:
+    """Return the cells as TOML, and the exit code: 3 if a combination could not be decided, else 0.
 
     Raises:
         InputError: an option or the output file is wrong.
         ExamineError: there is no uv, or no room on the disk.
     """
-    known = examine.knowledge(run.overlays)
-    target = examine.find_target(run.target or None, known)
-    selftest.refuse_unknown(run.wanted)
+    matrix = examine.knowledge(options.overlays)
+    target = examine.find_target(options.target or None, matrix)
+    selftest.refuse_unknown(options.wanted)
     if target is None:
-        raise InputError("--target", f"measure needs a target; known are {', '.join(known.targets)}")
-    combinations = [_filled(each, target, known) for each in _grid(run.given)]
-    if find_program(machine, "uv") is None:
+        raise InputError("--target", f"measure needs a target; known are {', '.join(matrix.targets)}")
+    combinations = [_completed(given, target, matrix) for given in _grid(options.given)]
+    if machine.find_program(host, "uv") is None:
         raise ExamineError(f"uv is not installed; {INSTALL_HINT}")
-    written = _written(run.output)
-    lines, code = [], 0
-    with scratch_folder() if run.folder is None else locked_folder(run.folder) as folder:
-        for each in combinations:
-            cells, undecided = _measured(each, run, target, folder, machine, written, tell)
+    written = _written_cells(options.output)
+    texts, code = [], 0
+    folder_context = scratch_folder() if options.folder is None else locked_folder(options.folder)
+    with folder_context as folder:
+        series = _Series(options, target, folder, host, tell)
+        for combination in combinations:
+            cells, undecided = series.measure(combination, written)
             code = 3 if undecided else code
-            text = "".join(cell_toml(cell) for cell in cells)
-            lines.append(text)
-            if run.output is not None and text:
-                append_file(run.output, text)
-    return ("" if run.output else "".join(lines)), code
+            text = "".join(map(cell_toml, cells))
+            texts.append(text)
+            if options.output is not None and text:
+                append_file(options.output, text)
+    return ("" if options.output else "".join(texts)), code
+
+
+def _written_cells(output: Path | None) -> list[Mapping[str, Any]]:
+    if output is None or not output.exists():
+        return []
+    try:
+        rows = tomllib.loads(read_file(output).decode("utf-8", "replace")).get("cell", [])
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(str(output), f"not TOML: {error}") from None
+    return [row for row in rows if isinstance(row, dict)]
 
 
 # --- which combinations -----------------------------------------------------------------------------
 
 
 def _grid(given: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Every combination of what `--with` names: a package that is named twice is measured in both."""
+    """Yield every combination of the given releases.
+
+    Raises:
+        InputError: one is no release, or none is of torch.
+    """
     choices: dict[str, list[str]] = {}
-    for each in given:
-        name, _, version = each.partition("==")
+    for release in given:
+        name, _, version = release.partition("==")
         name = name.strip().lower()
         if not name or versions.parse(version.strip()) is None:
-            raise InputError("--with", f"expected a release such as torch==2.6.0, found {each!r}")
+            raise InputError("--with", f"expected a release such as torch==2.6.0, found {release!r}")
         choices.setdefault(name, []).append(version.strip())
     if "torch" not in choices:
         raise InputError("--with", "expected at least a torch, such as --with torch==2.6.0")
-    for picked in itertools.product(*choices.values()):
-        yield dict(zip(choices, picked, strict=True))
+    for chosen in itertools.product(*choices.values()):
+        yield dict(zip(choices, chosen, strict=True))
 
 
-def _filled(given: Mapping[str, str], target: Target, known: Matrix) -> Combination:
-    """The combination with the target's packages that were not named, from the nearest measured-good cell.
+def _completed(given: Mapping[str, str], target: Target, matrix: Matrix) -> Combination:
+    """Add the target's other packages, from the nearest cell that was measured as good.
 
     Raises:
         InputError: no cell of the target names one of them.
     """
     facts = {package_key(name): Fact(package_key(name), Known(version)) for name, version in given.items()}
-    near = examine.nearest_cell(Inventory(facts, complete=frozenset({"pkg"})), known, target)
+    near = examine.nearest_cell(Inventory(facts, complete=frozenset({"pkg"})), matrix, target)
     from_cell = near.cell.pkg if near is not None else {}
     pins = {}
     for name in target.packages:
@@ -146,17 +176,17 @@ def _filled(given: Mapping[str, str], target: Target, known: Matrix) -> Combinat
     return Combination({**pins, **given})
 
 
-def _train_given(given: Sequence[str]) -> dict[str, str | int | bool]:
-    """Training facts that differ from the target's: `dora=true`.
+def _parse_train(given: Sequence[str]) -> dict[str, str | int | bool]:
+    """Return the training facts of `--set`, such as `dora=true`.
 
     Raises:
-        InputError: not a training fact.
+        InputError: one is not a training fact.
     """
     from envcheck.core.training_facts import KEYS
 
     found: dict[str, str | int | bool] = {}
-    for each in given:
-        name, _, value = each.partition("=")
+    for setting in given:
+        name, _, value = setting.partition("=")
         key = f"train.{name.strip()}"
         if key not in KEYS:
             raise InputError(
@@ -167,51 +197,149 @@ def _train_given(given: Sequence[str]) -> dict[str, str | int | bool]:
     return found
 
 
+# --- a series of measurements -----------------------------------------------------------------------
+
+
+class _Series:
+    """The measurements of one run: what they share, and one method for each combination."""
+
+    def __init__(self, options: MeasureOptions, target: Target, folder: Path, host: Host, tell: Tell) -> None:
+        self._options, self._folder, self._tell = options, folder, tell
+        self._host, self._target = host, target
+        self._train = _parse_train(options.train)
+        self._digest = _digest(options.wanted)
+
+    def measure(
+        self, combination: Combination, written: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[dict[str, Any]], bool]:
+        """Return the cells of a combination, and whether something of it could not be decided.
+
+        A combination that the written cells hold is not measured again.
+        """
+        if any(self._is_measurement_of(row, combination) for row in written):
+            self._tell(f"{combination}: measured already")
+            return [], False
+        head = {
+            "target": self._target.name,
+            "pkg": dict(combination.pins),
+            "date": dt.datetime.now(tz=dt.UTC).date(),
+            "test": self._digest,
+        }
+        try:
+            environment = _environment(
+                combination, self._options.python, self._folder, self._host, self._tell
+            )
+        except _NotInstallableError as error:
+            self._tell(f"{combination}: cannot be installed together")
+            return [{**head, "outcome": "not-installable", "device": "none", "signature": str(error)}], False
+        outcomes, where = self._run_tests(combination, environment)
+        cells = [{**head, **where, **cell} for cell in cells_of(outcomes, self._target)]
+        for cell in cells:
+            self._tell(f"{combination}: {_cell_in_words(cell)}")
+        undecided = [each for each in outcomes if each.result == selftest_outcome.UNKNOWN]
+        for each in undecided:
+            test = f"{each.claim.name} {each.variant.name}"
+            self._tell(f"{combination}: {test} not decided, a fault of the test: {each.why}")
+        return cells, bool(undecided)
+
+    def _is_measurement_of(self, row: Mapping[str, Any], combination: Combination) -> bool:
+        return has_measured(
+            row,
+            target=self._options.target,
+            pins=combination.pins,
+            train={key.removeprefix("train."): value for key, value in self._train.items()},
+            ranks=self._options.wanted.ranks,
+            digest=self._digest,
+        )
+
+    def _run_tests(
+        self, combination: Combination, environment: Path
+    ) -> tuple[Sequence[selftest_outcome.Outcome], dict[str, str]]:
+        """Run the self-tests in an environment; return the outcomes, and the Python and the device used."""
+        # Only this environment is measured, so the user's PYTHONPATH stays out.
+        variables = {name: value for name, value in self._host.environ.items() if name != "PYTHONPATH"}
+        host = Host(self._host.root, variables)
+        request = ExamineRequest(python=str(environment), overlays=self._options.overlays)
+        prepared = selftest.prepare(request, host)
+        _refuse_other_versions(combination, prepared.inventory)
+        train = {**self._target.train, **self._train}
+        prepared = prepared._replace(target=self._target._replace(train=train))
+        device = choose_device(self._options.wanted, prepared.inventory)
+        outcomes = selftest.run(prepared, self._options.wanted, device, host)
+        gpu = str(prepared.inventory.known("gpu.name", 0) or "cuda") if device == "cuda" else "cpu"
+        return outcomes, {"python": str(prepared.inventory.known("python.version")), "device": gpu}
+
+
+def _cell_in_words(cell: Mapping[str, Any]) -> str:
+    train = "".join(f" {key}={str(value).lower()}" for key, value in cell.get("train", {}).items())
+    run = f"{counted(len(cell['tests']), 'test')}, {cell['seconds']} s"
+    return f"{cell['outcome']}{train} ({run}) {cell.get('signature', '')}".rstrip()
+
+
+def _refuse_other_versions(combination: Combination, inventory: Inventory) -> None:
+    """Raise ExamineError if another version than the combination's is installed."""
+    for name, version in combination.pins.items():
+        here = str(inventory.known(package_key(name)) or "")
+        if versions.base_release(here) != versions.base_release(version):
+            raise ExamineError(f"{name} {version} was asked for and {here or 'none'} is installed")
+
+
+def _digest(options: selftest.SelftestOptions) -> str:
+    """Return a digest of all tests that may be run, so that a cell states by which text it was measured."""
+    import hashlib
+
+    texts = [claim.digest for claim in selftest.claims() if not options.only or claim.name in options.only]
+    return f"sha256:{hashlib.sha256(''.join(texts).encode()).hexdigest()[:16]}"
+
+
 # --- an environment ---------------------------------------------------------------------------------
 
 
 class _NotInstallableError(Exception):
-    """No installer can bring these releases together."""
+    """The releases cannot be installed together, by any installer."""
 
 
 def _environment(
-    each: Combination, run: Run, folder: Path, machine: Host, tell: Callable[[str], None]
+    combination: Combination, python_version: str | None, folder: Path, host: Host, tell: Tell
 ) -> Path:
-    """The environment of this torch with exactly these releases.
+    """Return the environment of this torch, with exactly these releases installed.
 
     Raises:
         _NotInstallableError: the releases exclude one another, or one has no file for this Python.
-        ExamineError: the network or the disk.
+        ExamineError: the network or the disk failed.
     """
-    place = folder / f"torch-{each.pins['torch']}"
+    place = folder / f"torch-{combination.pins['torch']}"
     if not place.is_dir():
-        for old in least_recently_used(folder, "torch-*", KEPT - 1):
-            tell(f"removing {old.name}: at most {KEPT} environments are kept")
-            remove_folder(old)
-        if (free := free_mib(folder)) < FREE_MIB:
-            raise ExamineError(
-                f"{folder}: {free} MiB are free, a torch with its CUDA packages needs {FREE_MIB}"
-            )
+        _make_room(folder, tell)
     python = place / "env/bin/python"
     if not python.exists():
-        _uv(
-            ["venv", "--quiet", str(place / "env"), *(["--python", run.python] if run.python else [])],
-            place,
-            machine,
-        )
+        version = ["--python", python_version] if python_version else []
+        _run_uv(["venv", "--quiet", str(place / "env"), *version], place, host)
     mark_used(place)
-    torch = f"torch=={each.pins['torch']}"
-    aim = ["pip", "install", "--quiet", "--python", str(python)]
-    # DeepSpeed's setup.py imports torch: that comes first, and nothing is built apart from it.
-    _uv([*aim, torch, *BUILD_TOOLS], place, machine)
-    exact = [f"{name}=={version}" for name, version in each.pins.items()]
-    _uv([*aim, "--no-build-isolation", *exact], place, machine)
+    install = ["pip", "install", "--quiet", "--python", str(python)]
+    # DeepSpeed's setup.py imports torch, so torch comes first, and builds are not isolated from it.
+    _run_uv([*install, f"torch=={combination.pins['torch']}", *BUILD_TOOLS], place, host)
+    exact = [f"{name}=={version}" for name, version in combination.pins.items()]
+    _run_uv([*install, "--no-build-isolation", *exact], place, host)
     return place / "env"
 
 
-def _uv(arguments: Sequence[str], place: Path, machine: Host) -> None:
-    program = find_program(machine, "uv")
-    index = user_index(machine)
+def _make_room(folder: Path, tell: Tell) -> None:
+    """Remove the environments that were not used for longest.
+
+    Raises:
+        ExamineError: the disk has no room for another environment.
+    """
+    for old in least_recently_used(folder, "torch-*", KEPT - 1):
+        tell(f"removing {old.name}: at most {KEPT} environments are kept")
+        remove_folder(old)
+    if (free := free_mib(folder)) < FREE_MIB:
+        raise ExamineError(f"{folder}: {free} MiB are free, a torch with its CUDA packages needs {FREE_MIB}")
+
+
+def _run_uv(arguments: Sequence[str], place: Path, host: Host) -> None:
+    program = machine.find_program(host, "uv")
+    index = user_index(host)
     extra = {
         "UV_NO_PROGRESS": "1",
         "UV_CACHE_DIR": str(place / "cache"),
@@ -220,213 +348,24 @@ def _uv(arguments: Sequence[str], place: Path, machine: Host) -> None:
     }
     if index.url:
         extra["UV_DEFAULT_INDEX"] = index.url
-    if links := machine.environ.get("UV_FIND_LINKS") or machine.environ.get("PIP_FIND_LINKS"):
+    if links := host.environ.get("UV_FIND_LINKS") or host.environ.get("PIP_FIND_LINKS"):
         extra["UV_FIND_LINKS"] = links
-    ran = machine.run([str(program), *arguments], INSTALL_S, backend_environment(machine, index, extra))
+    ran = host.run([str(program), *arguments], INSTALL_S, backend_environment(host, index, extra))
     if ran.code is None:
         raise ExamineError(f"uv did not finish within {INSTALL_S:g} s")
     if ran.code:
-        said = one_line(redact(ran.err, index, [str(place)]))
-        if _EXCLUDES.search(said) and not _UNREACHED.search(said):
-            raise _NotInstallableError(said[:300])
-        raise ExamineError(f"uv could not install: {said[:300]}")
+        output = one_line(redact(ran.err, index, [str(place)]))
+        if _EXCLUDES.search(output) and not _UNREACHED.search(output):
+            raise _NotInstallableError(output[:300])
+        raise ExamineError(f"uv could not install: {output[:300]}")
 
 
 _EXCLUDES = re.compile(
     r"No solution found|has no wheels|no wheels with a matching|Failed to build|Failed building"
 )
-# What the network, the disk or a signal did is no property of the releases.
+"""What uv prints if the releases cannot be installed together."""
+
 _UNREACHED = re.compile(
     r"could not be queried|[Nn]etwork|Failed to (?:fetch|download)|[Tt]imed? ?out|No space left|signal"
 )
-
-
-# --- a measurement ----------------------------------------------------------------------------------
-
-
-def _measured(
-    each: Combination,
-    run: Run,
-    target: Target,
-    folder: Path,
-    machine: Host,
-    written: Sequence[Mapping[str, Any]],
-    tell: Callable[[str], None],
-) -> tuple[list[dict[str, Any]], bool]:
-    """The cells of one combination, and whether something of it could not be decided."""
-    digest = _digest(run.wanted)
-    changed = target._replace(train={**target.train, **_train_given(run.train)})
-    if any(_same(row, each, run, digest) for row in written):
-        tell(f"{each}: measured already")
-        return [], False
-    today = dt.datetime.now(tz=dt.UTC).date()
-    head = {"target": target.name, "pkg": dict(each.pins), "date": today, "test": digest}
-    try:
-        place = _environment(each, run, folder, machine, tell)
-    except _NotInstallableError as error:
-        tell(f"{each}: cannot be installed together")
-        return [{**head, "outcome": "not-installable", "device": "none", "signature": str(error)}], False
-    # What is measured is this environment and no other: the user's PYTHONPATH stays out.
-    machine = Host(machine.root, {k: v for k, v in machine.environ.items() if k != "PYTHONPATH"})
-    prepared = selftest.prepare(examine.ExamineRequest(python=str(place), overlays=run.overlays), machine)
-    _refuse_others(each, prepared.inventory)
-    prepared = prepared._replace(target=changed)
-    device = selftest.chosen_device(run.wanted, prepared.inventory)
-    outcomes = selftest.run(prepared, run.wanted, device, machine)
-    python = str(prepared.inventory.known("python.version"))
-    gpu = str(prepared.inventory.known("gpu.name", 0) or "cuda") if device == "cuda" else "cpu"
-    cells = [{**head, "python": python, "device": gpu, **cell} for cell in _cells(outcomes, target)]
-    for cell in cells:
-        tell(f"{each}: {_told(cell)}")
-    undecided = [one for one in outcomes if one.result == outcome.UNKNOWN]
-    for one in undecided:
-        tell(f"{each}: {one.claim.name} {one.variant.name} not decided, a fault of the test: {one.why}")
-    return cells, bool(undecided)
-
-
-def _told(cell: Mapping[str, Any]) -> str:
-    train = "".join(f" {key}={str(value).lower()}" for key, value in cell.get("train", {}).items())
-    run = f"{counted(len(cell['tests']), 'test')}, {cell['seconds']} s"
-    return f"{cell['outcome']}{train} ({run}) {cell.get('signature', '')}".rstrip()
-
-
-def _refuse_others(each: Combination, inventory: Inventory) -> None:
-    for name, version in each.pins.items():
-        here = str(inventory.known(package_key(name)) or "")
-        if versions.base_release(here) != versions.base_release(version):
-            raise ExamineError(f"{name} {version} was asked for and {here or 'none'} is installed")
-
-
-def _digest(wanted: selftest.SelftestOptions) -> str:
-    """Of all tests that may be run: a cell tells by which text it was measured."""
-    import hashlib
-
-    texts = [each.digest for each in selftest.claims() if not wanted.only or each.name in wanted.only]
-    return f"sha256:{hashlib.sha256(''.join(texts).encode()).hexdigest()[:16]}"
-
-
-def _cells(outcomes: Sequence[outcome.Outcome], target: Target) -> Iterator[dict[str, Any]]:
-    """A cell for each training configuration that was run: it fails if one of its tests does.
-
-    A variant that says all the target says stands for a configuration; one that leaves something open
-    (checkpointing, say) counts towards each of them. Where none stands for one, only imports were tried.
-    """
-    decided = [each for each in outcomes if each.result in (outcome.PASS, outcome.FAIL)]
-    whole = [each for each in decided if _says_all(each.variant, target)]
-    trains: list[dict[str, Any]] = []
-    for each in whole:
-        if (train := _beyond(each.variant, target)) not in trains:
-            trains.append(train)
-    for train in trains or ([{}] if decided else []):
-        group = [each for each in decided if each not in whole or _beyond(each.variant, target) == train]
-        failed = [each for each in group if each.result == outcome.FAIL]
-        yield {
-            "outcome": "fails" if failed else "ok" if trains else "imports",
-            **({"rule": rule} if (rule := next((each.rule for each in failed if each.rule), "")) else {}),
-            **({"signature": failed[0].why[:200], "failed": sorted(map(_named, failed))} if failed else {}),
-            **({"train": train} if train else {}),
-            "ranks": max(each.ranks for each in group),
-            "seconds": round(sum(each.seconds for each in group), 1),
-            "tests": sorted(map(_named, group)),
-        }
-
-
-def _named(each: outcome.Outcome) -> str:
-    return f"{each.claim.name}/{each.variant.name}"
-
-
-_UNSAID = {
-    "dora": False,
-    "offload_optimizer": "none",
-    "offload_param": "none",
-    "gradient_clipping": True,
-    "parallel": "deepspeed",
-    "quantization": "none",
-    "frozen_params": True,
-}
-"""Values a cell does not repeat: what a configuration that does not name them has anyhow."""
-
-_OPEN = frozenset({"train.precision", "train.gradient_clipping"})
-"""What a variant need not say to stand for a target: the failures known do not depend on it."""
-
-
-def _says_all(variant: SelftestVariant, target: Target) -> bool:
-    stated = {f"train.{key}" for key in variant.train}
-    return bool(variant.train) and stated >= set(target.train) - _OPEN
-
-
-def _beyond(variant: SelftestVariant, target: Target) -> dict[str, Any]:
-    """The training facts of a variant that its target does not say."""
-    return {
-        key: value
-        for key, value in variant.train.items()
-        if target.train.get(f"train.{key}") != value and _UNSAID.get(key) != value
-    }
-
-
-# --- the file of cells ------------------------------------------------------------------------------
-
-
-def _written(output: Path | None) -> list[Mapping[str, Any]]:
-    if output is None or not output.exists():
-        return []
-    try:
-        rows = tomllib.loads(read_file(output).decode("utf-8", "replace")).get("cell", [])
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(str(output), f"not TOML: {error}") from None
-    return [row for row in rows if isinstance(row, dict)]
-
-
-def _same(row: Mapping[str, Any], each: Combination, run: Run, digest: str) -> bool:
-    asked = {key.removeprefix("train."): value for key, value in _train_given(run.train).items()}
-    return (
-        row.get("target") == run.target
-        and row.get("pkg") == dict(each.pins)
-        and row.get("test") == digest
-        and (row.get("ranks", run.wanted.ranks) == run.wanted.ranks or run.wanted.ranks is None)
-        and (row.get("outcome") == "not-installable" or _unusual(row.get("train", {})) == _unusual(asked))
-    )
-
-
-def _unusual(train: Mapping[str, Any]) -> dict[str, Any]:
-    """What a cell says of training because it was asked for with `--set`, or a variant brings it."""
-    return {key: value for key, value in train.items() if _UNSAID.get(key, value) != value}
-
-
-_ORDER = (
-    *("target", "outcome", "rule", "signature", "failed", "pkg", "python", "train"),
-    *("device", "ranks", "seconds", "date", "test", "tests"),
-)
-
-
-def cell_toml(cell: Mapping[str, Any]) -> str:
-    """A `[[cell]]` as compat/matrix.toml writes it."""
-    return "\n[[cell]]\n" + "".join(f"{key} = {toml_value(cell[key])}\n" for key in _ORDER if key in cell)
-
-
-def toml_value(value: Any) -> str:
-    """A value as TOML, on one line."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dt.date | int | float):
-        return str(value)
-    if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(key)} = {toml_value(each)}" for key, each in value.items())
-        return f"{{ {inner} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(toml_value(each) for each in value)}]"
-    return _quoted(str(value))
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
-
-
-def _quoted(text: str) -> str:
-    """A string of TOML in ASCII; it has no surrogates, which JSON writes for what is beyond 16 bits."""
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return re.sub(
-        r"[^\x20-\x7e]",
-        lambda each: f"\\u{ord(each[0]):04x}" if each[0] <= "\uffff" else f"\\U{ord(each[0]):08x}",
-        json.dumps(whole, ensure_ascii=False),
-    )
+"""What uv prints if the network, the disk or a signal is at fault, which says nothing about the releases."""

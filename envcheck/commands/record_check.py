@@ -1,7 +1,7 @@
-"""The files of an environment against what their installation wrote down: RECORD (PEP 376, PEP 427).
+"""Compare the files of an environment with what their installation wrote down: RECORD (PEP 376, PEP 427).
 
-Only `gate --verify-files` reads them, for a torch has gigabytes. Nothing is imported, a file is read in
-pieces, and when the time is up what was not looked at is said to be unknown.
+Only `gate --verify-files` does this, because torch alone has gigabytes of files. Nothing is imported, files
+are read in pieces, and what was not compared before the deadline is reported as undecided.
 """
 
 from __future__ import annotations
@@ -28,19 +28,22 @@ from envcheck.probes.distributions import InstalledFiles, read_site
 from envcheck.probes.python_env import located
 
 GROUP = "files"
+"""The group of the findings' rule ids."""
+
 RECORD_LIMIT = 64 * 1024 * 1024
-"""Bytes of one RECORD: that of torch 2.6 has 1.5 million."""
+"""Bytes of one RECORD that are read: that of torch 2.6 has 1.5 million."""
 
 KEEP_THEIR_OWN = ("conda", "debian", "rpm")
-"""Who moves or rewrites files after their RECORD was made, as INSTALLER spells it."""
+"""Installers that move or rewrite files after their RECORD was made, as INSTALLER spells them."""
 
-_DEBIANS_OWN = "/usr/lib/python3/dist-packages"  # dpkg's; pip installs below /usr/local there
+_FOLDER_OF_DPKG = "/usr/lib/python3/dist-packages"  # pip installs below /usr/local on Debian
 
-_SHOWN = 5
+_MOST_NAMED = 5
+"""Files or packages that a finding names; it counts the others."""
 
 
-def verify(machine: Host, request: ProbeRequest, seconds: float) -> list[Finding]:
-    """Compare every file that a RECORD lists with a hash, for at most so many seconds.
+def verify(host: Host, request: ProbeRequest, seconds: float) -> list[Finding]:
+    """Compare every file that a RECORD lists with its hash, for at most these seconds.
 
     Raises:
         InputError: there is no such environment.
@@ -48,16 +51,16 @@ def verify(machine: Host, request: ProbeRequest, seconds: float) -> list[Finding
     """
     until = time.monotonic() + seconds
     findings: list[Finding] = []
-    left_out: dict[str, list[str]] = {}
-    for site, record in _records(machine, located(machine, request).sites):
-        changed: list[str] = []
+    left_out: dict[str, list[str]] = {}  # packages by the reason
+    for site, record in _records(host, located(host, request).sites):
         folder = f"{site}/{record.entry}"
-        if keeper := "installed from a checkout" if record.editable else _keeper(machine, site, folder):
-            left_out.setdefault(keeper, []).append(record.name)
+        if why := "installed from a checkout" if record.editable else _installer(host, site, folder):
+            left_out.setdefault(why, []).append(record.name)
             continue
+        changed: list[str] = []
         try:
-            for path, wrong in _differences(machine, site, folder, until):
-                changed += [f"{path} ({wrong})"] if wrong else []
+            for path, difference in _compare(host, site, folder, until):
+                changed += [f"{path} ({difference})"] if difference else []
         except InputError as error:
             left_out.setdefault(error.problem, []).append(record.name)
         except TimeoutError:
@@ -67,53 +70,64 @@ def verify(machine: Host, request: ProbeRequest, seconds: float) -> list[Finding
     return findings + [_not_compared(names, why) for why, names in left_out.items()]
 
 
-def _keeper(machine: Host, site: str, folder: str) -> str:
-    """Who keeps a list of a package's files that is better than its RECORD; empty if nobody does."""
-    installer = (machine.read_text(f"{folder}/INSTALLER") or "").strip().lower()
-    return "debian" if site == _DEBIANS_OWN else installer if installer in KEEP_THEIR_OWN else ""
+def _installer(host: Host, site: str, folder: str) -> str:
+    """Return the installer that keeps a better list of a package's files than RECORD; empty if none does."""
+    installer = (host.read_text(f"{folder}/INSTALLER") or "").strip().lower()
+    return "debian" if site == _FOLDER_OF_DPKG else installer if installer in KEEP_THEIR_OWN else ""
 
 
-def _records(machine: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, InstalledFiles]]:
-    """The records of every package folder, each folder once."""
+def _records(host: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, InstalledFiles]]:
+    """Yield the records of every package folder with the folder; each folder once."""
     seen: set[str] = set()
     for site in sites:
-        place = str(machine.path(site))
+        place = str(host.path(site))
         if (real := os.path.realpath(place)) in seen:
             continue
         seen.add(real)
-        with contextlib.suppress(OSError):  # a folder that cannot be listed: the probe has said so
-            for record in read_site(site, place, lambda path: str(machine.path(path))):
+        with contextlib.suppress(OSError):  # the probe reports a folder that cannot be listed
+            for record in read_site(site, place, lambda path: str(host.path(path))):
                 yield site, record
 
 
-def _differences(machine: Host, site: str, folder: str, until: float) -> Iterator[tuple[str, str]]:
-    """Every file listed with a hash, and what is wrong with it, if anything.
+def _compare(host: Host, site: str, folder: str, until: float) -> Iterator[tuple[str, str]]:
+    """Yield every file that is listed with a hash, and how it differs; empty if it does not.
 
     Raises:
-        InputError: there is no RECORD that can be read, or not all of its hashes are sha256.
+        InputError: RECORD cannot be read, or holds no hashes or other hashes than sha256.
         TimeoutError: the time is up.
     """
-    try:
-        text = read_file(machine.path(f"{folder}/RECORD"), RECORD_LIMIT).decode("utf-8", "replace")
-        rows = [(*row, "", "", "")[:3] for row in csv.reader(text.splitlines())]
-    except (InputError, csv.Error):
-        raise InputError(folder, "no RECORD of their files") from None
-    hashed = [row for row in rows if row[0] and row[1]]  # RECORD itself and what was compiled later have none
-    if not hashed:
-        raise InputError(folder, "no hashes in RECORD")
-    for path, digest, size in hashed:
-        algorithm, _, wanted = digest.partition("=")
+    for path, digest, size in _hashed_files(host, folder):
+        algorithm, _, expected = digest.partition("=")
         if algorithm != "sha256":
             raise InputError(folder, "hashes other than sha256 in RECORD")
         if time.monotonic() > until:
             raise TimeoutError
-        yield (
-            path,
-            _wrong(machine.path(path if path.startswith("/") else f"{site}/{path}"), wanted, size, until),
-        )
+        place = host.path(path if path.startswith("/") else f"{site}/{path}")
+        yield path, _difference(place, expected, size, until)
 
 
-def _wrong(place: Path, wanted: str, size: str, until: float) -> str:
+def _hashed_files(host: Host, folder: str) -> list[tuple[str, str, str]]:
+    """Return path, digest and size of the files in a RECORD that have a hash.
+
+    RECORD itself has none, nor have files that were compiled after the installation.
+    """
+    try:
+        text = read_file(host.path(f"{folder}/RECORD"), RECORD_LIMIT).decode("utf-8", "replace")
+        rows = [(*row, "", "", "")[:3] for row in csv.reader(text.splitlines())]
+    except (InputError, csv.Error):
+        raise InputError(folder, "no RECORD of their files") from None
+    hashed = [(path, digest, size) for path, digest, size in rows if path and digest]
+    if not hashed:
+        raise InputError(folder, "no hashes in RECORD")
+    return hashed
+
+
+def _difference(place: Path, expected: str, size: str, until: float) -> str:
+    """Return how a file differs from its RECORD; empty if it does not.
+
+    Raises:
+        TimeoutError: the time is up.
+    """
     try:
         if size.isdecimal() and place.stat().st_size != int(size):
             return "another size"
@@ -123,30 +137,37 @@ def _wrong(place: Path, wanted: str, size: str, until: float) -> str:
     if found is None:
         raise TimeoutError
     try:
-        there = base64.urlsafe_b64decode(wanted + "=" * (-len(wanted) % 4)).hex()
+        recorded = base64.urlsafe_b64decode(expected + "=" * (-len(expected) % 4)).hex()
     except (binascii.Error, ValueError):
         return "its hash in RECORD cannot be read"
-    return "" if found == there else "another content"
+    return "" if found == recorded else "another content"
 
 
-def _changed(name: str, changed: list[str], record: str) -> Finding:
-    more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-    fact = Fact(f"files.{name}", Known(", ".join(changed[:_SHOWN]) + more), record)
+def _changed(package: str, changed: list[str], record: str) -> Finding:
+    fact = Fact(f"files.{package}", Known(_first_few(changed)), record)
     are = "is not as it was" if len(changed) == 1 else "are not as they were"
-    title = f"{counted(len(changed), 'file')} of {name} {are} installed"
-    return generated_finding(f"files:changed:{name}", Severity.ERROR, title, [Evidence(fact)], group=GROUP)
+    title = f"{counted(len(changed), 'file')} of {package} {are} installed"
+    return generated_finding(f"files:changed:{package}", Severity.ERROR, title, [Evidence(fact)], group=GROUP)
 
 
-def _not_compared(names: list[str], why: str) -> Finding:
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+def _not_compared(packages: list[str], why: str) -> Finding:
+    shown = _first_few(packages)
     if why in KEEP_THEIR_OWN:
-        because = [
-            Evidence(Fact("files", Known(shown), f"installed by {why}, which keeps a list of its own"))
-        ]
-        title = f"the files of {counted(len(names), 'package')} of {why} were not compared"
-        return generated_finding("files:not-ours", Severity.NOTE, title, because, group=GROUP)
-    because = [Evidence(Fact("files", Unknown(f"{shown}: {why}")))]
-    title = f"the files of {counted(len(names), 'package')} were not compared"
+        fact = Fact("files", Known(shown), f"installed by {why}, which keeps a list of its own")
+        title = f"the files of {counted(len(packages), 'package')} of {why} were not compared"
+        return generated_finding("files:not-ours", Severity.NOTE, title, [Evidence(fact)], group=GROUP)
+    fact = Fact("files", Unknown(f"{shown}: {why}"))
+    title = f"the files of {counted(len(packages), 'package')} were not compared"
     return generated_finding(
-        "files:not-compared", Severity.WARNING, title, because, group=GROUP, verdict=Verdict.UNDECIDED
+        "files:not-compared",
+        Severity.WARNING,
+        title,
+        [Evidence(fact)],
+        group=GROUP,
+        verdict=Verdict.UNDECIDED,
     )
+
+
+def _first_few(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

@@ -1,6 +1,7 @@
-"""The training configurations a user names: read with the files they name themselves, understood, merged.
+"""Read the training configurations that a user names, and the files that these name in turn.
 
-What cannot be read is a remark with its place, and the rest is still judged.
+Each is interpreted by its dialect, and all are merged. A file that cannot be read becomes a diagnostic with
+its place, and the rest is still judged.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from envcheck.training_config.dialects import Dialect
 from envcheck.training_config.document import Document, Reference
 from envcheck.training_config.interpret import Interpretation, understood
 
-_LARGEST = 1 << 20  # bytes of a configuration; the largest seen in the wild is a tenth
-_LONGEST = 200  # characters of a file's name that a message quotes
-_DEEPEST = 8  # files that name files
+_LARGEST = 1 << 20  # bytes of a configuration; the largest seen in practice has a tenth of that
+_LONGEST_NAME = 200  # characters of a file's name that a message quotes
+_DEEPEST = 8  # files that name one another
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Configured(NamedTuple):
-    """What all configurations say together, and what is wrong with them, worst first."""
+    """What all configurations say together, and diagnostics on them, worst first."""
 
     facts: tuple[Fact, ...] = ()
     remarks: tuple[Diagnostic, ...] = ()
@@ -36,30 +37,29 @@ class Configured(NamedTuple):
 def configured(
     named: Sequence[str], shared: Iterable[Mapping[str, Any]], installed: Mapping[str, str]
 ) -> Configured:
-    """The facts of files, and of arguments given in place of a file.
+    """Read configuration files, and arguments given in place of a file.
 
-    `shared` are the rows that all dialects share, `installed` the versions that are known.
+    `shared` are the rows that all dialects share, `installed` the known versions by package.
 
     Raises:
-        InputError: not one of them could be read.
+        InputError: none of them could be read.
     """
     if not named:
         return Configured()
-    known = dialects.load(_trees(), shared)
-    reading = _FileReader(known, installed)
-    for each in named:
-        reading.take(each)
-    if not reading.parts:
-        unreadable = next(remark for remark in reading.remarks if remark.code == UNREADABLE)
+    reader = _FileReader(dialects.load(_trees(), shared), installed)
+    for name in named:
+        reader.read_named(name)
+    if not reader.parts:
+        unreadable = next(each for each in reader.diagnostics if each.code == UNREADABLE)
         raise InputError(unreadable.places[0], unreadable.text)
-    facts, remarks = merge.merged(reading.parts)
-    found = [*reading.remarks, *(remark for part in reading.parts for remark in part.remarks), *remarks]
-    ordered = sorted(readers.quoted(found, reading.texts), key=lambda remark: -remark.severity.rank)
-    return Configured((*reading.unread, *facts), tuple(ordered))
+    facts, contradictions = merge.merged(reader.parts)
+    found = [*reader.diagnostics, *(each for part in reader.parts for each in part.remarks), *contradictions]
+    ordered = sorted(readers.quoted(found, reader.texts), key=lambda each: -each.severity.rank)
+    return Configured((*reader.unread, *facts), tuple(ordered))
 
 
 def _trees() -> dict[str, Any]:
-    """compat/dialects by name: compiled in a wheel, TOML in a checkout."""
+    """Load compat/dialects by name: JSON in a wheel, TOML in a checkout."""
     if compiled := shipped_text("dialects.json"):
         import json
 
@@ -72,95 +72,114 @@ def _trees() -> dict[str, Any]:
 
 
 class _FileReader:
-    """The files read so far, in the order in which they count."""
+    """Reads files and those that they name; collects the results in the order in which they count.
+
+    `parts` holds what was interpreted, `unread` the facts that a file which is missing or unreadable leaves
+    unknown, and `texts` each file's text by its name.
+    """
 
     def __init__(self, known: Mapping[str, Dialect], installed: Mapping[str, str]) -> None:
-        self.known, self.installed = known, installed
+        self._known, self._installed = known, installed
+        self._read: set[tuple[str, int]] = set()
+        self._chain: list[str] = []  # the files being read, each named by the one before it
+        self._inline = 0
         self.parts: list[Interpretation] = []
-        self.remarks: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
         self.unread: list[Fact] = []
         self.texts: dict[str, str] = {}
-        self.read: set[tuple[str, int]] = set()
-        self.reading: list[str] = []  # the chain of files that name one another
-        self.inline = 0
 
-    def take(self, named: str) -> None:
-        """Read what the user named."""
+    def read_named(self, named: str) -> None:
+        """Read a file or arguments that the user names."""
         try:
-            if _stands_for_itself(named):
-                self.inline += 1
-                number = "" if self.inline == 1 else f" ({self.inline})"
-                self._text(named, f"--train{number}", Path())
+            if _is_inline(named):
+                self._inline += 1
+                number = "" if self._inline == 1 else f" ({self._inline})"
+                self._read_text(named, f"--train{number}", Path())
             else:
-                self._file(Path(named), named)
+                self._read_file(Path(named), named)
         except InputError as error:
-            self.remarks.append(Diagnostic(Severity.ERROR, UNREADABLE, error.problem, (error.place,)))
+            self.diagnostics.append(Diagnostic(Severity.ERROR, UNREADABLE, error.problem, (error.place,)))
 
-    def _file(self, path: Path, name: str, dialect: str = "", launch: int = 0) -> None:
+    def _read_file(self, path: Path, name: str, dialect: str = "", launch: int = 0) -> None:
+        """Read a file once for each launch; `dialect` overrides the one that its content suggests.
+
+        Raises:
+            InputError: it cannot be read, or the files name one another without end.
+        """
         resolved = resolve_links(path)
-        if resolved in self.reading:
+        if resolved in self._chain:
             raise InputError(name, "names itself, by way of the files that it names")
-        if (resolved, launch) in self.read:
+        if (resolved, launch) in self._read:
             return
-        if len(self.reading) > _DEEPEST:
+        if len(self._chain) > _DEEPEST:
             raise InputError(name, f"more than {_DEEPEST} files that name one another")
-        self.read.add((resolved, launch))
+        self._read.add((resolved, launch))
         data = read_file(path, _LARGEST)
         if data.startswith(_UTF_16):
             raise InputError(name, "UTF-16: save it as UTF-8")
-        self.reading.append(resolved)
+        self._chain.append(resolved)
         try:
-            self._text(data.decode("utf-8", "replace"), name, path.parent, dialect, launch)
+            self._read_text(data.decode("utf-8", "replace"), name, path.parent, dialect, launch)
         finally:
-            self.reading.pop()
-        self.remarks += _not_utf_8(data, name)
+            self._chain.pop()
+        self.diagnostics += _not_utf_8(data, name)
 
-    def _text(self, text: str, name: str, folder: Path, dialect: str = "", launch: int = 0) -> None:
+    def _read_text(self, text: str, name: str, folder: Path, dialect: str = "", launch: int = 0) -> None:
+        """Interpret a text, then read the files that it names.
+
+        Raises:
+            InputError: it cannot be parsed, or says nothing about training that envcheck knows.
+        """
         self.texts[name] = text
-        taken: list[Interpretation] = []
+        parts: list[Interpretation] = []
         for document in readers.read(text, name):
             placed = document._replace(launch=document.launch or launch)
-            if dialect and document.form in self.known[dialect].forms:
+            if dialect and document.form in self._known[dialect].forms:
                 placed = placed._replace(dialect=dialect)
-            parts = understood(placed, self.known, self.installed)
-            for part in parts:
+            interpreted = understood(placed, self._known, self._installed)
+            for part in interpreted:
                 for reference in part.references:
-                    self._refer(reference, part.document, folder)
-            taken += parts
-        if not dialect and not any(part.facts or part.references or part.remarks for part in taken):
+                    self._follow(reference, part.document, folder)
+            parts += interpreted
+        if not dialect and not any(part.facts or part.references or part.remarks for part in parts):
             raise InputError(name, "says nothing of training that envcheck knows")
-        self.parts += taken
+        self.parts += parts
 
-    def _refer(self, reference: Reference, document: Document, folder: Path) -> None:
-        """Read the file that a setting names, beside the file that names it or where we are."""
+    def _follow(self, reference: Reference, document: Document, folder: Path) -> None:
+        """Read the file that a setting names, relative to the file that names it or to this folder."""
         if reference.unknown:
             self._leave_open(reference, reference.unknown)
             return
-        inside = self.known[reference.dialect].inside
+        inside = self._known[reference.dialect].inside
         path = folder / reference.path / inside
         path = path if is_file(path) else Path(reference.path) / inside
         if inside and not is_file(path):
-            return  # a name of the Hub
+            return  # the name of a model on the Hub
         if not path_exists(path):
-            name = reference.path if len(reference.path) <= _LONGEST else f"{reference.path[:_LONGEST]}…"
-            self._leave_open(reference, f"{name}, which {document.file} names, is not here")
-            text = f"{name} is not here: what it says is not known"
-            self.remarks.append(Diagnostic(Severity.WARNING, "not-here", text, (reference.place,)))
+            self._note_missing(reference, document)
             return
         try:
-            self._file(path, str(path), reference.dialect, reference.launch)
+            self._read_file(path, str(path), reference.dialect, reference.launch)
         except InputError as error:
             self._leave_open(reference, f"{reference.path} cannot be read")
             places = (error.place, reference.place)
-            self.remarks.append(Diagnostic(Severity.ERROR, UNREADABLE, error.problem, places))
+            self.diagnostics.append(Diagnostic(Severity.ERROR, UNREADABLE, error.problem, places))
+
+    def _note_missing(self, reference: Reference, document: Document) -> None:
+        name = reference.path
+        name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+        self._leave_open(reference, f"{name}, which {document.file} names, is not here")
+        text = f"{name} is not here: what it says is not known"
+        self.diagnostics.append(Diagnostic(Severity.WARNING, "not-here", text, (reference.place,)))
 
     def _leave_open(self, reference: Reference, why: str) -> None:
-        dialect = self.known[reference.dialect]
+        """Record what follows from naming the file alone, and as unknown what only its content says."""
+        dialect = self._known[reference.dialect]
         source = f"{reference.place.file}:{reference.place.line}"
         self.unread += [
-            Fact(each.key, Known(each.value), source)
-            for each in dialect.implied
-            if not each.when and each.value is not None
+            Fact(implied.key, Known(implied.value), source)
+            for implied in dialect.implied
+            if not implied.when and implied.value is not None
         ]
         self.unread += [Fact(key, Unknown(why), source) for key in dialect.unread]
 
@@ -176,8 +195,8 @@ def _not_utf_8(data: bytes, name: str) -> list[Diagnostic]:
     return []
 
 
-def _stands_for_itself(named: str) -> bool:
-    """Whether arguments, or a configuration, are given in place of a file's name."""
+def _is_inline(named: str) -> bool:
+    """Return whether the text is a configuration or arguments instead of the name of a file."""
     if path_exists(Path(named)):
         return False
     return named.lstrip().startswith(("-", "{")) or "=" in named or " -" in named

@@ -91,7 +91,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_line_that_brings_the_trouble_is_named(tmp_path: Path, name: str) -> None:
+def test_the_line_that_causes_a_finding_is_named(tmp_path: Path, name: str) -> None:
     text, place = FILES[name]
     ran = check(tmp_path, name, text)
     assert trouble(ran) == [f"{name}:{place}: error: {DEEPSPEED}"]
@@ -112,7 +112,7 @@ def test_the_report_as_json_has_the_places(tmp_path: Path) -> None:
     }
 
 
-def test_a_machine_is_judged_for(tmp_path: Path) -> None:
+def test_files_are_judged_for_a_declared_machine(tmp_path: Path) -> None:
     ran = check(
         tmp_path, "requirements.txt", "torch==2.6.0\n", "--machine", "rtx5090-r580", "--machine", "h100-r550"
     )
@@ -123,7 +123,7 @@ def test_a_machine_is_judged_for(tmp_path: Path) -> None:
     assert "note    machine rtx5090-r580" in ran.out
 
 
-def test_a_target_and_a_configuration_are_judged_for(tmp_path: Path) -> None:
+def test_files_are_judged_for_a_target_and_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     words: tuple[str, ...] = (
         "--train",
@@ -149,7 +149,7 @@ def test_several_files_are_each_judged_by_themselves(tmp_path: Path) -> None:
     assert [line.partition(" ")[0] for line in trouble(ran)] == ["b.txt:1:1:"]
 
 
-def test_what_is_not_pinned_is_not_guessed(tmp_path: Path) -> None:
+def test_the_version_of_an_unpinned_package_is_not_guessed(tmp_path: Path) -> None:
     ran = check(tmp_path, "requirements.txt", "torch\ndeepspeed==0.14.0\ntorchvision>=0.18,<0.19\n")
     assert (ran.code, trouble(ran)) == (0, [])
     assert ran.err.splitlines() == [
@@ -158,7 +158,7 @@ def test_what_is_not_pinned_is_not_guessed(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_file_leads_to_and_is_not_read_is_undecided(tmp_path: Path) -> None:
+def test_unread_files_that_a_file_refers_to_are_undecided(tmp_path: Path) -> None:
     text = "torch==2.4.0\n-r https://example.org/more.txt\n  ./own.whl\n"
     ran = check(tmp_path, "requirements.txt", text)
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "gate open: undecided listing:not-read")
@@ -171,7 +171,7 @@ def test_what_a_file_leads_to_and_is_not_read_is_undecided(tmp_path: Path) -> No
     assert check(tmp_path, "requirements.txt", text, "--undecided", "fail", "--skip", "listing:").code == 0
 
 
-def test_a_lock_lists_all_there_will_be(tmp_path: Path) -> None:
+def test_a_lock_lists_every_package(tmp_path: Path) -> None:
     hashed = f"torch==2.6.0 --hash=sha256:{'0' * 64}\n"
     words = ("--target", "zero3-lora", "--only", "target:")
     assert check(tmp_path, "requirements.txt", "torch==2.6.0\n", *words).code == 0
@@ -207,11 +207,11 @@ def test_requirements_include_others_and_constraints_pin(tmp_path: Path) -> None
         ("torch", ""),
     ],
 )
-def test_what_pins(tmp_path: Path, line: str, version: str) -> None:
+def test_which_specifiers_pin_a_version(tmp_path: Path, line: str, version: str) -> None:
     assert pins(sheet(tmp_path, "requirements.txt", f"{line}\n")) == {"torch": version}
 
 
-def test_markers_leave_out_what_is_for_others_and_the_python_may_be_needed(tmp_path: Path) -> None:
+def test_markers_exclude_other_platforms_and_may_need_the_python(tmp_path: Path) -> None:
     text = "torch==2.6.0; sys_platform == 'win32'\npeft==0.14.0; python_version < '3.10'\n"
     assert pins(sheet(tmp_path, "requirements.txt", text)) == {"peft": ""}
     assert pins(sheet(tmp_path, "requirements.txt", text, "3.9")) == {"peft": "0.14.0"}
@@ -292,7 +292,7 @@ def test_installs_of_a_dockerfile_are_followed(tmp_path: Path) -> None:
         ("${UNSET:-pytorch/pytorch:2.4.0-cuda12.1-cudnn9-devel}", {"torch": "2.4.0"}),
     ],
 )
-def test_what_a_tag_tells(tmp_path: Path, image: str, told: dict[str, str]) -> None:
+def test_facts_are_read_from_an_image_tag(tmp_path: Path, image: str, told: dict[str, str]) -> None:
     assert pins(sheet(tmp_path, "Dockerfile", f"FROM --platform=linux/amd64 {image}\n")) == told
 
 
@@ -324,7 +324,7 @@ def test_a_file_that_is_not_copied_from_here_is_said_to_be_unread(tmp_path: Path
     assert pins(sheet(tmp_path, "Dockerfile", stolen)) == {}
 
 
-def test_what_only_looks_like_an_instruction_or_a_requirement_is_none(tmp_path: Path) -> None:
+def test_text_that_only_resembles_an_instruction_or_requirement_is_ignored(tmp_path: Path) -> None:
     text = (
         "FROM x\nCOPY <<EOF /later.sh\nRUN pip install deepspeed==0.14.0\nEOF\n"
         "RUN echo $((1<<EOF)); pip install torch==2.4.0 # pip install peft==0.14.0 && pip install trl==0.12.0\n"
@@ -417,7 +417,7 @@ NAMES = ("requirements.txt", "pylock.toml", "environment.yml", "pyproject.toml",
 
 @settings(max_examples=300)
 @given(name=st.sampled_from(NAMES), text=st.text(max_size=200))
-def test_no_text_is_a_traceback(name: str, text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_no_text_causes_a_traceback(name: str, text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     start = {
         "Dockerfile": "FROM x\nRUN ",
         "environment.yml": "dependencies:\n- ",

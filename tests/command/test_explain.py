@@ -112,7 +112,7 @@ def test_a_log_reads_the_same_in_any_chunks(name: str, size: int) -> None:
     assert read(data, size)._replace(progress=()) == read(data)._replace(progress=())
 
 
-def test_what_follows_from_the_cause_is_told_as_that() -> None:
+def test_consequences_of_the_cause_are_reported_as_such() -> None:
     diagnosis = diagnosed((REAL / "user-error-plain.log").read_bytes())
     said = [cause.event.exceptions[0].name for cause in diagnosis.consequences if cause.event.exceptions]
     assert said == ["RuntimeError", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"]
@@ -154,7 +154,9 @@ WATCHDOG = (
     st.data(),
     st.sampled_from(["[rank{}]: ", "[default{}]:", "{}: ", "[1,{}]<stderr>:", "(Worker pid=10{}) "]),
 )
-def test_however_two_ranks_interleave_the_first_cause_is_the_same(data: st.DataObject, prefix: str) -> None:
+def test_the_first_cause_does_not_depend_on_how_two_ranks_interleave(
+    data: st.DataObject, prefix: str
+) -> None:
     echo = [*ECHO, WATCHDOG]
     turns = data.draw(st.permutations([0] * len(echo) + [1] * len(CAUSE)))
     left = [iter(echo), iter(CAUSE)]
@@ -196,7 +198,7 @@ def test_ranks_without_a_prefix_that_fail_alike_are_one_cause(data: st.DataObjec
         "\x1b[31m",
     ],
 )
-def test_what_launchers_put_before_a_line_is_taken_off(prefix: str) -> None:
+def test_prefixes_of_launchers_are_removed(prefix: str) -> None:
     cause = cause_of("".join(f"{prefix}{line}\n" for line in CAUSE))
     assert cause.event.exceptions == (
         log_scanner.Raised("KeyError", "'labels'", log_scanner.Frame("/home/ana/finetune.py", 7, "main")),
@@ -233,7 +235,7 @@ def test_each_table_of_torchrun_names_its_own_root() -> None:
     assert roots == [(("1",), -9)]
 
 
-def test_what_the_run_went_on_after_is_not_the_cause() -> None:
+def test_an_error_that_the_run_survived_is_not_the_cause() -> None:
     first = "\n".join(CAUSE).replace("KeyError: 'labels'", "ValueError: a shard was skipped")
     steps = "".join(f"{{'loss': {1 / (n + 1):.4f}}}\n" for n in range(2000))
     diagnosis = diagnosed(f"{first}\n{steps}{chr(10).join(CAUSE)}\n")
@@ -242,7 +244,7 @@ def test_what_the_run_went_on_after_is_not_the_cause() -> None:
     assert [each.event.exceptions[0].name for each in diagnosis.survived] == ["ValueError"]
 
 
-def test_only_consequences_are_no_cause() -> None:
+def test_consequences_alone_are_not_a_cause() -> None:
     diagnosis = diagnosed("\n".join(ECHO))
     assert diagnosis.cause is None
     assert diagnosis.failed
@@ -256,14 +258,14 @@ def test_a_log_without_a_failure() -> None:
 # --- signatures ---------------------------------------------------------------------------------------
 
 
-def test_the_reader_keeps_texts_whole_whatever_stands_around_them() -> None:
+def test_exception_texts_stay_whole_whatever_surrounds_them() -> None:
     said = "RuntimeError: Weights only load failed. In PyTorch 2.6 …\n\nWeightsUnpickler error: Unsupported global: "
     said += "GLOBAL numpy.core.multiarray._reconstruct was not an allowed global by default."
     text = "\n".join(CAUSE[:-1]) + "\n" + said
     assert "resume-transformers4463-torch260" in {each.signature.case for each in diagnosed(text).matches}
 
 
-def test_a_part_of_a_signature_is_no_match() -> None:
+def test_a_partial_signature_is_not_a_match() -> None:
     diagnosis = diagnosed((REAL / "progress.log").read_bytes())
     assert {each.signature.case for each in diagnosis.matches} == {"devices-differ"}
     assert {each.signature.rule for each in diagnosis.partial} == {"zero3-cpu-offload-grad-norm-device"}
@@ -288,7 +290,7 @@ def test_a_match_whose_conditions_hold_here_comes_with_ways_out_that_were_tried(
     assert tree["cause"]["exceptions"][0]["place"].endswith("elastic_agent.py:9 in <module>")
 
 
-def test_what_does_not_help_stands_beside_the_ways_out(tmp_path: Path) -> None:
+def test_fixes_that_do_not_help_are_listed_too(tmp_path: Path) -> None:
     facts = tmp_path / "facts.toml"
     train = "zero_stage = 3, adapter = 'lora', gradient_checkpointing = true, use_reentrant = false"
     facts.write_text(
@@ -313,7 +315,7 @@ def test_a_match_that_does_not_hold_here_advises_nothing(tmp_path: Path) -> None
     assert "pip install" not in text
 
 
-def test_what_is_missing_to_tell_is_named(tmp_path: Path) -> None:
+def test_facts_that_are_missing_for_a_verdict_are_named(tmp_path: Path) -> None:
     (tmp_path / "facts.toml").write_text('[pkg]\ntorch = "2.4.0"\n')
     _, tree = explained(REAL / "ds0142.log", "--facts", str(tmp_path / "facts.toml"))
     first = matches_of(tree, RULE)[0]
@@ -362,7 +364,7 @@ def test_lists_of_packages_are_read(listing: str, tmp_path: Path) -> None:
     assert matches_of(tree, RULE)[0]["fits_here"] == "yes"
 
 
-def test_a_version_in_passing_is_no_fact(tmp_path: Path) -> None:
+def test_a_version_mentioned_in_passing_is_not_a_fact(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     said = "ERROR: Could not find torch==2.1.2\nneeds torch==2.1.2\ntorch==2.1.2\n"
     log.write_text(said + (REAL / "ds0142.log").read_text())
@@ -370,7 +372,7 @@ def test_a_version_in_passing_is_no_fact(tmp_path: Path) -> None:
     assert "pkg.torch" not in {each["key"] for each in tree["facts_from_log"]}
 
 
-def test_the_environment_that_is_named_counts_and_another_one_in_the_log_is_told(
+def test_the_named_environment_counts_and_a_different_one_in_the_log_is_noted(
     facts: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "train.log"
@@ -383,7 +385,7 @@ def test_the_environment_that_is_named_counts_and_another_one_in_the_log_is_told
 # --- the report ---------------------------------------------------------------------------------------
 
 
-def test_no_match_is_said_and_points_at_doctor(tmp_path: Path) -> None:
+def test_without_a_match_the_report_points_to_doctor(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("\n".join(CAUSE).replace("KeyError: 'labels'", "RuntimeError: the flux is out of phase"))
     ran = envcheck("explain", str(log))
@@ -422,7 +424,7 @@ def test_secrets_in_a_log_are_not_repeated(text: str, more: tuple[str, ...], tmp
         assert secret not in ran.out + ran.err
 
 
-def test_what_a_log_says_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_a_log_do_not_reach_the_terminal(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("\n".join(CAUSE).replace("'labels'", "\x1b]0;owned\x07 \u202egnp.exe\x00"))
     out = envcheck("explain", str(log)).out
@@ -432,7 +434,7 @@ def test_what_a_log_says_cannot_write_to_the_terminal(tmp_path: Path) -> None:
 # --- input --------------------------------------------------------------------------------------------
 
 
-def test_gzip_is_read_and_so_is_what_stands_before_its_damage(tmp_path: Path) -> None:
+def test_gzip_is_read_up_to_the_damage(tmp_path: Path) -> None:
     data = gzip.compress((REAL / "killed.log").read_bytes())
     log = tmp_path / "train.log.gz"
     log.write_bytes(data + data)
@@ -520,13 +522,13 @@ def test_a_line_of_words_without_an_end_still_shows_what_it_says() -> None:
     assert cause_of(data).kind == "memory"
 
 
-def test_an_error_that_a_tool_says_without_a_traceback_is_a_failure() -> None:
+def test_an_error_without_a_traceback_is_a_failure() -> None:
     said = "Collecting torch==2.1.2\nERROR: No matching distribution found for torch==2.1.2\n"
     cause = cause_of(said)
     assert (cause.kind, cause.event.what) == ("version", "said")
 
 
-def test_a_warning_that_is_known_is_no_failure() -> None:
+def test_a_known_warning_is_not_a_failure() -> None:
     said = "Detected kernel version 5.4.0, which is below the recommended minimum of 5.5.0; this can hang.\n"
     diagnosis = diagnosed(said)
     assert not diagnosis.failed
@@ -554,7 +556,7 @@ def test_many_different_errors_stay_in_bounded_memory_and_the_last_counts() -> N
     ],
     ids=["dots", "bars", "spaces", "digits"],
 )
-def test_no_line_keeps_a_pattern_busy(line: str) -> None:
+def test_no_line_makes_a_pattern_slow(line: str) -> None:
     began = time.process_time()
     diagnosed(f"{line}\n" * 20)
     sanitize.hide_secrets(line[:4000])
@@ -641,7 +643,7 @@ def test_a_message_that_begins_on_a_line_of_its_own_is_the_message() -> None:
     assert (told.message, bare.message) == ("Model requires torch.", "")
 
 
-def test_what_is_wrong_with_a_configuration_is_told_beside_the_cause(tmp_path: Path) -> None:
+def test_configuration_diagnostics_are_shown_beside_the_cause(tmp_path: Path) -> None:
     (tmp_path / "log").write_text('Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 3\n')
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
     (tmp_path / "other.json").write_text('{"zero_optimization":')

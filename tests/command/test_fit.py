@@ -93,7 +93,9 @@ def test_parts_are_the_peak_of_the_phases(which: architecture.Model, how: estima
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS, st.integers(1, 5))
-def test_longer_or_more_is_never_less(which: architecture.Model, how: estimate.Training, times: int) -> None:
+def test_longer_sequences_or_larger_batches_never_need_less(
+    which: architecture.Model, how: estimate.Training, times: int
+) -> None:
     before = estimate.estimate(which, how)
     assert more(before, estimate.estimate(which, how._replace(seq=how.seq * times)))
     assert more(before, estimate.estimate(which, how._replace(batch=how.batch * times)))
@@ -148,7 +150,7 @@ def test_checkpointing_never_keeps_more_activations(
     st.one_of(st.none(), st.integers(0, 10**13)),
     st.one_of(st.none(), st.integers(0, 10**13)),
 )
-def test_what_is_advised_fits(
+def test_the_advised_change_fits(
     which: architecture.Model, how: estimate.Training, gpu: int | None, ram: int | None
 ) -> None:
     room = report.Room(gpu, free=True, name="GPU", ram=ram, ranks=how.ranks)
@@ -161,7 +163,7 @@ def test_what_is_advised_fits(
     assert none.cheapest is None
 
 
-def test_one_pool_of_memory_is_counted_once() -> None:
+def test_shared_gpu_and_host_memory_is_counted_once() -> None:
     """A chip that shares the host's memory: what the optimizer moves to the host stays in the same place."""
     how = estimate.Training(seq=1, parallel="deepspeed", stage=2, offload_optimizer=True)
     account = estimate.estimate(model("llama-3-8b"), how)
@@ -184,7 +186,7 @@ def test_a_frozen_base_has_no_gradients_and_no_states() -> None:
     assert parts["optimizer states"] == 12 * account.trainable
 
 
-def test_quantised_weights_are_counted_as_they_are_kept() -> None:
+def test_quantised_weights_are_counted_as_stored() -> None:
     """4 bit, a byte for each 64 and four for each 64 times 256; what is no linear module is fp32."""
     which = model("llama-3-8b")
     linear = sum(each.numel * each.copies for each in which.tensors if each.kind == "linear")
@@ -194,7 +196,7 @@ def test_quantised_weights_are_counted_as_they_are_kept() -> None:
     assert parts["frozen weights"] == pytest.approx(linear * (1 / 2 + 1 / 64 + 4 / 64 / 256) + 4 * other)
 
 
-def test_a_verdict_keeps_to_its_error() -> None:
+def test_a_verdict_respects_its_error_margin() -> None:
     gib = estimate.GIB
     assert estimate.verdict(10 * gib, 24 * gib, cuda=True) == "fits"
     assert estimate.verdict(10 * gib, 12 * gib, cuda=True) == "tight"
@@ -264,7 +266,9 @@ def test_headers_count_what_no_row_describes(tmp_path: Path) -> None:
         (None, {"w": 3}, "has no shape or dtype"),
     ],
 )
-def test_a_hostile_header_is_one_line(tmp_path: Path, length: int | None, header: Any, said: str) -> None:
+def test_a_hostile_header_is_a_one_line_error(
+    tmp_path: Path, length: int | None, header: Any, said: str
+) -> None:
     folder(tmp_path, CONFIGS["gpt2"])
     safetensors(tmp_path / "model.safetensors", header, length)
     with pytest.raises(InputError) as raised:
@@ -286,7 +290,7 @@ def test_a_quantised_checkpoint_is_understood(tmp_path: Path, said: dict[str, An
     assert fit.read_model(str(tmp_path), TABLES).quantised == kind
 
 
-def test_described_by_numbers() -> None:
+def test_a_model_can_be_described_by_numbers() -> None:
     text = "params=7.6e9,layers=28,hidden=3584,heads=28,kv_heads=4,mlp=18944,vocab=152064"
     assert architecture.described(text).parameters == pytest.approx(7.6e9, rel=0.01)
     assert architecture.described("params=7.6e9").parameters == 7_600_000_000
@@ -309,7 +313,7 @@ def test_described_by_numbers() -> None:
         "params=7e9,,",
     ],
 )
-def test_nonsense_numbers_are_one_line(text: str) -> None:
+def test_nonsense_numbers_are_a_one_line_error(text: str) -> None:
     with pytest.raises(InputError):
         architecture.described(text)
 
@@ -328,7 +332,7 @@ def test_nonsense_numbers_are_one_line(text: str) -> None:
     ),
     st.sampled_from(sorted(CONFIGS)),
 )
-def test_any_config_is_a_model_or_one_line(changes: dict[str, Any], name: str) -> None:
+def test_any_config_gives_a_model_or_a_one_line_error(changes: dict[str, Any], name: str) -> None:
     config = {**CONFIGS[name], **changes}
     try:
         found = architecture.model(config, TABLES, "config.json")
@@ -376,7 +380,7 @@ def asked(tmp_path: Path, machine: Path, *words: str) -> subprocess.CompletedPro
     return run(*common, *words, cwd=tmp_path)
 
 
-def test_what_fits(tmp_path: Path, machine: Path) -> None:
+def test_the_verdict_compares_the_estimate_with_the_memory(tmp_path: Path, machine: Path) -> None:
     ran = asked(tmp_path, machine, "--target", "zero3-lora")
     assert ran.returncode == 0, ran.stderr
     assert "fits: " in ran.stdout
@@ -385,7 +389,7 @@ def test_what_fits(tmp_path: Path, machine: Path) -> None:
     assert ran.stderr == ""
 
 
-def test_the_host_has_what_is_free_of_it(tmp_path: Path, machine: Path) -> None:
+def test_the_free_memory_of_the_host_counts(tmp_path: Path, machine: Path) -> None:
     words = ("--train", "--bf16 true --optim adamw_torch", "--train", "ds.json")
     offload = '"stage": 3, "offload_optimizer": {"device": "cpu"}'
     (tmp_path / "ds.json").write_text(f'{{"zero_optimization": {{{offload}}}}}')
@@ -404,7 +408,9 @@ def test_the_host_has_what_is_free_of_it(tmp_path: Path, machine: Path) -> None:
         ("--use_lora true --lora_target_modules $MODULES", "lora_targets"),
     ],
 )
-def test_what_only_a_shell_knows_is_no_fit(tmp_path: Path, machine: Path, argument: str, name: str) -> None:
+def test_a_value_that_only_a_shell_knows_gives_no_verdict(
+    tmp_path: Path, machine: Path, argument: str, name: str
+) -> None:
     (tmp_path / "run.sh").write_text(f"torchrun --nproc_per_node 8 train.py --bf16 true {argument}\n")
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
     ran = asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh")
@@ -417,7 +423,7 @@ def test_what_only_a_shell_knows_is_no_fit(tmp_path: Path, machine: Path, argume
     assert {each["verdict"] for each in told["table"]} == {"cannot tell"}
 
 
-def test_a_configuration_that_cannot_be_read_is_told_and_no_fit(tmp_path: Path, machine: Path) -> None:
+def test_an_unreadable_configuration_is_reported_and_gives_no_verdict(tmp_path: Path, machine: Path) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}')
     ran = asked(tmp_path, machine, "--train", "ds.json", "--train", "--bf16 true")
     assert ran.returncode == 2
@@ -425,13 +431,13 @@ def test_a_configuration_that_cannot_be_read_is_told_and_no_fit(tmp_path: Path, 
     assert "Remarks  ds.json:1:35: error: not JSON" in ran.stdout
 
 
-def test_a_gpu_whose_memory_is_not_known_may_be_the_least(tmp_path: Path, machine: Path) -> None:
+def test_a_gpu_of_unknown_memory_may_be_the_smallest(tmp_path: Path, machine: Path) -> None:
     machine.write_text(machine.read_text() + '[[gpu]]\nname = "Somebody\'s GPU"\n')
     ran = asked(tmp_path, machine, "--target", "zero3-lora")
     assert (ran.returncode, ran.stdout.startswith("cannot tell: the GPU's memory not known")) == (3, True)
 
 
-def test_what_does_not_fit_is_told_what_would(tmp_path: Path, machine: Path) -> None:
+def test_if_it_does_not_fit_a_change_that_does_is_named(tmp_path: Path, machine: Path) -> None:
     ran = asked(
         tmp_path, machine, "--micro-batch", "4", "--train", "precision=bf16 --optim adamw_torch_fused"
     )
@@ -441,7 +447,7 @@ def test_what_does_not_fit_is_told_what_would(tmp_path: Path, machine: Path) -> 
     assert "none" not in ran.stdout.partition("Cheapest change that fits: ")[2].partition("\n")[0]
 
 
-def test_what_is_broken_here_is_not_advised(tmp_path: Path, machine: Path) -> None:
+def test_a_change_that_breaks_a_rule_is_not_advised(tmp_path: Path, machine: Path) -> None:
     """ZeRO-3 with frozen weights and non-reentrant checkpointing fails before DeepSpeed 0.19.3."""
     words = ("--train", "--use_lora true --bf16 true --use_reentrant false --gradient_checkpointing true")
     more = ("--micro-batch", "4", "--json")
@@ -457,7 +463,7 @@ def test_what_is_broken_here_is_not_advised(tmp_path: Path, machine: Path) -> No
     assert json.loads(bad.stdout)["refused"] > 0
 
 
-def test_json_says_what_the_text_says(tmp_path: Path, machine: Path) -> None:
+def test_json_and_text_agree(tmp_path: Path, machine: Path) -> None:
     ran = asked(tmp_path, machine, "--target", "zero3-lora", "--json")
     tree = json.loads(ran.stdout)
     assert tree["verdict"] == "fits"
@@ -534,7 +540,7 @@ def test_counting_many_is_counting_each(which: architecture.Model, many: list[es
     assert [count(how) for how in many] == [estimate.estimate(which, how) for how in many]
 
 
-def test_zero_s_sizes_come_from_its_configuration(tmp_path: Path, machine: Path) -> None:
+def test_zero_sizes_come_from_the_configuration(tmp_path: Path, machine: Path) -> None:
     (tmp_path / "ds.json").write_text(json.dumps(ZERO3))
     own = json.loads(json.dumps(ZERO3).replace('"auto"', "50000"))
     (tmp_path / "own.json").write_text(json.dumps(own))
@@ -554,7 +560,7 @@ def test_zero_s_sizes_come_from_its_configuration(tmp_path: Path, machine: Path)
     assert not any("max_reuse_distance" in each for each in sizes["ds"]["assumed"])
 
 
-def test_a_launch_says_its_length_and_its_adapters(tmp_path: Path, machine: Path) -> None:
+def test_a_launch_command_gives_the_length_and_the_adapters(tmp_path: Path, machine: Path) -> None:
     (tmp_path / "config.json").write_text(LLAMA)
     (tmp_path / "ds.json").write_text(json.dumps(ZERO3))
     (tmp_path / "run.sh").write_text(
@@ -572,7 +578,7 @@ def test_a_launch_says_its_length_and_its_adapters(tmp_path: Path, machine: Path
 
 
 @pytest.mark.parametrize("argument", ["max_seq_length", "per_device_train_batch_size", "lora_rank"])
-def test_a_count_that_is_none_is_one_line(tmp_path: Path, machine: Path, argument: str) -> None:
+def test_a_malformed_count_is_a_one_line_error(tmp_path: Path, machine: Path, argument: str) -> None:
     (tmp_path / "config.json").write_text(LLAMA)
     words = f"finetune.py --use_lora true --{argument} -3 --output_dir o --learning_rate 1e-4"
     ran = run("--model", "config.json", "--facts", str(machine), "--train", words, cwd=tmp_path)
@@ -584,7 +590,7 @@ def test_a_count_that_is_none_is_one_line(tmp_path: Path, machine: Path, argumen
 # --- the report -------------------------------------------------------------------------------------
 
 
-def test_how_many_train_is_not_known_of_a_bare_count(tmp_path: Path, machine: Path) -> None:
+def test_a_bare_parameter_count_leaves_the_trained_share_unknown(tmp_path: Path, machine: Path) -> None:
     common = ("--facts", str(machine), "--gpus", "8", "--seq", "512", "--target", "zero2-lora")
     ran = run("--model", "params=7.6e9", *common, cwd=tmp_path)
     assert "how many train is not known" in ran.stdout

@@ -82,7 +82,7 @@ def test_the_report_then_the_table_then_a_command(tmp_path: Path) -> None:
     assert rest[1].strip() == "$ DS_BUILD_OPS=0 python -m pip install 'deepspeed==0.14.4'"
 
 
-def test_what_is_fine_needs_no_change(tmp_path: Path) -> None:
+def test_a_passing_environment_needs_no_change(tmp_path: Path) -> None:
     code, out, _ = fix(environment(tmp_path / "env", deepspeed="0.19.8"))
     assert code == 0
     assert out.splitlines()[-1] == "Nothing needs to change: nothing is broken at level error or above"
@@ -111,7 +111,7 @@ def test_json_has_the_same_plan(tmp_path: Path) -> None:
     assert command in fix(env).out
 
 
-def test_what_the_commands_install_is_judged_fine(tmp_path: Path) -> None:
+def test_the_environment_after_the_commands_passes(tmp_path: Path) -> None:
     before = fix(environment(tmp_path / "before", peft=None, tokenizers="0.20.3"), "--json").out
     moves = {each["what"].replace("-", "_"): each["then"] for each in json.loads(before)["fix"]["moves"]}
     assert {"deepspeed", "peft", "tokenizers"} == moves.keys()
@@ -131,7 +131,7 @@ def test_the_companions_of_torch_move_along(tmp_path: Path) -> None:
     assert "随 torch 一起变" in envcheck(*ask, "--lang", "zh").out
 
 
-def test_an_environment_without_pip_is_uvs_and_condas_is_said_to_be(tmp_path: Path) -> None:
+def test_an_environment_without_pip_gets_uv_commands_and_conda_is_named(tmp_path: Path) -> None:
     env = environment(tmp_path / "an env", pip=None)
     assert f"$ DS_BUILD_OPS=0 uv pip install --python '{env}' 'deepspeed==0.14.4'" in fix(env).out
     (env / "pyvenv.cfg").unlink()
@@ -152,7 +152,7 @@ def test_a_configuration_is_changed_where_it_says_so(tmp_path: Path) -> None:
     assert "set     train.attention = sdpa (now from --train:1: attn_implementation)" in out
 
 
-def test_what_only_an_administrator_can_do_is_said_to_be_his(tmp_path: Path) -> None:
+def test_a_step_that_needs_an_administrator_is_marked(tmp_path: Path) -> None:
     facts = tmp_path / "facts.toml"
     facts.write_text(FINE.replace('"2.6.0+cu124"', '"2.8.0"'))
     ask = ("doctor", "--facts", str(facts), "--fix", "--driver", "550.54.15", "--gpu", "B200")
@@ -164,7 +164,7 @@ def test_what_only_an_administrator_can_do_is_said_to_be_his(tmp_path: Path) -> 
     assert move["administrator"] is True
 
 
-def test_what_no_change_mends_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_findings_that_no_change_fixes_are_named_with_the_reason(tmp_path: Path) -> None:
     facts = tmp_path / "facts.toml"
     broken = 'driver = { error = "18 driver/library version mismatch" }\n'
     facts.write_text(FINE.replace("pkg =", f"{broken}pkg ="))
@@ -174,7 +174,7 @@ def test_what_no_change_mends_is_named_with_the_reason(tmp_path: Path) -> None:
     assert "[driver-library-mismatch]" in out.split("No change is known")[1]
 
 
-def test_warnings_are_mended_only_if_asked_for(tmp_path: Path) -> None:
+def test_warnings_are_fixed_only_on_request(tmp_path: Path) -> None:
     facts = tmp_path / "facts.toml"
     facts.write_text('complete = ["pkg"]\npkg = { torch = "2.6.0", triton = "3.1.0" }\n')
     assert "Nothing needs to change" in envcheck("doctor", "--facts", str(facts), "--fix").out
@@ -182,7 +182,7 @@ def test_warnings_are_mended_only_if_asked_for(tmp_path: Path) -> None:
     assert rows(out) == [("triton", "3.1.0", "3.2.0")]
 
 
-def test_the_tangle_takes_a_second_at_most_beyond_the_report(tmp_path: Path) -> None:
+def test_many_conflicting_findings_take_at_most_a_second_more(tmp_path: Path) -> None:
     facts = tmp_path / "facts.toml"
     facts.write_text(MANY_CONFLICTS)
     seconds = []
@@ -228,7 +228,7 @@ def near(index: LocalIndex, home: Path, env: Path, *more: str) -> Outcome:
     )
 
 
-def test_a_lock_keeps_what_is_fine_and_moves_what_is_not(whole_stack: LocalIndex, tmp_path: Path) -> None:
+def test_a_lock_near_the_current_one_changes_only_what_fails(whole_stack: LocalIndex, tmp_path: Path) -> None:
     outcome = near(whole_stack, tmp_path, environment(tmp_path / "env"))
     assert outcome.code == 0, outcome.err
     for name, (version, _) in STACK.items():
@@ -239,7 +239,7 @@ def test_a_lock_keeps_what_is_fine_and_moves_what_is_not(whole_stack: LocalIndex
     assert "$" not in outcome.err
 
 
-def test_a_release_that_no_index_has_gives_way_to_the_nearest(
+def test_a_release_that_no_index_has_is_replaced_by_the_nearest(
     whole_stack: LocalIndex, tmp_path: Path
 ) -> None:
     env = environment(tmp_path / "env", deepspeed="0.16.4", transformers="4.46.0", tokenizers="0.20.3")
@@ -255,7 +255,10 @@ def test_no_lock_near_what_is_installed_is_exit_4(whole_stack: LocalIndex, tmp_p
     outcome = near(whole_stack, tmp_path, env, "--static", "--driver", "550.54.15", "--gpu", "B200")
     assert outcome.code == 4
     assert outcome.out == ""
-    assert "no lock near what is installed: versions do not mend driver-before-gpu-generation" in outcome.err
+    assert (
+        "no lock near what is installed: other versions do not fix driver-before-gpu-generation"
+        in outcome.err
+    )
 
 
 @pytest.mark.parametrize("other", [("--offline",), ("--python-version", "3.11")])
@@ -266,7 +269,7 @@ def test_options_that_contradict_it_are_wrong_use(other: tuple[str, ...], tmp_pa
     assert "not with --from-current" in outcome.err
 
 
-def test_the_rule_of_the_front_page_is_mended_by_one_move(tmp_path: Path) -> None:
+def test_the_rule_of_the_front_page_is_fixed_by_one_change(tmp_path: Path) -> None:
     facts = tmp_path / "facts.toml"
     facts.write_text(BROKEN)
     out = envcheck("doctor", "--facts", str(facts), "--fix").out

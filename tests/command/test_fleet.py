@@ -52,7 +52,7 @@ def judged(
 
     def examine(where: str, inventory: Inventory) -> compare.Judged:
         asked.append(where)
-        report = examine_command.considered(where, inventory, known(), None)
+        report = examine_command.report_on(where, inventory, known(), None)
         return compare.Judged(report.judgement, report.nothing_to_judge)
 
     rows = compare.alike(ROWS, may_differ)
@@ -115,7 +115,7 @@ def test_a_node_is_judged_as_doctor_would_judge_it_alone(seed: int) -> None:
         tree = json.loads(text)
         name = tree["host"]["name"]
         read = facts_file.load(tree, "f", vocabulary())
-        for each in examine_command.considered("f", read, known(), None).judgement.findings:
+        for each in examine_command.report_on("f", read, known(), None).judgement.findings:
             alone.setdefault((each.rule.id, each.verdict, each.severity), set()).add(name)
     together = {
         (each.finding.rule.id, each.finding.verdict, each.finding.severity): set(each.nodes)
@@ -146,7 +146,7 @@ def _plain(tree: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def test_what_changes_from_node_to_node_and_from_moment_to_moment_makes_no_machine() -> None:
+def test_facts_that_vary_by_node_or_time_do_not_split_groups() -> None:
     chance = random.Random(7)  # noqa: S311
     trees = [node(f"n{number}") for number in range(30)]
     for tree in trees:
@@ -155,22 +155,22 @@ def test_what_changes_from_node_to_node_and_from_moment_to_moment_makes_no_machi
     assert (len(asked), report.differences, report.code) == (1, (), 0)
 
 
-def test_a_fact_that_the_judge_is_said_not_to_see_never_changes_what_he_says() -> None:
+def test_a_fact_outside_the_view_never_changes_a_verdict() -> None:
     view = compare.view(known())
     tree = node("n")
     for number in range(8):
         tree["gpu"][number]["memory_free_mib"] = 5
     read = facts_file.load(tree, "f", vocabulary())
-    before = examine_command.considered("f", read, known(), None).judgement
+    before = examine_command.report_on("f", read, known(), None).judgement
     unseen = [key for key in read.facts if not view.sees(key)]
     assert "host.cpu_count" in unseen
     assert "host.shm_mib" not in unseen
-    after = examine_command.considered("f", read.without(*unseen), known(), None).judgement
+    after = examine_command.report_on("f", read.without(*unseen), known(), None).judgement
     assert [each.rule.id for each in before.findings] == [each.rule.id for each in after.findings]
     assert (before.passed, before.applied) == (after.passed, after.applied)
 
 
-def test_a_number_makes_another_machine_where_a_rule_has_its_bound_and_only_there() -> None:
+def test_numbers_split_groups_only_at_the_bounds_of_rules() -> None:
     sizes = (1023, 1024, 1025, 500_000)
     report, asked = judged(lines(*({"host": {"shm_mib": size}} for size in sizes)))
     assert len(asked) == 3  # below the bound, at it, above it
@@ -191,7 +191,9 @@ TORCH = [{"pkg": {"torch": version}} for version in ("2.13.0", "2.12.1", "2.11.0
         ([0, 1, 2], "tie", [("2.11.0", "n3"), ("2.12.1", "n2"), ("2.13.0", "n1")]),
     ],
 )
-def test_majorities_ties_and_neither(which: list[int], standing: str, said: list[tuple[str, str]]) -> None:
+def test_a_majority_a_tie_and_no_common_value(
+    which: list[int], standing: str, said: list[tuple[str, str]]
+) -> None:
     report, _ = judged(lines(*(TORCH[number] for number in which)))
     assert differences(report)["pkg.torch"] == (standing, said)
     assert report.code == 1
@@ -204,18 +206,18 @@ def test_majorities_ties_and_neither(which: list[int], standing: str, said: list
     assert word[standing] in text
 
 
-def test_what_is_missing_is_a_value_too() -> None:
+def test_a_missing_value_counts_as_a_value() -> None:
     report, _ = judged(lines({}, {}, {"env": {"NCCL_PROTO": "LL"}}))
     assert differences(report)["env.NCCL_PROTO"] == ("majority", [("not set", "n[1-2]"), ("LL", "n3")])
 
 
-def test_what_nobody_was_asked_differs_from_nothing() -> None:
+def test_a_fact_that_was_not_given_differs_from_nothing() -> None:
     bare = {"schema_version": 1, "pkg": {"torch": "2.13.0"}}  # a facts file that only says torch
     texts = [*lines({}, {}), json.dumps({**bare, "host": {"name": "n3"}})]
     assert judged(texts)[0].differences == ()
 
 
-def test_what_must_be_alike_and_is_not_known_leaves_it_open() -> None:
+def test_an_unknown_value_leaves_a_comparison_open() -> None:
     texts = lines({}, {}, {})
     tree = json.loads(texts[2])
     del tree["pkg"]["nvidia-nccl-cu13"]
@@ -227,14 +229,14 @@ def test_what_must_be_alike_and_is_not_known_leaves_it_open() -> None:
     assert "NCCL could not be read everywhere" in fleet_report.render(report)
 
 
-def test_numbers_within_the_share_that_does_not_count_are_alike() -> None:
+def test_numbers_within_the_tolerance_are_alike() -> None:
     near = [{"host": {"ram_limit_mib": 2_000_000 + 1000 * number}} for number in range(5)]
     report, _ = judged(lines(*near, {"host": {"ram_limit_mib": 1_000_000}}))
     assert differences(report)["host.ram_limit_mib"][1][1] == ("1000000", "n6")
     assert report.code == 0  # a note
 
 
-def test_a_difference_that_follows_from_another_is_told_once() -> None:
+def test_a_difference_that_follows_from_another_is_reported_once() -> None:
     report, _ = judged(lines({}, {}, {"gpu": node("x")["gpu"][:7]}))
     assert [*differences(report)] == ["gpus.count"]
     hidden = [{**gpu, "visible": number != 3} for number, gpu in enumerate(node("x")["gpu"])]
@@ -251,13 +253,13 @@ def test_a_difference_that_follows_from_another_is_told_once() -> None:
         ("pkg.library-07", "pkg.library-07", {"pkg": {"library-07": "1.0"}}),
     ],
 )
-def test_what_may_differ_is_a_note(said: str, key: str, change: dict[str, Any]) -> None:
+def test_a_difference_that_is_allowed_is_a_note(said: str, key: str, change: dict[str, Any]) -> None:
     report, _ = judged(lines({}, {}, change), may_differ=[said])
     assert [(each.key, each.severity) for each in report.differences] == [(key, Severity.NOTE)]
     assert report.code == 0
 
 
-def test_what_nobody_compares_cannot_be_allowed_to_differ() -> None:
+def test_a_fact_that_is_not_compared_cannot_be_allowed_to_differ() -> None:
     with pytest.raises(InputError, match="nothing of that key"):
         compare.alike(ROWS, ["gpu.colour"])
 
@@ -270,7 +272,7 @@ def test_packages_are_compared_by_one_digest_that_says_what_is_behind_it() -> No
     assert all(value.value.startswith("sha256:") for value in one.values)
 
 
-def test_every_row_says_what_it_is_about_and_what_it_follows() -> None:
+def test_every_row_names_its_fact_and_what_it_follows() -> None:
     words = vocabulary()
     keys = {row["key"] for row in ROWS}
     assert len(keys) == len(ROWS)
@@ -288,7 +290,7 @@ def test_every_row_says_what_it_is_about_and_what_it_follows() -> None:
         assert not wider, f"{row['key']} is never reached"
 
 
-def test_every_fault_that_tests_plant_is_of_a_row() -> None:
+def test_every_planted_fault_belongs_to_a_row() -> None:
     rows = compare.alike(ROWS)
     assert all(any(row.covers(key) or row.key == key for row in rows) for key in FAULTS)
 
@@ -339,7 +341,7 @@ def test_the_verdict_and_its_code() -> None:
         ("[env]\nNCCL_ALGO = 1.5", "expected a word"),
     ],
 )
-def test_a_bad_record_is_one_line_with_its_place_and_the_others_are_judged(text: str, why: str) -> None:
+def test_a_bad_record_is_reported_with_its_place_and_the_others_are_judged(text: str, why: str) -> None:
     report, _ = judged([*lines({}), text])
     assert report.nodes == ("n1",)
     (one,) = report.refused
@@ -363,7 +365,7 @@ PLACES += [(each, key) for each in FAMILIES for key in INSIDE]
 
 @settings(max_examples=150)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), ANY), min_size=1, max_size=3))
-def test_no_record_whatever_it_holds_brings_it_down(changes: list[tuple[tuple[str, ...], Any]]) -> None:
+def test_no_record_causes_a_crash(changes: list[tuple[tuple[str, ...], Any]]) -> None:
     tree = {**node("n1"), "pkg": {"torch": "2.13.0"}, "sources": {}}
     for place, value in changes:
         inner: Any = tree
@@ -377,7 +379,7 @@ def test_no_record_whatever_it_holds_brings_it_down(changes: list[tuple[tuple[st
     json.dumps(fleet_report.tree(report))
 
 
-def test_variables_of_any_name_do_not_grow_without_end() -> None:
+def test_arbitrary_variable_names_use_bounded_memory() -> None:
     many = [{"env": {f"NCCL_{node}_{number}": "1" for number in range(400)}} for node in range(6)]
     report, _ = judged(lines(*many))
     assert report.nodes == ("n1", "n2")
@@ -396,7 +398,7 @@ def test_the_later_of_two_records_counts_and_both_are_named() -> None:
 
 
 @pytest.mark.parametrize("text", hostile.TEXTS)
-def test_a_hostile_name_or_value_cannot_act_where_it_is_shown(text: str) -> None:
+def test_a_hostile_name_or_value_is_inert_in_every_format(text: str) -> None:
     change = {"env": {"NCCL_ALGO": text[:200]}}
     texts = lines({}, {}, change)
     tree = json.loads(texts[1])
@@ -420,7 +422,7 @@ def test_no_secret_leaves_with_a_report(secret: hostile.Secret) -> None:
 # --- the command on files -------------------------------------------------------------------------------
 
 
-def test_a_stream_a_file_and_a_folder_say_the_same(tmp_path: Path) -> None:
+def test_a_stream_a_file_and_a_folder_give_the_same_report(tmp_path: Path) -> None:
     texts = lines({}, {}, {}, TORCH[1])
     (tmp_path / "all.jsonl").write_text("\n".join([texts[0], "", *texts[1:]]))
     folder = tmp_path / "nodes"
@@ -453,38 +455,40 @@ def test_a_stream_a_file_and_a_folder_say_the_same(tmp_path: Path) -> None:
     assert (tree["exit_code"], tree["verdict"], tree["nodes"]) == (1, "may not start", "n[1-4]")
 
 
-def test_a_stream_of_what_facts_prints_is_read_and_one_that_was_cut_off_is_named(tmp_path: Path) -> None:
+def test_a_stream_of_printed_facts_is_read_and_a_truncated_record_is_named(tmp_path: Path) -> None:
     pretty = [json.dumps(json.loads(text), indent=2) for text in lines({}, {}, {})]
     file = tmp_path / "all.json"
     file.write_text("\n".join([pretty[0], pretty[1][:500], pretty[2]]))
-    report = fleet.of_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(file)))
+    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(source=str(file)))
     assert report.nodes == ("n1", "n3")
     assert [each.where for each in report.refused] == [f"{file}:{pretty[0].count(chr(10)) + 2}"]
 
 
-def test_what_has_no_name_is_called_by_its_file_and_line(tmp_path: Path) -> None:
+def test_a_record_without_a_name_is_named_by_its_file_and_line(tmp_path: Path) -> None:
     tree = json.loads(lines({})[0])
     del tree["host"]["name"]
     file = tmp_path / "two.jsonl"
     file.write_text(f"{json.dumps(tree)}\n{json.dumps(tree)}\n")
-    assert fleet.of_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(file))).nodes == (
+    assert fleet.report_on_files(
+        examine_command.ExamineRequest(), fleet.FleetOptions(source=str(file))
+    ).nodes == (
         f"{file}:1",
         f"{file}:2",
     )
 
 
-def test_a_line_without_an_end_and_a_pipe_in_the_folder_do_not_hold_it_up(tmp_path: Path) -> None:
+def test_an_endless_line_and_a_pipe_in_the_folder_do_not_block(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
         lines({})[0] + "\n" + "x" * (3 * compare.LARGEST_RECORD) + "\n" + lines({}, {})[1]
     )
     os.mkfifo(tmp_path / "b.json")
     (tmp_path / "c.json").write_bytes(b"\xff\xfe{}")
-    report = fleet.of_files(examine_command.ExamineRequest(), fleet.FleetOptions(str(tmp_path)))
+    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(source=str(tmp_path)))
     assert report.nodes == ("n1", "n2")
     assert [each.where.rpartition("/")[2] for each in report.refused] == ["a.jsonl:2", "b.json", "c.json:1"]
 
 
-def test_facts_names_the_node_only_where_it_is_asked_to(tmp_path: Path) -> None:
+def test_facts_names_the_node_only_on_request(tmp_path: Path) -> None:
     (one,) = envcheck("facts", "--name").out.splitlines()
     assert json.loads(one)["host"]["name"] == os.uname().nodename
     assert "name" not in json.loads(envcheck("facts").out)["host"]
@@ -505,7 +509,7 @@ def test_facts_names_the_node_only_where_it_is_asked_to(tmp_path: Path) -> None:
         (("-", "-o", "/no/such/folder/report"), "not there"),
     ],
 )
-def test_wrong_use_is_one_line_and_two(words: tuple[str, ...], why: str) -> None:
+def test_wrong_use_is_a_one_line_error_and_exit_code_2(words: tuple[str, ...], why: str) -> None:
     without = {"RANK": "", "SLURM_PROCID": "", "PMI_RANK": "", "OMPI_COMM_WORLD_RANK": ""}
     ran = envcheck("fleet", *words, environ=without)
     assert (ran.code, ran.out) == (2, "")
@@ -585,7 +589,7 @@ SRUN = {
         ({**SRUN, "RANK": "0", "WORLD_SIZE": "1"}, launchers.Started("torchrun", 0, 1, None, "812345-2")),
     ],
 )
-def test_what_a_launcher_says(environ: dict[str, str], said: launchers.Started | None) -> None:
+def test_ranks_are_read_from_every_launcher(environ: dict[str, str], said: launchers.Started | None) -> None:
     assert launchers.started(environ) == said
 
 
@@ -600,7 +604,7 @@ def test_what_a_launcher_says(environ: dict[str, str], said: launchers.Started |
         {**SRUN, "SLURM_STEP_NODELIST": "gpu[0-999999999]"},
     ],
 )
-def test_a_launcher_that_says_nonsense_is_told_so(environ: dict[str, str]) -> None:
+def test_nonsense_from_a_launcher_is_an_error(environ: dict[str, str]) -> None:
     with pytest.raises(InputError):
         launchers.started(environ)
 
@@ -675,7 +679,7 @@ class Ranks:
 
 
 @pytest.mark.parametrize(("launcher", "odd"), [(_srun, "gpu001"), (_mpirun, None)])
-def test_rank_0_speaks_for_all_and_all_end_alike(tmp_path: Path, launcher: Any, odd: str | None) -> None:
+def test_rank_0_reports_and_all_ranks_exit_alike(tmp_path: Path, launcher: Any, odd: str | None) -> None:
     sound, other = environment(tmp_path / "a"), environment(tmp_path / "b", "2.12.1")
     via = tmp_path / "via"
     via.mkdir()
@@ -689,7 +693,7 @@ def test_rank_0_speaks_for_all_and_all_end_alike(tmp_path: Path, launcher: Any, 
     assert f"torch 2.13.0 on 2 nodes, 2.12.1 on {odd} [pkg.torch]" in out[0]
 
 
-def test_a_rank_that_never_comes_and_one_that_dies_are_named_and_not_waited_for(tmp_path: Path) -> None:
+def test_missing_and_dead_ranks_are_named_after_the_deadline(tmp_path: Path) -> None:
     python = environment(tmp_path / "env")
     group = Ranks(tmp_path, _srun, 4, wait="8")
     group.start(1, python)
@@ -723,7 +727,7 @@ def test_without_rank_0_the_others_end(tmp_path: Path) -> None:
     assert "rank 0 never called within 2 s" in err[1]
 
 
-def test_a_rank_that_comes_after_the_verdict_says_so_and_does_not_train(tmp_path: Path) -> None:
+def test_a_rank_after_the_verdict_fails_with_the_reason(tmp_path: Path) -> None:
     python = environment(tmp_path / "env")
     group = Ranks(tmp_path, _srun, 2, wait="1")
     group.start(0, python)
@@ -768,7 +772,7 @@ def test_records_of_an_earlier_start_do_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "[]", "{", '{"call": 1}', '{"call": "x", "marks": 3}', "[" * 100_000])
-def test_what_others_left_in_the_folder_cannot_bring_it_down(tmp_path: Path, words: str) -> None:
+def test_foreign_files_in_the_folder_cause_no_crash(tmp_path: Path, words: str) -> None:
     for name in ("call", "verdict", "rank-1", "rank-2"):
         (tmp_path / f"fleet.4711.{name}.json").write_text(words)
     os.mkfifo(tmp_path / "fleet.4711.rank-3.json")
@@ -779,7 +783,7 @@ def test_what_others_left_in_the_folder_cannot_bring_it_down(tmp_path: Path, wor
     assert "missing  rank[1-3]: never reported within 3 s" in out[0]
 
 
-def test_ranks_that_have_nowhere_to_meet_are_told_what_to_do() -> None:
+def test_ranks_without_a_meeting_point_get_instructions() -> None:
     ran = envcheck("fleet", environ=_mpirun(1, 2, ""))
     assert (ran.code, ran.out) == (2, "")
     assert "--via FOLDER" in ran.err
@@ -822,7 +826,7 @@ def test_under_torchrun_one_probe_a_node_and_one_report(stack: str) -> None:
 
 
 @pytest.mark.stack
-def test_under_torchrun_a_rank_that_dies_is_named_and_nobody_hangs(stack: str, tmp_path: Path) -> None:
+def test_under_torchrun_a_dead_rank_is_named_and_no_rank_hangs(stack: str, tmp_path: Path) -> None:
     said = tmp_path / "report"
     fleet_command = " ".join(invocation("fleet", "--python", stack, "--wait", "25", "-o", str(said)))
     script = tmp_path / "rank.sh"
@@ -901,7 +905,7 @@ def _ray(python: str, address: str, *words: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_every_node_of_a_ray_cluster_is_asked_and_one_that_hangs_or_died_is_named(
+def test_every_ray_node_is_queried_and_hanging_or_dead_ones_are_named(
     ray_cluster: tuple[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     python, said = ray_cluster
@@ -928,7 +932,7 @@ def test_every_node_of_a_ray_cluster_is_asked_and_one_that_hangs_or_died_is_name
     assert (ran.returncode, tree["count"], len(tree["missing"])) == (3, 2, 1)
 
 
-def test_without_ray_the_option_says_what_to_install() -> None:
+def test_without_ray_the_error_names_what_to_install() -> None:
     if __import__("importlib.util").util.find_spec("ray"):
         pytest.skip("ray is installed beside this Python")
     ran = envcheck("fleet", "--ray", "auto")

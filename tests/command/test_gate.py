@@ -75,7 +75,7 @@ def test_links_lead_inside_the_root_and_the_architecture_is_the_roots(root: Path
     assert "torch 2.4.1" in gate(root).out
 
 
-def test_nothing_is_written_for_a_root_unless_asked(root: Path) -> None:
+def test_no_manifest_is_written_for_a_root_unless_requested(root: Path) -> None:
     before = sorted(path for path in root.rglob("*"))
     assert "manifest" not in gate(root).err
     assert sorted(path for path in root.rglob("*")) == before
@@ -129,7 +129,7 @@ platform = "linux-x86_64"
 """
 
 
-def test_it_has_to_pass_on_every_machine_and_a_finding_names_those_it_does_not(root: Path) -> None:
+def test_the_image_must_pass_on_every_machine_and_findings_name_the_failing_ones(root: Path) -> None:
     (root.parent / "envcheck.toml").write_text(TWO)
     assert gate(root, "--machine", "arm").code == 0
     ran = gate(root, "--machine", "old", "--machine", "arm")
@@ -148,14 +148,14 @@ def test_an_environment_for_another_processor_is_stopped(root: Path) -> None:
     )
 
 
-def test_the_machines_the_settings_require_are_judged_without_an_option(root: Path) -> None:
+def test_machines_in_the_settings_are_judged_without_an_option(root: Path) -> None:
     (root.parent / "envcheck.toml").write_text('machines = ["old"]\n' + TWO)
     assert gate(root).code == 1
     assert gate(root, "--machine", "arm").code == 0
     assert gate(root, "--driver", "550.54.15").code == 0
 
 
-def test_what_is_true_of_the_builder_is_not_judged(root: Path) -> None:
+def test_facts_of_the_building_machine_are_not_judged(root: Path) -> None:
     facts = root.parent / "facts.toml"
     facts.write_text(
         'complete = ["pkg", "gpu"]\n[host]\nram_mib = 1\nshm_mib = 1\nos = "linux"\narch = "x86_64"\n'
@@ -177,7 +177,7 @@ def drift(root: Path, *pins: str) -> dict[str, str]:
     return {rule: str(each["title"]) for rule, each in found.items() if rule.startswith("lock:")}
 
 
-def test_a_lock_that_is_installed_has_no_drift(root: Path) -> None:
+def test_an_installed_lock_has_no_drift(root: Path) -> None:
     assert drift(root, "torch==2.4.1", "deepspeed==0.16.4", "peft==0.14.0") == {}
     assert drift(root, "torch==2.4.1", "deepspeed==0.16.4.0", "PEFT==0.14").keys() <= {
         "lock:version:peft",
@@ -185,7 +185,7 @@ def test_a_lock_that_is_installed_has_no_drift(root: Path) -> None:
     }
 
 
-def test_every_kind_of_drift_is_told(root: Path) -> None:
+def test_every_kind_of_drift_is_reported(root: Path) -> None:
     assert drift(root, "torch==2.4.0", "deepspeed==0.16.4", "trl==0.12.0") == {
         "lock:version:torch": "the lock has torch 2.4.0, installed is 2.4.1",
         "lock:missing:trl": "the lock has trl 0.12.0, which is not installed",
@@ -210,7 +210,7 @@ def test_another_build_of_the_same_release_is_drift(root: Path) -> None:
     assert drift(root, "torch==2.6.0") == {}
 
 
-def test_what_of_a_lock_cannot_be_compared_is_said(root: Path) -> None:
+def test_lock_lines_that_cannot_be_compared_are_reported(root: Path) -> None:
     pins = ("torch", "deepspeed==0.16.4", "peft==0.14.0", "./wheels/own.whl")
     assert drift(root, *pins) == {"lock:not-compared": "2 lines of the lock were not compared"}
     said = str(findings(root, "--lock", "lock.txt")["lock:not-compared"]["because"])
@@ -220,14 +220,14 @@ def test_what_of_a_lock_cannot_be_compared_is_said(root: Path) -> None:
     assert gate(root, "--lock", "lock.txt", "--undecided", "fail").code == 1
 
 
-def test_a_version_that_cannot_be_read_is_no_match_with_the_lock(root: Path) -> None:
+def test_an_unreadable_version_does_not_match_the_lock(root: Path) -> None:
     (root / SITE / "peft-0.14.0.dist-info").rename(root / SITE / "peft.dist-info")
     (root / SITE / "peft.dist-info/METADATA").write_text("Name: peft\n")
     found = drift(root, "torch==2.4.1", "deepspeed==0.16.4", "peft==0.14.0")
     assert found == {"lock:not-compared": "1 line of the lock was not compared"}
 
 
-def test_a_build_of_a_release_that_nobody_described_is_not_taken_for_the_one_locked(root: Path) -> None:
+def test_an_unknown_build_of_a_release_does_not_match_the_locked_one(root: Path) -> None:
     shutil.rmtree(root / SITE)
     (root / SITE).mkdir()
     install(root, torch("9.9.0+cu118", "11.8"))
@@ -236,7 +236,7 @@ def test_a_build_of_a_release_that_nobody_described_is_not_taken_for_the_one_loc
     assert drift(root, "torch==9.9.0+cu118") == {}
 
 
-def test_envcheck_and_what_it_needs_are_not_extra(root: Path) -> None:
+def test_envcheck_and_its_dependencies_do_not_count_as_extra(root: Path) -> None:
     install(root, wheel("envcheck", "0.1.0", ("typer>=0.26", "rich")), wheel("typer", "0.26.0", ("click",)))
     install(root, wheel("click", "8.1.0"), wheel("pip", "24.0"), wheel("trl", "0.12.0"))
     found = drift(root, "torch==2.4.1", "deepspeed==0.16.4", "peft==0.14.0")
@@ -264,11 +264,11 @@ def test_a_lock_changed_by_hand_is_refused(root: Path) -> None:
 # --- files ------------------------------------------------------------------------------------------
 
 
-def test_files_as_installed_are_no_finding(root: Path) -> None:
+def test_unchanged_files_are_not_a_finding(root: Path) -> None:
     assert not [rule for rule in findings(root, "--verify-files") if rule.startswith("files:")]
 
 
-def test_changed_missing_and_replaced_files_are_told(root: Path) -> None:
+def test_changed_missing_and_replaced_files_are_reported(root: Path) -> None:
     (root / SITE / "torch/version.py").write_text("# changed\n")
     init = root / SITE / "torch/__init__.py"
     init.write_text(init.read_text().replace("imported", "exported"))
@@ -291,7 +291,7 @@ def test_a_record_that_leads_out_of_the_root_stays_in_it(root: Path) -> None:
     assert "another" not in said
 
 
-def test_what_is_not_compared_is_said(root: Path) -> None:
+def test_files_that_were_not_compared_are_reported(root: Path) -> None:
     (root / SITE / "peft-0.14.0.dist-info/RECORD").unlink()
     (root / SITE / "deepspeed-0.16.4.dist-info/INSTALLER").write_text("conda\n")
     with (root / SITE / "deepspeed-0.16.4.dist-info/METADATA").open("a") as metadata:
@@ -313,14 +313,14 @@ def test_what_is_not_compared_is_said(root: Path) -> None:
         ("peft/__init__.py,sha512=AAAA,1\n", "hashes other than sha256 in RECORD"),
     ],
 )
-def test_a_record_that_says_nothing_of_the_files_passes_none(record: str, why: str, root: Path) -> None:
+def test_an_unusable_record_counts_as_not_compared(record: str, why: str, root: Path) -> None:
     (root / SITE / "peft-0.14.0.dist-info/RECORD").write_text(record)
     found = findings(root, "--verify-files")["files:not-compared"]
     assert (found["verdict"], found["title"]) == ("undecided", "the files of 1 package were not compared")
     assert f"peft: {why}" in str(found["because"])
 
 
-def test_packages_without_any_record_and_checkouts_are_said(root: Path) -> None:
+def test_packages_without_a_record_and_checkouts_are_reported(root: Path) -> None:
     (root / SITE / "old-1.0.egg-info").write_text("Name: old\nVersion: 1.0\n")
     (root / SITE / "__editable__.peft-0.14.0.pth").write_text("/src\n")
     said = json.loads(gate(root, "--json", "--verify-files").out)["findings"]
@@ -331,7 +331,7 @@ def test_packages_without_any_record_and_checkouts_are_said(root: Path) -> None:
     ]
 
 
-def test_comparing_ends_in_time(root: Path) -> None:
+def test_comparing_files_ends_at_its_deadline(root: Path) -> None:
     many = {f"big/f{number}": "x" * 100_000 for number in range(300)}
     install(root, wheel("big", "1.0", more=many))
     began = time.monotonic()
@@ -343,7 +343,7 @@ def test_comparing_ends_in_time(root: Path) -> None:
 # --- the manifest -----------------------------------------------------------------------------------
 
 
-def test_a_shut_gate_says_so_in_its_manifest(root: Path) -> None:
+def test_the_manifest_of_a_shut_gate_records_it(root: Path) -> None:
     assert gate(root, "--driver", "470.256.02", "--manifest", "out.json").code == 1
     tree = json.loads((root.parent / "out.json").read_text())
     assert tree["gate"] == {
@@ -373,7 +373,7 @@ def test_the_same_build_gives_the_same_manifest(root: Path) -> None:
     assert json.loads(texts[0])["date"] == "1970-01-02"
 
 
-def test_json_alone_is_printed_with_json(root: Path) -> None:
+def test_json_output_is_nothing_but_json(root: Path) -> None:
     assert json.loads(gate(root, "--json").out)["subject"].startswith("/usr/bin/python3")
 
 

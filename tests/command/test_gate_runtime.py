@@ -87,14 +87,14 @@ def start(driver: Path, tmp_path: Path) -> Any:
         ),
     ],
 )
-def test_a_node_is_let_in_or_not(start: Any, scenario: str, code: int, said: str) -> None:
+def test_a_start_passes_or_is_stopped(start: Any, scenario: str, code: int, said: str) -> None:
     ran = start(scenario)
     assert ran.code == code, ran
     assert said in ran.out
     assert ran.err == ""
 
 
-def test_an_image_of_which_no_cuda_is_known_is_undecided_where_no_gpu_is(start: Any) -> None:
+def test_an_image_with_unknown_cuda_is_undecided_without_a_gpu(start: Any) -> None:
     for scenario in ("driver = 550.54.15\n", "fail nvmlInitWithFlags = 9\n[gpu]\n"):
         ran = start(scenario, cuda=None, unknown={"cuda": "no record of the build"})
         assert (ran.code, "None" in ran.out) == (0, False), ran
@@ -133,7 +133,7 @@ def test_a_gpu_that_programs_do_not_see_does_not_count(start: Any) -> None:
     assert start(TWO, environ={"CUDA_VISIBLE_DEVICES": "0"}, undecided="fail").code == 1
 
 
-def test_what_the_build_could_not_tell_is_undecided(start: Any) -> None:
+def test_what_the_manifest_leaves_unknown_is_undecided(start: Any) -> None:
     unknown = {"minimum_driver": None, "unknown": {"minimum_driver": "a torch of somebody's own"}}
     ran = start("h100", **unknown)
     assert (ran.code, ran.out.splitlines()[0]) == (0, "undecided: minimum_driver: a torch of somebody's own")
@@ -161,14 +161,14 @@ def test_an_image_whose_gate_was_shut_does_not_start(start: Any) -> None:
     assert (ran.code, ran.out) == (1, "gate shut: it was shut when the image was built: error a-rule\n")
 
 
-def test_a_driver_that_hangs_is_left_in_time(start: Any) -> None:
+def test_a_hanging_driver_is_abandoned_at_the_deadline(start: Any) -> None:
     began = time.monotonic()
     ran = start("driver = 550.54.15\nhang = nvmlDeviceGetName\n[gpu]\n", "--timeout", "0.5")
     assert time.monotonic() - began < 20
     assert (ran.code, ran.out) == (3, "could not examine: the driver did not answer within 0.5 s\n")
 
 
-def test_a_driver_that_hangs_and_is_too_old_is_shut_all_the_same(start: Any) -> None:
+def test_a_hanging_driver_that_is_too_old_still_shuts_the_gate(start: Any) -> None:
     ran = start("driver = 470.256.02\nhang = nvmlDeviceGetName\n[gpu]\n", "--timeout", "0.5")
     assert (ran.code, ran.out.startswith("gate shut: driver 470.256.02")) == (1, True)
 
@@ -179,7 +179,7 @@ def test_no_name_from_the_driver_acts_on_a_terminal(start: Any) -> None:
     assert not [char for char in ran.out if char < " " and char != "\n"]
 
 
-def test_the_answer_as_json(start: Any) -> None:
+def test_the_result_as_json(start: Any) -> None:
     said = json.loads(start("a100x8", "--json").out)
     assert (said["code"], said["driver"], len(said["gpus"])) == (0, "550.54.15", 8)
     assert said["gpus"][0] == {"name": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0"}
@@ -221,7 +221,7 @@ def test_a_broken_manifest_is_one_line(tmp_path: Path, text: str, said: str) -> 
     assert len(ran.err.splitlines()) == 1
 
 
-def test_no_manifest_no_file_and_no_fifo_hang_it(tmp_path: Path) -> None:
+def test_a_missing_manifest_or_a_fifo_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for name, said in (
         ("none.json", "no such file; `envcheck gate` writes it"),
@@ -249,7 +249,7 @@ def test_wrong_use_is_one_line(words: tuple[str, ...], said: str) -> None:
     assert len(ran.err.splitlines()) == 1
 
 
-def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path, driver: Path) -> None:
+def test_a_closed_pipe_causes_no_traceback(tmp_path: Path, driver: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps(TREE))
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": str(driver)}  # noqa: TID251
     environ |= {"FAKE_NVML": str(HERE / "h100.ini"), "ENVCHECK_MANIFEST": str(tmp_path / "manifest.json")}
@@ -278,8 +278,9 @@ def test_closed_streams_change_no_verdict(tmp_path: Path, driver: Path) -> None:
 def test_it_imports_the_standard_library_and_two_modules_of_plain_values(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps(TREE))
     program = (
-        "import sys; sys.argv[1:] = ['gate', '--runtime']; from envcheck import runtime\n"
-        "runtime.run(['gate', '--runtime']); ours = sorted(m for m in sys.modules if m.startswith('envcheck'))\n"
+        "import sys; sys.argv[1:] = ['gate', '--runtime']; from envcheck.commands import gate_runtime\n"
+        "gate_runtime.run(['gate', '--runtime'])\n"
+        "ours = sorted(m for m in sys.modules if m.startswith('envcheck'))\n"
         "other = [m for m in sys.modules if m.partition('.')[0] not in sys.stdlib_module_names and m not in ours]\n"
         "print(ours, [m for m in other if not m.startswith('__')], 'typing' in sys.modules, file=sys.stderr)"
     )
@@ -298,9 +299,12 @@ def test_it_imports_the_standard_library_and_two_modules_of_plain_values(tmp_pat
     )
     ours = [
         "envcheck",
-        "envcheck.policy.image_manifest",
-        "envcheck.core.nvidia",
+        "envcheck.commands",
         "envcheck.commands.gate_runtime",
+        "envcheck.core",
+        "envcheck.core.nvidia",
+        "envcheck.policy",
+        "envcheck.policy.image_manifest",
     ]
     assert ran.stderr.strip() == f"{ours} [] False"
 
@@ -313,5 +317,5 @@ def test_drivers_compare_part_by_part(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "new", "550.", "550.54-15", "\u0665\u0665\u0660.1", "9" * 40])
-def test_what_is_no_driver_has_no_order(text: str) -> None:
+def test_text_that_is_no_driver_version_has_no_order(text: str) -> None:
     assert image_manifest.driver_order(text) == ()

@@ -144,7 +144,7 @@ def test_a_deepspeed_that_cannot_be_imported_beside_torch_stops_the_build(builde
     stopped(built(builder, files, gate("--machine a100-r535")), "error deepspeed-elastic-log-import-torch24")
 
 
-def test_a_torch_for_a_cuda_the_fleet_has_no_driver_for_stops_the_build(builder: Builder) -> None:
+def test_a_torch_too_new_for_the_drivers_of_the_fleet_stops_the_build(builder: Builder) -> None:
     outcome = built(
         builder, wheels(torch("2.10.0+cu130", "13.0")), gate("--machine h100-r550 --machine a100-r535")
     )
@@ -204,7 +204,7 @@ def test_an_expired_waiver_no_longer_opens_the_gate(builder: Builder) -> None:
     assert "waiver:expired" in outcome.out
 
 
-def test_an_image_without_torch_could_not_be_examined(builder: Builder) -> None:
+def test_an_image_without_torch_cannot_be_examined(builder: Builder) -> None:
     outcome = built(builder, {}, "USER nobody", gate("--machine a100-r535"))
     stopped(outcome, "no torch", code=3)
     assert (

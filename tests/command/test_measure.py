@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from envcheck.commands import examine, selftest
-from envcheck.commands import measure as measure_command
+from envcheck.commands.measured_cells import cell_toml, cells_of, has_measured
 from envcheck.host.files import locked_folder
 from envcheck.selftest import outcome as selftest_outcome
 from envcheck.selftest.declaration import SelftestVariant
@@ -94,7 +94,7 @@ def test_a_grid_becomes_cells_and_nothing_is_run_twice(index: LocalIndex, tmp_pa
     assert len(tomllib.loads((tmp_path / "cells.toml").read_text())["cell"]) == 3
 
 
-def test_an_index_that_is_gone_is_no_property_of_the_releases(index: LocalIndex, tmp_path: Path) -> None:
+def test_an_unreachable_index_does_not_count_against_the_releases(index: LocalIndex, tmp_path: Path) -> None:
     ran = measure(index, tmp_path, "0.14.4", environ={"PIP_INDEX_URL": "http://127.0.0.1:9/simple"})
     assert ran.code == 3
     assert "uv could not install" in ran.err
@@ -119,7 +119,7 @@ def test_two_runs_never_share_an_environment(index: LocalIndex, tmp_path: Path) 
         (("--with", "torch==2.13.0", "--only", "recompute"), "--only: no self-test is called 'recompute'"),
     ],
 )
-def test_a_wrong_option_is_one_line(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_a_wrong_option_is_a_one_line_error(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     target = () if "--target" in arguments else ("--target", "zero3-lora")
     ran = envcheck("matrix", "measure", *target, *arguments, "--in", str(tmp_path / "kept"))
     assert (ran.code, ran.out) == (2, "")
@@ -142,12 +142,10 @@ def test_cells_are_read_back_as_they_were_written() -> None:
         "test": "sha256:0",
         "tests": ["a/b"],
     }
-    text = measure_command.cell_toml(cell)
+    text = cell_toml(cell)
     assert text.isascii()
     assert tomllib.loads(text)["cell"] == [cell]
-    assert tomllib.loads(measure_command.cell_toml({"signature": "half \ud83d of it"}))["cell"][0][
-        "signature"
-    ]
+    assert tomllib.loads(cell_toml({"signature": "half \ud83d of it"}))["cell"][0]["signature"]
 
 
 # --- what outcomes amount to ------------------------------------------------------------------------
@@ -170,7 +168,7 @@ def outcome(result: str, why: str = "", **train: Any) -> selftest_outcome.Outcom
 
 def test_a_configuration_fails_if_one_of_its_tests_does() -> None:
     cells = list(
-        measure_command._cells(
+        cells_of(
             [
                 outcome(selftest_outcome.PASS, **LORA, use_reentrant=True),
                 outcome(selftest_outcome.FAIL, "shape", **LORA, use_reentrant=False),
@@ -187,35 +185,34 @@ def test_a_configuration_fails_if_one_of_its_tests_does() -> None:
 
 def test_a_test_that_leaves_checkpointing_open_counts_towards_every_configuration() -> None:
     open_ = outcome(selftest_outcome.FAIL, "strays", parallel="deepspeed", zero_stage=3, adapter="lora")
-    cells = list(
-        measure_command._cells([outcome(selftest_outcome.PASS, **LORA, use_reentrant=True), open_], TARGET)
-    )
+    cells = list(cells_of([outcome(selftest_outcome.PASS, **LORA, use_reentrant=True), open_], TARGET))
     assert [(each["outcome"], each["signature"]) for each in cells] == [("fails", "strays")]
 
 
-def test_another_way_to_train_is_another_measurement() -> None:
-    combination = measure_command.Combination({"torch": "2.13.0"})
-    run = measure_command.Run("zero3-lora", (), selftest.SelftestOptions(2))
+def test_a_different_training_is_a_different_measurement() -> None:
     row = {"target": "zero3-lora", "pkg": {"torch": "2.13.0"}, "test": "sha256:0", "outcome": "ok"}
-    assert measure_command._same(row, combination, run, "sha256:0")
-    assert not measure_command._same(row, combination, run, "sha256:1")
-    with_dora = run._replace(train=("dora=true",))
-    assert not measure_command._same(row, combination, with_dora, "sha256:0")
-    assert measure_command._same({**row, "train": {"dora": True}}, combination, with_dora, "sha256:0")
-    assert not measure_command._same({**row, "train": {"dora": True}}, combination, run, "sha256:0")
+
+    def measured(row: dict[str, Any], digest: str = "sha256:0", **train: Any) -> bool:
+        return has_measured(
+            row, target="zero3-lora", pins={"torch": "2.13.0"}, train=train, ranks=None, digest=digest
+        )
+
+    assert measured(row)
+    assert not measured(row, digest="sha256:1")
+    assert not measured(row, dora=True)
+    assert measured({**row, "train": {"dora": True}}, dora=True)
+    assert not measured({**row, "train": {"dora": True}})
 
 
-def test_without_a_whole_configuration_nothing_is_said_to_have_trained() -> None:
-    cells = list(
-        measure_command._cells([outcome(selftest_outcome.PASS, zero_stage=3, adapter="lora")], TARGET)
-    )
+def test_without_a_whole_configuration_the_cell_only_claims_imports() -> None:
+    cells = list(cells_of([outcome(selftest_outcome.PASS, zero_stage=3, adapter="lora")], TARGET))
     assert [each["outcome"] for each in cells] == ["imports"]
 
 
-def test_what_was_not_decided_is_no_cell() -> None:
+def test_an_undecided_outcome_gives_no_cell() -> None:
     assert (
         list(
-            measure_command._cells(
+            cells_of(
                 [outcome(selftest_outcome.UNKNOWN, **LORA), outcome(selftest_outcome.SKIP, **LORA)], TARGET
             )
         )

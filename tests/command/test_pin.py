@@ -42,7 +42,7 @@ def test_the_lock_fits_the_driver_and_the_gpu(machine: tuple[str, ...], torch: s
     assert "judged by matrix" in err
 
 
-def test_what_is_served_is_a_complete_lock_without_leaks() -> None:
+def test_a_served_lock_is_complete_and_leaks_nothing() -> None:
     out = envcheck(*PIN, "--driver", "550.54.15").out
     parsed = parse_requirements(out, "stdout")
     assert all(pin.artifacts for pin in parsed.pins)
@@ -52,7 +52,7 @@ def test_what_is_served_is_a_complete_lock_without_leaks() -> None:
     refuse_leaks(out)
 
 
-def test_what_is_amiss_with_the_machine_now_refuses_no_lock(tmp_path: Path) -> None:
+def test_a_present_fault_of_the_machine_does_not_refuse_a_lock(tmp_path: Path) -> None:
     """A libcuda of another driver and a GPU that refuses all are errors to doctor; no version mends them."""
     try:
         folder = library(tmp_path / "nvml")
@@ -71,7 +71,7 @@ def test_what_is_amiss_with_the_machine_now_refuses_no_lock(tmp_path: Path) -> N
     assert version(out, "torch") == "2.10.0"
 
 
-def test_unknown_hardware_is_said_to_be_assumed() -> None:
+def test_unknown_hardware_is_noted_as_an_assumption() -> None:
     assert "no driver is known" in envcheck(*PIN).err
 
 
@@ -83,7 +83,7 @@ def test_unknown_hardware_is_said_to_be_assumed() -> None:
         (("--python-version", "3.13"), "none is shipped for zero3-lora on Python 3.13"),
     ],
 )
-def test_where_nothing_shipped_fits_offline_says_what_is_missing(machine: tuple[str, ...], why: str) -> None:
+def test_if_no_shipped_lock_fits_offline_names_what_is_missing(machine: tuple[str, ...], why: str) -> None:
     code, out, err = envcheck(*PIN, *machine)
     assert (code, out) == (4, "")
     assert why in err
@@ -107,7 +107,7 @@ def test_an_unsatisfiable_machine_gets_no_lock_and_the_rule_that_forbids_it() ->
     assert "driver-below-cuda-family-floor" in err
 
 
-def test_a_shipped_lock_is_served_without_loading_the_search_or_an_engine() -> None:
+def test_a_shipped_lock_is_served_without_loading_the_search_or_a_backend() -> None:
     ran = envcheck(*PIN, "--driver", "550.54.15", environ={"PYTHONPROFILEIMPORTTIME": "1"})
     loaded = {
         line.rpartition("|")[2].strip() for line in ran.err.splitlines() if line.startswith("import time")

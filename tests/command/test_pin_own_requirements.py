@@ -114,7 +114,7 @@ def test_own_requirements_that_cannot_be_met_name_both_sides(
     assert "numpy" in err
 
 
-def test_a_shipped_lock_is_served_where_it_fulfils_the_wishes_and_only_there(tmp_path: Path) -> None:
+def test_a_shipped_lock_is_served_only_if_it_fulfils_the_requirements(tmp_path: Path) -> None:
     nowhere = environ("http://127.0.0.1:9/simple", tmp_path)
     served = run(
         nowhere, *SHIPPED, "--offline", "--with", "transformers>=5", "--model", "qwen3", cwd=tmp_path
@@ -129,7 +129,7 @@ def test_a_shipped_lock_is_served_where_it_fulfils_the_wishes_and_only_there(tmp
     assert "--exclude-newer 2024-01-01" in older.err
 
 
-def test_nothing_uploaded_later_is_locked(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
+def test_exclude_newer_locks_nothing_uploaded_later(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
     for day, rich in {"2026-11-19": "13.0", "2026-11-20": "14.0"}.items():
         options = ("--with", "rich", "--exclude-newer", day, "--resolve")
         code, out, err = run(environ(index.url, cache), *PIN, *options, cwd=tmp_path)
@@ -143,7 +143,7 @@ def test_nothing_uploaded_later_is_locked(index: LocalIndex, cache: Path, tmp_pa
     assert "nothing after 2026-11-01 (--exclude-newer 2026-11-01)" in err
 
 
-def test_the_installed_version_stays(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
+def test_keep_locks_the_installed_version(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
     site = tmp_path / f"env/lib/python{PYTHON}/site-packages"
     for name, version in {"torch": "2.13.0+cu130", "rich": "13.0"}.items():
         (site / f"{name}-{version}.dist-info").mkdir(parents=True)
@@ -177,7 +177,7 @@ def test_what_the_index_lacks_is_replaced_by_what_it_has(cache: Path, tmp_path: 
     assert "your index has no usable peft 0.21.2: the newest there is 0.21.1" in err
 
 
-def test_engines_are_compared(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
+def test_two_backends_are_compared(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
     code, out, err = run(environ(index.url, cache), *PIN, "--resolve", "--engine", "both", cwd=tmp_path)
     assert code == 0, err
     assert f"uv and pip-tools agree on all {len(versions(out))} packages" in err
@@ -223,7 +223,7 @@ def test_engines_are_compared(index: LocalIndex, cache: Path, tmp_path: Path) ->
         (("--gpu", "A1000000"), 2, "no GPU 'A1000000' is known"),
     ],
 )
-def test_wrong_use_is_one_line_and_changes_no_file(
+def test_wrong_use_is_a_one_line_error_and_changes_no_file(
     options: tuple[str, ...], code: int, why: str, tmp_path: Path
 ) -> None:
     (tmp_path / "bad.in").write_text("rich\n-e .\n")
@@ -252,7 +252,7 @@ class Garbage(LocalIndex):
 
 @pytest.mark.parametrize("engine", ["uv", "pip-tools"])
 @pytest.mark.parametrize("kind", ["garbage", "gone", "refused"])
-def test_an_index_that_is_none_is_one_line(engine: str, kind: str, tmp_path: Path) -> None:
+def test_a_broken_index_is_a_one_line_error(engine: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "lock.txt").write_text("old\n")
     options = ("--resolve", "--engine", engine, "-o", "lock.txt")
 
@@ -267,7 +267,7 @@ def test_an_index_that_is_none_is_one_line(engine: str, kind: str, tmp_path: Pat
     assert (tmp_path / "lock.txt").read_text() == "old\n"
 
 
-def test_a_hash_the_index_does_not_have_is_said(cache: Path, tmp_path: Path) -> None:
+def test_a_hash_that_the_index_lacks_is_reported(cache: Path, tmp_path: Path) -> None:
     changed = stack()
     with serving(LocalIndex(changed, as_json=True)) as index:
         # A shipped lock's files are not those of this index.
@@ -329,7 +329,7 @@ def test_an_index_with_a_login_is_used_and_shown_nowhere(
 # --- the file is the old one or the whole new one ---------------------------------------------------
 
 
-def test_the_file_keeps_its_permissions_and_a_new_one_has_the_user_s(tmp_path: Path) -> None:
+def test_a_replaced_file_keeps_its_permissions_and_a_new_one_follows_the_umask(tmp_path: Path) -> None:
     nowhere = environ("http://127.0.0.1:9/simple", tmp_path / "uv")
     (tmp_path / "old.txt").write_text("old")
     (tmp_path / "old.txt").chmod(0o640)
@@ -390,7 +390,7 @@ def test_an_interruption_leaves_the_old_file_or_the_whole_new_one(
     assert any(codes)
 
 
-def test_an_engine_does_not_outlive_an_interruption(tmp_path: Path) -> None:
+def test_a_backend_does_not_outlive_an_interruption(tmp_path: Path) -> None:
     with serving(LocalIndex({}, hang_s=30)) as index:
         mark = str(tmp_path / "cache-of-this-very-test")
         words = invocation(*PIN, "--resolve")

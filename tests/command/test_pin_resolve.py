@@ -141,7 +141,9 @@ def test_the_torch_build_is_the_one_the_tables_allow(
         assert not any(fits(each, driver, gpu, python, arch) for each in order[order.index(torch) + 1 :])
 
 
-def test_without_a_gpu_the_driver_binds_nothing(whole_stack: LocalIndex, tmp_path: Path) -> None:
+def test_without_a_gpu_the_driver_does_not_limit_the_versions(
+    whole_stack: LocalIndex, tmp_path: Path
+) -> None:
     machine = ("--gpu", "none", "--python-version", "3.11", "--platform", "linux-x86_64")
     code, out, err = resolve(whole_stack, tmp_path, "--target", "zero3-lora", *machine)
     assert code == 0, err
@@ -157,7 +159,7 @@ def test_without_a_gpu_the_driver_binds_nothing(whole_stack: LocalIndex, tmp_pat
         (("--gpu", "GTX 1080 Ti", "--python-version", "3.14"), "cu126", "2.14.1"),
     ],
 )
-def test_where_only_a_build_for_another_cuda_fits_it_is_named_with_its_command(
+def test_if_only_a_build_for_another_cuda_fits_its_command_is_printed(
     whole_stack: LocalIndex, tmp_path: Path, machine: tuple[str, ...], tag: str, torch: str
 ) -> None:
     code, out, err = resolve(whole_stack, tmp_path, "--target", "zero3-lora", *machine)
@@ -169,7 +171,7 @@ def test_where_only_a_build_for_another_cuda_fits_it_is_named_with_its_command(
     assert not any("://" in line for line in err.splitlines())
 
 
-def test_the_driver_that_a_gpu_needs_is_asked_for_where_none_is_known() -> None:
+def test_an_unknown_driver_makes_the_lock_state_the_one_that_the_gpu_needs() -> None:
     arguments = ("--target", "zero3-lora", "--python-version", "3.11", "--platform", "linux-x86_64")
     plain = envcheck("pin", "--offline", *arguments)
     blackwell = envcheck("pin", "--offline", *arguments, "--gpu", "RTX 5090")
@@ -195,7 +197,7 @@ def test_gpus_of_two_generations_get_a_torch_that_serves_both() -> None:
         (("--gpu", "none", "--gpu", "H100"), "--gpu"),
     ],
 )
-def test_a_machine_that_cannot_be_is_refused(arguments: tuple[str, ...], said: str) -> None:
+def test_an_impossible_machine_is_refused(arguments: tuple[str, ...], said: str) -> None:
     code, out, err = envcheck("pin", "--target", "zero3-lora", *arguments)
     assert (code, out) == (2, "")
     assert err.startswith(f"envcheck: {said}")
@@ -238,7 +240,7 @@ def small(files: dict[str, bytes], home: Path, when: str, fix: str = "") -> tupl
         return ran, index.asked
 
 
-def test_an_engine_is_told_the_rules_own_bound_on_what_it_chose(tmp_path: Path) -> None:
+def test_a_backend_gets_the_rules_bound_on_a_package_that_it_chose(tmp_path: Path) -> None:
     when = '{ "pkg.safetensors" = ">=0.4.0", "pkg.numpy" = ">=2.0" }'
     files = small_world("2.3.0", "1.26.4", "1.25.0")
     (code, out, err), _ = small(files, tmp_path, when, '{ "pkg.numpy" = "==1.26.4" }')
@@ -256,7 +258,7 @@ def test_an_objection_refuses_every_stack_the_rule_would_break(tmp_path: Path, f
     assert pinned(out, "safetensors") == "0.4.3"
 
 
-def test_where_every_completed_lock_is_objected_to_there_is_none_and_the_rule_is_named(
+def test_if_every_completed_lock_breaks_a_rule_the_error_names_it(
     tmp_path: Path,
 ) -> None:
     (code, out, err), _ = small(
@@ -267,7 +269,7 @@ def test_where_every_completed_lock_is_objected_to_there_is_none_and_the_rule_is
     assert "safetensors 0.8.0 beside numpy 2.3.0 was refused: this safetensors does not run" in err
 
 
-def test_a_free_fact_that_was_changed_is_said_in_the_lock_and_beside_it(tmp_path: Path) -> None:
+def test_a_changed_training_fact_is_noted_in_the_lock_and_on_stderr(tmp_path: Path) -> None:
     text = """
 [target.small]
 title = "safetensors alone"

@@ -71,7 +71,7 @@ def test_the_exit_code_is_the_commands_own(code: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT])
-def test_we_die_by_the_signal_that_the_command_died_by(number: int) -> None:
+def test_run_ends_with_the_signal_that_ended_the_command(number: int) -> None:
     assert ran("sh", "-c", f"kill -{number} $$").returncode == -number
 
 
@@ -80,7 +80,7 @@ def test_options_behind_the_command_are_its_own() -> None:
 
 
 @pytest.mark.parametrize(("command", "code"), [("no-such-command", 127), ("/etc/passwd", 126)])
-def test_a_command_that_cannot_be_run_is_one_line(command: str, code: int) -> None:
+def test_a_command_that_cannot_be_run_is_a_one_line_error(command: str, code: int) -> None:
     done = ran(command)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, b"", 1)
     assert command.encode() in done.stderr
@@ -93,7 +93,7 @@ def test_both_streams_into_one_file_stay_in_their_order(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_bytes() == b"".join(b"%d\n" % n for n in range(3000))
 
 
-def test_a_reader_that_goes_away_ends_the_command_as_ever() -> None:
+def test_a_closed_pipe_ends_the_command_as_without_envcheck() -> None:
     body = "import signal\nsignal.signal(13, 0)\nwhile True: print('x' * 1000)"
     with running(*script(body)) as process:
         assert process.stdout is not None
@@ -102,7 +102,7 @@ def test_a_reader_that_goes_away_ends_the_command_as_ever() -> None:
         assert process.wait(timeout=20) == -signal.SIGPIPE
 
 
-def test_what_the_command_leaves_behind_can_go_on_printing() -> None:
+def test_background_processes_of_the_command_can_go_on_printing() -> None:
     done = ran("sh", "-c", "(sleep 1; echo later) & echo now")
     assert done.stdout == b"now\nlater\n"
 
@@ -118,7 +118,7 @@ def test_what_the_command_leaves_behind_can_go_on_printing() -> None:
         ("--matrix", "absent.toml", "no such file"),
     ],
 )
-def test_wrong_use_is_said_before_the_command_starts(
+def test_wrong_use_is_reported_before_the_command_starts(
     option: str, value: str, said: str, tmp_path: Path
 ) -> None:
     done = ran("touch", str(tmp_path / "started"), run=(*RUN, option, value, "--"))
@@ -160,7 +160,7 @@ def test_a_run_that_was_asked_to_end_is_not_explained() -> None:
         assert (process.returncode, err) == (-signal.SIGTERM, b"")
 
 
-def test_where_the_command_stops_we_stop_and_go_on_with_it() -> None:
+def test_run_stops_and_continues_with_the_command() -> None:
     with running(*script("import time\nprint('up')\ntime.sleep(1)\nprint('end')")) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -239,7 +239,7 @@ def test_a_failure_is_explained_on_standard_error_and_a_success_is_not() -> None
     ).stderr == (b"Traceback (most recent call last):\n")
 
 
-def test_a_command_that_is_killed_says_so_without_a_word_of_its_own() -> None:
+def test_a_killed_command_is_explained_without_any_output() -> None:
     done = ran("sh", "-c", "kill -9 $$")
     assert b"killed by signal 9" in done.stderr
     assert b"host-out-of-memory-sigkill" in done.stderr
@@ -260,7 +260,7 @@ sys.exit(3)
     assert b"KeyError: 'labels'" in done.stderr.rpartition(b"first cause")[2]
 
 
-def test_what_is_kept_is_bounded_and_its_lines_keep_their_numbers() -> None:
+def test_kept_output_is_bounded_and_its_lines_keep_their_numbers() -> None:
     kept = pty_passthrough.KeptOutput()
     filler = b"".join(b"%07d\n" % n for n in range(8192))
     for _ in range(400):

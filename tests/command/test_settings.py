@@ -42,14 +42,14 @@ def last(outcome: Outcome) -> str:
 # --- thresholds -------------------------------------------------------------------------------------
 
 
-def test_the_threshold_of_the_settings_and_the_option_that_wins(folder: Path) -> None:
+def test_the_option_overrides_the_threshold_of_the_settings(folder: Path) -> None:
     assert gate(folder, "warned").code == 0
     strict = gate(folder, "warned", settings='threshold = "warning"\n')
     assert (strict.code, last(strict)) == (1, "gate shut: warning torch-cpu-build-beside-gpu")
     assert gate(folder, "warned", "--fail-on", "error").code == 0
 
 
-def test_what_undecided_rules_do(folder: Path) -> None:
+def test_the_policy_on_undecided_rules(folder: Path) -> None:
     for word, code, said in (
         ("pass", 0, "gate open"),
         ("warn", 0, "gate open: undecided "),
@@ -62,13 +62,13 @@ def test_what_undecided_rules_do(folder: Path) -> None:
     assert gate(folder, "unread", "--undecided", "pass").code == 0
 
 
-def test_strict_is_both(folder: Path) -> None:
+def test_strict_fails_on_warnings_and_undecided_rules(folder: Path) -> None:
     assert (gate(folder, "warned", "--strict").code, gate(folder, "unread", "--strict").code) == (1, 1)
     assert gate(folder, "warned", "--strict", "--fail-on", "error").code == 0
     assert gate(folder, "fine", "--strict").code == 0
 
 
-def test_a_rule_of_another_severity(folder: Path) -> None:
+def test_the_settings_change_the_severity_of_a_rule(folder: Path) -> None:
     ran = gate(folder, "broken", settings=f'[severity]\n"{DEEPSPEED}" = "note"\n')
     assert (ran.code, last(ran)) == (0, "gate open")
     assert "· note: DeepSpeed before 0.14.1" in ran.out
@@ -95,7 +95,7 @@ def test_a_waiver_opens_the_gate_and_is_shown(folder: Path) -> None:
     assert "note    waived until 2099-01-01: we patch it (envcheck.toml:2)" in ran.out
 
 
-def test_an_expired_waiver_counts_no_more_and_is_a_finding(folder: Path) -> None:
+def test_an_expired_waiver_has_no_effect_and_is_a_finding(folder: Path) -> None:
     ran = gate(folder, "broken", settings=WAIVE.format(DEEPSPEED, "2026-01-01"))
     assert (ran.code, last(ran)) == (1, f"gate shut: error {DEEPSPEED}")
     assert f"a waiver of {DEEPSPEED} has expired [waiver:expired]" in ran.out
@@ -124,7 +124,7 @@ def test_a_waiver_of_a_kind_of_generated_rules(folder: Path) -> None:
     )
 
 
-def test_remarks_on_a_configuration_are_under_the_policy_too(folder: Path) -> None:
+def test_the_policy_applies_to_configuration_diagnostics_too(folder: Path) -> None:
     (folder / "ds.json").write_text('{"zero_optimization": {"stage": 2, "stagee": 3}}')
     train = ("--train", "ds.json")
     shut = gate(folder, "fine", *train)
@@ -171,7 +171,7 @@ until = "soon"
 """
 
 
-def test_all_mistakes_are_told_at_once_with_their_places(folder: Path) -> None:
+def test_all_mistakes_are_reported_at_once_with_their_places(folder: Path) -> None:
     (folder / "pyproject.toml").write_text(WRONG)
     ran = gate(folder, "fine")
     assert (ran.code, ran.out) == (2, "")
@@ -225,7 +225,7 @@ def test_settings_that_cannot_be_read_are_not_passed_over(folder: Path) -> None:
         ('[machine.a]\ngpu = "Voodoo 2"\n', "machine a: no GPU 'Voodoo 2' is known"),
     ],
 )
-def test_bad_settings_are_told(folder: Path, text: str, said: str) -> None:
+def test_bad_settings_are_reported(folder: Path, text: str, said: str) -> None:
     (folder / "envcheck.toml").write_text(text)
     more = ("--machine", "a") if "Voodoo" in text else ()
     facts = () if "machines" in text else ("--facts", "fine.toml")
@@ -234,13 +234,13 @@ def test_bad_settings_are_told(folder: Path, text: str, said: str) -> None:
     assert ran.err.startswith(f"envcheck: {said}"), ran.err
 
 
-def test_a_settings_file_of_the_folder_comes_before_pyproject(folder: Path) -> None:
+def test_envcheck_toml_comes_before_pyproject(folder: Path) -> None:
     (folder / "pyproject.toml").write_text('[tool.envcheck]\nthreshold = "warning"\n')
     assert gate(folder, "warned").code == 1
     assert gate(folder, "warned", settings='threshold = "error"\n').code == 0
 
 
-def test_init_writes_a_file_that_is_read_as_it_stands_and_with_its_comments_taken_off(folder: Path) -> None:
+def test_init_writes_a_file_that_is_valid_with_and_without_its_comments(folder: Path) -> None:
     ran = envcheck("init", cwd=folder)
     assert (ran.code, ran.out) == (0, "")
     written = folder / "envcheck.toml"

@@ -121,6 +121,7 @@ def test_every_passed_variant_checked_something(fine: Ran) -> None:
 def test_a_target_selects_what_applies_to_it(target: str, there: str, absent: str) -> None:
     from envcheck import probes
     from envcheck.commands import examine, selftest
+    from envcheck.commands.selftest.selection import training_of
     from envcheck.selftest.declaration import contradicts
 
     known = examine.load_matrix(examine.vocabulary(probes.every_probe()), ())
@@ -130,7 +131,7 @@ def test_a_target_selects_what_applies_to_it(target: str, there: str, absent: st
         variant.name
         for claim in selftest.claims()
         for variant in claim.variants
-        if not contradicts(variant, selftest._settled(found), found.free)
+        if not contradicts(variant, training_of(found), found.free)
     }
     assert there in chosen
     assert absent not in chosen

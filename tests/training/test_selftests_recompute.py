@@ -213,11 +213,12 @@ def test_sabotage_is_caught(stack: str, tmp_path: Path, mutant: str, caught: dic
 def test_known_limitations_are_not_run_without_a_target(stack: str) -> None:
     """Level 2 without a target must not fail a machine for limitations that no version fixes."""
     from envcheck.commands import examine, selftest
+    from envcheck.commands.selftest.selection import select
     from envcheck.host.machine import Host
 
     machine = Host()
     prepared = selftest.prepare(examine.ExamineRequest(python=stack), machine)
-    chosen = selftest._choose(prepared, selftest.SelftestOptions(level=2, device="cpu"), "cpu", machine)
+    chosen = select(prepared, selftest.SelftestOptions(level=2, device="cpu"), "cpu", machine)
     limits = {each.variant.name: each.rule for each in chosen if each.rule}
     assert limits == KNOWN_LIMITS
     for each in chosen:
@@ -225,7 +226,5 @@ def test_known_limitations_are_not_run_without_a_target(stack: str) -> None:
             assert each.skipped == (
                 f"fails with every version (rule {each.rule}); --only {each.variant.name} runs it"
             )
-    asked = selftest._choose(
-        prepared, selftest.SelftestOptions(only=("fsdp1-dora-reentrant",)), "cpu", machine
-    )
+    asked = select(prepared, selftest.SelftestOptions(only=("fsdp1-dora-reentrant",)), "cpu", machine)
     assert [each.skipped for each in asked] == [""]

@@ -44,7 +44,7 @@ def facts_of(case: dict[str, Any]) -> Inventory:
 
 def judged(read: Inventory) -> Judgement:
     settled = derive.derive(read, known())
-    return examine.judged(settled, known(), None)
+    return examine.judge_inventory(settled, known(), None)
 
 
 def broken(judgement: Judgement, severity: Severity | None = None) -> set[str]:

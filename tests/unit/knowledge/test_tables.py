@@ -29,7 +29,7 @@ def rows(table: str) -> list[dict[str, Any]]:
 
 def broken(facts: str) -> dict[str, Severity]:
     settled = derive.derive(inventory(facts), shipped())
-    findings = examine.judged(settled, shipped(), None).findings
+    findings = examine.judge_inventory(settled, shipped(), None).findings
     return {each.rule.id: each.rule.severity for each in findings if each.verdict is Verdict.BROKEN}
 
 

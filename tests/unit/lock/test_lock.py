@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck.commands import examine
-from envcheck.commands import pin as pin_command
+from envcheck.commands.pin.target import LockTarget, package_facts, violated_rules
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.lock.install import build_needs, install_commands
@@ -466,11 +466,16 @@ def test_a_shipped_lock_passes_today_s_matrix(path: Path) -> None:
         "python.version": Fact("python.version", Known(f"{lock.python}.0")),
         **{key: Fact(key, Known(value)) for key, op, value in lock.needs if op == ">="},
     }
-    place = pin_command.LockTarget(
-        Inventory(facts), lock.python, lock.platform, lock.glibc, known.targets[lock.target], known
+    place = LockTarget(
+        machine=Inventory(facts),
+        python=lock.python,
+        platform=lock.platform,
+        glibc=lock.glibc,
+        target=known.targets[lock.target],
+        matrix=known,
     )
     versions = {pin.name: pin.version for pin in lock.pins}
-    assert pin_command.objections(place, pin_command._pkg_facts(versions), complete=True) == []
+    assert violated_rules(place, package_facts(versions), complete=True) == []
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from envcheck.commands import examine
+from envcheck.commands.declared_machine import declare_machine
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
 from envcheck.core.findings import Finding, Report, Verdict
 from envcheck.core.nvidia import LIBRARY
@@ -35,7 +36,7 @@ def probed(host: Host) -> Inventory:
 def reported(inventory: Inventory) -> Report:
     """Return the report on a machine with a torch that its driver supports."""
     torch = [Fact("pkg.torch", Known("2.6.0+cu124")), Fact("python.version", Known("3.11.9"))]
-    return examine.considered("the box", inventory.with_facts(torch), known(), None)
+    return examine.report_on("the box", inventory.with_facts(torch), known(), None)
 
 
 def findings(inventory: Inventory) -> dict[str, Finding]:
@@ -306,8 +307,8 @@ def test_a_device_file_that_may_not_be_opened_is_named_with_its_mode(box: Box) -
 
 def test_facts_read_here_are_not_used_for_declared_gpus(box: Box) -> None:
     inventory = probed(switches(box.with_gpus(8), 4).host("[gpu]\ncopies = 7\nmig = 0\n"))
-    for question in (examine.ExamineRequest(gpus=("H100",)), examine.ExamineRequest(gpus=("none",))):
-        declared = examine.declare_machine(inventory, question, known())
+    for gpu in ("H100", "none"):
+        declared = declare_machine(inventory, known(), gpus=(gpu,))
         assert {"gpus-missing-from-driver", "nvswitch-odd-gpus"} & set(findings(declared)) == set()
 
 

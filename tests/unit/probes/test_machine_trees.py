@@ -134,7 +134,7 @@ def judged(tree: Mapping[str, Any], root: Path, scratch: Path) -> tuple[Report, 
     )
     found = probes.every_probe()
     subject, read, remarks = examine.take_inventory(question, machine, found, known(), vocabulary())
-    report = examine.considered(subject, read, known(), None)._replace(diagnostics=remarks)
+    report = examine.report_on(subject, read, known(), None)._replace(diagnostics=remarks)
     return report, decision.decide(report, decision.Policy()).code
 
 

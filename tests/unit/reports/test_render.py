@@ -34,7 +34,7 @@ INSTALL = "python -m pip install 'torch==2.10.0' torchvision"
 def report(name: str, subject: str = "here") -> Report:
     read = inventory(f"[[gpu]]\nname = {json.dumps(name)}\n[pkg]\ntorch = '2.4.0'\n")
     settled = derive.derive(read, MATRIX)
-    return Report("0", subject, settled, examine.judged(settled, MATRIX, None), MATRIX)
+    return Report("0", subject, settled, examine.judge_inventory(settled, MATRIX, None), MATRIX)
 
 
 def shown(name: str, text: str) -> str:
@@ -147,7 +147,7 @@ def test_one_rule_that_waits_is_told_in_the_singular() -> None:
     empty = derive.derive(inventory("[pkg]\ntorch = '2.4.0'\n"), MATRIX)
     for key, said in (("gpu.name", "1 needs a GPU"), ("train.zero_stage", "1 waits for training")):
         world = known(rule(f'{{ "{key}" = "present" }}'))
-        told = Report("0", "here", empty, examine.judged(empty, world, None), world)
+        told = Report("0", "here", empty, examine.judge_inventory(empty, world, None), world)
         assert f" · {said} · " in count_text(told)
 
 

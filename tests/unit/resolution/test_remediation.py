@@ -59,7 +59,7 @@ def applied(read: Inventory, moves: tuple[Move, ...], of: Matrix) -> Inventory:
 
 
 def judged(read: Inventory, of: Matrix) -> Judgement:
-    return examine.judged(derive.derive(read, of), of, None)
+    return examine.judge_inventory(derive.derive(read, of), of, None)
 
 
 def broken(judgement: Judgement, level: Severity) -> dict[str, Finding]:
@@ -112,7 +112,9 @@ def test_the_plan_equals_the_findings_advice_if_there_is_one_fix() -> None:
     for case in BROKEN_CASES:
         read = facts_of(case)
         settled = derive.derive(read, known())
-        advice = examine.advised(examine.judged(settled, known(), None), read, settled, known(), None)
+        advice = examine.add_fixes(
+            examine.judge_inventory(settled, known(), None), read, settled, known(), None
+        )
         errors = broken(advice, Severity.ERROR)
         fixes = [fix for finding in errors.values() for fix in finding.fixes]
         if len(errors) != 1 or len(fixes) != 1 or len(fixes[0].tried) != 1:

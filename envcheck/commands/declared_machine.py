@@ -1,0 +1,140 @@
+"""The machine that the user declares: its platform, driver and GPUs in place of the probed ones.
+
+Images and locks are made where no GPU is, so `--driver`, `--gpu`, `--platform` and `--glibc` describe the
+machine that will run them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from envcheck.core import nvidia, versions
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Absent, Fact, Inventory, Known
+from envcheck.core.rules import Matrix
+from envcheck.core.suggestions import suggestion
+from envcheck.rules.changes import DRIVER_FACTS
+
+NO_GPU = "none"
+"""The value of `--gpu` that declares a machine without GPUs."""
+
+_FACTS_OF_PROBED_GPUS = (
+    "gpus.models",
+    "gpus.mixed",
+    "gpus.on_bus",
+    "gpus.nvswitches",
+    "gpus.numa_nodes",
+    "gpus.selection",
+    "gpus.xids",
+)
+"""Facts that describe the GPUs of the probed machine and say nothing about declared ones."""
+
+
+def declare_machine(
+    inventory: Inventory,
+    matrix: Matrix,
+    *,
+    platform: str | None = None,
+    glibc: str | None = None,
+    driver: str | None = None,
+    gpus: Sequence[str] = (),
+) -> Inventory:
+    """Return the inventory with the declared platform, driver and GPUs in place of the probed ones.
+
+    Raises:
+        InputError: the driver is not a version, or no GPU of that name is known.
+    """
+    inventory = _declare_platform(inventory, platform)
+    if glibc is not None:
+        inventory = inventory.with_facts([Fact("host.glibc", Known(glibc), "declared by --glibc")])
+    if tuple(gpus) == (NO_GPU,):
+        inventory = _declare_no_gpu(inventory)
+    if driver is not None:
+        inventory = _declare_driver(inventory, driver)
+    if gpus and tuple(gpus) != (NO_GPU,):
+        inventory = _declare_gpus(inventory, gpus, matrix)
+    return inventory
+
+
+def _declare_platform(inventory: Inventory, platform: str | None) -> Inventory:
+    """Declare an operating system and an architecture, such as `linux-x86_64`.
+
+    If the architecture differs from the probed one, only the facts about Python are kept: nothing else
+    that was probed describes the declared machine.
+    """
+    if platform is None:
+        return inventory
+    system, _, arch = platform.partition("-")
+    if inventory.known("host.arch") != arch:
+        inventory = Inventory(
+            facts={key: fact for key, fact in inventory.facts.items() if key.startswith("python.")}
+        )
+    source = "declared by --platform"
+    return inventory.with_facts(
+        [Fact("host.os", Known(system), source), Fact("host.arch", Known(arch), source)]
+    )
+
+
+def _declare_no_gpu(inventory: Inventory) -> Inventory:
+    source = f"declared by --gpu {NO_GPU}"
+    none = [Fact("gpus.count", Known(0), source), Fact("driver.version", Absent(), source)]
+    probed = inventory.without(*DRIVER_FACTS, *_FACTS_OF_PROBED_GPUS)
+    return replace(probed.with_facts(none), devices=())
+
+
+def _declare_driver(inventory: Inventory, driver: str) -> Inventory:
+    if versions.parse(driver) is None:
+        raise InputError("--driver", f"expected a version such as 550.54.15, found {driver!r}")
+    declared = Fact("driver.version", Known(driver), "declared by --driver")
+    return inventory.without(*DRIVER_FACTS).with_facts([declared])
+
+
+def _declare_gpus(inventory: Inventory, gpus: Sequence[str], matrix: Matrix) -> Inventory:
+    source = "declared by --gpu"
+    declared = [declared_gpu(query, matrix) for query in gpus]
+    devices = tuple({key: Fact(key, Known(value), source)} for key, value in declared)
+    count = Fact("gpus.count", Known(len(devices)), source)
+    return replace(inventory.without(*_FACTS_OF_PROBED_GPUS).with_facts([count]), devices=devices)
+
+
+def declared_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
+    """Return the key and the value of the fact that one `--gpu` declares.
+
+    The query is a compute capability (`9.0`, `sm_90`), or words that must all occur in the name of a known
+    GPU: `A100 80GB` matches any of the A100s with 80 GB.
+
+    Raises:
+        InputError: no known GPU matches, or several of different compute capability do.
+    """
+    if query == NO_GPU:
+        raise InputError("--gpu", f"{NO_GPU} declares a machine without GPUs; name it alone")
+    digits = query.removeprefix("sm_")
+    capability = query if digits == query else f"{digits[:-1]}.{digits[-1:]}"
+    if nvidia.is_capability(capability):
+        return "gpu.compute_capability", capability
+    table = matrix.tables.get("gpu", [])
+    rows = _matching_rows(query, table)
+    if not rows:
+        close = suggestion(query, [str(row["name"]) for row in table], list_all=False)
+        raise InputError(
+            "--gpu", f"no GPU {query!r} is known; a compute capability such as 9.0 will do{close}"
+        )
+    if len({row["compute_capability"] for row in rows}) > 1:
+        raise InputError("--gpu", f"{query!r} may be any of {', '.join(sorted(row['name'] for row in rows))}")
+    return "gpu.name", str(rows[0]["name"])
+
+
+def _matching_rows(query: str, table: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows whose name or alias consists of the query's words, else those that contain them."""
+    words = _name_words(query)
+    rows = [row for row in table if any(words <= _name_words(name) for name in _names(row))]
+    exact = [row for row in rows if any(words == _name_words(name) for name in _names(row))]
+    return exact or rows
+
+
+def _names(row: Mapping[str, Any]) -> list[str]:
+    return [row["name"], *row.get("aliases", [])]
+
+
+def _name_words(name: str) -> frozenset[str]:
+    return frozenset(name.lower().replace("-", " ").split()) - {"nvidia"}

@@ -1,0 +1,174 @@
+"""Read a model from its folder: config.json, and the headers of its safetensors files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envcheck.core.errors import InputError
+from envcheck.host.files import list_folder, read_file, read_start
+from envcheck.memory import architecture
+
+Tables = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The rows of compat/tables/architectures by table."""
+
+DTYPES = {
+    "float32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "fp32": "fp32",
+    "bf16": "bf16",
+    "fp16": "fp16",
+}
+"""Names of dtypes as configurations spell them, with envcheck's."""
+
+_LARGEST_HEADERS = 100 * 1024 * 1024
+"""Bytes of safetensors headers that are read in one folder: the format's own limit for one header."""
+
+_BITS = {
+    "F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16,
+    "U16": 16, "I8": 8, "U8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4,
+    "F6_E2M3": 6, "F6_E3M2": 6,
+}  # fmt: skip
+"""Bits of an element by its safetensors dtype."""
+
+
+def read_model(named: str, tables: Tables) -> architecture.Model:
+    """Return the model of a config.json, of a folder that holds one, or of `params=7.6e9,…`.
+
+    Raises:
+        InputError: the argument is none of these, or what it says is absurd.
+    """
+    if named.startswith("params="):
+        return architecture.described(named)
+    path = Path(named)
+    file, stored = path, dict[str, _StoredTensor]()
+    if path.is_dir():
+        file = path / "config.json"
+        if not file.exists():
+            raise InputError(named, "no config.json in this folder")
+    config = _parse_json(read_file(file), str(file))
+    if path.is_dir():
+        stored = dict(_stored_tensors(path))
+    model = architecture.model(config, tables, str(file)) or _model_of_tensors(config, str(file), stored)
+    return model._replace(
+        dtype=DTYPES.get(str(_dtype(config)), ""),
+        quantised=_quantisation(config, str(file)),
+        stored=sum(tensor.size for tensor in stored.values()),
+    )
+
+
+def _model_of_tensors(
+    config: Mapping[str, Any], file: str, stored: Mapping[str, _StoredTensor]
+) -> architecture.Model:
+    """Return a model of unknown architecture by its stored tensors.
+
+    Raises:
+        InputError: there are none.
+    """
+    kind = str(config.get("model_type"))
+    if not stored:
+        raise InputError(
+            file,
+            f"model_type {kind[:40]!r} is not described, and no safetensors files lie beside it; "
+            "say its size: --model params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064",
+        )
+    return architecture.listed(kind, [(name, tensor.shape) for name, tensor in stored.items()])
+
+
+def _dtype(config: Mapping[str, Any]) -> Any:
+    """Return the dtype that a configuration names, at the top or for its text model."""
+    dtype = config.get("dtype", config.get("torch_dtype"))
+    inner = config.get("text_config")
+    if not isinstance(dtype, str) and isinstance(inner, dict):
+        return inner.get("dtype", inner.get("torch_dtype"))
+    return dtype
+
+
+def _parse_json(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, json.JSONDecodeError) else "it cannot be decoded"
+        raise InputError(where, f"not JSON: {why}") from None
+    if not isinstance(found, dict):
+        raise InputError(where, "expected a JSON object")
+    return found
+
+
+def _quantisation(config: Mapping[str, Any], where: str) -> str:
+    """Return how the stored weights are quantised, by transformers' quantization_config; empty for not.
+
+    Raises:
+        InputError: the method is not counted, or the entry is wrong.
+    """
+    entry = config.get("quantization_config")
+    if entry is None:
+        return ""
+    where = f"{where}: quantization_config"
+    if not isinstance(entry, dict):
+        raise InputError(where, "expected an object")
+    if entry.get("load_in_4bit") is True or entry.get("_load_in_4bit") is True:
+        kind = str(entry.get("bnb_4bit_quant_type", "fp4"))
+        return kind if kind in ("nf4", "fp4") else "fp4"
+    if entry.get("load_in_8bit") is True or entry.get("_load_in_8bit") is True:
+        return "int8"
+    method = str(entry.get("quant_method", ""))
+    if method not in ("gptq", "awq", "fp8"):
+        raise InputError(where, f"quant_method {method[:40]!r} is not one that is counted")
+    if method != "fp8" and entry.get("bits", 4) != 4:  # noqa: PLR2004
+        raise InputError(f"{where}.bits", "only 4 bit is counted")
+    return method
+
+
+# --- safetensors ------------------------------------------------------------------------------------
+
+
+class _StoredTensor(NamedTuple):
+    shape: tuple[int, ...]
+    size: int  # bytes
+
+
+def _stored_tensors(folder: Path) -> Iterator[tuple[str, _StoredTensor]]:
+    """Yield every tensor of a folder's safetensors files by name; only their headers are read.
+
+    Raises:
+        InputError: a header is wrong, or the headers are too large together.
+    """
+    left = _LARGEST_HEADERS
+    for name in list_folder(folder):
+        if not name.endswith(".safetensors"):
+            continue
+        length = int.from_bytes(read_start(folder / name, 8), "little")
+        if not 2 <= length <= left:  # noqa: PLR2004 - the shortest header is `{}`
+            raise InputError(str(folder / name), f"not safetensors: a header of {length} bytes")
+        left -= length
+        yield from _header(folder / name, length)
+
+
+def _header(path: Path, length: int) -> Iterator[tuple[str, _StoredTensor]]:
+    where = str(path)
+    data = read_start(path, 8 + length)[8:]
+    if len(data) < length:
+        raise InputError(where, f"not safetensors: it ends within its header of {length} bytes")
+    for name, entry in _parse_json(data, where).items():
+        if name != "__metadata__":
+            yield name, _tensor(name, entry, where)
+
+
+def _tensor(name: str, entry: object, where: str) -> _StoredTensor:
+    shape = entry.get("shape") if isinstance(entry, dict) else None
+    dtype = entry.get("dtype") if isinstance(entry, dict) else None
+    whole = isinstance(shape, list) and all(
+        type(length) is int and 0 <= length <= architecture.LARGEST for length in shape
+    )
+    if not whole or dtype not in _BITS:
+        raise InputError(where, f"not safetensors: {name[:60]!r} has no shape or dtype that is known")
+    sizes = tuple(shape or ())
+    elements = math.prod(sizes)
+    if elements > architecture.MOST_PARAMETERS:
+        raise InputError(where, f"{name[:60]!r} has {elements:.1e} elements, which is not believed")
+    return _StoredTensor(sizes, elements * _BITS[str(dtype)] // 8)

@@ -1,0 +1,122 @@
+"""Print a lock for a target: a shipped one that fits this machine, or one resolved for it.
+
+`pin` is the command. The way from `--target NAME` to the lock's text:
+
+    target.find_target   what the lock must serve: machine, Python, platform, the user's requirements
+    shipped.find_lock    the shipped lock that fits, else
+    search.resolve_lock  versions from the search, completed by a backend, approved by the judge
+    writing.render       the text in the chosen format
+
+No lock leaves this package that breaks a rule at error level, wherever it came from. A shipped lock is
+served without importing the search, a backend or `packaging`. May import what `commands` may; must not
+know how the text is shown or saved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envcheck.commands.pin import shipped
+from envcheck.commands.pin.options import PLAIN, PinOptions, refuse_contradictions
+from envcheck.commands.pin.target import LockTarget, describe, find_target
+from envcheck.core.errors import InputError, NoSolutionError
+from envcheck.host import machine
+from envcheck.host.signals import raise_on_termination
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from envcheck.commands.examine import ExamineRequest
+    from envcheck.core.facts import Inventory
+    from envcheck.host.machine import Host
+
+__all__ = ["PLAIN", "PinOptions", "pin"]
+
+
+def pin(
+    request: ExamineRequest,
+    host: Host,
+    python_version: str | None,
+    *,
+    resolve: bool,
+    offline: bool,
+    options: PinOptions = PLAIN,
+    from_current: bool = False,
+) -> tuple[str, list[str]]:
+    """Return the lock's text, and notes for the user.
+
+    `resolve` passes the shipped locks over, `offline` forbids resolving, and `from_current` keeps the
+    lock near to what is installed.
+
+    Raises:
+        InputError: an option is wrong.
+        NoSolutionError: no shipped lock fits, and resolving is forbidden or finds no versions.
+        ExamineError: the backend failed.
+    """
+    refuse_contradictions(options, resolve=resolve, offline=offline)
+    if from_current and (offline or python_version is not None):
+        option = "--offline" if offline else "--python-version"
+        raise InputError(option, "not with --from-current, which resolves anew for the Python that is here")
+    goal, read = find_target(request, host, python_version, options)
+    refused: list[str] = []
+    if not (resolve or from_current):
+        fitting, refused = shipped.find_lock(goal)
+        if fitting is not None:
+            return _serve(fitting, goal, host, options)
+    if offline:
+        raise NoSolutionError(
+            f"no shipped lock fits ({_why_none(goal, refused)}), and --offline forbids resolving one"
+        )
+    with raise_on_termination():
+        return _resolve(goal, read if from_current else None, host, options, refused)
+
+
+def _why_none(goal: LockTarget, refused: Sequence[str]) -> str:
+    none = f"none is shipped for {goal.target.name} on Python {goal.python}, {goal.platform}"
+    return "; ".join(refused) or none
+
+
+def _serve(
+    fitting: shipped.ShippedLock, goal: LockTarget, host: Host, options: PinOptions
+) -> tuple[str, list[str]]:
+    """Return a shipped lock's text in the chosen format, and notes."""
+    text, notes = shipped.adapt(fitting, goal)
+    if options.written == "requirements":
+        return text, notes
+    from envcheck.commands.pin import writing
+    from envcheck.lock.parse import parse_requirements
+
+    adapted = parse_requirements(text, fitting.name, verify=False)
+    return writing.render(adapted, options.written, host, own_index=options.own_index), notes
+
+
+def _resolve(
+    goal: LockTarget, installed: Inventory | None, host: Host, options: PinOptions, refused: Sequence[str]
+) -> tuple[str, list[str]]:
+    """Return the text of a lock resolved now, and notes; if `installed` is given, the lock is near to it.
+
+    `refused` names the shipped locks that did not fit, and why.
+    """
+    from envcheck.commands.pin import search, writing
+
+    search_notes: list[str] = []
+    if installed is None:
+        first_notes = list(refused)
+        resolved = search.resolve_lock(goal, host, options.engine, search_notes)
+    else:
+        from envcheck.commands.pin import from_current
+
+        resolved, moves = from_current.resolve_near(goal, installed, host, options.engine, search_notes)
+        first_notes = [moves]
+    text = writing.render(resolved, options.written, host, own_index=options.own_index)
+    return text, [*first_notes, *search_notes, *_notes_on(resolved, goal)]
+
+
+def _notes_on(resolved: lock.Lock, goal: LockTarget) -> list[str]:
+    notes = [*resolved.notes, f"resolved for {describe(goal)}"]
+    floor = shipped.driver_floor(resolved)
+    if goal.no_gpu:
+        notes.append(shipped.note_on_cpu(resolved.pins))
+    elif floor and not goal.driver_known:
+        notes.append(f"no driver is known: the lock needs {floor} or newer")
+    return notes

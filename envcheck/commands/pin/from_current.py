@@ -1,0 +1,45 @@
+"""Resolve a lock that changes as little as possible of what is installed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envcheck.commands import examine
+from envcheck.commands.pin import search
+from envcheck.commands.pin.target import LockTarget
+from envcheck.core.errors import NoSolutionError
+from envcheck.core.facts import Inventory
+from envcheck.host.machine import Host
+from envcheck.lock import model as lock
+from envcheck.reports.formats import text
+from envcheck.resolution import from_current
+from envcheck.resolution.remediation.releases import available_releases
+
+
+def resolve_near(
+    goal: LockTarget, installed: Inventory, host: Host, engine: str, notes: list[str]
+) -> tuple[lock.Lock, str]:
+    """Return a lock as near as possible to what is installed, and the text that lists the changes.
+
+    The user's own requirements are honoured too. What the search notices is added to `notes`.
+
+    Raises:
+        NoSolutionError: changing versions alone does not make the environment pass, or no lock is near.
+    """
+    rows = examine.source_tree()["tables"].get("release", [])
+    releases = available_releases(goal.matrix, rows, str(installed.known("python.version")))
+    near = from_current.keep_environment(installed, goal.machine, goal.target, goal.matrix, releases)
+    moves = text.plan_page(near.plan, goal.matrix, goal.target, near.read)
+    remaining = [each.rule.id for each in near.plan.unresolved]
+    remaining += [rule.id for move in near.plan.moves if move.administrator for rule in move.rules]
+    if remaining:
+        raise NoSolutionError(
+            f"no lock near what is installed: other versions do not fix {', '.join(remaining)}\n{moves}"
+        )
+    keep_all = replace(goal, requirements=(*goal.requirements, *near.closure))
+    try:
+        return search.resolve_lock(keep_all, host, engine, notes, extra_indexes=False), moves
+    except NoSolutionError:
+        # What the stack's packages brought along may have to change; the stack itself need not.
+        keep_stack = replace(goal, requirements=(*goal.requirements, *near.stack))
+        return search.resolve_lock(keep_stack, host, engine, notes), moves

@@ -1,0 +1,107 @@
+"""The shipped locks: which one fits a machine, why others do not, and its text as that machine needs it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from envcheck.commands.pin.drivers import driver_window
+from envcheck.commands.pin.target import LockTarget, describe, package_facts, violated_rules
+from envcheck.core import versions
+from envcheck.core.facts import Tri
+from envcheck.host.package_files import source_texts
+from envcheck.lock import model as lock
+from envcheck.lock.parse import parse_requirements
+from envcheck.lock.render import render_requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class ShippedLock(NamedTuple):
+    """A shipped lock: the name of its file, its text, and the text parsed."""
+
+    name: str
+    text: str
+    lock: lock.Lock
+
+
+def find_lock(goal: LockTarget) -> tuple[ShippedLock | None, list[str]]:
+    """Return the shipped lock that fits best, and why those tried before it do not fit.
+
+    If the driver is known, the newest torch fits best, else the lowest driver floor.
+    """
+    refused: list[str] = []
+    stem = f"{goal.target.name}-py{goal.python.replace('.', '')}-driver"
+    texts = source_texts("lockfiles", ".txt", stem)
+    # A file is named after its driver floor, and a newer torch never has a lower floor, so this order is
+    # by both. Locks with an older torch than their floor allows (`…-driver525-torch24`) come last.
+    by_floor = sorted(texts, reverse=goal.driver_known or goal.no_gpu)
+    for name in sorted(by_floor, key=lambda name: "-" in name.removeprefix(stem)):
+        candidate = parse_requirements(texts[name], name, verify=False)
+        reasons = _why_unfit(candidate, goal)
+        if not reasons:
+            return ShippedLock(name, texts[name], candidate), refused
+        refused.append(f"{name}: {', '.join(reasons)}")
+    return None, refused
+
+
+def _why_unfit(candidate: lock.Lock, goal: LockTarget) -> list[str]:
+    """Return the reasons why a lock does not fit; it is judged only if the driver is new enough."""
+    if (candidate.python, candidate.platform) != (goal.python, goal.platform):
+        return [f"is for Python {candidate.python} on {candidate.platform}"]
+    reasons = _why_not_asked_for(candidate, goal)
+    glibc = str(goal.machine.known("host.glibc") or "")
+    if glibc and candidate.glibc and versions.compare(glibc, "<", candidate.glibc) is Tri.YES:
+        reasons.append(f"needs glibc {candidate.glibc}, here {glibc}")
+    driver, floor = goal.machine.known("driver.version"), driver_floor(candidate)
+    if driver and floor and versions.compare(str(driver), "<", floor) is Tri.YES:
+        return [*reasons, f"needs driver {floor}, here {driver}"]
+    pins = {pin.name: pin.version for pin in candidate.pins}
+    return reasons + violated_rules(goal, package_facts(pins), complete=True)
+
+
+def _why_not_asked_for(candidate: lock.Lock, goal: LockTarget) -> list[str]:
+    """Return how a lock contradicts the user's own requirements and preferences."""
+    reasons = []
+    if goal.until and candidate.date > goal.until:
+        reasons.append(f"was locked on {candidate.date}, {goal.until_by}")
+    if goal.newest:
+        reasons.append("--prefer newest asks for a search")
+    if goal.requirements:
+        from envcheck.resolution import user_requirements
+
+        reasons += user_requirements.unmet_requirements(goal.requirements, goal.extras, candidate.pins)
+    return reasons
+
+
+def driver_floor(of: lock.Lock) -> str:
+    """Return the oldest driver that a lock needs; empty if it states none."""
+    return next((value for key, _, value in of.needs if key == "driver.version"), "")
+
+
+def adapt(fitting: ShippedLock, goal: LockTarget) -> tuple[str, list[str]]:
+    """Return a shipped lock's text as this machine needs it, and notes for the user."""
+    chosen = fitting.lock
+    origin = f"{fitting.name}, locked on {chosen.date}, judged by matrix {goal.matrix.updated}"
+    if goal.no_gpu:
+        return fitting.text, [f"{origin}; for {describe(goal)}", note_on_cpu(chosen.pins)]
+    if goal.driver_known:
+        return fitting.text, [f"{origin}; fits {describe(goal)}"]
+    text, floor = fitting.text, driver_floor(chosen)
+    needed, notes = driver_window(goal, floor)
+    if needed != floor or notes:  # these GPUs need another driver than the lock states
+        others = tuple(need for need in chosen.needs if need[0] != "driver.version")
+        needs = (*others, ("driver.version", ">=", needed))
+        text = render_requirements(replace(chosen, needs=needs, notes=(*chosen.notes, *notes)))
+    why = "no driver is known, so this is the lowest floor"
+    return text, [f"{origin}; for {describe(goal)}; {why}: {needed} or newer", *notes]
+
+
+def note_on_cpu(pins: Iterable[lock.Pin]) -> str:
+    """Return the note for a lock on a machine without GPUs."""
+    torch = next((pin.version for pin in pins if pin.name == "torch"), "")
+    return (
+        "no GPU is declared: the driver a lock names does not matter there, and torch's CUDA build runs on "
+        f"the CPU; a smaller one: uv pip install --torch-backend cpu torch=={torch}"
+    )

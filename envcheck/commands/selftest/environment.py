@@ -1,0 +1,84 @@
+"""The environment that the self-tests run in, and the tests that envcheck declares."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from envcheck import probes
+from envcheck.commands import examine
+from envcheck.commands.examine import ExamineRequest
+from envcheck.core.errors import ExamineError
+from envcheck.core.facts import Inventory, Vocabulary
+from envcheck.core.rules import Matrix, Target
+from envcheck.host.files import folder_texts
+from envcheck.host.machine import Host
+from envcheck.host.package_files import package_folder
+from envcheck.probes.layout import find_interpreter
+from envcheck.selftest.declaration import SelftestDeclaration, read_declaration
+
+TESTS_FOLDER = "target_scripts/selftests"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelftestOptions:
+    """Which self-tests to run, and how.
+
+    Attributes:
+        level: run the tests up to this level, unless `only` names some.
+        device: `cpu` or `cuda`; None chooses.
+        ranks: the number of processes; None takes the least that a test needs.
+        only: names of tests or variants.
+        patience: a factor on each test's own deadline.
+    """
+
+    level: int = 1
+    device: str | None = None
+    ranks: int | None = None
+    only: tuple[str, ...] = ()
+    patience: float = 1.0
+
+
+class TestEnvironment(NamedTuple):
+    """An environment whose tests can be run: its interpreter, its facts, the knowledge."""
+
+    subject: str
+    interpreter: str
+    inventory: Inventory
+    matrix: Matrix
+    keys: Vocabulary
+    target: Target | None
+
+
+def prepare(request: ExamineRequest, host: Host) -> TestEnvironment:
+    """Find the environment and read its facts.
+
+    Raises:
+        InputError: no such environment or target.
+        ExamineError: it cannot be examined, or holds no torch.
+    """
+    all_probes = probes.every_probe()
+    keys = examine.vocabulary(all_probes)
+    matrix = examine.load_matrix(keys, request.overlays)
+    target = examine.find_target(request.target, matrix)
+    # The target's training facts select variants; they must not become facts of the environment.
+    untrained = replace(request, target=None, train=())
+    subject, read, _ = examine.take_inventory(untrained, host, all_probes, matrix, keys)
+    path, _ = examine.which_environment(request.python, host)
+    interpreter = find_interpreter(host, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
+    if read.known("pkg.torch") is None:
+        raise ExamineError(f"{subject}: no torch in this environment: nothing to test there")
+    return TestEnvironment(subject, interpreter, read, matrix, keys, target)
+
+
+def claims() -> tuple[SelftestDeclaration, ...]:
+    """Return every self-test of the folder, by level.
+
+    What one test imports stays loaded, so a test that imports less comes first: it sees a process without
+    the rest.
+    """
+    texts = folder_texts(package_folder(TESTS_FOLDER), ".py")
+    worker = texts.pop("_worker.py")
+    read = [read_declaration(name.removesuffix(".py"), text, worker) for name, text in texts.items()]
+    return tuple(sorted(read, key=lambda claim: (claim.level, len(claim.imports), claim.name)))
