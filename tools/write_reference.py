@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from envcheck import probes  # noqa: E402 - of this checkout
-from envcheck.cli.main import COMMANDS, _command  # noqa: E402
+from envcheck.cli.main import COMMANDS, build_program, command_module  # noqa: E402
 from envcheck.commands import examine  # noqa: E402 - of this checkout
 from envcheck.core import training_facts  # noqa: E402 - of this checkout
 from envcheck.core.facts import Key, family  # noqa: E402 - of this checkout
@@ -65,14 +65,15 @@ def _help(name: str) -> str:
     """What `envcheck NAME --help` says."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        _command([name])([name, "--help"], prog_name="envcheck", standalone_mode=False, terminal_width=100)
+        program = build_program([name])
+        program([name, "--help"], prog_name="envcheck", standalone_mode=False, terminal_width=100)
     return out.getvalue().strip()
 
 
 def _exit_codes() -> Iterator[str]:
     yield "| command | exit codes |\n| --- | --- |"
-    for name, command in COMMANDS.items():
-        words = " ".join((command.__doc__ or "").split())
+    for name in COMMANDS:
+        words = " ".join((command_module(name).command.__doc__ or "").split())
         (codes,) = re.findall(r"(?:Exit codes: |The exit code is )(.+)$", words)  # every command says its own
         yield f"| `envcheck {name}` | {_text(codes)} |"
 

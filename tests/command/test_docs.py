@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.cli.main import COMMANDS, _command
+from envcheck.cli.main import COMMANDS, build_program
 from envcheck.commands import examine
 from envcheck.core.rules import Matrix
 from tests.support.paths import ROOT
@@ -106,7 +106,7 @@ def _words(command: str) -> list[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in WRITTEN], ids=_name)
 def test_every_command_line_is_one_that_envcheck_takes(page: Path, known: Matrix) -> None:
-    group: Any = _command([])
+    group: Any = build_program([])
     selftests = {path.stem for path in (ROOT / "envcheck/target_scripts/selftests").glob("[a-z]*.py")}
     names = {"--target": {*known.targets}, "--machine": {*known.machines, "ours"}}  # `ours`: of the settings
     for command in _commands(page.read_text()):

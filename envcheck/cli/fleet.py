@@ -1,0 +1,119 @@
+"""`envcheck fleet`: judge many nodes together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envcheck.cli import options, output
+from envcheck.cli.options import FailOn
+from envcheck.core.sanitize import presented
+from envcheck.host import machine as host
+
+SourceArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[FILE|FOLDER|-]",
+        help="Facts of the nodes: JSON lines, one node per line, or a folder of facts files "
+        "(see `facts --name`).",
+    ),
+]
+ViaOption = Annotated[
+    str,
+    typer.Option(
+        "--via",
+        metavar="FOLDER",
+        help="Folder that all ranks share, through which they exchange their facts without torch.",
+    ),
+]
+RayOption = Annotated[
+    str,
+    typer.Option(
+        "--ray", metavar="ADDRESS", help="Collect facts from every node of a Ray cluster; 'auto' finds it."
+    ),
+]
+ExpectOption = Annotated[
+    str,
+    typer.Option("--expect", metavar="NODES", help="Number of nodes, or their names: 128, 'gpu[001-128]'."),
+]
+WaitOption = Annotated[
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0.1, max=86400, help="How long to wait for nodes."),
+]
+MayDifferOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--may-differ",
+        metavar="FACT",
+        help="Fact that may differ between nodes, such as gpus.count. Repeatable.",
+    ),
+]
+JobOption = Annotated[
+    str,
+    typer.Option(
+        "--job", metavar="NAME", help="With --via: name that separates this job's records from others."
+    ),
+]
+
+
+def command(
+    source: SourceArgument = None,
+    via: ViaOption = "",
+    ray: RayOption = "",
+    expect: ExpectOption = "",
+    wait: WaitOption = 120.0,
+    may_differ: MayDifferOption = None,
+    job: JobOption = "",
+    python: options.Python = None,
+    static: options.Static = False,
+    target: options.Target = None,
+    train: options.Train = None,
+    as_json: options.Json = False,
+    file: options.ReportFile = "",
+    fail_on: options.ReportFailOn = FailOn.ERROR,
+    timeout: options.ProbeTimeout = 10.0,
+    overlays: options.Matrix = None,
+) -> int:
+    """Judge many nodes: what fails on each, which nodes differ, and whether a job may start on them.
+
+    The facts come from a file or a folder, from all ranks under torchrun, srun or mpirun, or from a Ray
+    cluster.
+    Exit codes: 0 the job may start, 1 it may not (an error on a node, or nodes differ in a fact that must be
+    equal), 2 wrong usage, 3 cannot tell (a node is missing, a record cannot be read, nothing to judge).
+    """
+    from envcheck.commands import fleet
+    from envcheck.fleet import report as fleet_report
+
+    if file:
+        host.replaceable(Path(file))
+    if source == "-":
+        output.announce_standard_input()
+    request = options.examine_request(
+        python=python, static=static, target=target, train=train, timeout=timeout, overlays=overlays
+    )
+    fleet_options = fleet.FleetOptions(
+        source=source,
+        via=via,
+        ray=ray,
+        job=job,
+        expect=expect,
+        wait_s=wait,
+        may_differ=tuple(may_differ or ()),
+        fail_on=fail_on.severity,
+    )
+    gathered = fleet.gathered(request, fleet_options, host.Host())
+    if gathered.report is None:
+        return gathered.code
+    # The report exists to name nodes, so machine names stay; everything else that is private is removed.
+    report = presented(gathered.report, host.private()._replace(machines=()))
+    if as_json or file.endswith(".json"):
+        text = output.json_text(fleet_report.tree(report))
+    else:
+        text = fleet_report.render(report)
+    if file:
+        output.save_data(text, file)
+    else:
+        output.print_data(text)
+    return gathered.code
