@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from envcheck.cli import options, output
 from envcheck.cli.options import FailOn
 from envcheck.core.sanitize import presented
 from envcheck.host import machine as host
+
+if TYPE_CHECKING:
+    from envcheck.fleet.compare import FleetReport
 
 SourceArgument = Annotated[
     str | None,
@@ -84,7 +87,6 @@ def command(
     equal), 2 wrong usage, 3 cannot tell (a node is missing, a record cannot be read, nothing to judge).
     """
     from envcheck.commands import fleet
-    from envcheck.fleet import report as fleet_report
 
     if file:
         host.replaceable(Path(file))
@@ -104,16 +106,14 @@ def command(
         fail_on=fail_on.severity,
     )
     gathered = fleet.gathered(request, fleet_options, host.Host())
-    if gathered.report is None:
-        return gathered.code
-    # The report exists to name nodes, so machine names stay; everything else that is private is removed.
-    report = presented(gathered.report, host.private()._replace(machines=()))
-    if as_json or file.endswith(".json"):
-        text = output.json_text(fleet_report.tree(report))
-    else:
-        text = fleet_report.render(report)
-    if file:
-        output.save_data(text, file)
-    else:
-        output.print_data(text)
+    if gathered.report is not None:
+        output.write_data(_text(gathered.report, as_json=as_json or file.endswith(".json")), file)
     return gathered.code
+
+
+def _text(report: FleetReport, *, as_json: bool) -> str:
+    """Return the report as JSON or as text, with private names removed except those of the nodes."""
+    from envcheck.fleet import report as fleet_report
+
+    cleaned = presented(report, host.private()._replace(machines=()))
+    return output.json_text(fleet_report.tree(cleaned)) if as_json else fleet_report.render(cleaned)

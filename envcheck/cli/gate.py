@@ -86,10 +86,8 @@ def command(
     """
     from envcheck.commands import examine, gate
 
-    if runtime:  # reached only if `__main__` did not start the runtime gate directly
-        from envcheck.commands import gate_runtime
-
-        return gate_runtime.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])
+    if runtime:
+        return _run_runtime_gate(manifest)
     report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
     language = examine.spoken(lang, host.Host())
     request = options.examine_request(
@@ -124,3 +122,10 @@ def command(
     if verdict_follows:
         output.print_verdict(outcome.decision, language)
     return outcome.decision.code
+
+
+def _run_runtime_gate(manifest: str) -> int:
+    """Run the runtime gate, if `__main__` did not start it directly."""
+    from envcheck.commands import gate_runtime
+
+    return gate_runtime.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])

@@ -104,6 +104,14 @@ def print_data(text: str, *, coloured: bool = False) -> None:
         raise ExamineError(f"standard output: {reason}") from None
 
 
+def write_data(text: str, file: str) -> None:
+    """Write data to `file`, or to stdout if `file` is empty."""
+    if file:
+        save_data(text, file)
+    else:
+        print_data(text)
+
+
 def save_data(text: str, file: str) -> None:
     """Write data to a file, completely or not at all, and print a message that says so."""
     host.replace_file(Path(file), _redacted(clean(text)))

@@ -169,8 +169,5 @@ def command(
     )
     for message in messages:
         output.print_message(message)
-    if file:
-        output.save_data(lock, file)
-    else:
-        output.print_data(lock)
+    output.write_data(lock, file)
     return 0
