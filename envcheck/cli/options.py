@@ -24,11 +24,11 @@ Python = Annotated[
         "--python",
         metavar="PATH",
         help="Interpreter or environment folder to examine. The interpreter is run with -I to locate its "
-        "packages, which executes its start-up files; with --static it is never run.",
+        "packages, which executes its start-up files.",
     ),
 ]
 Static = Annotated[
-    bool, typer.Option("--static", help="Only read the environment's files; run none of its code.")
+    bool, typer.Option("--static", help="Only read the environment's files; never run its interpreter.")
 ]
 Target = Annotated[
     str | None,
@@ -77,7 +77,8 @@ Matrix = Annotated[
     typer.Option(
         "--matrix",
         metavar="FILE",
-        help="Add your own rules, targets and cells to the shipped ones, or replace them. Repeatable.",
+        help="File with your own rules, targets and cells, which extend or replace the shipped ones. "
+        "Repeatable.",
     ),
 ]
 ExpectGpus = Annotated[
