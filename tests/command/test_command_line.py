@@ -97,12 +97,12 @@ def test_the_training_configuration_decides_the_verdict(fine: Path, tmp_path: Pa
     config = tmp_path / "ds.json"
     config.write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}} // ZeRO-3')
     arguments = "--use_lora true --gradient_checkpointing true --use-reentrant=false"
-    ask = ("doctor", "--facts", str(fine))
-    without = envcheck(*ask)
+    base = ("doctor", "--facts", str(fine))
+    without = envcheck(*base)
     assert without.code == 0
     assert f"{RULE}, if" in without.out
-    assert envcheck(*ask, "--train", str(config), "--train", arguments).code == 1
-    assert envcheck(*ask, "--train", str(config), "--train", arguments.replace("false", "true")).code == 0
+    assert envcheck(*base, "--train", str(config), "--train", arguments).code == 1
+    assert envcheck(*base, "--train", str(config), "--train", arguments.replace("false", "true")).code == 0
 
 
 def test_the_deepspeed_file_named_by_arguments_is_read(fine: Path, tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_arguments_without_a_training_setting_are_one_error_line(fine: Path) -> 
 def test_a_mistake_in_a_configuration_is_shown_with_its_place(fine: Path, tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     path.write_text('{"zero_optimization": {\n\t"stage": 7, "offload_optimzer": {}}}')
-    ask = ("doctor", "--facts", str(fine), "--train", str(path), "--train", "zero_stage=9")
-    code, out, err = envcheck(*ask)
+    base = ("doctor", "--facts", str(fine), "--train", str(path), "--train", "zero_stage=9")
+    code, out, err = envcheck(*base)
     assert (code, err) == (1, "")
     assert "✗ error: zero_optimization.stage: expected 0, 1, 2 or 3, found 7 [wrong-value]" in out
     lines = out.splitlines()
@@ -140,11 +140,11 @@ def test_a_mistake_in_a_configuration_is_shown_with_its_place(fine: Path, tmp_pa
     ]
     assert "fix     did you mean offload_optimizer?" in out
     assert "--train:1:12" in out
-    report = json.loads(envcheck(*ask, "--json").out)
+    report = json.loads(envcheck(*base, "--json").out)
     assert {each["code"] for each in report["remarks"]} == {"wrong-value", "unknown-key"}
     first = report["remarks"][0]["places"][0]
     assert (first["line"], first["column"], first["length"]) == (2, 11, 1)
-    gate = envcheck("gate", *ask[1:])
+    gate = envcheck("gate", *base[1:])
     assert gate.code == 1
     assert "error wrong-value (" in gate.out.splitlines()[-1]
 
@@ -186,12 +186,12 @@ def test_measured_combinations_are_reported(fine: Path) -> None:
     for here, cell in (("2.6.0+cu124", "2.5.1+cu124"), ("4.49.0", "4.46.3"), ("1.4.0", "1.1.1")):
         measured = measured.replace(here, cell)
     fine.write_text(measured)
-    ask = ("doctor", "--facts", str(fine), "--target", "zero3-lora", "--train")
-    assert "Measured good 2026-11-2" in envcheck(*ask, "use_reentrant=false").out
-    other_way = envcheck(*ask, "gradient_checkpointing=false").out
+    base = ("doctor", "--facts", str(fine), "--target", "zero3-lora", "--train")
+    assert "Measured good 2026-11-2" in envcheck(*base, "use_reentrant=false").out
+    other_way = envcheck(*base, "gradient_checkpointing=false").out
     assert "not this combination; nearest good" in other_way
     fine.write_text(measured.replace("4.46.3", "4.46.2"))
-    assert "transformers 4.46.3 (here 4.46.2)" in envcheck(*ask, "use_reentrant=false").out
+    assert "transformers 4.46.3 (here 4.46.2)" in envcheck(*base, "use_reentrant=false").out
 
 
 def test_without_torch_doctor_exits_3_not_0(fine: Path) -> None:
