@@ -1,15 +1,15 @@
-"""How fast `explain` reads a log of 1 GB, and in how much memory, beside grep; what `run` costs.
+"""Measure the speed and memory of `explain` on a log of 1 GB, compared with grep, and the cost of `run`.
 
-`python benchmarks/explain.py [MB]` writes a log of so many MB (1000) into a scratch folder: progress bars,
-losses, DeepSpeed's and logging's lines of eight ranks, a warning now and then, and a real failure at the end.
-Seconds are CPU time of the whole process, which says what one core does even where others share it.
+`python benchmarks/explain.py [MB]` writes a log of that size (default: 1000 MB) into a temporary folder:
+progress bars, losses, lines of DeepSpeed and logging from eight ranks, an occasional warning, and a real
+failure at the end. Times are CPU seconds of the whole process, which are comparable even if other processes
+share the core.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import resource
 import subprocess  # noqa: TID251 - a benchmark is a user
 import sys
 import tempfile
@@ -25,15 +25,15 @@ ENVCHECK = (sys.executable, "-m", "envcheck")
 _RUNS = 3
 
 
-class Took(NamedTuple):
-    """CPU seconds of a process, its peak memory in MiB."""
+class Usage(NamedTuple):
+    """CPU seconds of a process and its peak memory in MiB."""
 
     cpu_s: float
     peak_mib: float
 
 
 def lines(chance: random.Random) -> list[Callable[[], str]]:
-    """Kinds of lines, the frequent ones several times."""
+    """Return generators of log lines; frequent kinds of lines have several."""
     number, whole = chance.random, chance.randrange
     return [
         lambda: f"{{'loss': {number():.4f}, 'grad_norm': {number():.6f}, 'learning_rate': {number():.8e}}}\n",
@@ -54,7 +54,7 @@ def lines(chance: random.Random) -> list[Callable[[], str]]:
 
 
 def write_log(path: Path, size: int) -> None:
-    """A log of at least so many bytes."""
+    """Write a log of at least `size` bytes."""
     chance = random.Random(3)  # noqa: S311 - the same log each time
     kinds = lines(chance)
     warning = (
@@ -70,13 +70,13 @@ def write_log(path: Path, size: int) -> None:
         log.write(FAILURE.read_bytes())
 
 
-def took(command: Sequence[str]) -> Took:
-    """The best of some runs of a process."""
+def measure(command: Sequence[str]) -> Usage:
+    """Return the best of several runs of a command."""
     runs = []
     for _ in range(_RUNS):
         process = subprocess.Popen(
             command,
-            stdout=subprocess.PIPE,  # into /dev/null, grep stops at the first line it finds
+            stdout=subprocess.PIPE,  # with /dev/null as output, grep would stop at the first match
             stderr=subprocess.DEVNULL,
             cwd=ROOT,
             env={**os.environ, "LC_ALL": "C", "PYTHONPATH": str(ROOT)},  # noqa: TID251 - a user's environment
@@ -86,16 +86,12 @@ def took(command: Sequence[str]) -> Took:
             pass
         _, _, usage = os.wait4(process.pid, 0)
         process.returncode = 0
-        runs.append(_used(usage))
+        runs.append(Usage(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024))
     return min(runs)
 
 
-def _used(usage: resource.struct_rusage) -> Took:
-    return Took(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-
-
 def main(megabytes: int) -> None:
-    """Print a line a figure."""
+    """Print one line per command."""
     words = [str(row["word"]) for row in examine.source_tree()["tables"]["trigger"]]
     with tempfile.TemporaryDirectory() as folder:
         log, facts = Path(folder) / "train.log", Path(folder) / "facts.toml"
@@ -103,17 +99,17 @@ def main(megabytes: int) -> None:
         facts.write_text('complete = ["pkg"]\npkg = { torch = "2.6.0" }\n')
         size = log.stat().st_size / 1e6
         rows = {
-            "explain": took([*ENVCHECK, "explain", str(log), "--facts", str(facts)]),
-            "start alone": took([*ENVCHECK, "explain", str(FAILURE), "--facts", str(facts)]),
-            "cat": took(["cat", str(log)]),
-            "grep -c -i -E of the same words": took(
+            "explain": measure([*ENVCHECK, "explain", str(log), "--facts", str(facts)]),
+            "start-up only": measure([*ENVCHECK, "explain", str(FAILURE), "--facts", str(facts)]),
+            "cat": measure(["cat", str(log)]),
+            "grep -c -i -E of the same words": measure(
                 ["grep", "-a", "-c", "-i", "-E", "|".join(words), str(log)]
             ),
-            "run -- cat": took([*ENVCHECK, "run", "--", "cat", str(log)]),
+            "run -- cat": measure([*ENVCHECK, "run", "--", "cat", str(log)]),
         }
     print(f"{size:.0f} MB, {len(words)} words; best of {_RUNS}, CPU seconds of the whole process")
     for name, row in rows.items():
-        speed = f"{size / row.cpu_s:8.0f} MB/s" if name != "start alone" else " " * 13
+        speed = f"{size / row.cpu_s:8.0f} MB/s" if name != "start-up only" else " " * 13
         peak = f"{row.peak_mib:7.0f} MiB" if name == "explain" else ""
         print(f"{name:<34} {row.cpu_s:7.2f} s {speed} {peak}".rstrip())
     grep = rows["grep -c -i -E of the same words"].cpu_s

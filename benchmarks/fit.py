@@ -1,16 +1,16 @@
-"""How near `envcheck fit` comes: train small models for real, compare the bytes of each part and phase.
+"""Measure the error of `envcheck fit`: train small models and compare the bytes of each part and phase.
 
     python benchmarks/fit.py --python TORCH_ENVIRONMENT/bin/python [--only NAME] [--device cuda] [-o FILE]
 
-Each configuration is trained for three steps in processes of its own, those with ZeRO or DDP in two ranks.
-On a CPU the bytes are those that torch's CPU allocator has handed out, counted by meter.c (which needs a C
-compiler) in every thread. The resident set of the process holds libraries, freed pages and fragmentation
-too and varies from run to run; its peak is kept beside. A count of live tensors from Python misses what a
-kernel allocates for itself, and torch's profiler what gloo's threads release. On CUDA they are
-`torch.cuda.max_memory_allocated`.
+Each configuration is trained for three steps in separate processes; those with ZeRO, DDP or FSDP in two
+ranks. On a CPU, meter.c (which needs a C compiler) counts the bytes that torch's CPU allocator has handed
+out, in every thread. Other ways of counting are less exact. The resident set of the process also contains
+libraries, freed pages and fragmentation, and varies from run to run; its peak is stored for comparison. A
+count of live tensors from Python misses what a kernel allocates for itself, and torch's profiler misses what
+gloo's threads release. On CUDA the figure is `torch.cuda.max_memory_allocated`.
 
-Phases are those of the last step, when optimizer states are there: at rest, forward with the loss,
-backward, optimizer step. The error of the peak is what `fit` states.
+The phases are those of the last step, when the optimizer states exist: at rest, forward with the loss,
+backward, optimizer step. `fit` states the error of the peak.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PHASES = ("rest", "forward", "backward", "step")
 
 
 def llama(hidden: int, layers: int, mlp: int, vocab: int, **more: Any) -> dict[str, Any]:
-    """A config.json of a Llama."""
+    """Return the config.json of a Llama."""
     heads = hidden // 64
     sizes = {
         "hidden_size": hidden,
@@ -208,14 +208,14 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         **LORA,
     },
 }
-"""`seq` 256, `batch` 2, fp32, sdpa, one process where a configuration does not say otherwise."""
+"""Defaults: `seq` 256, `batch` 2, fp32, sdpa, one process."""
 
 
-# --- in the environment that is measured --------------------------------------------------------------
+# --- in the measured environment ----------------------------------------------------------------------
 
 
-def worker(wanted: dict[str, Any], device: str) -> dict[str, Any]:
-    """Train three steps; bytes of the last step's phases and of what lies at rest."""
+def worker(configuration: dict[str, Any], device: str) -> dict[str, Any]:
+    """Train three steps; return the bytes of the last step's phases and of the weights."""
     import torch
 
     torch.set_num_threads(1)
@@ -223,7 +223,7 @@ def worker(wanted: dict[str, Any], device: str) -> dict[str, Any]:
     before = _resident()
     meter = _Cuda() if device == "cuda" else _Cpu()
     with meter:
-        model, step = _prepared(wanted, device)
+        model, step = _prepare(configuration, device)
         for number in range(STEPS):
             if number == STEPS - 1:
                 meter.mark("rest")
@@ -243,7 +243,7 @@ def _resident() -> int:
 
 
 class _Cpu:
-    """The count of benchmarks/meter.c."""
+    """Memory meter for the CPU, which uses benchmarks/meter.c."""
 
     def __init__(self) -> None:
         self.meter = ctypes.CDLL(None)
@@ -259,19 +259,19 @@ class _Cpu:
         self.mark("end")
 
     def mark(self, phase: str) -> None:
-        """What follows belongs to this phase."""
+        """Store the peak of the current phase and begin another one."""
         if self.phase:
             self.most[self.phase] = self.meter.meter_peak()
         self.meter.meter_reset()
         self.phase = phase
 
     def peaks(self) -> dict[str, int]:
-        """The most bytes that were allocated at once, by phase."""
+        """Return the peak of allocated bytes by phase."""
         return {name: self.most[name] for name in PHASES}
 
 
 class _Cuda:
-    """torch's own count of what its CUDA allocator handed out."""
+    """Memory meter for CUDA, which uses torch's own count of its allocator."""
 
     def __init__(self) -> None:
         self.most: dict[str, int] = {}
@@ -284,7 +284,7 @@ class _Cuda:
         self.mark("end")
 
     def mark(self, phase: str) -> None:
-        """What follows belongs to this phase."""
+        """Store the peak of the current phase and begin another one."""
         import torch
 
         torch.cuda.synchronize()
@@ -294,52 +294,38 @@ class _Cuda:
         self.phase = phase
 
     def peaks(self) -> dict[str, int]:
-        """The most bytes that were allocated at once, by phase."""
+        """Return the peak of allocated bytes by phase."""
         return {name: self.most[name] for name in PHASES}
 
 
-def _prepared(wanted: dict[str, Any], device: str) -> tuple[Any, Any]:
-    """The model and a function that trains one step, as the configuration says."""
+def _prepare(configuration: dict[str, Any], device: str) -> tuple[Any, Any]:
+    """Return the model and a function that trains it for one step."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
 
-    bf16 = wanted.get("precision") == "bf16"
-    # What FSDP trains it keeps in fp32 and casts as it gathers: accelerate's mixed precision.
-    sharded = wanted.get("parallel") in ("fsdp1", "fsdp2")
-    cast = sharded and "adapter" not in wanted
-    dtype = torch.bfloat16 if bf16 and "stored" not in wanted and not cast else torch.float32
-    autocast = torch.autocast(device, torch.bfloat16, enabled=bf16 and "stored" in wanted)
-    config = AutoConfig.for_model(**wanted["model"], use_cache=False)
-    model = AutoModelForCausalLM.from_config(
-        config, dtype=dtype, attn_implementation=wanted.get("attention", "sdpa")
-    )
-    model.train()
-    if wanted.get("adapter"):
-        model = _adapted(model, wanted)
-    if wanted.get("checkpointing"):
-        inner = model.base_model.model if wanted.get("adapter") else model
-        inner.gradient_checkpointing_enable({"use_reentrant": wanted.get("reentrant", False)})
-    model.to(device)
-    shape = (wanted.get("batch", 2), wanted.get("seq", 256))
-    tokens = torch.randint(wanted["model"]["vocab_size"], shape, device=device)
+    model = _model(configuration, device)
+    shape = (configuration.get("batch", 2), configuration.get("seq", 256))
+    tokens = torch.randint(configuration["model"]["vocab_size"], shape, device=device)
     trainable = [each for each in model.parameters() if each.requires_grad]
-    if "stage" in wanted:
-        return _deepspeed(model, trainable, tokens, wanted)
-    if wanted.get("parallel") == "ddp":
+    if "stage" in configuration:
+        return _deepspeed(model, trainable, tokens, configuration)
+    parallel = configuration.get("parallel")
+    if parallel:
         torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
-        called = torch.nn.parallel.DistributedDataParallel(model)
-    elif sharded:
-        torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
-        called = _fsdp(model, wanted, device)
-        trainable = [each for each in called.parameters() if each.requires_grad]
+    if parallel == "ddp":
+        wrapped = torch.nn.parallel.DistributedDataParallel(model)
+    elif parallel:
+        wrapped = _fsdp(model, configuration, device)
+        trainable = [each for each in wrapped.parameters() if each.requires_grad]
     else:
-        called = model
+        wrapped = model
+    bf16_autocast = configuration.get("precision") == "bf16" and "stored" in configuration
+    autocast = torch.autocast(device, torch.bfloat16, enabled=bf16_autocast)
     optimizer = torch.optim.AdamW(trainable, lr=1e-4)
 
     def step(meter: Any) -> None:
         _mark(meter, "forward")
         with autocast:
-            loss = called(input_ids=tokens, labels=tokens).loss
+            loss = wrapped(input_ids=tokens, labels=tokens).loss
         _mark(meter, "backward")
         loss.backward()
         _mark(meter, "step")
@@ -349,28 +335,50 @@ def _prepared(wanted: dict[str, Any], device: str) -> tuple[Any, Any]:
     return model, step
 
 
-def _adapted(model: Any, wanted: dict[str, Any]) -> Any:
+def _model(configuration: dict[str, Any], device: str) -> Any:
+    """Build the model with its adapter and with checkpointing, on the device."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    # FSDP keeps trained parameters in fp32 and casts them when it gathers them: accelerate's mixed precision.
+    cast = configuration.get("parallel") in ("fsdp1", "fsdp2") and "adapter" not in configuration
+    bf16 = configuration.get("precision") == "bf16" and "stored" not in configuration and not cast
+    model = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(**configuration["model"], use_cache=False),
+        dtype=torch.bfloat16 if bf16 else torch.float32,
+        attn_implementation=configuration.get("attention", "sdpa"),
+    )
+    model.train()
+    if configuration.get("adapter"):
+        model = _with_lora(model, configuration)
+    if configuration.get("checkpointing"):
+        inner = model.base_model.model if configuration.get("adapter") else model
+        inner.gradient_checkpointing_enable({"use_reentrant": configuration.get("reentrant", False)})
+    return model.to(device)
+
+
+def _with_lora(model: Any, configuration: dict[str, Any]) -> Any:
     from peft import LoraConfig, get_peft_model
 
     return get_peft_model(
         model,
         LoraConfig(
-            r=wanted.get("rank", 8),
-            target_modules=wanted.get("targets"),
-            lora_dropout=wanted.get("dropout", 0.0),
-            use_dora=wanted.get("dora", False),
+            r=configuration.get("rank", 8),
+            target_modules=configuration.get("targets"),
+            lora_dropout=configuration.get("dropout", 0.0),
+            use_dora=configuration.get("dora", False),
         ),
     )
 
 
-def _fsdp(model: Any, wanted: dict[str, Any], device: str) -> Any:
-    """The model sharded, a unit a layer, as accelerate does it with mixed precision."""
+def _fsdp(model: Any, configuration: dict[str, Any], device: str) -> Any:
+    """Shard the model with one unit per layer, as accelerate does with mixed precision."""
     import torch
     from torch.distributed import fsdp
 
-    low = torch.bfloat16 if wanted.get("precision") == "bf16" else None
+    low = torch.bfloat16 if configuration.get("precision") == "bf16" else None
     layers = {type(each) for name, each in model.named_modules() if name.endswith("layers.0")}
-    if wanted["parallel"] == "fsdp1":
+    if configuration["parallel"] == "fsdp1":
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
         return fsdp.FullyShardedDataParallel(
@@ -387,35 +395,35 @@ def _fsdp(model: Any, wanted: dict[str, Any], device: str) -> Any:
     return fsdp.fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def _deepspeed(model: Any, trainable: Any, tokens: Any, wanted: dict[str, Any]) -> tuple[Any, Any]:
+def _deepspeed(model: Any, trainable: Any, tokens: Any, configuration: dict[str, Any]) -> tuple[Any, Any]:
     import deepspeed
     import torch
 
     for name in list(deepspeed.ops.__compatible_ops__):
-        if "shm" in name:  # else it is compiled first; plain gloo will do
+        if "shm" in name:  # otherwise it would be compiled first; plain gloo is enough
             deepspeed.ops.__compatible_ops__[name] = False
-    hidden = wanted["model"]["hidden_size"]
+    hidden = configuration["model"]["hidden_size"]
     zero: dict[str, Any] = {
-        "stage": wanted["stage"],
-        "reduce_bucket_size": wanted.get("bucket", hidden * hidden),
-        "allgather_bucket_size": wanted.get("bucket", hidden * hidden),
-        "overlap_comm": wanted.get("overlap", False),
+        "stage": configuration["stage"],
+        "reduce_bucket_size": configuration.get("bucket", hidden * hidden),
+        "allgather_bucket_size": configuration.get("bucket", hidden * hidden),
+        "overlap_comm": configuration.get("overlap", False),
         "reduce_scatter": False,
-        "stage3_prefetch_bucket_size": wanted.get("prefetch", int(0.9 * hidden * hidden)),
-        "stage3_param_persistence_threshold": wanted.get("persistence", 10 * hidden),
-        "stage3_max_live_parameters": wanted.get("live", 10**9),
-        "stage3_max_reuse_distance": wanted.get("reuse", 10**9),
+        "stage3_prefetch_bucket_size": configuration.get("prefetch", int(0.9 * hidden * hidden)),
+        "stage3_param_persistence_threshold": configuration.get("persistence", 10 * hidden),
+        "stage3_max_live_parameters": configuration.get("live", 10**9),
+        "stage3_max_reuse_distance": configuration.get("reuse", 10**9),
     }
-    if wanted.get("offload"):
+    if configuration.get("offload"):
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": False}
-    if wanted.get("offload_param"):
+    if configuration.get("offload_param"):
         zero["offload_param"] = {"device": "cpu", "pin_memory": False}
     settings = {
-        "train_micro_batch_size_per_gpu": wanted.get("batch", 2),
+        "train_micro_batch_size_per_gpu": configuration.get("batch", 2),
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
-        "bf16": {"enabled": wanted.get("precision") == "bf16"},
+        "bf16": {"enabled": configuration.get("precision") == "bf16"},
     }
     optimizer = torch.optim.AdamW(trainable, lr=1e-4)
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
@@ -436,12 +444,16 @@ def _mark(meter: Any, phase: str) -> None:
         meter.mark(phase)
 
 
-# --- here -------------------------------------------------------------------------------------------
+# --- starting the processes ---------------------------------------------------------------------------
 
 
-def measured(python: str, wanted: dict[str, Any], device: str) -> dict[str, Any]:
-    """What rank 0 measured; RuntimeError with the end of its output if a rank failed."""
-    ranks = 2 if "stage" in wanted or "parallel" in wanted else 1
+def measure(python: str, configuration: dict[str, Any], device: str) -> dict[str, Any]:
+    """Train a configuration and return what rank 0 measured.
+
+    Raises:
+        RuntimeError: a rank failed; the message is the end of the output.
+    """
+    ranks = 2 if "stage" in configuration or "parallel" in configuration else 1
     with tempfile.TemporaryDirectory() as folder:
         meter = Path(folder) / "meter.so"
         if device == "cpu":
@@ -469,7 +481,7 @@ def measured(python: str, wanted: dict[str, Any], device: str) -> dict[str, Any]
         processes = []
         for rank in range(ranks):
             environ = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            words = [python, __file__, "--worker", json.dumps(wanted), "--device", device, "-o"]
+            words = [python, __file__, "--worker", json.dumps(configuration), "--device", device, "-o"]
             log = (Path(folder) / f"{rank}.log").open("w")
             processes.append(
                 subprocess.Popen(
@@ -487,11 +499,11 @@ def measured(python: str, wanted: dict[str, Any], device: str) -> dict[str, Any]
     return found
 
 
-# --- compared ---------------------------------------------------------------------------------------
+# --- comparing --------------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
-    """Bytes estimated and measured, of each phase; `error` is that of the peak."""
+    """Estimated and measured bytes of each phase."""
 
     name: str
     estimated: dict[str, int]
@@ -499,12 +511,12 @@ class Row(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The share of the measured peak by which the estimate differs."""
+        """The relative error of the estimated peak."""
         return max(self.estimated.values()) / max(self.measured[name] for name in PHASES) - 1
 
 
 def compared(measured: dict[str, Any], device: str = "cpu") -> list[Row]:
-    """What was measured, estimated anew; on a CPU what is offloaded lies in the same memory."""
+    """Estimate the measured configurations again; on a CPU, offloaded tensors use the same memory."""
     sys.path.insert(0, str(ROOT))
     from envcheck.memory import architecture, estimate
 
@@ -512,12 +524,13 @@ def compared(measured: dict[str, Any], device: str = "cpu") -> list[Row]:
     kept = {name: row["kept"] for row in tables["activation"] for name in row["names"]}
     rows = []
     for name, found in measured.items():
-        wanted = CONFIGURATIONS[name]
-        model = architecture.model(wanted["model"], tables, name)
+        configuration = CONFIGURATIONS[name]
+        model = architecture.model(configuration["model"], tables, name)
         if model is None or model.decoder is None:
             raise ValueError(name)
         account = estimate.estimate(
-            model, estimate.Training(**_training(wanted, device), activation=kept[model.decoder.activation])
+            model,
+            estimate.Training(**_training(configuration, device), activation=kept[model.decoder.activation]),
         )
         host = account.host_total if device == "cpu" else 0
         phases = account.phases
@@ -531,41 +544,41 @@ def compared(measured: dict[str, Any], device: str = "cpu") -> list[Row]:
     return rows
 
 
-def _training(wanted: dict[str, Any], device: str) -> dict[str, Any]:
-    model = wanted["model"]
+def _training(configuration: dict[str, Any], device: str) -> dict[str, Any]:
+    model = configuration["model"]
     hidden = model.get("hidden_size", model.get("n_embd"))
-    zero = "stage" in wanted
+    zero = "stage" in configuration
     return {
-        "seq": wanted.get("seq", 256),
-        "batch": wanted.get("batch", 2),
-        "ranks": 2 if zero or "parallel" in wanted else 1,
-        "precision": wanted.get("precision", "fp32"),
-        "stored": wanted.get("stored", ""),
-        "autocast": "stored" in wanted,
-        "parallel": "deepspeed" if zero else wanted.get("parallel", "none"),
-        "stage": wanted.get("stage", 0),
-        "offload_optimizer": bool(wanted.get("offload")),
-        "offload_param": bool(wanted.get("offload_param")),
-        "adapter": "adapter" in wanted,
-        "rank": wanted.get("rank", 8),
-        "targets": tuple(wanted.get("targets", ())),
-        "dropout": bool(wanted.get("dropout")),
-        "dora": bool(wanted.get("dora")),
-        "checkpointing": bool(wanted.get("checkpointing")),
-        "attention": wanted.get("attention", "sdpa"),
-        "reduce_bucket": wanted.get("bucket", hidden * hidden),
-        "overlap": bool(wanted.get("overlap")),
-        "prefetch": wanted.get("prefetch", int(0.9 * hidden * hidden)),
-        "persistence": wanted.get("persistence", 10 * hidden),
-        "live": wanted.get("live", 10**9),
-        "reuse": wanted.get("reuse", 10**9),
+        "seq": configuration.get("seq", 256),
+        "batch": configuration.get("batch", 2),
+        "ranks": 2 if zero or "parallel" in configuration else 1,
+        "precision": configuration.get("precision", "fp32"),
+        "stored": configuration.get("stored", ""),
+        "autocast": "stored" in configuration,
+        "parallel": "deepspeed" if zero else configuration.get("parallel", "none"),
+        "stage": configuration.get("stage", 0),
+        "offload_optimizer": bool(configuration.get("offload")),
+        "offload_param": bool(configuration.get("offload_param")),
+        "adapter": "adapter" in configuration,
+        "rank": configuration.get("rank", 8),
+        "targets": tuple(configuration.get("targets", ())),
+        "dropout": bool(configuration.get("dropout")),
+        "dora": bool(configuration.get("dora")),
+        "checkpointing": bool(configuration.get("checkpointing")),
+        "attention": configuration.get("attention", "sdpa"),
+        "reduce_bucket": configuration.get("bucket", hidden * hidden),
+        "overlap": bool(configuration.get("overlap")),
+        "prefetch": configuration.get("prefetch", int(0.9 * hidden * hidden)),
+        "persistence": configuration.get("persistence", 10 * hidden),
+        "live": configuration.get("live", 10**9),
+        "reuse": configuration.get("reuse", 10**9),
         "optimizer": {"states": 2, "together": True},
         "cuda": device == "cuda",
     }
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown: MiB estimated / measured."""
+    """Return a Markdown table with estimated / measured MiB."""
     lines = [
         "| configuration | at rest | forward | backward | step | peak, measured | error of the peak |",
         "| --- | --: | --: | --: | --: | --: | --: |",
@@ -578,30 +591,30 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Measure what is asked for, add it to the file, print the table of all that is in it."""
+    """Measure the chosen configurations, add them to the file, and print the table of the whole file."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", help="an interpreter with torch, transformers, peft and deepspeed")
-    parser.add_argument("--only", action="append", help="a configuration's name")
+    parser.add_argument("--only", action="append", help="name of a configuration; repeatable")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--worker")
     parser.add_argument("-o", "--output", default=str(ROOT / "benchmarks/fit.json"))
-    asked = parser.parse_args()
-    if asked.worker:
-        Path(asked.output).write_text(json.dumps(worker(json.loads(asked.worker), asked.device)))
+    options = parser.parse_args()
+    if options.worker:
+        Path(options.output).write_text(json.dumps(worker(json.loads(options.worker), options.device)))
         return
-    file = Path(asked.output)
+    file = Path(options.output)
     kept = json.loads(file.read_text()) if file.exists() else {"measured": {}}
-    for name, wanted in CONFIGURATIONS.items() if asked.python else ():
-        if asked.only and name not in asked.only:
+    for name, configuration in CONFIGURATIONS.items() if options.python else ():
+        if options.only and name not in options.only:
             continue
         try:
-            kept["measured"][name] = measured(asked.python, wanted, asked.device)
+            kept["measured"][name] = measure(options.python, configuration, options.device)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             print(f"{name}: {error}", file=sys.stderr)
             continue
-        kept.update(device=asked.device, versions=_versions(asked.python), date=time.strftime("%Y-%m-%d"))
+        kept.update(device=options.device, versions=_versions(options.python), date=time.strftime("%Y-%m-%d"))
         file.write_text(json.dumps(kept, indent=1) + "\n")
-    print(table(compared(kept["measured"], asked.device)), end="")
+    print(table(compared(kept["measured"], options.device)), end="")
 
 
 def _versions(python: str) -> dict[str, str]:
@@ -610,8 +623,8 @@ def _versions(python: str) -> dict[str, str]:
         "names = ('torch', 'transformers', 'peft', 'deepspeed');"
         "print(json.dumps({name: m.version(name).partition('+')[0] for name in names}))"
     )
-    said = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
-    versions: dict[str, str] = json.loads(said)
+    output = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
+    versions: dict[str, str] = json.loads(output)
     return versions
 
 

@@ -1,13 +1,14 @@
-"""How long `fleet` takes for a cluster, and how much memory: `python benchmarks/fleet.py [NODES…]`.
+"""Measure the time and memory of `fleet` for a cluster: `python benchmarks/fleet.py [NODES…]`.
 
-For each size (1000, 5000, 10000) a process of its own writes a cluster by a seed, with faults planted
-(`tests/support/fleets.py`), into a scratch folder; then the command reads it and what it says is compared
-with what was planted. Beside it: the same nodes, all alike, and one node's facts as often, under as many
-names. Seconds are of the clock and of the CPU, all processes together; F is `python -c pass`.
+For each size (default: 1000, 5000, 10000), a separate process writes the facts of a random cluster with
+planted faults (`tests/support/fleets.py`) into a temporary folder. The command reads them, and its report is
+compared with the planted faults. Two more variants are measured: the same nodes without faults, and the facts
+of one node under many names. Times are elapsed and CPU seconds of all processes; F is `python -c pass`.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess  # noqa: TID251 - a benchmark is a user
@@ -24,8 +25,8 @@ SEED = 11
 MOST_S, MOST_MIB = 5.0, 300
 
 
-class Took(NamedTuple):
-    """Seconds of the clock, CPU seconds, peak memory in MiB, and what was printed."""
+class CommandRun(NamedTuple):
+    """Elapsed seconds, CPU seconds, peak memory in MiB, and the output of a command."""
 
     wall_s: float
     cpu_s: float
@@ -34,18 +35,18 @@ class Took(NamedTuple):
 
 
 def write(kind: str, nodes: int, file: Path) -> None:
-    """A cluster into a file; called in a process of its own, which takes its memory along when it ends."""
+    """Write a cluster to a file; runs in a separate process so that its memory is freed."""
     from tests.support.fleets import cluster, node
 
     if kind == "planted":
         made = cluster(nodes, SEED)
         lines = made.lines
-        said = {
+        planted = {
             "odd": {key: sorted(fault.nodes) for key, fault in made.differences.items()},
             "broken": len(made.broken),
             "twice": len(made.twice),
         }
-        file.with_suffix(".planted").write_text(json.dumps(said))
+        file.with_suffix(".planted").write_text(json.dumps(planted))
     elif kind == "alike":
         lines = cluster(nodes, SEED, faults=0).lines
     else:
@@ -53,8 +54,11 @@ def write(kind: str, nodes: int, file: Path) -> None:
     file.write_text("\n".join(lines) + "\n")
 
 
-def run(*command: str) -> Took:
-    """Run a command to its end; of a small process the peak is the command's own."""
+def run(*command: str) -> CommandRun:
+    """Run a command to its end and measure it.
+
+    This process must stay small: a child's peak starts at the size of its parent.
+    """
     begun = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None  # noqa: S101
@@ -62,43 +66,44 @@ def run(*command: str) -> Took:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - begun
-    return Took(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, out)
+    return CommandRun(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, out)
 
 
-def _right(tree: dict[str, Any], planted: Path) -> str:
-    """Whether the report names all that was planted, with its nodes, and nothing else."""
+def _verdict(tree: dict[str, Any], planted_file: Path) -> str:
+    """Return whether the report names exactly the planted faults, with their nodes."""
     from envcheck.fleet.hostlist import unfold
 
-    said = json.loads(planted.read_text())
+    planted = json.loads(planted_file.read_text())
     odd = {each["key"]: sorted(unfold(each["odd"])) for each in tree["differences"]}
-    same = (odd, len(tree["refused"]), len(tree["twice"])) == (said["odd"], said["broken"], said["twice"])
+    same = (odd, len(tree["refused"]), len(tree["twice"])) == (
+        planted["odd"],
+        planted["broken"],
+        planted["twice"],
+    )
     return "all found, none invented" if same else "WRONG"
 
 
 def main(sizes: list[int]) -> None:
-    """Write, read, print a row each."""
+    """Measure each size and variant and print one row for each."""
     floor = min(run(sys.executable, "-c", "pass").cpu_s for _ in range(5))
     print("| nodes | what | MB | seconds | CPU seconds | x F | peak MiB | planted faults |")
     print("| --: | --- | --: | --: | --: | --: | --: | --- |")
     with tempfile.TemporaryDirectory() as name:
-        for nodes in sizes:
-            for kind in ("planted", "alike", "one node's facts"):
-                file = Path(name) / "facts.jsonl"
-                subprocess.run([sys.executable, __file__, "--write", kind, str(nodes), str(file)], check=True)
-                took = run(sys.executable, "-m", "envcheck", "fleet", str(file), "--json")
-                right = (
-                    _right(json.loads(took.out), file.with_suffix(".planted")) if kind == "planted" else ""
-                )
-                size = file.stat().st_size / 1e6
-                row = (
-                    f"{took.wall_s:.1f}",
-                    f"{took.cpu_s:.1f}",
-                    f"{took.cpu_s / floor:.0f}",
-                    f"{took.peak_mib:.0f}",
-                )
-                print(f"| {nodes} | {kind} | {size:.0f} | {' | '.join(row)} | {right} |", flush=True)
-                if nodes == max(sizes) and (took.cpu_s > MOST_S or took.peak_mib > MOST_MIB):
-                    print(f"over the budget: {MOST_S} s, {MOST_MIB} MiB")
+        for nodes, kind in itertools.product(sizes, ("planted", "alike", "one node's facts")):
+            ran = _measure(nodes, kind, Path(name) / "facts.jsonl", floor)
+            if nodes == max(sizes) and (ran.cpu_s > MOST_S or ran.peak_mib > MOST_MIB):
+                print(f"over the budget: {MOST_S} s, {MOST_MIB} MiB")
+
+
+def _measure(nodes: int, kind: str, file: Path, floor: float) -> CommandRun:
+    """Write one variant of a cluster, run the command on it and print the row."""
+    subprocess.run([sys.executable, __file__, "--write", kind, str(nodes), str(file)], check=True)
+    ran = run(sys.executable, "-m", "envcheck", "fleet", str(file), "--json")
+    verdict = _verdict(json.loads(ran.out), file.with_suffix(".planted")) if kind == "planted" else ""
+    size = f"{file.stat().st_size / 1e6:.0f}"
+    figures = (f"{ran.wall_s:.1f}", f"{ran.cpu_s:.1f}", f"{ran.cpu_s / floor:.0f}", f"{ran.peak_mib:.0f}")
+    print(f"| {nodes} | {kind} | {size} | {' | '.join(figures)} | {verdict} |", flush=True)
+    return ran
 
 
 if __name__ == "__main__":

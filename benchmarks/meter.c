@@ -1,5 +1,5 @@
-/* Counts the bytes of live tensors: torch's CPU allocator takes all of them from posix_memalign (c10/core/impl/
- * alloc_cpu.cpp); what others take from it is left out. Loaded before the C library, so that every thread is seen. */
+/* Counts the bytes of live tensors. torch's CPU allocator takes all of them from posix_memalign (c10/core/impl/
+ * alloc_cpu.cpp); allocations by other callers are ignored. Preloaded before the C library, so that all threads count. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SLOTS (1u << 20) /* a power of two, many times the live tensors of a small training */
+#define SLOTS (1u << 20) /* a power of two, far more than the live tensors of a small training */
 
 static struct { void *address; size_t size; } table[SLOTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,7 +34,7 @@ static void forget(void *address) {
     if (table[slot].address) {
         live -= table[slot].size;
         table[slot].address = NULL;
-        /* Whoever was pushed on by this slot moves up, or a search would stop short of it. */
+        /* Move up entries that this slot had displaced; otherwise a search would stop before reaching them. */
         for (size_t next = (slot + 1) & (SLOTS - 1); table[next].address; next = (next + 1) & (SLOTS - 1)) {
             size_t home = slot_of(table[next].address);
             if (((next - home) & (SLOTS - 1)) >= ((next - slot) & (SLOTS - 1))) {
@@ -47,7 +47,7 @@ static void forget(void *address) {
     pthread_mutex_unlock(&lock);
 }
 
-static uintptr_t low, high; /* where libc10.so lies */
+static uintptr_t low, high; /* address range of libc10.so */
 
 static int library(struct dl_phdr_info *info, size_t size, void *unused) {
     (void)size, (void)unused;
@@ -60,7 +60,7 @@ static int library(struct dl_phdr_info *info, size_t size, void *unused) {
     return 1;
 }
 
-/* A child may be forked while another thread holds the lock: it counts nothing, and never waits. */
+/* A child may be forked while another thread holds the lock, so a child counts nothing and never waits. */
 static volatile int forked;
 static void child(void) { forked = 1; }
 __attribute__((constructor)) static void begin(void) { pthread_atfork(NULL, NULL, child); }

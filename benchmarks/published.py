@@ -1,9 +1,10 @@
-"""What others published of a training's memory, beside what `envcheck fit` counts for it.
+"""Compare published memory figures of trainings with the estimates of `envcheck fit`.
 
     python benchmarks/published.py
 
-A published figure holds the CUDA context and what the allocator keeps but does not use (`fit` states a range
-for the one and counts nothing of the other), and other releases than those that `fit` was read from.
+A published figure contains the CUDA context, for which `fit` states a range, and memory that the allocator
+keeps without using it, which `fit` does not count. It also comes from other releases than those that `fit` is
+based on.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ _ATTENTION = ("q_proj", "v_proj", "o_proj")
 
 
 UNIT = {QWEN: 10**9, FACTORY: 10**9, TORCHTUNE: 1024**3, DEEPSPEED: 1024**3}
-"""Bytes of what a source calls G: Qwen's 162.0 G on two GPUs of 80 GiB cannot be GiB."""
+"""Bytes of one G in each source. Qwen's 162.0 G on two GPUs of 80 GiB cannot be GiB."""
 
 
-class Row(NamedTuple):
-    """A published figure: its unit's count on each GPU; of what; where."""
+class PublishedFigure(NamedTuple):
+    """A published figure per GPU, in the unit of its source, with the training it belongs to."""
 
     model: str
     method: str
@@ -85,7 +86,7 @@ def _by_hidden(hidden: int) -> dict[str, int]:
 
 ROWS = (
     *(
-        Row(model, f"LoRA, {seq} tokens", size, {**_LORA, "seq": seq, "autocast": True}, QWEN)
+        PublishedFigure(model, f"LoRA, {seq} tokens", size, {**_LORA, "seq": seq, "autocast": True}, QWEN)
         for model, seq, size in (
             ("Qwen-1.8B", 512, 7.4),
             ("Qwen-1.8B", 8192, 21.8),
@@ -97,7 +98,7 @@ ROWS = (
         )
     ),
     *(
-        Row(model, f"GPTQ LoRA, ZeRO-2, {seq} tokens", size, {**_GPTQ, "seq": seq}, QWEN)
+        PublishedFigure(model, f"GPTQ LoRA, ZeRO-2, {seq} tokens", size, {**_GPTQ, "seq": seq}, QWEN)
         for model, seq, size in (
             ("Qwen-7B", 512, 11.5),
             ("Qwen-7B", 2048, 13.9),
@@ -106,7 +107,7 @@ ROWS = (
         )
     ),
     *(
-        Row(
+        PublishedFigure(
             "Qwen-72B",
             f"LoRA, ZeRO-3 on 4, {seq} tokens",
             size / 4,
@@ -116,7 +117,7 @@ ROWS = (
         for seq, size in ((512, 217.7), (8192, 289.2))
     ),
     *(
-        Row(
+        PublishedFigure(
             "Qwen-7B",
             f"full, ZeRO-3 on 2, {seq} tokens",
             size / 2,
@@ -125,9 +126,11 @@ ROWS = (
         )
         for seq, size in ((256, 139.2), (1024, 162.0))
     ),
-    Row("Llama-3.1-8B", "LoRA", 16.2, {**_TORCHTUNE, "targets": _ATTENTION}, TORCHTUNE),
-    Row("Llama-3.1-8B", "QLoRA", 7.4, {**_TORCHTUNE, "targets": _ATTENTION, "quantised": "nf4"}, TORCHTUNE),
-    Row(
+    PublishedFigure("Llama-3.1-8B", "LoRA", 16.2, {**_TORCHTUNE, "targets": _ATTENTION}, TORCHTUNE),
+    PublishedFigure(
+        "Llama-3.1-8B", "QLoRA", 7.4, {**_TORCHTUNE, "targets": _ATTENTION, "quantised": "nf4"}, TORCHTUNE
+    ),
+    PublishedFigure(
         "Llama-3.1-70B",
         "LoRA, FSDP2 on 8",
         27.6,
@@ -140,11 +143,15 @@ ROWS = (
         },
         TORCHTUNE,
     ),
-    Row("Llama-2-7B", "full, bf16 by autocast", 120, {"seq": 0, "stored": "fp32", "autocast": True}, FACTORY),
-    Row("Llama-2-7B", "full, pure bf16", 60, {"seq": 0}, FACTORY),
-    Row("Llama-2-7B", "LoRA", 16, {"seq": 512, **_LORA}, FACTORY),
-    Row("Llama-2-7B", "QLoRA", 6, {"seq": 512, **_LORA, "quantised": "nf4"}, FACTORY),
-    Row("2.85B parameters", "full, ZeRO-3 on 8, states", 6.10, {"seq": 0, "ranks": 8, **_ZERO3}, DEEPSPEED),
+    PublishedFigure(
+        "Llama-2-7B", "full, bf16 by autocast", 120, {"seq": 0, "stored": "fp32", "autocast": True}, FACTORY
+    ),
+    PublishedFigure("Llama-2-7B", "full, pure bf16", 60, {"seq": 0}, FACTORY),
+    PublishedFigure("Llama-2-7B", "LoRA", 16, {"seq": 512, **_LORA}, FACTORY),
+    PublishedFigure("Llama-2-7B", "QLoRA", 6, {"seq": 512, **_LORA, "quantised": "nf4"}, FACTORY),
+    PublishedFigure(
+        "2.85B parameters", "full, ZeRO-3 on 8, states", 6.10, {"seq": 0, "ranks": 8, **_ZERO3}, DEEPSPEED
+    ),
 )
 
 
@@ -157,7 +164,7 @@ def main() -> None:
     print("| --- | --- | --: | --: | --: |")
     for row in ROWS:
         account = estimate.estimate(architecture.described(MODELS[row.model]), estimate.Training(**row.how))
-        # Where nothing but the states is published, neither activations nor a context are in it.
+        # DeepSpeed publishes only the states, without activations and context.
         tensors = account.rest if row.source == DEEPSPEED else account.total
         least, most = (0, 0) if row.source == DEEPSPEED else estimate.CONTEXT
         low, high = (tensors + least) / UNIT[row.source], (tensors + most) / UNIT[row.source]

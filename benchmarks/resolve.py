@@ -1,9 +1,10 @@
-"""Resolving, against the bare engines: `python benchmarks/resolve.py [RUNS] [RUNS OF PIP-TOOLS]`.
+"""Compare `pin --resolve` with the resolvers alone: `python benchmarks/resolve.py [RUNS] [PIP_TOOLS_RUNS]`.
 
-Installs envcheck with its engines into a fresh environment, lets `pin --resolve` choose once, and then asks
-each engine in turn for the same set: through envcheck, and alone with the same settings. CPU seconds of
-the process and its children, the ratio taken pair by pair, the median of all; F is `python -c pass`. The
-packages come from your own index, and caches are warm after the first round, which is not counted.
+Installs envcheck with its resolvers into a fresh environment and lets `pin --resolve` choose versions once.
+Then each resolver in turn resolves the same packages, through envcheck and alone with the same settings.
+Figures are CPU seconds of the process and its children; the ratio is the median of the ratios of all pairs; F
+is `python -c pass`. The packages come from your own index. The first round fills the caches and is not
+counted.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ ROOT = Path(__file__).parent.parent
 TARGET = ("pin", "--target", "zero3-lora", "--driver", "580.65.06", "--resolve")
 STACK = ("torch", "deepspeed", "transformers", "peft", "accelerate", "setuptools", "nvidia-ml-py")
 START_F = 12
-"""What envcheck may cost by itself, beside its share of the engine's own time."""
+"""Allowed cost of envcheck's start-up, in addition to the allowed ratio."""
 
 FAST = "--use-feature=fast-deps --only-binary=:all: --no-binary=deepspeed"
 
 
 def main(runs: int, runs_of_piptools: int) -> None:
-    """Set up, measure, print."""
+    """Prepare the environment, measure, and print."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         programs = _environment(folder)
@@ -36,8 +37,8 @@ def main(runs: int, runs_of_piptools: int) -> None:
         ours = [str(programs / "envcheck"), *TARGET, "--python-version", python]
         _cpu([*ours, "-o", str(folder / "lock.txt")], os.environ)  # noqa: TID251 - the user's own index
         pins = re.findall(r"(?m)^([a-z0-9-]+)==(\S+)", (folder / "lock.txt").read_text())
-        wanted = folder / "wanted.in"
-        wanted.write_text("".join(f"{name}=={version}\n" for name, version in pins if name in STACK))
+        requirements = folder / "requirements.in"
+        requirements.write_text("".join(f"{name}=={version}\n" for name, version in pins if name in STACK))
         architecture = os.uname().machine
         uv = [
             *(str(programs / "uv"), "pip", "compile", "--no-config", "--generate-hashes", "--no-header"),
@@ -49,7 +50,7 @@ def main(runs: int, runs_of_piptools: int) -> None:
                 "deepspeed",
                 "-o",
                 str(folder / "uv.txt"),
-                str(wanted),
+                str(requirements),
             ),
         ]
         piptools = [
@@ -62,7 +63,7 @@ def main(runs: int, runs_of_piptools: int) -> None:
                 "--no-header",
                 "--strip-extras",
             ),
-            *("--allow-unsafe", f"--pip-args={FAST}", "-o", str(folder / "pip.txt"), str(wanted)),
+            *("--allow-unsafe", f"--pip-args={FAST}", "-o", str(folder / "pip.txt"), str(requirements)),
         ]
         floor = [str(programs / "python"), "-c", "pass"]
         print(f"{'engine':<10} {'alone s':>8} {'with envcheck s':>16} {'ratio':>6} {'less 12 F':>10}  budget")
@@ -73,7 +74,7 @@ def main(runs: int, runs_of_piptools: int) -> None:
 def _pairs(
     name: str, ours: Sequence[str], alone: Sequence[str], floor: Sequence[str], runs: int, budget: str
 ) -> None:
-    environ = _as_envcheck_starts_it()
+    environ = _resolver_environment()
     rows = []
     for each in range(runs + 1):
         row = _cpu(floor, environ), _cpu(alone, environ), _cpu(ours, os.environ)  # noqa: TID251
@@ -85,8 +86,8 @@ def _pairs(
         print(f"{name:<10} {bare:8.2f} {through:16.2f} {ratio:6.2f} {less:10.2f}  {budget}", flush=True)
 
 
-def _as_envcheck_starts_it() -> dict[str, str]:
-    """What envcheck starts an engine with: one index, no wheel folders; so both do the same work."""
+def _resolver_environment() -> dict[str, str]:
+    """Return the environment in which envcheck starts a resolver: one index, no wheel folders."""
     sys.path.insert(0, str(ROOT))
     from envcheck.host.machine import Host
     from envcheck.resolver_backends.index.settings import backend_environment, user_index
@@ -97,13 +98,13 @@ def _as_envcheck_starts_it() -> dict[str, str]:
 
 
 def _cpu(command: Sequence[str], environ: Mapping[str, str]) -> float:
-    """CPU seconds of a command and of all processes it waited for."""
-    with Path(os.devnull).open("wb") as nowhere, tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, stdout=nowhere, stderr=said, env=dict(environ), cwd="/")
+    """Return the CPU seconds of a command and of all processes for which it waited."""
+    with Path(os.devnull).open("wb") as nowhere, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=nowhere, stderr=errors, env=dict(environ), cwd="/")
         _, status, usage = os.wait4(process.pid, 0)
         if status:
-            said.seek(0)
-            sys.exit(f"{command[0]} failed: {said.read()[-2000:].decode(errors='replace')}")
+            errors.seek(0)
+            sys.exit(f"{command[0]} failed: {errors.read()[-2000:].decode(errors='replace')}")
     return usage.ru_utime + usage.ru_stime
 
 

@@ -1,22 +1,23 @@
-"""How long pin's search takes: every target on many machines and Pythons, over the whole release table.
+"""Measure pin's search: every target on many machines and Pythons, over the whole release table.
 
-`python benchmarks/search.py [MOST]` prints the slowest MOST runs (12) in CPU seconds, with the choices
-judged, and what was found; where nothing fits a machine, the proof is timed too. It needs no network, and
+`python benchmarks/search.py [MOST]` prints the slowest MOST searches (default: 12) in CPU seconds, with the
+number of judged choices and the result. If nothing fits, the proof is timed too. It needs no network and
 takes some minutes.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from envcheck.commands import declared_machine, examine
 from envcheck.commands.pin.search import search_problem
 from envcheck.commands.pin.target import GLIBC, LockTarget
 from envcheck.core.facts import Fact, Inventory, Known
-from envcheck.core.rules import UserRequirement
+from envcheck.core.rules import Matrix, UserRequirement
 from envcheck.resolution import conflicts, resolver
 
 PYTHONS = ("3.9", "3.11", "3.12", "3.14")
@@ -35,14 +36,14 @@ MACHINES = (
     ("390.157", "V100"),
 )
 
-WISHES = (
+REQUIREMENTS = (
     (),
     (UserRequirement("torch", ">=2.12", "a benchmark"), UserRequirement("transformers", "<5", "a benchmark")),
     (UserRequirement("trl", "", "a benchmark"), UserRequirement("peft", "<0.15", "a benchmark")),
 )
 
 
-class Run(NamedTuple):
+class SearchRun(NamedTuple):
     """One search; seconds are CPU time."""
 
     search_s: float
@@ -53,10 +54,10 @@ class Run(NamedTuple):
 
 
 def problems() -> Iterator[tuple[str, resolver.SearchProblem]]:
-    """Every target, machine, Python and wish, with what they are called."""
+    """Yield each combination of target, Python, machine and user requirements, with its name."""
     known = examine.knowledge()
     first = next(iter(known.targets.values()))
-    asked = search_problem(
+    problem = search_problem(
         LockTarget(
             machine=Inventory(),
             python="3.11",
@@ -66,37 +67,43 @@ def problems() -> Iterator[tuple[str, resolver.SearchProblem]]:
             matrix=known,
         )
     )
-    for target in known.targets.values():
-        for python in PYTHONS:
-            for driver, *gpus in ((*each,) if each else ("",) for each in MACHINES):
-                said = {"python.version": f"{python}.0", "host.os": "linux", "host.arch": "x86_64"}
-                said |= {"driver.version": driver} if driver else {}
-                facts = {key: Fact(key, Known(value), "benchmark") for key, value in said.items()}
-                names = [declared_machine.declared_gpu(gpu, known)[1] for gpu in gpus]
-                devices = tuple({"gpu.name": Fact("gpu.name", Known(name), "benchmark")} for name in names)
-                machine = Inventory(facts, devices)
-                here = asked._replace(target=target, python=python, machine=machine)
-                for wishes in WISHES:
-                    words = [target.name, f"py{python}", driver or "any driver", *gpus]
-                    words += [f"{wish.package}{wish.specifier}" for wish in wishes]
-                    yield " ".join(words), here._replace(requirements=wishes)
+    for target, python, declared, requirements in itertools.product(
+        known.targets.values(), PYTHONS, MACHINES, REQUIREMENTS
+    ):
+        driver, *gpus = declared or ("",)
+        name = [target.name, f"py{python}", driver or "any driver", *gpus]
+        name += [f"{requirement.package}{requirement.specifier}" for requirement in requirements]
+        machine = _machine(python, driver, gpus, known)
+        yield (
+            " ".join(name),
+            problem._replace(target=target, python=python, machine=machine, requirements=requirements),
+        )
 
 
-def measured() -> Iterator[Run]:
-    """Each search once."""
-    for what, asked in problems():
+def _machine(python: str, driver: str, gpus: Sequence[str], known: Matrix) -> Inventory:
+    values = {"python.version": f"{python}.0", "host.os": "linux", "host.arch": "x86_64"}
+    values |= {"driver.version": driver} if driver else {}
+    facts = {key: Fact(key, Known(value), "benchmark") for key, value in values.items()}
+    names = [declared_machine.declared_gpu(gpu, known)[1] for gpu in gpus]
+    devices = tuple({"gpu.name": Fact("gpu.name", Known(name), "benchmark")} for name in names)
+    return Inventory(facts, devices)
+
+
+def measured() -> Iterator[SearchRun]:
+    """Run each search once."""
+    for what, problem in problems():
         began = time.process_time()
-        answer = resolver.solve(asked)
+        answer = resolver.solve(problem)
         searched = time.process_time()
-        if answer.versions is None and not asked.requirements:
-            conflicts.prove(asked, answer.reasons)
+        if answer.versions is None and not problem.requirements:
+            conflicts.prove(problem, answer.reasons)
         found = " ".join(f"{name}={version}" for name, version in (answer.versions or {}).items())
         took = searched - began
-        yield Run(took, time.process_time() - searched, answer.nodes, what, found or "nothing fits")
+        yield SearchRun(took, time.process_time() - searched, answer.nodes, what, found or "nothing fits")
 
 
 def main(most: int) -> None:
-    """Print the slowest runs, by search and by proof."""
+    """Print the slowest searches and the slowest proofs."""
     runs = list(measured())
     nothing = sum(run.found == "nothing fits" for run in runs)
     print(

@@ -1,9 +1,9 @@
-"""Self-tests against what they cannot do without: `python benchmarks/selftest.py PYTHON [RUNS]`.
+"""Compare self-tests with the least work they need: `python benchmarks/selftest.py PYTHON [RUNS]`.
 
-PYTHON is an interpreter with torch. Each self-test runs in turn with its floor, everything as whole processes
-with their children: wall seconds, and CPU seconds from the kernel's accounting. The ratio is taken run by
-run, the median of all. Budgets are printed beside the figures; nothing here fails, because a shared machine
-is no judge.
+PYTHON is an interpreter with torch. Each self-test alternates with its floor, such as `import torch`. Figures
+are elapsed seconds, and CPU seconds from the kernel's accounting, of whole processes with their children. The
+ratio is the median of the ratios of all runs. Budgets are printed beside the figures; nothing fails, because
+timings on a shared machine are not reliable.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ dist.destroy_process_group()
 
 
 class Pair(NamedTuple):
-    """A self-test, the floor it is measured against, and the ratio of wall time it should keep."""
+    """A self-test, its floor, and the allowed ratio of elapsed time."""
 
     name: str
     options: tuple[str, ...]
@@ -43,7 +43,7 @@ class Pair(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What a process and its children took, in seconds."""
+    """Elapsed and CPU seconds of a process and its children."""
 
     wall: float
     cpu: float
@@ -82,13 +82,15 @@ def _report(pair: Pair, python: str, runs: int) -> None:
 def _cost(command: list[str]) -> Cost:
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}  # noqa: TID251
     begun = time.monotonic()
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, cwd="/", env=environ)
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd="/", env=environ)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.monotonic() - begun
         if status:
-            said.seek(0)
-            sys.exit(f"{' '.join(command)}: status {status}\n{said.read().decode(errors='replace')[-2000:]}")
+            output.seek(0)
+            sys.exit(
+                f"{' '.join(command)}: status {status}\n{output.read().decode(errors='replace')[-2000:]}"
+            )
     return Cost(wall, usage.ru_utime + usage.ru_stime)
 
 

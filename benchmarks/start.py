@@ -1,9 +1,9 @@
-"""Start-up and judging, as ratios: `python benchmarks/start.py [RUNS]`.
+"""Measure start-up and judging as ratios: `python benchmarks/start.py [RUNS]`.
 
-Builds a wheel, installs it into a fresh environment beside 80 distributions, and runs every command in
-turn with `python -c pass` (F) and `pip check`. Each figure is of the whole process and its children: CPU
-seconds from the kernel's accounting, the ratio taken run by run, the median of all. Budgets are printed
-beside the figures; nothing here fails, because a shared machine is no judge.
+Builds a wheel, installs it into a fresh environment beside 80 distributions, and runs every command in turn
+with `python -c pass` (F) and `pip check`. Figures are CPU seconds of the whole process and its children, from
+the kernel's accounting; a ratio is the median of the ratios of all runs. Budgets are printed beside the
+figures; nothing fails, because timings on a shared machine are not reliable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PIN = ("pin", "--target", "zero3-lora", "--python-version", "3.11")
 
 
 def main(runs: int) -> None:
-    """Set up, measure, print."""
+    """Prepare the environment, measure, and print."""
     with tempfile.TemporaryDirectory() as folder:
         python = _environment(Path(folder))
         command = str(python.parent / "envcheck")
@@ -63,14 +63,14 @@ def main(runs: int) -> None:
             ),
         }
         rows = {
-            name: _Row(list(words), budget, terminal="terminal" in name)
+            name: _CommandCost(list(words), budget, terminal="terminal" in name)
             for name, (words, budget) in measured.items()
         }
         _report(rows, runs)
 
 
-class _Row:
-    """A command and what its runs cost."""
+class _CommandCost:
+    """A command with the CPU seconds and the peak memory of its runs."""
 
     def __init__(self, words: list[str], budget: str, *, terminal: bool) -> None:
         self.words, self.budget, self.terminal = words, budget, terminal
@@ -82,7 +82,7 @@ class _Row:
         process = subprocess.Popen(self.words, stdout=theirs, stderr=theirs, cwd="/")
         os.close(theirs)
         if self.terminal:
-            with contextlib.suppress(OSError):  # how a pseudo-terminal says that nobody writes any more
+            with contextlib.suppress(OSError):  # raised by a pseudo-terminal whose writers have all exited
                 while os.read(ours, 65536):
                     pass
             os.close(ours)
@@ -91,7 +91,7 @@ class _Row:
         self.peak_mib = max(self.peak_mib, usage.ru_maxrss / 1024)
 
 
-def _report(rows: dict[str, _Row], runs: int) -> None:
+def _report(rows: dict[str, _CommandCost], runs: int) -> None:
     for _ in range(runs + 1):  # the first round warms the page cache
         for row in rows.values():
             row.run()
@@ -120,7 +120,7 @@ def _environment(folder: Path) -> Path:
 
 
 def _driver(folder: Path) -> tuple[str, str]:
-    """The variables with which the tests' driver library answers for eight H100."""
+    """Return the variables that make the tests' driver library simulate eight H100."""
     sys.path.insert(0, str(ROOT))
     from tests.support.fake_nvml import HERE, library
 
@@ -128,7 +128,7 @@ def _driver(folder: Path) -> tuple[str, str]:
 
 
 def _manifest(folder: Path) -> str:
-    """What a gate leaves in an image with a torch for CUDA 12.4."""
+    """Write the manifest that a gate leaves in an image with a torch for CUDA 12.4."""
     path = folder / "manifest.json"
     tree = {
         "schema_version": 1,
@@ -154,7 +154,7 @@ def _manifest(folder: Path) -> str:
 
 
 def _facts(folder: Path) -> Path:
-    """A machine with a known failure, so that its ways out are tried too."""
+    """Write the facts of a machine with a known failure, so that fixes are tried too."""
     path = folder / "facts.toml"
     path.write_text(
         'complete = ["pkg"]\n'
@@ -168,7 +168,7 @@ def _facts(folder: Path) -> Path:
 
 
 def _fit(folder: Path) -> Sequence[str]:
-    """A training of a usual model on GPUs that are declared."""
+    """Return options for a common model on declared GPUs."""
     path = folder / "config.json"
     sizes = {"hidden_size": 3584, "num_hidden_layers": 28, "intermediate_size": 18944, "vocab_size": 152064}
     heads = {"num_attention_heads": 28, "num_key_value_heads": 4}
@@ -178,7 +178,7 @@ def _fit(folder: Path) -> Sequence[str]:
 
 
 def _training(folder: Path) -> dict[str, str]:
-    """Configurations of a usual size by name: DeepSpeed's, a launch that names it, a trainer's YAML."""
+    """Write typical configurations: DeepSpeed's, a launch script that names it, a trainer's YAML."""
     offload = {"device": "cpu", "pin_memory": True}
     zero = {"stage": 3, "offload_optimizer": offload, "overlap_comm": True, "reduce_bucket_size": "auto"}
     zero |= {"stage3_prefetch_bucket_size": "auto", "stage3_max_live_parameters": 1e9, "sub_group_size": 1e9}
@@ -218,7 +218,7 @@ _STACK = {
 
 
 def _distribution(site: Path, number: int) -> None:
-    """One installed distribution with metadata of a usual size: ten requirements and 30 KB of description."""
+    """Write an installed distribution with typical metadata: ten requirements and a description of 30 KB."""
     name, version = (
         list(_STACK.items())[number] if number < len(_STACK) else (f"package-{number}", f"1.{number}.0")
     )

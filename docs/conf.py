@@ -1,7 +1,7 @@
-"""The documentation: `python -m sphinx -W -b html docs OUT`, without network or a theme of its own.
+"""Configuration of the documentation, built by `python -m sphinx -W -b html docs OUT` without a network.
 
-A block whose language is `{envcheck}` stands for a page of tools/write_reference.py, or for one rule of it:
-what the knowledge says is never written a second time.
+A block whose language is `{envcheck}` is replaced by a page of tools/write_reference.py or by one
+rule, so that no document repeats what the knowledge contains.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def _filled(_app: object, _name: str, source: list[str]) -> None:
 
 
 def _all(_app: object, env: Any, *_changes: object) -> Iterable[str]:
-    """Every document is written anew: what they take from the knowledge is in no file that Sphinx watches."""
+    """Rebuild every document: the knowledge that they include is in no file that Sphinx watches."""
     return sorted(env.found_docs)
 
 
 def setup(app: Any) -> None:
-    """Tell Sphinx."""
+    """Register the replacement and the rebuild with Sphinx."""
     app.connect("source-read", _filled)
     app.connect("env-get-outdated", _all)

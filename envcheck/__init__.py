@@ -1,16 +1,16 @@
-"""envcheck: will this machine, this Python environment and this training configuration train?
+"""envcheck predicts whether a machine, a Python environment and a training configuration will train.
 
-`envcheck.doctor()` judges from Python; what it needs is imported when it is first asked for.
+`envcheck.doctor()` is the Python API. It is imported on first use, so that `import envcheck` stays cheap.
 """
 
 __version__ = "0.1.0"
 
-_OF_THE_API = ("Report", "doctor")
+_API_NAMES = ("Report", "doctor")
 
 
 def __getattr__(name: str) -> object:
-    """What `__init__.pyi` declares, from `envcheck.api`."""
-    if name not in _OF_THE_API:
+    """Import a name of the API on first use; `__init__.pyi` declares its type."""
+    if name not in _API_NAMES:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
     from importlib import import_module
@@ -19,4 +19,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted((*globals(), *_OF_THE_API))
+    return sorted((*globals(), *_API_NAMES))

@@ -1,8 +1,8 @@
-"""The build hook: compat/*.toml → three JSON files inside the wheel.
+"""The build hook: compile compat/*.toml to JSON files inside the wheel.
 
-`judging.json` is the matrix as doctor and gate load it, every clause parsed; `source.json` is everything,
-for pin, lint and overlays; `dialects.json` is what --train needs besides. Each language of compat/lang is a
-file of its own. A mistake in compat/ stops the build.
+`judging.json` is the matrix as doctor and gate load it, with every clause parsed. `source.json` is all of
+compat/, for pin, lint and overlays. `dialects.json` is what --train needs in addition. Each language of
+compat/lang is a separate file, as are the tables of fit and fleet. A mistake in compat/ stops the build.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 def compiled() -> dict[str, Any]:
-    """What the build adds to the package, by its name in `envcheck/shipped`."""
+    """Return the contents that the build adds to the package, by file name in `envcheck/shipped`."""
     from envcheck import probes
     from envcheck.commands import examine
     from envcheck.host.package_files import source_texts
@@ -37,14 +37,14 @@ def compiled() -> dict[str, Any]:
     }
     for name, text in source_texts("compat/lang", ".toml").items():
         contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
-    for table in ("architectures", "fleet"):  # fit and fleet read these alone
+    for table in ("architectures", "fleet"):  # fit and fleet read only these
         for name, text in source_texts("compat/tables", ".toml", table).items():
             contents[f"compat/tables/{Path(name).stem}.json"] = tomllib.loads(text)
     return contents
 
 
 def written(folder: Path) -> list[str]:
-    """Write what the build adds into a folder; the names of the files."""
+    """Write the compiled files into a folder and return their names."""
     contents = compiled()
     for name, content in contents.items():
         target = folder / name
@@ -54,14 +54,16 @@ def written(folder: Path) -> list[str]:
 
 
 class CompileMatrix(BuildHookInterface[Any]):
-    """Adds the compiled matrix to a wheel; an editable install reads the TOML itself."""
+    """Build hook that adds the compiled files to a wheel; an editable install reads the TOML directly."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile before the wheel is put together."""
+        """Compile before the wheel is assembled."""
         if version == "editable":
             return
         folder = Path(tempfile.mkdtemp(prefix="envcheck-matrix-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the wheel is put together after this
+        atexit.register(
+            shutil.rmtree, folder, ignore_errors=True
+        )  # the wheel is assembled after this method returns
         sys.path.insert(0, self.root)
         try:
             names = written(folder)

@@ -1,9 +1,9 @@
-"""The releases that have a fault: `python tools/first_tag.py CLONE --broke COMMIT… --fixed COMMIT…`.
+"""Find the releases that have a fault: `python tools/first_tag.py CLONE --broke COMMIT… --fixed COMMIT…`.
 
-For the commits that broke something and those that mended it, prints the first release that contains each
-and the bound that follows, such as `>=0.14.1,<0.14.3`. Pre-releases are left out: nobody's bound should
-rest on one. A commit that was picked onto a release branch has another name there: give it too, and the
-earliest release of any of them counts.
+For the commits that introduced a fault and those that fixed it, print the first release that contains each
+and the resulting bound, such as `>=0.14.1,<0.14.3`. Pre-releases are ignored, because no bound should depend
+on one. A commit that was cherry-picked onto a release branch has another hash there: pass that hash too. The
+earliest release that contains any of them counts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 DEADLINE_S = 60
-"""For each git command: `tag --contains` walks the history of a large clone in a few seconds."""
+"""Deadline of each git command; `tag --contains` takes a few seconds in a large clone."""
 
 
 class Found(NamedTuple):
-    """A commit and the first release that has it; None if no release does."""
+    """A commit and the first release that contains it; None if no release does."""
 
     commit: str
     release: Version | None
@@ -30,13 +30,13 @@ class Found(NamedTuple):
 
 
 class CloneError(Exception):
-    """Git refused: no such clone, no such commit, too slow."""
+    """Git failed: no such clone, no such commit, or it took too long."""
 
 
 def releases(tags: Sequence[str], prefix: str = "") -> dict[Version, str]:
-    """The final releases among tag names, oldest first: `v0.14.1`, `release-2.0`, `peft-0.3.0`.
+    """Return the final releases among tag names such as `v0.14.1` or `release-2.0`, oldest first.
 
-    With a prefix, only tags that begin with it; for clones that tag several projects.
+    With a prefix, consider only tags that begin with it, for clones that contain several projects.
     """
     found: dict[Version, str] = {}
     for tag in tags:
@@ -56,7 +56,7 @@ def releases(tags: Sequence[str], prefix: str = "") -> dict[Version, str]:
 
 
 def first_release(clone: Path, commit: str, prefix: str = "") -> Found:
-    """The first release whose tag contains the commit.
+    """Return the first release whose tag contains the commit.
 
     Raises:
         CloneError: git does not know the commit, or took too long.
@@ -68,10 +68,10 @@ def first_release(clone: Path, commit: str, prefix: str = "") -> Found:
 
 
 def interval(broke: Sequence[Found], fixed: Sequence[Found], every: Sequence[Version]) -> str:
-    """The bound of the releases that have the fault, as a rule writes it; empty if none has.
+    """Return the bound of the releases that have the fault, as a rule writes it; empty if no release has.
 
-    From the earliest release of a commit that broke it to the earliest release, not before that, of one
-    that mended it.
+    The interval starts at the earliest release that contains a breaking commit. It ends at the earliest
+    release, not before the start, that contains a fix.
     """
     starts = [each.release for each in broke if each.release is not None]
     if broke and not starts:
@@ -84,7 +84,7 @@ def interval(broke: Sequence[Found], fixed: Sequence[Found], every: Sequence[Ver
     ]
     end = min(ends, default=None)
     if start is not None and start == end:
-        return ""  # broken and mended within one release
+        return ""  # broken and fixed within one release
     low = f">={start}" if start is not None and start != min(every, default=None) else ""
     high = f"<{end}" if end is not None else ""
     return ",".join(filter(None, (low, high))) or "present"
@@ -102,20 +102,26 @@ def _git(clone: Path, *arguments: str) -> str:
     except subprocess.TimeoutExpired:
         raise CloneError(f"git {arguments[0]} took longer than {DEADLINE_S} s") from None
     if ran.returncode != 0:
-        said = ran.stderr.strip() or f"no such commit {arguments[-1].removesuffix('^{commit}')!r}"
-        raise CloneError(f"git {arguments[0]}: {said.splitlines()[0]}")
+        message = ran.stderr.strip() or f"no such commit {arguments[-1].removesuffix('^{commit}')!r}"
+        raise CloneError(f"git {arguments[0]}: {message.splitlines()[0]}")
     return ran.stdout
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the first release of each commit, and the interval; 1 if no release has the fault."""
+    """Print the first release of each commit, and the interval; return 1 if no release has the fault."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("clone", type=Path, help="a clone of the upstream repository, with its tags")
-    parser.add_argument("--broke", nargs="*", default=[], metavar="COMMIT", help="none: it was always so")
-    parser.add_argument("--fixed", nargs="*", default=[], metavar="COMMIT", help="none: it still is")
-    parser.add_argument("--prefix", default="", help="how release tags begin, in a clone of several projects")
+    parser.add_argument(
+        "--broke", nargs="*", default=[], metavar="COMMIT", help="leave out if it was always broken"
+    )
+    parser.add_argument(
+        "--fixed", nargs="*", default=[], metavar="COMMIT", help="leave out if it is still broken"
+    )
+    parser.add_argument(
+        "--prefix", default="", help="prefix of the release tags, in a clone with several projects"
+    )
     options = parser.parse_args(arguments)
     try:
         every = list(releases(_git(options.clone, "tag").split("\n"), options.prefix))

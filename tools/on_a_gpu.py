@@ -1,11 +1,11 @@
-"""Everything that needs a GPU, in one call: `python tools/on_a_gpu.py --python ENV --out FOLDER`.
+"""Run all checks that need a GPU: `python tools/on_a_gpu.py --python ENV --out FOLDER`.
 
-Run it where there is one. Side by side with nvidia-smi it checks what the probes say, field by field; it
-runs the self-tests of levels 1 to 3 in ENV, and level 2 of `zero3-lora-offload` once for each DeepSpeed that
-lies in `--deepspeeds FOLDER` (made with `pip install --no-deps --target FOLDER/deepspeed-0.14.2
-deepspeed==0.14.2`), each as cells. FOLDER then holds facts.json, fields.txt, level-N.json, cells.toml and
-times.txt. Needs no network; envcheck is imported from this checkout. Exit status 1 if a field differs or a
-self-test failed.
+Run it on a machine with a GPU. It compares what the probes read with nvidia-smi, field by field. It runs the
+self-tests of levels 1 to 3 in ENV. For each DeepSpeed in `--deepspeeds FOLDER` (created with `pip install
+--no-deps --target FOLDER/deepspeed-0.14.2 deepspeed==0.14.2`) it runs level 2 of `zero3-lora-offload` and
+writes cells. Afterwards, the folder of `--out` contains facts.json, fields.txt, level-N.json, cells.toml and
+times.txt. No network is needed; envcheck is imported from this checkout. The exit status is 1 if a field
+differs or a self-test failed.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ FIELDS = {
     "mig.mode.current": "gpu.mig",
     "mig.mode.pending": "gpu.mig_pending",
 }
-"""Columns of `nvidia-smi --query-gpu` and the facts that must say the same."""
+"""Columns of `nvidia-smi --query-gpu` and the facts that must have the same value."""
 
 PACKAGES = ("torch", "deepspeed", "transformers", "peft", "accelerate")
 
 DEADLINE_S = 540
 
 
-def said_by_smi(text: str) -> list[dict[str, str]]:
-    """The rows of `nvidia-smi --query-gpu=… --format=csv,noheader,nounits`, by column."""
+def parse_smi(text: str) -> list[dict[str, str]]:
+    """Parse the rows of `nvidia-smi --query-gpu=… --format=csv,noheader,nounits`, by column."""
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
     return [dict(zip(FIELDS, row, strict=True)) for row in rows]
 
 
 def differences(smi: Sequence[Mapping[str, str]], read: Inventory) -> Iterator[tuple[str, bool]]:
-    """Every field of every GPU as a line, and whether nvidia-smi and the probes agree."""
+    """Yield a line for each field of each GPU, and whether nvidia-smi and the probes agree."""
     yield f"GPUs: nvidia-smi {len(smi)}, envcheck {len(read.devices)}", len(smi) == len(read.devices)
     for number, row in enumerate(smi[: len(read.devices)]):
         for column, key in FIELDS.items():
@@ -71,7 +71,7 @@ def _agree(theirs: str, ours: Value | None) -> bool:
 
 
 def cells_of(proof: Mapping[str, Any], pkg: Mapping[str, str], gpu: str) -> str:
-    """Cells of a level-2 run for compat/matrix.toml: one for each test, the judge's rule where it has one."""
+    """Return the cells of a level-2 run for compat/matrix.toml: one per test, with its rule if any."""
     ran = [each for each in proof["outcomes"] if each["level"] > 1 and each["result"] in ("pass", "fail")]
     return "".join(
         cell_toml(
@@ -95,13 +95,13 @@ def cells_of(proof: Mapping[str, Any], pkg: Mapping[str, str], gpu: str) -> str:
 
 
 def main() -> int:
-    """Run all of it; the exit status."""
+    """Run all checks and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--python", required=True, help="environment with torch, DeepSpeed, PEFT")
-    parser.add_argument("--out", type=Path, required=True, help="folder for what was seen")
-    parser.add_argument("--deepspeeds", type=Path, help="folder of deepspeed-VERSION folders")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--deepspeeds", type=Path, help="folder that contains deepspeed-VERSION folders")
     parser.add_argument(
-        "--device", default="cuda", choices=("cuda", "cpu"), help="cpu tries the script itself"
+        "--device", default="cuda", choices=("cuda", "cpu"), help="cpu tests this script itself"
     )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def _fields(options: argparse.Namespace) -> bool:
     except (OSError, subprocess.SubprocessError) as error:
         print(f"nvidia-smi: {error}")
         return bool(options.device == "cpu")
-    found = list(differences(said_by_smi(smi.stdout), _inventory(options)))
+    found = list(differences(parse_smi(smi.stdout), _inventory(options)))
     text = "".join(f"{'same  ' if same else 'DIFFER'}  {line}\n" for line, same in found)
     (options.out / "fields.txt").write_text(text)
     print(text, end="")
@@ -150,8 +150,8 @@ def _fields(options: argparse.Namespace) -> bool:
 
 
 def _level(options: argparse.Namespace, level: int) -> bool:
-    asked = ("selftest", "--level", str(level), "--device", options.device, "--json")
-    code, out, err = _envcheck(options, *asked)
+    arguments = ("selftest", "--level", str(level), "--device", options.device, "--json")
+    code, out, err = _envcheck(options, *arguments)
     (options.out / f"level-{level}.json").write_text(out or err)
     for each in json.loads(out)["outcomes"] if out else []:
         if each["result"] in ("fail", "unknown"):
@@ -160,7 +160,10 @@ def _level(options: argparse.Namespace, level: int) -> bool:
 
 
 def _deepspeeds(options: argparse.Namespace) -> bool:
-    """Run both sides of a bound, whatever comes out; a release that cannot be run is told and left out."""
+    """Run each DeepSpeed release and write its cells; print and leave out a release that cannot be run.
+
+    Passing and failing are both valid results here: the releases lie on both sides of a bound.
+    """
     for folder in sorted(options.deepspeeds.glob("deepspeed-*")) if options.deepspeeds else []:
         target = ("--target", "zero3-lora-offload", "--level", "2", "--device", options.device, "--json")
         _, out, err = _envcheck(options, "selftest", *target, path=str(folder))
@@ -183,8 +186,8 @@ def _deepspeeds(options: argparse.Namespace) -> bool:
 def _inventory(options: argparse.Namespace) -> Inventory:
     found = probes.every_probe()
     words = examine.vocabulary(found)
-    question = examine.ExamineRequest(python=options.python)
-    return examine.take_inventory(question, Host(), found, examine.load_matrix(words), words)[1]
+    request = examine.ExamineRequest(python=options.python)
+    return examine.take_inventory(request, Host(), found, examine.load_matrix(words), words)[1]
 
 
 if __name__ == "__main__":

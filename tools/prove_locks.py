@@ -1,9 +1,9 @@
-"""Install shipped locks as their headers say and train their targets: `python tools/prove_locks.py NAME…`.
+"""Install shipped locks and train their targets: `python tools/prove_locks.py NAME…`.
 
-Each lock gets an environment of its own (5 GB with CUDA packages, removed afterwards), made by the commands
-in its own header. Then `pip check` must be content, and `envcheck selftest --target T --level 2 --ranks 2` is
-run with that environment. What came out is written into lockfiles/manifest.toml, which names a lock as
-proven only while its pins are those that were run. Needs an interpreter of the lock's Python on PATH.
+Each lock is installed into a separate environment (5 GB with CUDA packages, removed afterwards) by the
+commands in its header. Then `pip check` must pass, and `envcheck selftest --target T --level 2 --ranks 2`
+runs in that environment. The result is written to lockfiles/manifest.toml, which lists a lock as proven only
+as long as its pins are those that were tested. An interpreter of the lock's Python version must be on PATH.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ TRAIN_S = 1800
 
 
 def prove(name: str) -> dict[str, Any]:
-    """What became of a lock: date, device, ranks, tests passed and failed.
+    """Install and test a lock; return date, device, ranks, and the numbers of tests by result.
 
     Raises:
         RuntimeError: it does not install, or its tests could not be run.
     """
     text = (FOLDER / name).read_text(encoding="utf-8")
-    of = parse_requirements(text, name)
+    parsed = parse_requirements(text, name)
     with tempfile.TemporaryDirectory(prefix="envcheck-lock-") as folder:
-        python = _installed(text, of, Path(folder))
+        python = _installed(text, parsed, Path(folder))
         ran = subprocess.run(
             [
-                *(sys.executable, "-m", "envcheck", "selftest", "--target", of.target, "--level", "2"),
+                *(sys.executable, "-m", "envcheck", "selftest", "--target", parsed.target, "--level", "2"),
                 *("--ranks", "2", "--json", "--python", python),
             ],
             capture_output=True,
@@ -63,11 +63,11 @@ def prove(name: str) -> dict[str, Any]:
     }
 
 
-def _installed(text: str, of: Lock, folder: Path) -> str:
-    """The interpreter of an environment made by the commands in the lock's header."""
-    base = shutil.which(f"python{of.python}")
+def _installed(text: str, parsed: Lock, folder: Path) -> str:
+    """Create an environment with the commands in the lock's header; return its interpreter."""
+    base = shutil.which(f"python{parsed.python}")
     if base is None:
-        raise RuntimeError(f"no python{of.python} on PATH")
+        raise RuntimeError(f"no python{parsed.python} on PATH")
     env = folder / "env"
     _run([base, "-m", "venv", str(env)], folder)
     (folder / "requirements.txt").write_text(text, encoding="utf-8")
@@ -90,7 +90,7 @@ def _run(command: list[str], folder: Path, env: Path | None = None) -> None:
 
 
 def main(names: list[str]) -> int:
-    """Prove the named locks; the exit status is 1 if one of them does not install or train."""
+    """Test the named locks; return 1 if one of them does not install or train."""
     status = 0
     for name in names:
         rows = read_manifest()

@@ -1,10 +1,10 @@
 """Propose a diff of compat/tables/models.toml: `python tools/refresh_models.py [--write]`.
 
-Reads which `model_type`s the releases of transformers in compat/tables/releases.toml know, from the wheels
-on the index of the user's pip configuration: the keys of CONFIG_MAPPING_NAMES in transformers/models/auto/,
-parsed and never run, and the folders below transformers/models/. That is about 0.4 MiB of a wheel, by range
-request: of the first and the last release of every minor, and of those between where the two differ. Prints
-a unified diff and changes nothing unless told to.
+Reads which `model_type`s are supported by the releases of transformers in compat/tables/releases.toml. The
+source is the wheels on the index of the user's pip configuration: the keys of CONFIG_MAPPING_NAMES in
+transformers/models/auto/, which is parsed and never run, and the folders below transformers/models/. That
+takes about 0.4 MiB of a wheel, by range request. Only the first and the last release of each minor are read,
+and those in between if the two differ. Prints a unified diff; changes nothing without `--write`.
 """
 
 from __future__ import annotations
@@ -24,35 +24,36 @@ from typing import NamedTuple
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
 from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
 from envcheck.resolver_backends.index.pages import ListedFile
 from envcheck.resolver_backends.index.reader import IndexReader
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+
 TABLES = Path(__file__).resolve().parent.parent / "compat/tables"
 MIB = 1 << 20
 WHEEL_LIMIT = 4 * MIB
-"""Bytes fetched of one wheel: its directory (0.3 MiB) and one or two small files."""
+"""Most bytes to fetch of one wheel: its directory (0.3 MiB) and one or two small files."""
 TEXT_LIMIT = MIB
 AT_ONCE = 4
 
 AUTO = "transformers/models/auto/"
 FILES = ("auto_mappings.py", "configuration_auto.py")
-"""Since 5.x the names are in the first, and the second adds a few; before, all are in the second."""
+"""Since 5.x, the first has the names and the second adds a few; before, the second has all of them."""
 
 
 class Content(NamedTuple):
-    """What a release knows: the folder of code by `model_type`, and all folders."""
+    """The models that a release supports: the folder of code by `model_type`, and all folders."""
 
     modules: Mapping[str, str]
     folders: frozenset[str]
 
 
 class Row(NamedTuple):
-    """A `model_type` with the first release that lists it; the table's own comment says what the rest is."""
+    """A `model_type` and the first release that lists it; the table's comment explains the other fields."""
 
     model_type: str
     transformers: str
@@ -62,14 +63,14 @@ class Row(NamedTuple):
     install: str = ""
 
 
-# --- what a wheel says ------------------------------------------------------------------------------
+# --- one wheel ------------------------------------------------------------------------------
 
 
 def content_of(archive: zipfile.ZipFile) -> Content:
-    """What the files of a wheel say.
+    """Read the supported models from the files of a wheel.
 
     Raises:
-        ExamineError: they are not as they have been.
+        ExamineError: the files are structured differently from those of known releases.
     """
     names = set(archive.namelist())
     texts = [_text(archive, AUTO + file) for file in FILES if AUTO + file in names]
@@ -89,7 +90,7 @@ def _text(archive: zipfile.ZipFile, name: str) -> str:
 
 
 def _pairs(texts: Sequence[str], name: str) -> dict[str, str]:
-    """What a module-level dictionary maps to what, by what is assigned and added to it in these files."""
+    """Return the items of a module-level dictionary that these files assign or add to it."""
     found: dict[str, str] = {}
     for text in texts:
         try:
@@ -112,10 +113,12 @@ def _pairs(texts: Sequence[str], name: str) -> dict[str, str]:
 
 
 def _items(value: ast.expr, name: str) -> dict[str, str]:
-    """The items of `OrderedDict([("a", "b")], **{"c": "d"})` and the like, where `name` stands for itself.
+    """Return the items of an expression such as `OrderedDict([("a", "b")], **{"c": "d"})`.
+
+    The dictionary's own `name` inside the expression adds no items.
 
     Raises:
-        ExamineError: it is built in another way, so that items might be missed.
+        ExamineError: the dictionary is built in another way, so that items might be missed.
     """
     match value:
         case ast.Name(id=same) if same == name:
@@ -133,7 +136,7 @@ def _items(value: ast.expr, name: str) -> dict[str, str]:
                 pass
         case _:
             pass
-    raise ExamineError(f"{name} is not written as it has been")
+    raise ExamineError(f"{name} is built in an unknown way")
 
 
 def _is_dict(function: ast.expr) -> bool:
@@ -146,7 +149,7 @@ def _is_dict(function: ast.expr) -> bool:
 
 
 def wheels(files: Iterable[ListedFile]) -> dict[Version, ListedFile]:
-    """The wheel of every release on the page."""
+    """Return the wheel of each release on the index page."""
     found = {}
     for file in files:
         try:
@@ -159,10 +162,10 @@ def wheels(files: Iterable[ListedFile]) -> dict[Version, ListedFile]:
 
 
 def read_one(reader: IndexReader, wheel: ListedFile) -> Content:
-    """What one wheel says.
+    """Read the supported models from one wheel.
 
     Raises:
-        ExamineError: it cannot be read, or not in parts.
+        ExamineError: the wheel cannot be read, or the index does not serve parts of files.
     """
     try:
         with zipfile.ZipFile(RemoteFile(reader, wheel.url, WHEEL_LIMIT)) as archive:
@@ -172,37 +175,39 @@ def read_one(reader: IndexReader, wheel: ListedFile) -> Content:
 
 
 def read_all(reader: IndexReader, releases: Sequence[Version]) -> tuple[dict[Version, Content], list[str]]:
-    """What the releases know, as many of them as it takes, oldest first; and remarks on those not there.
+    """Read as many releases as needed, oldest first; also return messages about releases that are missing.
 
     Raises:
-        ExamineError: one cannot be read; guessing around it could make a type younger than it is.
+        ExamineError: a wheel cannot be read. Skipping it could date a model type too late.
     """
     page = wheels(reader.files("transformers"))
-    remarks = [f"the index has no wheel of transformers {each}" for each in releases if each not in page]
+    messages = [f"the index has no wheel of transformers {each}" for each in releases if each not in page]
     minors: dict[tuple[int, ...], list[Version]] = {}
     for version in sorted(each for each in releases if each in page):
         minors.setdefault(version.release[:2], []).append(version)
     found: dict[Version, Content] = {}
 
-    def read(some: Iterable[Version]) -> None:
-        some = sorted(set(some))
+    def read(chosen: Iterable[Version]) -> None:
+        chosen = sorted(set(chosen))
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            found.update(zip(some, pool.map(lambda each: read_one(reader, page[each]), some), strict=True))
+            found.update(
+                zip(chosen, pool.map(lambda each: read_one(reader, page[each]), chosen), strict=True)
+            )
 
     read(version for minor in minors.values() for version in (minor[0], minor[-1]))
     read(
         version for minor in minors.values() if found[minor[0]] != found[minor[-1]] for version in minor[1:-1]
     )
-    return dict(sorted(found.items())), remarks
+    return dict(sorted(found.items())), messages
 
 
 # --- the table --------------------------------------------------------------------------------------
 
 
 def rows_of(found: Mapping[Version, Content], standing: Iterable[Version]) -> list[Row]:
-    """A row for every type that any release lists, by first release and name.
+    """Return a row for each model type that any release lists, sorted by first release and name.
 
-    `standing` are the releases that were not yanked, read or not.
+    `standing` are the releases that were not yanked, whether they were read or not.
     """
     standing = sorted(standing)
     versions = list(found)
@@ -238,7 +243,7 @@ def rows_of(found: Mapping[Version, Content], standing: Iterable[Version]) -> li
 
 
 def render(row: Row) -> str:
-    """A row as the table writes it: one line."""
+    """Return a row as one line of the table."""
     parts = [f'model_type = "{row.model_type}"', f'transformers = "{row.transformers}"']
     parts += [f'code = "{row.code}"'] if row.code else []
     parts += ["before = true"] if row.before else []
@@ -248,7 +253,7 @@ def render(row: Row) -> str:
 
 
 def refreshed(text: str, rows: Sequence[Row]) -> str:
-    """The table with the rows in place of its own; the comments above them stay."""
+    """Return the table with its rows replaced; the comments above them stay."""
     head = re.split(r"^model = \[$", text, maxsplit=1, flags=re.MULTILINE)[0].rstrip("\n")
     lines = [head, "", "model = ["] if head else ["model = ["]
     lines += [render(row) for row in rows]
@@ -256,16 +261,14 @@ def refreshed(text: str, rows: Sequence[Row]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the diff; 0 if there is none or it was written, 1 if there is one, 3 if the index failed."""
+    """Print the diff; return 0 if it is empty or was written, 1 if not, 3 if the index failed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--table", type=Path, default=TABLES / "models.toml")
     parser.add_argument("--releases", type=Path, default=TABLES / "releases.toml")
     parser.add_argument("--write", action="store_true", help="apply the diff")
-    parser.add_argument(
-        "--deadline", type=float, default=600.0, metavar="SECONDS", help="for everything together"
-    )
+    parser.add_argument("--deadline", type=float, default=600.0, metavar="SECONDS", help="for the whole run")
     options = parser.parse_args(arguments)
     before = options.table.read_text("utf-8") if options.table.exists() else ""
     listed = tomllib.loads(options.releases.read_text("utf-8")).get("release", [])
@@ -273,12 +276,12 @@ def main(arguments: Sequence[str]) -> int:
     releases = [Version(row["version"]) for row in own]
     standing = [Version(row["version"]) for row in own if not row.get("yanked")]
     try:
-        found, remarks = read_all(IndexReader(Host(), options.deadline), releases)
+        found, messages = read_all(IndexReader(Host(), options.deadline), releases)
     except ExamineError as error:
         print(f"refresh_models: {error}", file=sys.stderr)
         return 3
-    for remark in remarks:
-        print(f"refresh_models: {remark}", file=sys.stderr)
+    for message in messages:
+        print(f"refresh_models: {message}", file=sys.stderr)
     print(f"refresh_models: {len(found)} of {len(releases)} releases read", file=sys.stderr)
     after = refreshed(before, rows_of(found, standing))
     sys.stdout.writelines(

@@ -1,8 +1,9 @@
 """Propose a diff of compat/tables/releases.toml: `python tools/refresh_releases.py [PACKAGE…] [--write]`.
 
-Reads the index of the user's pip configuration: pages, and the METADATA of releases that are not in the
-table yet (of all, with `--all`), a few KiB of each wheel by range request. Prints a unified diff and changes
-nothing unless told to. Rules are never touched: what a new release means is for a person to find out.
+Reads the index of the user's pip configuration: its pages, and the METADATA of releases that are not in the
+table yet (of all releases with `--all`), a few KiB of each wheel by range request. Prints a unified diff;
+changes nothing without `--write`. Rules are never changed, because a person has to find out what a new
+release means.
 """
 
 from __future__ import annotations
@@ -32,27 +33,30 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
 from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
 from envcheck.resolver_backends.index.pages import ListedFile
 from envcheck.resolver_backends.index.reader import IndexReader
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+
 TABLE = Path(__file__).resolve().parent.parent / "compat/tables/releases.toml"
 MIB = 1 << 20
 WHEEL_LIMIT = 8 * MIB
-"""Bytes fetched of one wheel: its directory and its METADATA, which take a few KiB of nearly every one."""
+"""Most bytes to fetch of one wheel; its directory and METADATA take a few KiB in nearly every wheel."""
 SDIST_LIMIT = 64 * MIB
-"""Bytes of a source distribution, which must be read from its beginning."""
+"""Most bytes to fetch of a source distribution, which must be read from its beginning."""
 AT_ONCE = 4
 
 Bounds = dict[str, str]
+Metadata = tuple[str, list[str]]
+"""`Requires-Python` and the `Requires-Dist` lines of a release."""
 
 
 class Release(NamedTuple):
-    """One row: bounds are as the table writes them, `""` for any version."""
+    """One row of the table. Bounds are written as in the table; `""` means any version."""
 
     package: str
     version: str
@@ -64,8 +68,8 @@ class Release(NamedTuple):
     yanked: bool
 
 
-class Wanted(NamedTuple):
-    """What the table keeps of metadata: which required names, and which extras with which names."""
+class KeptNames(NamedTuple):
+    """The part of the metadata that the table keeps: required names, and names that extras require."""
 
     names: frozenset[str]
     extras: Mapping[str, Mapping[str, frozenset[str]]]  # by package
@@ -75,7 +79,7 @@ class Wanted(NamedTuple):
 
 
 def read_table(text: str) -> list[Release]:
-    """The rows of the table."""
+    """Parse the rows of the table."""
     return [
         Release(
             package=row["package"],
@@ -91,20 +95,20 @@ def read_table(text: str) -> list[Release]:
     ]
 
 
-def kept(rows: Iterable[Release]) -> Wanted:
-    """What the table keeps, read off the table itself, so that a curator decides by editing a row."""
+def kept_names(rows: Iterable[Release]) -> KeptNames:
+    """Return the names in the rows of the table; a curator changes them by editing a row."""
     names: set[str] = set()
     extras: dict[str, dict[str, frozenset[str]]] = {}
     for row in rows:
         names |= {row.package, *row.requires}
         for extra, bounds in row.extras.items():
-            of = extras.setdefault(row.package, {})
-            of[extra] = of.get(extra, frozenset()) | bounds.keys()
-    return Wanted(frozenset(names), extras)
+            own = extras.setdefault(row.package, {})
+            own[extra] = own.get(extra, frozenset()) | bounds.keys()
+    return KeptNames(frozenset(names), extras)
 
 
 def render(row: Release) -> str:
-    """A row as the table writes it: one line."""
+    """Return a row as one line of the table."""
     parts = [f'package = "{row.package}"', f'version = "{row.version}"']
     parts += [f"date = {row.date}"] if row.date else []
     parts += [f'requires_python = "{row.requires_python}"'] if row.requires_python else []
@@ -124,9 +128,9 @@ def _inline(bounds: Bounds) -> str:
 
 
 def refreshed(text: str, found: Mapping[str, Sequence[Release]]) -> str:
-    """The table with changed rows rewritten in place and new ones behind those of their package.
+    """Return the table with changed rows rewritten in place and new rows after those of their package.
 
-    A row that says the same in other words is left as it is.
+    A row whose bounds are equal but spelt differently is left unchanged.
     """
     lines = text.splitlines()
     written = {(row.package, row.version): row for row in read_table(text)}
@@ -147,7 +151,7 @@ def refreshed(text: str, found: Mapping[str, Sequence[Release]]) -> str:
             older = [
                 place for version, place in places.items() if Version(version) < Version(release.version)
             ]
-            # The highest place first, so that those below are where they were.
+            # From the last line to the first, so that the line numbers of earlier rows stay valid.
             lines.insert(max(older, default=min(places.values()) - 1) + 1, render(release))
         count = re.compile(rf"(\s*# {re.escape(package)}: )\d+( releases.*)")
         lines = [count.sub(rf"\g<1>{len(places) + len(new)}\g<2>", line) for line in lines]
@@ -174,27 +178,27 @@ _ORDER = ("!=", "==", "===", "~=", ">=", ">", "<", "<=")
 
 
 def bound_of(specifier: SpecifierSet) -> str:
-    """A bound as the table writes it: lower ends before upper ones."""
+    """Return a bound as the table writes it: lower limits before upper limits."""
     parts = sorted(specifier, key=lambda each: (_ORDER.index(each.operator), each.version))
     return ",".join(f"{each.operator}{each.version}" for each in parts)
 
 
-def requirements(lines: Iterable[str], package: str, wanted: Wanted) -> tuple[Bounds, dict[str, Bounds]]:
-    """What `Requires-Dist` lines ask for on Linux x86_64, and what the extras add that the table keeps."""
-    asked = list(_parsed(lines))
-    always = _bounds(asked, "", wanted.names)
+def requirements(lines: Iterable[str], package: str, kept: KeptNames) -> tuple[Bounds, dict[str, Bounds]]:
+    """Return the kept requirements of `Requires-Dist` lines on Linux x86_64, and those of kept extras."""
+    parsed = list(_parse_requirements(lines))
+    always = _bounds(parsed, "", kept.names)
     extras = {}
-    for extra, names in wanted.extras.get(package, {}).items():
+    for extra, names in kept.extras.get(package, {}).items():
         more = _bounds(
-            [each for each in asked if not _applies(each, "") and _applies(each, extra)], extra, names
+            [each for each in parsed if not _applies(each, "") and _applies(each, extra)], extra, names
         )
         bounded = {name: bound for name, bound in more.items() if bound}
         if bounded:
-            extras[extra] = bounded  # an extra that takes any version says nothing about versions
+            extras[extra] = bounded  # an extra without a bound does not matter to the table
     return always, extras
 
 
-def _parsed(lines: Iterable[str]) -> Iterator[Requirement]:
+def _parse_requirements(lines: Iterable[str]) -> Iterator[Requirement]:
     for line in lines:
         try:
             yield Requirement(line)
@@ -218,9 +222,9 @@ def _applies(requirement: Requirement, extra: str) -> bool:
     return requirement.marker is None or requirement.marker.evaluate({**_ENVIRONMENT, "extra": extra})
 
 
-def _bounds(asked: Sequence[Requirement], extra: str, names: frozenset[str]) -> Bounds:
+def _bounds(requirements: Sequence[Requirement], extra: str, names: frozenset[str]) -> Bounds:
     found: Bounds = {}
-    for each in asked:
+    for each in requirements:
         name = canonicalize_name(each.name)
         if name in names and _applies(each, extra):
             both = SpecifierSet(",".join(filter(None, (found.get(name, ""), str(each.specifier)))))
@@ -228,13 +232,13 @@ def _bounds(asked: Sequence[Requirement], extra: str, names: frozenset[str]) -> 
     return found
 
 
-def metadata_of(reader: IndexReader, files: Sequence[ListedFile]) -> tuple[str, list[str]]:
-    """`Requires-Python` and the `Requires-Dist` lines of a release, from the cheapest of its files.
+def metadata_of(reader: IndexReader, files: Sequence[ListedFile]) -> Metadata:
+    """Return `Requires-Python` and the `Requires-Dist` lines of a release, from the smallest useful file.
 
     Raises:
         ExamineError: none of its files can be read.
     """
-    wheels = sorted((each for each in files if each.name.endswith(".whl")), key=_ease)
+    wheels = sorted((each for each in files if each.name.endswith(".whl")), key=_wheel_rank)
     if wheels:
         text = _wheel_metadata(reader, wheels[0])
         return _headers(text)
@@ -244,8 +248,8 @@ def metadata_of(reader: IndexReader, files: Sequence[ListedFile]) -> tuple[str, 
     return _sdist_metadata(reader.fetch(sdists[0].url, SDIST_LIMIT)[0])
 
 
-def _ease(file: ListedFile) -> tuple[int, str]:
-    """Wheels for any machine first, then those for Linux on x86_64."""
+def _wheel_rank(file: ListedFile) -> tuple[int, str]:
+    """Return a sort key: wheels for any machine first, then those for Linux on x86_64."""
     kinds = ("none-any", "linux_x86_64", "linux")
     rank = next(
         (
@@ -263,7 +267,7 @@ def _wheel_metadata(reader: IndexReader, wheel: ListedFile) -> str:
         try:
             return reader.fetch(f"{wheel.url}.metadata", MIB)[0].decode("utf-8", "replace")
         except ExamineError:
-            pass  # promised and not served; the wheel has it too
+            pass  # announced but not served; the wheel contains it too
     try:
         archive = zipfile.ZipFile(RemoteFile(reader, wheel.url, WHEEL_LIMIT))
         name = next(each for each in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", each))
@@ -276,42 +280,48 @@ def _wheel_metadata(reader: IndexReader, wheel: ListedFile) -> str:
         raise ExamineError(f"{wheel.name} cannot be read: {error}") from None
 
 
-def _headers(text: str) -> tuple[str, list[str]]:
+def _headers(text: str) -> Metadata:
     headers = HeaderParser().parsestr(text)
     return headers.get("Requires-Python") or "", headers.get_all("Requires-Dist") or []
 
 
-def _sdist_metadata(data: bytes) -> tuple[str, list[str]]:
-    """What PKG-INFO says; older ones keep what they require in egg-info/requires.txt."""
+def _sdist_metadata(data: bytes) -> Metadata:
+    """Read `Requires-Python` and the requirements from PKG-INFO.
+
+    Older source distributions list their requirements in egg-info/requires.txt instead.
+    """
     python = ""
     requires: list[str] = []
     listed: list[str] = []
     try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:*") as archive:
-            for member in archive:
-                base = member.name.partition("/")[2]
-                if not member.isfile() or member.size > MIB:
-                    continue
-                if base == "PKG-INFO":
-                    python, requires = _headers(_text(archive, member))
-                elif base.endswith(".egg-info/requires.txt"):
-                    plain = _text(archive, member).split("\n[")[0]
-                    listed = [line.strip() for line in plain.splitlines() if line.strip()]
+        for name, text in _sdist_texts(data):
+            if name == "PKG-INFO":
+                python, requires = _headers(text)
+            else:
+                before_extras = text.split("\n[")[0]
+                listed = [line.strip() for line in before_extras.splitlines() if line.strip()]
     except (tarfile.TarError, EOFError, OSError) as error:
         raise ExamineError(f"a source distribution cannot be read: {error}") from None
     return python, requires or listed
 
 
-def _text(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
-    stream = archive.extractfile(member)
-    return stream.read().decode("utf-8", "replace") if stream else ""
+def _sdist_texts(data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of PKG-INFO and of each egg-info/requires.txt in a source distribution."""
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:*") as archive:
+        for member in archive:
+            name = member.name.partition("/")[2]
+            if not member.isfile() or member.size > MIB:
+                continue
+            if name == "PKG-INFO" or name.endswith(".egg-info/requires.txt"):
+                stream = archive.extractfile(member)
+                yield name, stream.read().decode("utf-8", "replace") if stream else ""
 
 
 # --- the index --------------------------------------------------------------------------------------
 
 
 def by_release(package: str, files: Iterable[ListedFile]) -> dict[Version, list[ListedFile]]:
-    """The files of every final release, oldest first."""
+    """Return the files of each final release, oldest release first."""
     found: dict[Version, list[ListedFile]] = {}
     for file in files:
         version = _version(package, file.name)
@@ -331,83 +341,97 @@ def _version(package: str, name: str) -> Version | None:
 
 
 def published(
-    reader: IndexReader, package: str, rows: Sequence[Release], wanted: Wanted, *, everything: bool
+    reader: IndexReader, package: str, rows: Sequence[Release], kept: KeptNames, *, everything: bool
 ) -> tuple[list[Release], list[str]]:
-    """The releases of a package from the oldest in the table on, and remarks on what could not be read."""
+    """Return a package's releases from the oldest in the table on, and messages about unreadable ones.
+
+    Metadata is read of releases that are not in the table; of all releases if `everything` is set.
+    """
     known = {Version(row.version): row for row in rows}
     releases = {
         version: files
         for version, files in by_release(package, reader.files(package)).items()
         if version >= min(known, default=version)
     }
-    unread = [version for version in releases if everything or version not in known]
-    remarks = [
+    messages = [
         f"{package} {row.version} is no longer on the index"
         for version, row in known.items()
         if version not in releases
     ]
-    metadata: dict[Version, tuple[str, list[str]]] = {}
+    unread = {version: files for version, files in releases.items() if everything or version not in known}
+    metadata, unreadable = _read_metadata(reader, package, unread)
+    found = [
+        _row(package, version, files, known.get(version), metadata.get(version), kept)
+        for version, files in releases.items()
+        if version in metadata or version in known
+    ]
+    return found, messages + unreadable
 
-    def read(version: Version) -> tuple[str, list[str]] | str:
+
+def _read_metadata(
+    reader: IndexReader, package: str, releases: Mapping[Version, Sequence[ListedFile]]
+) -> tuple[dict[Version, Metadata], list[str]]:
+    """Read the metadata of several releases at once; return it with messages about unreadable ones."""
+
+    def read(version: Version) -> Metadata | str:
         try:
             return metadata_of(reader, releases[version])
         except ExamineError as error:
             return f"{package} {version} is left out: {error}"
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for version, answer in zip(unread, pool.map(read, unread), strict=True):
-            if isinstance(answer, str):
-                remarks.append(answer)
-            else:
-                metadata[version] = answer
-    found = []
-    for version, files in releases.items():
-        before = known.get(version)
-        if version not in metadata and before is None:
-            continue
-        date = min((file.uploaded[:10] for file in files if file.uploaded), default="")
-        if version in metadata:
-            python, lines = metadata[version]
-            requires, extras = requirements(lines, package, wanted)
-        else:
-            assert before is not None  # noqa: S101 - it is known, or it would have been read
-            python, requires, extras = before.requires_python, before.requires, before.extras
-        kinds = [
-            kind
-            for kind, ends in (("wheel", ".whl"), ("sdist", (".tar.gz", ".zip")))
-            if any(file.name.endswith(ends) for file in files)
-        ]
-        found.append(
-            Release(
-                package,
-                before.version if before else str(version),
-                before.date if before and before.date else date,
-                python,
-                requires,
-                extras,
-                kinds,
-                all(file.yanked for file in files),
-            )
-        )
-    return found, remarks
+        answers = dict(zip(releases, pool.map(read, releases), strict=True))
+    metadata = {version: answer for version, answer in answers.items() if not isinstance(answer, str)}
+    return metadata, [answer for answer in answers.values() if isinstance(answer, str)]
+
+
+def _row(
+    package: str,
+    version: Version,
+    files: Sequence[ListedFile],
+    before: Release | None,
+    metadata: Metadata | None,
+    kept: KeptNames,
+) -> Release:
+    """Return the row of a release; what was not read again stays as it is in the table."""
+    if metadata is not None:
+        python, lines = metadata
+        requires, extras = requirements(lines, package, kept)
+    else:
+        assert before is not None  # noqa: S101 - a release that is not in the table was read
+        python, requires, extras = before.requires_python, before.requires, before.extras
+    kinds = [
+        kind
+        for kind, suffixes in (("wheel", ".whl"), ("sdist", (".tar.gz", ".zip")))
+        if any(file.name.endswith(suffixes) for file in files)
+    ]
+    uploaded = min((file.uploaded[:10] for file in files if file.uploaded), default="")
+    return Release(
+        package=package,
+        version=before.version if before else str(version),
+        date=before.date if before and before.date else uploaded,
+        requires_python=python,
+        requires=requires,
+        extras=extras,
+        kinds=kinds,
+        yanked=all(file.yanked for file in files),
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the diff; 0 if there is none or it was written, 1 if there is one, 3 if the index failed."""
+    """Print the diff; return 0 if it is empty or was written, else 1; 2 or 3 if it cannot be made."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("package", nargs="*", help="packages of the table; all of them if none is named")
+    parser.add_argument("package", nargs="*", help="packages in the table; default: all")
     parser.add_argument("--table", type=Path, default=TABLE)
-    parser.add_argument("--all", action="store_true", help="read the metadata of known releases again too")
+    parser.add_argument("--all", action="store_true", help="also read the metadata of known releases again")
     parser.add_argument("--write", action="store_true", help="apply the diff")
-    parser.add_argument(
-        "--deadline", type=float, default=600.0, metavar="SECONDS", help="for everything together"
-    )
+    parser.add_argument("--deadline", type=float, default=600.0, metavar="SECONDS", help="for the whole run")
     options = parser.parse_args(arguments)
     text = options.table.read_text("utf-8")
     rows = read_table(text)
-    wanted = kept(rows)
+    kept = kept_names(rows)
     names: list[str] = [canonicalize_name(each) for each in options.package] or list(
         dict.fromkeys(row.package for row in rows)
     )
@@ -422,9 +446,9 @@ def main(arguments: Sequence[str]) -> int:
                     file=sys.stderr,
                 )
                 return 2
-            found[name], remarks = published(reader, name, own, wanted, everything=options.all)
-            for remark in remarks:
-                print(f"refresh_releases: {remark}", file=sys.stderr)
+            found[name], messages = published(reader, name, own, kept, everything=options.all)
+            for message in messages:
+                print(f"refresh_releases: {message}", file=sys.stderr)
     except ExamineError as error:
         print(f"refresh_releases: {error}", file=sys.stderr)
         return 3

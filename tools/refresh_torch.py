@@ -1,9 +1,9 @@
 """Propose a diff of compat/tables/torch.toml: `python tools/refresh_torch.py VERSION… [--write]`.
 
-Reads what the default wheel of a torch release says of itself, from the index of the user's pip
-configuration: version.py, its METADATA, and the architecture list inside libtorch_python.so. That is about
-10 MiB of a wheel of many hundred, fetched by range request. What a wheel does not say (its torchvision, the
-C library it was tried on) is kept as it is, and missing from a new row.
+Reads the default wheel of a torch release from the index of the user's pip configuration: version.py,
+METADATA, and the architecture list in libtorch_python.so. That takes about 10 MiB of a wheel of several
+hundred, by range request. Fields that are not in the wheel (the matching torchvision, the C library on which
+it was tested) stay unchanged, and are missing from a new row.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
 from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
 from envcheck.resolver_backends.index.pages import ListedFile
 from envcheck.resolver_backends.index.reader import IndexReader
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+
 TABLE = Path(__file__).resolve().parent.parent / "compat/tables/torch.toml"
 MIB = 1 << 20
 WHEEL_LIMIT = 48 * MIB
-"""Bytes fetched of one wheel: its directory (1 to 2 MiB) and libtorch_python.so (about 10 MiB, packed)."""
+"""Most bytes to fetch of one wheel: its directory (1 to 2 MiB) and the library (about 10 MiB packed)."""
 LIBRARY_LIMIT = 256 * MIB
-"""Bytes of that library unpacked; it has about 30 MiB."""
+"""Most bytes of that library when unpacked; it has about 30 MiB."""
 TEXT_LIMIT = 4 * MIB
 
 LIBRARY = "torch/lib/libtorch_python.so"
@@ -43,7 +44,7 @@ Value: TypeAlias = str | bool | list[str]
 
 
 class Wheel(NamedTuple):
-    """A file of the page with what its name says: the release, `3.12` or `3.13t`, the platform tags."""
+    """A wheel on the index page, with release, Python (`3.12`, `3.13t`) and platforms from its name."""
 
     file: ListedFile
     version: Version
@@ -51,11 +52,11 @@ class Wheel(NamedTuple):
     platforms: tuple[str, ...]
 
 
-# --- what a wheel says ------------------------------------------------------------------------------
+# --- one wheel ------------------------------------------------------------------------------
 
 
 def wheels_of(files: Sequence[ListedFile], version: Version) -> list[Wheel]:
-    """The Linux x86_64 wheels of a release without a local label: what a plain install brings."""
+    """Return the Linux x86_64 wheels of a release without a local label, which a plain install uses."""
     found = []
     for file in files:
         try:
@@ -75,10 +76,10 @@ def wheels_of(files: Sequence[ListedFile], version: Version) -> list[Wheel]:
 
 
 def facts_of(archive: zipfile.ZipFile, remote: RemoteFile) -> dict[str, Value]:
-    """The rows of the table that a wheel itself can tell.
+    """Return the fields of the table's row that the wheel contains.
 
     Raises:
-        ExamineError: it is not a torch wheel as they have been, or more would have to be read.
+        ExamineError: the wheel is not like known torch wheels, or too much would have to be read.
     """
     names = set(archive.namelist())
     metadata = next((name for name in names if re.fullmatch(r"torch-[^/]+\.dist-info/METADATA", name)), "")
@@ -94,13 +95,13 @@ def facts_of(archive: zipfile.ZipFile, remote: RemoteFile) -> dict[str, Value]:
     config = "torch/share/cmake/Torch/TorchConfig.cmake"
     if config in names:
         flag = re.search(r"_GLIBCXX_USE_CXX11_ABI=([01])", _text(archive, config))
-        # Since 2.7 the flag is not set any more, which is the new ABI.
+        # Since 2.7 the flag is no longer set, which means the new ABI.
         facts["cxx11_abi"] = flag is None or flag[1] == "1"
     return facts
 
 
 def architectures(library: bytes) -> dict[str, Value]:
-    """The longest list such as `sm_80 sm_90 compute_90` in a library: machine code, and PTX by capability."""
+    """Return machine code and PTX from the longest list such as `sm_80 sm_90 compute_90` in a library."""
     found = re.findall(rb"(?:sm|compute)_\d{2,3}[af]?(?: (?:sm|compute)_\d{2,3}[af]?)*(?=\x00|$)", library)
     words = max(found, key=len, default=b"").decode().split()
     ptx = [word.removeprefix("compute_") for word in words if word.startswith("compute_")]
@@ -111,7 +112,7 @@ def architectures(library: bytes) -> dict[str, Value]:
 
 
 def _pins(lines: Sequence[str]) -> dict[str, Value]:
-    """The exact pins of cuDNN, NCCL and triton."""
+    """Return the exact pins of cuDNN, NCCL and triton."""
     found: dict[str, Value] = {}
     for line in lines:
         try:
@@ -136,17 +137,17 @@ def _library(archive: zipfile.ZipFile, remote: RemoteFile) -> bytes:
     info = archive.getinfo(LIBRARY)
     if info.file_size > LIBRARY_LIMIT:
         raise ExamineError(f"{LIBRARY} is larger than {LIBRARY_LIMIT // MIB} MiB")
-    # In one request: zipfile itself would read it in pieces of a few KiB.
+    # Fetch it with one request: zipfile would read it in pieces of a few KiB.
     remote.seek(info.header_offset)
     remote.read(info.compress_size + 1024)
     return archive.read(LIBRARY)
 
 
 def examine(reader: IndexReader, version: Version) -> tuple[dict[str, Value], int]:
-    """What the default wheel of a release says, and how many bytes were fetched of it.
+    """Read the default wheel of a release; return its fields and the number of bytes fetched.
 
     Raises:
-        ExamineError: there is none, or it cannot be read.
+        ExamineError: there is no such wheel, or it cannot be read.
     """
     wheels = wheels_of(reader.files("torch"), version)
     if not wheels:
@@ -184,7 +185,7 @@ _KEYS = (
 
 
 def refreshed(text: str, version: str, facts: Mapping[str, Value]) -> str:
-    """The table with a release's row rewritten where the wheel says otherwise, or with a new row."""
+    """Return the table with a release's row changed where the wheel differs, or with a new row."""
     lines = text.splitlines()
     heads = [place for place, line in enumerate(lines) if line.startswith("[[")]
     rows = {}
@@ -226,16 +227,14 @@ def _shown(key: str, value: Value) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the diff; 0 if there is none or it was written, 1 if there is one, 3 if one is unreadable."""
+    """Print the diff; return 0 if it is empty or was written, 1 if not, 3 if a wheel cannot be read."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("version", nargs="+", type=Version, help="releases, such as 2.15.0")
     parser.add_argument("--table", type=Path, default=TABLE)
     parser.add_argument("--write", action="store_true", help="apply the diff")
-    parser.add_argument(
-        "--deadline", type=float, default=600.0, metavar="SECONDS", help="for everything together"
-    )
+    parser.add_argument("--deadline", type=float, default=600.0, metavar="SECONDS", help="for the whole run")
     options = parser.parse_args(arguments)
     before = after = options.table.read_text("utf-8")
     try:

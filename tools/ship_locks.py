@@ -1,9 +1,10 @@
 """Write the shipped locks and their manifest: `python tools/ship_locks.py [NAME…]`.
 
-Each is what `pin --resolve` gives for a machine that has nothing but a driver of this family, on the oldest C
-library that torch's wheels ask for. A target, Python and driver that have no solution get no lock, and the
-reason is printed. lockfiles/manifest.toml says of each for what it is, the digest of its pins, and what
-`tools/prove_locks.py` saw when it installed and trained them; that stands only while the pins do.
+Each lock is the result of `pin --resolve` for a machine of which only a driver of this family is known, with
+the oldest C library that torch's wheels support. If a combination of target, Python and driver has no
+solution, no lock is written and the reason is printed. lockfiles/manifest.toml records for each lock what it
+is for, the digest of its pins, and the result of `tools/prove_locks.py`; that result is dropped when the pins
+change.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ _HEAD = """\
 
 
 def pins_digest(text: str) -> str:
-    """The sha256 of what a lock installs: its lines without the header."""
+    """Return the sha256 of what a lock installs, which is its lines without the header."""
     pins = [line for line in text.splitlines() if line and not line.startswith("#")]
     return "sha256:" + hashlib.sha256("\n".join(pins).encode()).hexdigest()
 
 
 def read_manifest(folder: Path = FOLDER) -> list[dict[str, Any]]:
-    """The rows of the manifest, none if there is no manifest yet."""
+    """Return the rows of the manifest; an empty list if there is no manifest yet."""
     path = folder / "manifest.toml"
     rows: list[dict[str, Any]] = (
         tomllib.loads(path.read_text(encoding="utf-8"))["lock"] if path.exists() else []
@@ -53,15 +54,15 @@ def read_manifest(folder: Path = FOLDER) -> list[dict[str, Any]]:
 
 
 def write_manifest(rows: Iterable[Mapping[str, Any]], folder: Path = FOLDER) -> None:
-    """Write the rows, by name."""
+    """Write the rows of the manifest, sorted by name."""
     text = _HEAD
     for row in sorted(rows, key=lambda row: str(row["name"])):
         text += "\n[[lock]]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in row.items())
     (folder / "manifest.toml").write_text(text, encoding="utf-8")
 
 
-class Wanted(NamedTuple):
-    """A lock that may be shipped; `torch` is a bound for those who cannot move to the newest."""
+class ShippedLock(NamedTuple):
+    """A lock to ship, if it has a solution; `torch` is a bound for users who cannot upgrade."""
 
     name: str
     target: str
@@ -70,32 +71,34 @@ class Wanted(NamedTuple):
     torch: str = ""
 
 
-OLDER = (Wanted("zero3-lora-py311-driver525-torch24.txt", "zero3-lora", "3.11", "525.60.13", ">=2.4,<2.5"),)
-"""Beside the best of each machine: served where the user's own requirements (`--with`, `--keep`) ask."""
+OLDER = (
+    ShippedLock("zero3-lora-py311-driver525-torch24.txt", "zero3-lora", "3.11", "525.60.13", ">=2.4,<2.5"),
+)
+"""Additional locks, served if the user's own requirements (`--with`, `--keep`) need them."""
 
 
-def wanted(targets: Iterable[str]) -> Iterator[Wanted]:
-    """Every lock that may be shipped."""
+def locks_to_ship(targets: Iterable[str]) -> Iterator[ShippedLock]:
+    """Yield every lock to ship."""
     for target in targets:
         for python in PYTHONS:
             for family, driver in DRIVERS.items():
                 name = f"{target}-py{python.replace('.', '')}-{family}.txt"
-                yield Wanted(name, target, python, driver)
+                yield ShippedLock(name, target, python, driver)
     yield from OLDER
 
 
 def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The manifest's row of a lock; what was proven of the same pins before stays."""
-    of = parse_requirements(text, name)
-    pins = {each.name: each.version for each in of.pins}
+    """Return the manifest's row for a lock; a test result stays as long as the pins stay the same."""
+    parsed = parse_requirements(text, name)
+    pins = {each.name: each.version for each in parsed.pins}
     row: dict[str, Any] = {
         "name": name,
-        "target": of.target,
-        "python": of.python,
-        "platform": of.platform,
-        "driver": next((value for key, _, value in of.needs if key == "driver.version"), ""),
+        "target": parsed.target,
+        "python": parsed.python,
+        "platform": parsed.platform,
+        "driver": next((value for key, _, value in parsed.needs if key == "driver.version"), ""),
         "torch": pins["torch"],
-        "resolved": of.date,
+        "resolved": parsed.date,
         "pins": pins_digest(text),
     }
     same = [each for each in before if each["name"] == name and each["pins"] == row["pins"]]
@@ -104,9 +107,9 @@ def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[st
 
 
 def main(names: list[str]) -> None:
-    """Make every lock, or those that are named, and the manifest of all."""
+    """Write every lock, or only the named ones, and the manifest of all."""
     known = examine.knowledge()
-    for name, target, python, driver, torch in wanted(known.targets):
+    for name, target, python, driver, torch in locks_to_ship(known.targets):
         if names and name not in names:
             continue
         facts = {

@@ -1,7 +1,7 @@
-"""The pages of the reference, from the commands and the knowledge themselves.
+"""Write the pages of the reference from the commands and the knowledge.
 
-`python tools/write_reference.py` prints the page of the command line, which is committed; with a name
-of PAGES behind it, that page. docs/conf.py puts the others where a document asks for them.
+`python tools/write_reference.py` prints the page of the command line, which is committed; `… NAME` prints
+another page of PAGES. docs/conf.py inserts those pages into the documents that name them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from envcheck import probes  # noqa: E402 - of this checkout
-from envcheck.cli.main import COMMANDS, _command  # noqa: E402
+from envcheck.cli.main import COMMANDS, build_program, command_module  # noqa: E402
 from envcheck.commands import examine  # noqa: E402 - of this checkout
 from envcheck.core import training_facts  # noqa: E402 - of this checkout
 from envcheck.core.facts import Key, family  # noqa: E402 - of this checkout
@@ -30,7 +30,7 @@ from envcheck.core.rules import Matrix, Rule, Target, When  # noqa: E402
 
 
 def main() -> None:
-    """Print the page that is named, or that of the command line."""
+    """Print the named page; without a name, the page of the command line."""
     name, *arguments = sys.argv[1:] or ["command-line"]
     if name not in PAGES:
         sys.exit(f"no page {name}: expected {', '.join(PAGES)}")
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def page(name: str, *arguments: str) -> Iterator[str]:
-    """The lines of a page, as Markdown.
+    """Return the lines of a page, as Markdown.
 
     Raises:
         KeyError: there is no such page, or no such rule.
@@ -62,18 +62,19 @@ def _command_line() -> Iterator[str]:
 
 
 def _help(name: str) -> str:
-    """What `envcheck NAME --help` says."""
+    """Return the output of `envcheck NAME --help`."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        _command([name])([name, "--help"], prog_name="envcheck", standalone_mode=False, terminal_width=100)
+        program = build_program([name])
+        program([name, "--help"], prog_name="envcheck", standalone_mode=False, terminal_width=100)
     return out.getvalue().strip()
 
 
 def _exit_codes() -> Iterator[str]:
     yield "| command | exit codes |\n| --- | --- |"
-    for name, command in COMMANDS.items():
-        words = " ".join((command.__doc__ or "").split())
-        (codes,) = re.findall(r"(?:Exit codes: |The exit code is )(.+)$", words)  # every command says its own
+    for name in COMMANDS:
+        help_text = " ".join((command_module(name).command.__doc__ or "").split())
+        (codes,) = re.findall(r"(?:Exit codes: |The exit code is )(.+)$", help_text)  # in every command
         yield f"| `envcheck {name}` | {_text(codes)} |"
 
 
@@ -105,13 +106,13 @@ def _rule(rule: Rule) -> Iterator[str]:
     if rule.why:
         yield _text(" ".join(rule.why.split())) + "\n"
     for number, table in enumerate(rule.when):
-        yield "Or when all of this holds:\n" if number else "It happens when all of this holds:\n"
+        yield "Or if all of these are true:\n" if number else "It occurs if all of these are true:\n"
         yield from _clauses(table)
     if rule.require:
-        yield "Unless all of this holds:\n"
+        yield "Unless all of these are true:\n"
         yield from _clauses(rule.require)
     if rule.fixes:
-        yield "Ways out, best first:\n"
+        yield "Fixes, best first:\n"
         for fix in rule.fixes:
             yield f"* {_changes(fix.set)}" + (f": {_text(fix.cost)}" if fix.cost else "")
         yield ""
@@ -130,16 +131,16 @@ def _clauses(table: When) -> Iterator[str]:
     for clause in table:
         key = training_facts.KEYS.get(clause.key)
         phrase = key.phrases.get(clause.raw, "") if key else ""
-        yield f"* {_code(_said(clause.key, clause.raw))}" + (f" ({phrase})" if phrase else "")
+        yield f"* {_code(_clause_text(clause.key, clause.raw))}" + (f" ({phrase})" if phrase else "")
     yield ""
 
 
 def _changes(changes: tuple[tuple[str, str | int | bool], ...]) -> str:
-    return ", ".join(_code(_said(key, _value(value))) for key, value in changes)
+    return ", ".join(_code(_clause_text(key, _value(value))) for key, value in changes)
 
 
-def _said(key: str, bound: str) -> str:
-    """`pkg.deepspeed <0.19.3`, `train.zero_stage = 3`, `pkg.peft absent`."""
+def _clause_text(key: str, bound: str) -> str:
+    """Return a clause as text: `pkg.deepspeed <0.19.3`, `train.zero_stage = 3`, `pkg.peft absent`."""
     plain = bound[:1] not in "<>=!" and bound not in ("present", "absent")
     return f"{key} = {bound}" if plain else f"{key} {bound}"
 
@@ -153,7 +154,7 @@ def _target(target: Target) -> Iterator[str]:
     yield f"\n(target-{target.name})=\n## {target.name}\n\n{_text(target.title)}.\n"
     if target.note:
         yield _text(target.note) + "\n"
-    yield f"* wants {', '.join(map(_code, target.packages))}"
+    yield f"* requires {', '.join(map(_code, target.packages))}"
     if target.build:
         yield f"* published as source only, so built on installation: {', '.join(map(_code, target.build))}"
     for key, value in target.train.items():
@@ -161,8 +162,8 @@ def _target(target: Target) -> Iterator[str]:
     if target.free:
         yield f"* leaves {', '.join(map(_code, target.free))} to `pin`"
     outcomes = Counter(cell.outcome for cell in _known().cells if cell.target == target.name)
-    told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
-    yield f"* combinations that were run: {told or 'none'} (`envcheck target {target.name}` lists them)"
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+    yield f"* combinations that were run: {counts or 'none'} (`envcheck target {target.name}` lists them)"
 
 
 def _machines() -> Iterator[str]:
@@ -215,18 +216,18 @@ def _coverage() -> Iterator[str]:
         yield f"<{source['url']}>, {source['at']} (commit `{commit}`), read on {source['read']}.\n"
         yield "| entry | envcheck |\n| --- | --- |"
         for entry in source["entries"]:
-            by = ", ".join(map(_says, entry.get("by", [])))
+            by = ", ".join(map(_link_or_code, entry.get("by", [])))
             why = entry.get("why") or tree["because"].get(entry.get("because"), "")
-            said = f"**{entry['verdict']}**{by and f' by {by}'}"
-            yield f"| {_code(entry['name'])} | {': '.join(filter(None, (said, _text(why))))} |"
+            verdict = f"**{entry['verdict']}**{by and f' by {by}'}"
+            yield f"| {_code(entry['name'])} | {': '.join(filter(None, (verdict, _text(why))))} |"
 
 
 def _only_tested(entry: Mapping[str, Any]) -> bool:
     return entry["verdict"] == "detected" and all(by.startswith("selftest.") for by in entry["by"])
 
 
-def _says(name: str) -> str:
-    """A rule with its place among the rules; a fact, a self-test or a signature in code."""
+def _link_or_code(name: str) -> str:
+    """Return a link to a rule; format the name of a fact, a self-test or a signature as code."""
     return f"[{name}](#rule-{name})" if _known().rule(name) else _code(name)
 
 
@@ -272,9 +273,9 @@ def _type(part: Mapping[str, Any]) -> str:
 
 
 def _text(text: str) -> str:
-    """Plain text in Markdown; what stands in backquotes stays code."""
+    """Escape plain text for Markdown; text in backquotes stays code."""
     parts = text.split("`")
-    if len(parts) % 2 == 0:  # one that nothing closes
+    if len(parts) % 2 == 0:  # one backquote is not closed
         return _escaped(text)
     return "`".join(part if number % 2 else _escaped(part) for number, part in enumerate(parts))
 

@@ -1,4 +1,6 @@
-"""The command line: options in, one use case called, its report shown through the one output boundary.
+"""The command line: `main` (entry), `options` and `output` (shared), and one module for each command.
 
-May import everything. It must not decide anything.
+A command turns its options into one request, calls one use case of `envcheck.commands` and writes the
+result through `output`. It may import any package. It must not decide anything: verdicts and their exit codes
+come from the packages below.
 """

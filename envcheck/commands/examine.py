@@ -457,10 +457,12 @@ def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_o
 def source_tree() -> dict[str, Any]:
     """Load all of compat/ as one tree, with release rows and cases, which judging does not need."""
     text = shipped_text("source.json")
-    tree: dict[str, Any] = (
-        json.loads(text) if text else knowledge_load.gather_tree(source_texts("compat", ".toml", excluded="lang"))
-    )
-    return tree
+    if text:
+        tree: dict[str, Any] = json.loads(text)
+        return tree
+    from envcheck.knowledge.load import gather_tree
+
+    return gather_tree(source_texts("compat", ".toml", excluded="lang"))
 
 
 def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:

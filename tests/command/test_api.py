@@ -1,4 +1,4 @@
-"""From Python, from another machine's facts, and from a shell: the ways in beside the command itself."""
+"""The Python API, `facts --diff`, shell completion, and the generated reference of the command line."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def fine(tmp_path: Path) -> Path:
 # --- envcheck.doctor() ------------------------------------------------------------------------------
 
 
-def test_doctor_says_what_the_command_says(facts: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_returns_what_the_command_prints(facts: Path, capfd: pytest.CaptureFixture[str]) -> None:
     report = envcheck.doctor(facts=facts)
-    said = command("doctor", "--facts", str(facts))
-    assert str(report) == said.out
-    assert report.exit_code == said.code == 1
+    ran = command("doctor", "--facts", str(facts))
+    assert str(report) == ran.out
+    assert report.exit_code == ran.code == 1
     assert [each.rule.id for each in report.findings] == [RULE]
     assert report.findings[0].fixes
     assert report.to_dict() == json.loads(command("doctor", "--facts", str(facts), "--json").out)
@@ -47,7 +47,7 @@ def test_doctor_says_what_the_command_says(facts: Path, capfd: pytest.CaptureFix
     assert capfd.readouterr() == ("", "")
 
 
-def test_paths_and_lists_of_paths_are_taken(fine: Path, tmp_path: Path) -> None:
+def test_train_accepts_paths_and_lists_of_paths(fine: Path, tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
     for train in (tmp_path / "ds.json", str(tmp_path / "ds.json"), [tmp_path / "ds.json"]):
         report = envcheck.doctor(facts=fine, train=train)
@@ -55,14 +55,14 @@ def test_paths_and_lists_of_paths_are_taken(fine: Path, tmp_path: Path) -> None:
     assert envcheck.doctor(facts=fine).exit_code == 0
 
 
-def test_the_threshold_and_the_smallest_change(facts: Path) -> None:
+def test_fail_on_and_fix_work_as_in_the_command(facts: Path) -> None:
     assert "fix" in envcheck.doctor(facts=facts, fix=True).to_dict()
     assert envcheck.doctor(facts=facts, fail_on="note").exit_code == 1
     with pytest.raises(ValueError, match="nonsense"):
         envcheck.doctor(facts=facts, fail_on="nonsense")  # type: ignore[arg-type]
 
 
-def test_what_is_wrong_is_raised_and_ends_nothing(tmp_path: Path) -> None:
+def test_errors_are_raised_and_do_not_end_the_process(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         envcheck.doctor(facts=tmp_path / "none.toml")
     with pytest.raises(InputError, match="no such target"):
@@ -73,7 +73,7 @@ def test_what_is_wrong_is_raised_and_ends_nothing(tmp_path: Path) -> None:
         envcheck.doctor(tmp_path / "nowhere")
 
 
-def test_a_notebook_shows_the_page_in_a_frame_of_its_own(facts: Path) -> None:
+def test_a_notebook_shows_the_page_in_a_separate_frame(facts: Path) -> None:
     shown = envcheck.doctor(facts=facts)._repr_html_()
     assert shown.startswith('<iframe sandbox="allow-popups" ')
     head, _, rest = shown.partition(' srcdoc="')
@@ -97,7 +97,7 @@ def test_importing_envcheck_imports_nothing_else() -> None:
 # --- facts --diff -----------------------------------------------------------------------------------
 
 
-def test_two_facts_files_are_told_apart(facts: Path, fine: Path) -> None:
+def test_diff_of_two_facts_files(facts: Path, fine: Path) -> None:
     better = command("facts", "--diff", str(facts), str(fine))
     assert better.code == 0
     assert "    deepspeed  0.16.4 -> 0.19.8\n" in better.out
@@ -113,7 +113,7 @@ def test_two_facts_files_are_told_apart(facts: Path, fine: Path) -> None:
     assert [each["rule"] for each in tree["findings"]["only_b"]] == [RULE]
 
 
-def test_the_same_differs_in_nothing(facts: Path, tmp_path: Path) -> None:
+def test_diff_of_equal_facts_is_empty(facts: Path, tmp_path: Path) -> None:
     same = command("facts", "--diff", str(facts), str(facts))
     assert (same.code, "0 facts differ · 0 findings only in A · 0 only in B · 1 in both" in same.out) == (
         0,
@@ -124,7 +124,7 @@ def test_the_same_differs_in_nothing(facts: Path, tmp_path: Path) -> None:
     assert "0 facts differ" in command("facts", "--static", "--diff", str(here), "-").out
 
 
-def test_gpus_and_what_is_not_known_are_compared(tmp_path: Path) -> None:
+def test_diff_compares_gpus_and_unknown_facts(tmp_path: Path) -> None:
     for name, gpus in (("a", ["A100-SXM4-80GB"]), ("b", ["A100-SXM4-80GB", "H100 PCIe"])):
         text = "".join(f'[[gpu]]\nname = "NVIDIA {each}"\n' for each in gpus)
         unknown = (
@@ -140,7 +140,7 @@ def test_gpus_and_what_is_not_known_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [("no-such.toml", "-"), ("facts.toml", "no-such.toml")])
-def test_a_facts_file_that_is_not_there_is_one_line(names: tuple[str, str], facts: Path) -> None:
+def test_a_missing_facts_file_is_one_line(names: tuple[str, str], facts: Path) -> None:
     ran = command("facts", "--diff", *names, cwd=facts.parent)
     assert (ran.code, ran.out, ran.err) == (2, "", "envcheck: no-such.toml: no such file or directory\n")
 
@@ -167,13 +167,13 @@ def completed(*words: str) -> list[str]:
     return ran.stdout.split()
 
 
-def test_a_shell_is_told_how_a_word_goes_on() -> None:
+def test_shell_completion_offers_commands_options_and_choices() -> None:
     assert {"doctor", "gate", "facts"} <= set(completed("envcheck", ""))
     assert completed("envcheck", "doctor", "--for") == ["--format"]
     assert completed("envcheck", "matrix", "li") == ["lint"]
 
 
-def test_the_script_that_makes_a_shell_ask_is_shown() -> None:
+def test_show_completion_prints_the_shell_script() -> None:
     program = (
         "import subprocess, sys; subprocess.run([sys.executable, '-m', 'envcheck', '--show-completion'])"
     )

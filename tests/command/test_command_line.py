@@ -1,4 +1,4 @@
-"""The command as a user meets it: what it prints, its exit codes, and what it says of bad input."""
+"""The command as a user meets it: what it prints, its exit codes, and its messages for bad input."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.cli.main import COMMANDS
 from tests.support.paths import ROOT
 from tests.support.running import Outcome, envcheck, surroundings
 
@@ -41,7 +42,7 @@ def fine(tmp_path: Path) -> Path:
 # --- doctor -----------------------------------------------------------------------------------------
 
 
-def test_doctor_finds_the_failure_and_says_why_and_what_to_do(facts: Path) -> None:
+def test_doctor_reports_a_failure_with_its_evidence_and_fixes(facts: Path) -> None:
     code, out, err = envcheck("doctor", "--facts", str(facts))
     assert (code, err) == (1, "")
     assert f"[{RULE}]" in out
@@ -51,14 +52,14 @@ def test_doctor_finds_the_failure_and_says_why_and_what_to_do(facts: Path) -> No
     assert out.splitlines()[-1].startswith("1 broken (1 error) · 0 undecided")
 
 
-def test_doctor_passes_what_is_fine_and_counts_what_it_held(fine: Path) -> None:
+def test_doctor_passes_a_good_environment_and_counts_the_rules_that_passed(fine: Path) -> None:
     code, out, _ = envcheck("doctor", "--facts", str(fine))
     assert code == 0
     assert out.splitlines()[-1].startswith("0 broken · 0 undecided")
     assert "rules held" in out.splitlines()[-1]
 
 
-def test_what_is_often_advised_and_does_not_help_is_said(facts: Path) -> None:
+def test_a_common_fix_that_does_not_help_is_reported(facts: Path) -> None:
     out = envcheck("doctor", "--facts", str(facts)).out
     assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile of the optimizer step" in out
     page = envcheck("rule", RULE).out
@@ -68,7 +69,7 @@ def test_what_is_often_advised_and_does_not_help_is_said(facts: Path) -> None:
     assert all(each["why"] and each["source"].startswith("https://") for each in finding["no_fix"])
 
 
-def test_json_is_only_json_with_the_documented_keys(facts: Path) -> None:
+def test_json_output_is_pure_json_with_the_documented_keys(facts: Path) -> None:
     code, out, err = envcheck("doctor", "--facts", str(facts), "--json")
     assert (code, err) == (1, "")
     report = json.loads(out)
@@ -91,20 +92,20 @@ def test_facts_in_json_are_judged_like_facts_in_toml(facts: Path, tmp_path: Path
     assert [each["rule"] for each in second["findings"]] == [each["rule"] for each in report["findings"]]
 
 
-def test_the_training_configuration_decides(fine: Path, tmp_path: Path) -> None:
+def test_the_training_configuration_decides_the_verdict(fine: Path, tmp_path: Path) -> None:
     fine.write_text(FINE.split("train =")[0].replace("0.19.8", "0.16.4"))
     config = tmp_path / "ds.json"
     config.write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}} // ZeRO-3')
     arguments = "--use_lora true --gradient_checkpointing true --use-reentrant=false"
-    ask = ("doctor", "--facts", str(fine))
-    without = envcheck(*ask)
+    base = ("doctor", "--facts", str(fine))
+    without = envcheck(*base)
     assert without.code == 0
     assert f"{RULE}, if" in without.out
-    assert envcheck(*ask, "--train", str(config), "--train", arguments).code == 1
-    assert envcheck(*ask, "--train", str(config), "--train", arguments.replace("false", "true")).code == 0
+    assert envcheck(*base, "--train", str(config), "--train", arguments).code == 1
+    assert envcheck(*base, "--train", str(config), "--train", arguments.replace("false", "true")).code == 0
 
 
-def test_the_deepspeed_file_that_arguments_name_is_read_too(fine: Path, tmp_path: Path) -> None:
+def test_the_deepspeed_file_named_by_arguments_is_read(fine: Path, tmp_path: Path) -> None:
     fine.write_text(FINE.split("train =")[0].replace("0.19.8", "0.16.4"))
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
     arguments = (
@@ -120,15 +121,15 @@ def test_the_deepspeed_file_that_arguments_name_is_read_too(fine: Path, tmp_path
     assert "undecided" in missing.out
 
 
-def test_arguments_that_say_nothing_are_one_line(fine: Path) -> None:
+def test_arguments_without_a_training_setting_are_one_error_line(fine: Path) -> None:
     one_line(envcheck("doctor", "--facts", str(fine), "--train", "--foo=bar"), 2, "says nothing of training")
 
 
-def test_what_is_wrong_with_a_configuration_is_shown_with_its_place(fine: Path, tmp_path: Path) -> None:
+def test_a_mistake_in_a_configuration_is_shown_with_its_place(fine: Path, tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     path.write_text('{"zero_optimization": {\n\t"stage": 7, "offload_optimzer": {}}}')
-    ask = ("doctor", "--facts", str(fine), "--train", str(path), "--train", "zero_stage=9")
-    code, out, err = envcheck(*ask)
+    base = ("doctor", "--facts", str(fine), "--train", str(path), "--train", "zero_stage=9")
+    code, out, err = envcheck(*base)
     assert (code, err) == (1, "")
     assert "✗ error: zero_optimization.stage: expected 0, 1, 2 or 3, found 7 [wrong-value]" in out
     lines = out.splitlines()
@@ -139,16 +140,16 @@ def test_what_is_wrong_with_a_configuration_is_shown_with_its_place(fine: Path, 
     ]
     assert "fix     did you mean offload_optimizer?" in out
     assert "--train:1:12" in out
-    report = json.loads(envcheck(*ask, "--json").out)
+    report = json.loads(envcheck(*base, "--json").out)
     assert {each["code"] for each in report["remarks"]} == {"wrong-value", "unknown-key"}
     first = report["remarks"][0]["places"][0]
     assert (first["line"], first["column"], first["length"]) == (2, 11, 1)
-    gate = envcheck("gate", *ask[1:])
+    gate = envcheck("gate", *base[1:])
     assert gate.code == 1
     assert "error wrong-value (" in gate.out.splitlines()[-1]
 
 
-def test_one_file_that_cannot_be_read_leaves_the_rest_judged(fine: Path, tmp_path: Path) -> None:
+def test_an_unreadable_file_does_not_stop_the_rest_from_being_judged(fine: Path, tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     path.write_text('{"zero_optimization": {"stage": 3}}')
     missing = str(tmp_path / "missing.json")
@@ -158,14 +159,14 @@ def test_one_file_that_cannot_be_read_leaves_the_rest_judged(fine: Path, tmp_pat
     assert "error: no such file or directory [unreadable]" in out
 
 
-def test_a_target_brings_its_training_and_its_packages(fine: Path) -> None:
+def test_a_target_implies_its_training_and_its_packages(fine: Path) -> None:
     fine.write_text(FINE.split("train =")[0].replace(', peft = "0.14.0"', ""))
     code, out, _ = envcheck("doctor", "--facts", str(fine), "--target", "zero3-lora")
     assert code == 1
     assert "zero3-lora needs peft, which is not installed" in out
 
 
-def test_a_target_does_not_overrule_the_training_of_a_facts_file(tmp_path: Path) -> None:
+def test_a_target_does_not_override_the_training_in_a_facts_file(tmp_path: Path) -> None:
     path = tmp_path / "facts.toml"
     path.write_text(
         BROKEN.replace('adapter = "lora"', 'adapter = "none", zero_stage = 2').replace("zero_stage = 3, ", "")
@@ -180,20 +181,20 @@ def test_a_target_does_not_overrule_the_training_of_a_facts_file(tmp_path: Path)
     assert "[target:zero3-lora:train.zero_stage]" not in out
 
 
-def test_measured_combinations_are_named(fine: Path) -> None:
+def test_measured_combinations_are_reported(fine: Path) -> None:
     measured = FINE.split("train =")[0]
     for here, cell in (("2.6.0+cu124", "2.5.1+cu124"), ("4.49.0", "4.46.3"), ("1.4.0", "1.1.1")):
         measured = measured.replace(here, cell)
     fine.write_text(measured)
-    ask = ("doctor", "--facts", str(fine), "--target", "zero3-lora", "--train")
-    assert "Measured good 2026-11-2" in envcheck(*ask, "use_reentrant=false").out
-    other_way = envcheck(*ask, "gradient_checkpointing=false").out
+    base = ("doctor", "--facts", str(fine), "--target", "zero3-lora", "--train")
+    assert "Measured good 2026-11-2" in envcheck(*base, "use_reentrant=false").out
+    other_way = envcheck(*base, "gradient_checkpointing=false").out
     assert "not this combination; nearest good" in other_way
     fine.write_text(measured.replace("4.46.3", "4.46.2"))
-    assert "transformers 4.46.3 (here 4.46.2)" in envcheck(*ask, "use_reentrant=false").out
+    assert "transformers 4.46.3 (here 4.46.2)" in envcheck(*base, "use_reentrant=false").out
 
 
-def test_no_torch_is_nothing_to_judge_never_all_well(fine: Path) -> None:
+def test_without_torch_doctor_exits_3_not_0(fine: Path) -> None:
     fine.write_text('complete = ["pkg"]\npkg = { numpy = "2.0.0" }')
     code, out, _ = envcheck("doctor", "--facts", str(fine))
     assert code == 3
@@ -211,14 +212,14 @@ def test_a_declared_machine_is_judged(fine: Path) -> None:
 # --- gate -------------------------------------------------------------------------------------------
 
 
-def test_the_gate_is_shut_by_an_error_and_open_without(facts: Path, fine: Path) -> None:
+def test_an_error_shuts_the_gate(facts: Path, fine: Path) -> None:
     shut, opened = envcheck("gate", "--facts", str(facts)), envcheck("gate", "--facts", str(fine))
     assert (shut.code, opened.code) == (1, 0)
     assert shut.out.splitlines()[-1] == f"gate shut: error {RULE}"
     assert opened.out.splitlines()[-1] == "gate open"
 
 
-def test_the_gates_threshold_and_its_word_on_the_undecided(fine: Path) -> None:
+def test_undecided_fail_and_a_missing_torch_shut_the_gate(fine: Path) -> None:
     softer = FINE.replace('transformers = "4.49.0"', 'transformers = "4.49.0", torchaudio = "2.9.0"')
     fine.write_text(softer + '\n[unknown]\n"pkg.numpy" = "METADATA is gone"\n')
     assert envcheck("gate", "--facts", str(fine), "--undecided", "fail").code == 1
@@ -231,7 +232,7 @@ def test_the_gates_threshold_and_its_word_on_the_undecided(fine: Path) -> None:
 # --- pages ------------------------------------------------------------------------------------------
 
 
-def test_pages_of_targets_and_rules() -> None:
+def test_target_and_rule_print_their_pages() -> None:
     assert "zero3-lora" in envcheck("target").out
     page = envcheck("target", "zero3-lora").out
     assert "train.zero_stage = 3   ZeRO-3" in page
@@ -253,7 +254,7 @@ def test_version_and_help() -> None:
 
 
 def one_line(outcome: Outcome, code: int, *words: str) -> None:
-    """One clear line on stderr, nothing on stdout, the documented exit code."""
+    """Assert one clear line on stderr, nothing on stdout and the documented exit code."""
     assert outcome.code == code, outcome
     assert outcome.out == ""
     assert outcome.err.startswith("envcheck: ")
@@ -263,7 +264,7 @@ def one_line(outcome: Outcome, code: int, *words: str) -> None:
         assert word in outcome.err, outcome.err
 
 
-MALFORMED = {
+MALFORMED = {  # file name: content, part of the message
     "not-toml.toml": (b'[pkg\ntorch = "2"', "not TOML"),
     "not-json.json": (b'{"pkg": {"torch": }}', "not-json.json:1:19: not JSON"),
     "unknown-key.toml": (b'[pakg]\ntorch = "2.4.0"', "pakg.torch: no such fact; did you mean 'pkg.torch'?"),
@@ -281,14 +282,16 @@ MALFORMED = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_a_malformed_facts_file_is_one_line(name: str, tmp_path: Path) -> None:
-    content, said = MALFORMED[name]
+    content, message = MALFORMED[name]
     path = tmp_path / name
     path.write_bytes(content)
-    one_line(envcheck("doctor", "--facts", str(path)), 2, name, said)
+    one_line(envcheck("doctor", "--facts", str(path)), 2, name, message)
 
 
 @pytest.mark.parametrize("option", ["--facts", "--train"])
-def test_what_is_no_file_is_one_line_and_no_hang(option: str, tmp_path: Path, fine: Path) -> None:
+def test_a_path_that_is_not_a_regular_file_is_one_line_and_does_not_hang(
+    option: str, tmp_path: Path, fine: Path
+) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "unreadable").write_text("x")
     places = {
@@ -298,15 +301,15 @@ def test_what_is_no_file_is_one_line_and_no_hang(option: str, tmp_path: Path, fi
         "/dev/zero": "not a regular file",
         "/dev/null": "not a regular file",
     }
-    for place, said in places.items():
+    for place, message in places.items():
         rest = () if option == "--facts" else ("--facts", str(fine))
         begun = time.monotonic()
-        one_line(envcheck("doctor", option, place, *rest), 2, place, said)
+        one_line(envcheck("doctor", option, place, *rest), 2, place, message)
         assert time.monotonic() - begun < 10
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b'{"zero_optimization": {"stage": 3}', "1:35: not JSON"),
         (b'{"train_batch_size": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper than"),
@@ -318,15 +321,15 @@ def test_what_is_no_file_is_one_line_and_no_hang(option: str, tmp_path: Path, fi
     ],
 )
 def test_a_malformed_training_configuration_is_one_line(
-    content: bytes, said: str, tmp_path: Path, fine: Path
+    content: bytes, message: str, tmp_path: Path, fine: Path
 ) -> None:
     path = tmp_path / "ds.json"
     path.write_bytes(content)
-    one_line(envcheck("doctor", "--facts", str(fine), "--train", str(path)), 2, "ds.json", said)
+    one_line(envcheck("doctor", "--facts", str(fine), "--train", str(path)), 2, "ds.json", message)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("doctor", "--target", "zero3-lorra"), 2, "no such target; did you mean 'zero3-lora'?"),
         (("rule", "zero3-frozen-nonreentrant"), 2, "did you mean 'zero3-frozen-nonreentrant-checkpoint'?"),
@@ -350,11 +353,11 @@ def test_a_malformed_training_configuration_is_one_line(
         (("doctor", "--python", "/no/such/python"), 2, "/no/such/python"),
     ],
 )
-def test_a_wrong_word_is_one_line(arguments: tuple[str, ...], code: int, said: str) -> None:
-    one_line(envcheck(*arguments), code, said)
+def test_a_wrong_argument_is_one_line(arguments: tuple[str, ...], code: int, message: str) -> None:
+    one_line(envcheck(*arguments), code, message)
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     shell = f"{sys.executable} -m envcheck rule --list | head -1"
     ran = subprocess.run(
         ["/bin/sh", "-c", shell],
@@ -368,9 +371,9 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("redirection", "said"), [(">&-", "standard output is closed"), ("> /dev/full", "no space left")]
+    ("redirection", "message"), [(">&-", "standard output is closed"), ("> /dev/full", "no space left")]
 )
-def test_output_that_goes_nowhere_is_one_line(redirection: str, said: str, facts: Path) -> None:
+def test_stdout_that_cannot_be_written_is_one_line(redirection: str, message: str, facts: Path) -> None:
     ran = subprocess.run(
         ["/bin/sh", "-c", f"{sys.executable} -m envcheck doctor --facts {facts} {redirection}"],
         capture_output=True,
@@ -379,11 +382,11 @@ def test_output_that_goes_nowhere_is_one_line(redirection: str, said: str, facts
         check=False,
         cwd=ROOT,
     )
-    one_line(Outcome(ran.returncode, ran.stdout, ran.stderr), 3, said)
+    one_line(Outcome(ran.returncode, ran.stdout, ran.stderr), 3, message)
 
 
 def shell(words: str, cwd: Path) -> Outcome:
-    """What a shell says of a line in which `envcheck` stands for the command."""
+    """Run a line in bash, with `envcheck` replaced by a command that starts this checkout."""
     line = words.replace("envcheck", f"{sys.executable} -P -m envcheck") + "\nexit $?"
     ran = subprocess.run(
         ["/bin/bash", "-c", line],
@@ -406,14 +409,16 @@ def shell(words: str, cwd: Path) -> Outcome:
         ("envcheck gate --runtime --manifest nowhere.json", 2),
     ],
 )
-def test_nobody_to_tell_changes_no_exit_code(words: str, code: int, redirection: str, facts: Path) -> None:
+def test_an_unwritable_stderr_does_not_change_the_exit_code(
+    words: str, code: int, redirection: str, facts: Path
+) -> None:
     ran = shell(f"{words} {redirection}", facts.parent)
     assert ran.code == code
     assert "Traceback" not in ran.out + ran.err
 
 
 @pytest.mark.parametrize("redirection", [">&-", "> /dev/full", ">&- 2>&-"])
-def test_a_version_that_cannot_be_told_is_no_traceback(redirection: str, tmp_path: Path) -> None:
+def test_version_without_stdout_is_no_traceback(redirection: str, tmp_path: Path) -> None:
     ran = shell(f"envcheck --version {redirection}", tmp_path)
     assert (ran.code, ran.out) == (3, "")
     assert ran.err in ("", "envcheck: standard output cannot be written\n")
@@ -421,18 +426,18 @@ def test_a_version_that_cannot_be_told_is_no_traceback(redirection: str, tmp_pat
 
 @pytest.mark.parametrize(("name", "code"), [("facts", 1), ("fine", 0)])
 @pytest.mark.usefixtures("facts", "fine")
-def test_a_reader_that_goes_away_changes_no_verdict(name: str, code: int, tmp_path: Path) -> None:
-    # The reader has gone before anything is printed.
+def test_a_closed_pipe_does_not_change_the_exit_code(name: str, code: int, tmp_path: Path) -> None:
+    # The reader exits before anything is printed.
     line = f"{{ sleep 0.5; envcheck gate --facts {name}.toml; }} | true; echo ${{PIPESTATUS[0]}}"
     assert shell(line, tmp_path) == Outcome(0, f"{code}\n", "")
 
 
-# --- what leaves ------------------------------------------------------------------------------------
+# --- cleaned output ------------------------------------------------------------------------------------
 
 HOSTILE = "\x1b[31mred\x1b]52;c;evil\x07\r\u202egnp\u200b"
 
 
-def test_hostile_text_reaches_neither_terminal_nor_log(tmp_path: Path) -> None:
+def test_control_characters_reach_neither_stdout_nor_stderr(tmp_path: Path) -> None:
     path = tmp_path / "facts.json"
     name = f"NVIDIA {HOSTILE}"
     path.write_text(
@@ -451,7 +456,7 @@ BREAKING = "a\nenvcheck: all is fine\x1b[2K"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("init", BREAKING), "written to a"),
         (("doctor", "--facts", "facts.toml", "-o", BREAKING), "written to a"),
@@ -461,17 +466,19 @@ BREAKING = "a\nenvcheck: all is fine\x1b[2K"
         (("fit", "--model", "params=7e9", "--train", f"{BREAKING}.sh"), "the ZeRO stage is not known"),
     ],
 )
-def test_a_file_s_name_breaks_no_line(arguments: tuple[str, ...], said: str, facts: Path) -> None:
+def test_a_line_feed_in_a_file_name_does_not_break_the_message(
+    arguments: tuple[str, ...], message: str, facts: Path
+) -> None:
     (facts.parent / f"{BREAKING}.txt").write_text("numpy\n")
     (facts.parent / f"{BREAKING}.sh").write_text(
         f"torchrun train.py --bf16 true --deepspeed {BREAKING!r}.json\n"
     )
     err = envcheck(*arguments, cwd=facts.parent).err
-    assert said in err
+    assert message in err
     assert (len(err.splitlines()), "\x1b" in err) == (1, False)
 
 
-def test_a_report_names_no_home_folder(tmp_path: Path) -> None:
+def test_a_report_does_not_name_the_home_folder(tmp_path: Path) -> None:
     home = tmp_path / "alice"
     home.mkdir()
     (home / "facts.toml").write_text(BROKEN)
@@ -499,7 +506,7 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("more", [("--json",), ()])
-def test_nothing_heavy_is_imported_by_a_piped_doctor(more: tuple[str, ...]) -> None:
+def test_a_piped_doctor_imports_no_heavy_module(more: tuple[str, ...]) -> None:
     program = (
         "import sys\n"
         "from envcheck.cli.main import run\n"
@@ -515,3 +522,22 @@ def test_nothing_heavy_is_imported_by_a_piped_doctor(more: tuple[str, ...]) -> N
         cwd=ROOT,
     )
     assert ran.stderr == "|"
+
+
+def test_a_command_imports_no_other_command() -> None:
+    program = (
+        "import sys\n"
+        "from envcheck.cli.main import COMMANDS, run\n"
+        "code = run(['rule', '--list'])\n"
+        "loaded = [name for name in COMMANDS if f'envcheck.cli.{name}' in sys.modules]\n"
+        "sys.stderr.write(' '.join(loaded))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
+    assert ran.stderr == "rule"
+
+
+def test_every_command_module_is_in_the_table() -> None:
+    shared = {"__init__", "main", "options", "output"}
+    assert {path.stem for path in (ROOT / "envcheck/cli").glob("*.py")} - shared == set(COMMANDS)

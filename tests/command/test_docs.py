@@ -1,4 +1,4 @@
-"""The documentation builds without a warning, and what it shows is so: commands, outputs, rules, links, keys."""
+"""The documentation builds without a warning, and its commands, outputs, rules, links and keys are correct."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.cli.main import COMMANDS, _command
+from envcheck.cli.main import COMMANDS, build_program
 from envcheck.commands import examine
 from envcheck.core.rules import Matrix
 from tests.support.paths import ROOT
@@ -23,7 +23,7 @@ from tests.support.running import envcheck
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^(```+)(\S*).*?\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
-WRITTEN = {"command-line.md"}  # from the commands themselves: its words are no command lines
+GENERATED = {"command-line.md"}  # help texts, which contain no command lines
 
 
 def _name(page: Path) -> str:
@@ -54,14 +54,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_it_builds_without_a_warning_and_asks_no_network(site: Path) -> None:
+def test_it_builds_without_a_warning_and_needs_no_network(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text()
         assert not re.search(r'<(?:script|img|link)\b[^>]*(?:src|href)="(?:https?:)?//', text), page
         assert "{envcheck}" not in text, page
 
 
-def test_every_rule_target_and_machine_has_its_place(site: Path, known: Matrix) -> None:
+def test_every_rule_target_and_machine_is_listed(site: Path, known: Matrix) -> None:
     rules = (site / "reference/rules.html").read_text()
     assert [rule.id for rule in known.rules if f'id="rule-{rule.id}"' not in rules] == []
     targets = (site / "reference/targets.html").read_text()
@@ -70,14 +70,14 @@ def test_every_rule_target_and_machine_has_its_place(site: Path, known: Matrix) 
     assert [name for name in known.machines if name not in machines] == []
 
 
-def test_a_how_to_says_of_its_rule_what_the_knowledge_says(site: Path, known: Matrix) -> None:
+def test_a_how_to_includes_the_knowledge_about_its_rule(site: Path, known: Matrix) -> None:
     page = (site / "how-to/zero3-lora-checkpointing.html").read_text()
     rule = known.rule("zero3-frozen-nonreentrant-checkpoint")
     assert rule is not None
     for text in (rule.title, rule.fixes[0].set[0][1], rule.no_fixes[0].why, rule.sources[0].url):
         shown = str(text).replace("<", "&lt;").replace(">", "&gt;")
         assert shown in page
-    assert "Size([4096])" in page  # the text of the failure comes from a log of it
+    assert "Size([4096])" in page  # the text of the failure comes from a recorded log
     assert "Size([0])" in page
 
 
@@ -85,7 +85,7 @@ def test_a_how_to_says_of_its_rule_what_the_knowledge_says(site: Path, known: Ma
 
 
 def _commands(text: str) -> Iterator[str]:
-    """Every `envcheck …` in code, each up to where a shell would end it."""
+    """Yield the arguments of every `envcheck …` in code, up to where a shell would end the command."""
     blocks = [block[3].replace("\\\n", " ") for block in BLOCK.finditer(text)]
     spans = re.findall(r"`([^`\n]+)`", BLOCK.sub("", text))
     for line in [line for code in (*blocks, *spans) for line in code.splitlines()]:
@@ -104,29 +104,34 @@ def _words(command: str) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in WRITTEN], ids=_name)
-def test_every_command_line_is_one_that_envcheck_takes(page: Path, known: Matrix) -> None:
-    group: Any = _command([])
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in GENERATED], ids=_name)
+def test_every_command_line_has_valid_options_and_names(page: Path, known: Matrix) -> None:
+    group: Any = build_program([])
     selftests = {path.stem for path in (ROOT / "envcheck/target_scripts/selftests").glob("[a-z]*.py")}
-    names = {"--target": {*known.targets}, "--machine": {*known.machines, "ours"}}  # `ours`: of the settings
+    names = {
+        "--target": {*known.targets},
+        "--machine": {*known.machines, "ours"},
+    }  # `ours` is declared in the settings
     for command in _commands(page.read_text()):
         name, *rest = [word for word in _words(command) if word != "…"]
         if name.startswith("-"):
             assert name in {"--version", "--help", "--install-completion"}, command
             continue
         assert name in COMMANDS, f"{page.name}: envcheck {command}"
-        wanted = {option for each in group.commands[name].params for option in each.opts}
+        known_options = {option for each in group.commands[name].params for option in each.opts}
         own = rest[: rest.index("--")] if "--" in rest else rest
         for word in own:
             if word.startswith("-") and word != "-" and " " not in word:
-                assert word.partition("=")[0] in wanted | {"--help"}, f"{page.name}: envcheck {command}"
+                assert word.partition("=")[0] in known_options | {"--help"}, (
+                    f"{page.name}: envcheck {command}"
+                )
         for option, value in pairwise(own):
             named = selftests if (name, option) == ("selftest", "--only") else names.get(option)
             assert named is None or value in named, f"{page.name}: envcheck {command}"
 
 
 def _shown(page: Path) -> list[tuple[str, str]]:
-    """(command, what the page shows of its output) of each console block; `…` is what was left out."""
+    """Return each command and its output in the console blocks; `…` marks omissions in the output."""
     found = [block[3] for block in BLOCK.finditer(page.read_text()) if block[2] == "console"]
     parts = [part.partition("\n") for block in found for part in re.split(r"^\$ ", block, flags=re.MULTILINE)]
     return [(command, output) for command, _, output in parts if command]
@@ -136,11 +141,11 @@ SHOWN = [(_name(page), command, output) for page in PAGES for command, output in
 
 
 @pytest.mark.parametrize(("page", "command", "output"), SHOWN, ids=[f"{p}: {c[:40]}" for p, c, _ in SHOWN])
-def test_what_a_console_block_shows_is_what_comes(page: str, command: str, output: str) -> None:
+def test_a_console_block_shows_the_real_output(page: str, command: str, output: str) -> None:
     program, *arguments = shlex.split(command)
     assert program == "envcheck", page
-    came = envcheck(*arguments)
-    text = came.out + came.err
+    ran = envcheck(*arguments)
+    text = ran.out + ran.err
     pattern = ".*?".join(re.escape(part) for part in output.strip().strip("…").strip("\n").split("…"))
     assert re.search(pattern, text, re.DOTALL), f"{page}: {command}\n{text}"
 
@@ -149,18 +154,18 @@ def test_what_a_console_block_shows_is_what_comes(page: str, command: str, outpu
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_every_rule_that_is_named_exists(page: Path, known: Matrix) -> None:
+def test_every_named_rule_exists(page: Path, known: Matrix) -> None:
     text = page.read_text()
     code = "".join(path.read_text() for path in (ROOT / "envcheck").rglob("*.py"))
     named = re.findall(r"#rule-([a-z0-9-]+)|envcheck rule ([a-z0-9-]{4,})|\{envcheck\} rule (\S+)", text)
     for rule in {each for found in named for each in found if each}:
         assert known.rule(rule), rule
     for rule in re.findall(r"(?:error|warning|note): .*\[([a-z0-9-]+)\]$", text, re.MULTILINE):
-        assert known.rule(rule) or f'"{rule}"' in code, rule  # a rule, or the code of a remark
+        assert known.rule(rule) or f'"{rule}"' in code, rule  # a rule, or the code of a diagnostic
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_relative_link_has_a_target(page: Path) -> None:
     text = BLOCK.sub("", page.read_text())
     for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if not link.startswith(("https://", "http://")):
@@ -172,7 +177,7 @@ def _documented(page: str) -> set[str]:
 
 
 def _paths(value: Any, documented: set[str], path: str = "") -> Iterator[str]:
-    """The keys of a JSON value, as deep as they are documented."""
+    """Yield the paths of the keys of a JSON value, as deep as they are documented."""
     if isinstance(value, list):
         for each in value:
             yield from _paths(each, documented, f"{path}[]")
@@ -186,21 +191,21 @@ def _paths(value: Any, documented: set[str], path: str = "") -> Iterator[str]:
                 yield from _paths(each, documented, inner)
 
 
-def test_the_keys_of_explain_are_those_that_are_documented() -> None:
+def test_explain_prints_exactly_the_documented_keys() -> None:
     documented = _documented("docs/reference/explain-json.md")
-    came: set[str] = set()
+    printed: set[str] = set()
     for log, facts in (("zero3-lora-trl-2514", "zero3-lora"), ("deepspeed0140-torch240", "deepspeed-import")):
         ran = envcheck(
             "explain", f"tests/data/logs/{log}.log", "--facts", f"docs/facts/{facts}.toml", "--format", "json"
         )
         assert ran.code == 1, ran.err
-        came |= set(_paths(json.loads(ran.out), documented))
+        printed |= set(_paths(json.loads(ran.out), documented))
     read = envcheck("explain", "tests/data/logs/zero3-lora-trl-2514.log", "--format", "json")
-    came |= set(_paths(json.loads(read.out), documented))
-    assert came == documented
+    printed |= set(_paths(json.loads(read.out), documented))
+    assert printed == documented
 
 
-def test_the_keys_of_fleet_are_those_that_are_documented(tmp_path: Path) -> None:
+def test_fleet_prints_exactly_the_documented_keys(tmp_path: Path) -> None:
     documented = _documented("docs/reference/fleet-json.md")
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "train_batch_sise": 8}')
     facts = (ROOT / "docs/facts/cluster.jsonl").read_text().splitlines()
@@ -214,7 +219,7 @@ def test_the_keys_of_fleet_are_those_that_are_documented(tmp_path: Path) -> None
     assert set(_paths(json.loads(ran.out), documented)) == documented
 
 
-def test_the_keys_of_fit_are_those_that_are_documented() -> None:
+def test_fit_prints_exactly_the_documented_keys() -> None:
     documented = _documented("docs/reference/fit-json.md")
     model = "params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064"
     ran = envcheck(

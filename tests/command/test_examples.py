@@ -1,4 +1,4 @@
-"""What `examples/` and the hooks promise: each file is run, built, or held against its own schema."""
+"""The files in `examples/` and the hooks: each is run, built, or validated against its schema."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLES = ROOT / "examples"
 
 
 def program(name: str) -> str:
-    """A program beside this Python or on PATH; skips if there is none."""
+    """Return the path of a program beside this Python or on PATH; skip the test if there is none."""
     found = shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")  # noqa: TID251
     if found is None:
         pytest.skip(f"{name} is not installed; the extra [test] brings it")
@@ -48,12 +48,12 @@ def test_every_example_is_tested_here() -> None:
     ("schema", "file"),
     [("vendor.compose-spec", "examples/compose.yaml"), ("vendor.github-actions", "action.yml")],
 )
-def test_a_file_is_what_its_schema_says(schema: str, file: str) -> None:
+def test_a_file_matches_its_schema(schema: str, file: str) -> None:
     ran = run(program("check-jsonschema"), "--builtin-schema", schema, ROOT / file)
     assert ran.code == 0, ran.out
 
 
-def test_the_kubernetes_job_is_what_its_schema_says() -> None:
+def test_the_kubernetes_job_matches_its_schema() -> None:
     ran = run(program("kubernetes-validate"), "--strict", EXAMPLES / "kubernetes.yaml")
     assert ran.code == 0, ran.out
     containers = yaml.safe_load((EXAMPLES / "kubernetes.yaml").read_text())["spec"]["template"]["spec"]
@@ -64,14 +64,14 @@ def test_the_kubernetes_job_is_what_its_schema_says() -> None:
 # --- files to judge ---------------------------------------------------------------------------------
 
 
-def test_the_examples_own_files_pass() -> None:
+def test_the_files_in_examples_pass() -> None:
     ran = envcheck("check", "Dockerfile", "requirements.txt", cwd=EXAMPLES)
     assert (ran.code, ran.err) == (0, "Dockerfile:11:76: envcheck is not judged: no version is pinned\n"), ran
-    assert "note    machine a100-r535" in ran.out  # of the settings there
+    assert "note    machine a100-r535" in ran.out  # named by envcheck.toml
     assert "ZeRO-2" in ran.out  # ds_config.json, named by envcheck.toml
 
 
-def test_the_settings_of_the_examples_are_read() -> None:
+def test_the_settings_in_examples_are_read() -> None:
     ran = envcheck("gate", "--root", "nowhere", cwd=EXAMPLES)
     assert ran.err == "envcheck: --root: nowhere: expected the folder of an unpacked image\n"
 
@@ -80,7 +80,7 @@ def test_the_settings_of_the_examples_are_read() -> None:
 
 
 def packed(name: str) -> tuple[str, bytes]:
-    """A package that is installed beside the tests, as a wheel again, without what is compiled."""
+    """Build a wheel from a package installed beside the tests, without its compiled files."""
     found = importlib.metadata.distribution(name)
     more: dict[str, str] = {}
     for path in found.files or ():
@@ -102,7 +102,7 @@ def packed(name: str) -> tuple[str, bytes]:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of wheels and a pip.conf that knows no other place."""
+    """Create a folder of wheels and a pip.conf that uses only this folder."""
     folder = tmp_path_factory.mktemp("index")
     made = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
     assert made.code == 0, made.out
@@ -131,7 +131,7 @@ def test_the_dockerfile_is_built_and_starts_only_where_it_can(
     made = builder.buildah(*words, "-t", "example", EXAMPLES)
     assert made.code == 0, made.out
     assert "gate open" in made.out
-    assert 'ENV NVIDIA_REQUIRE_CUDA="cuda>=12.0"' in made.out  # as the Dockerfile says after it
+    assert 'ENV NVIDIA_REQUIRE_CUDA="cuda>=12.0"' in made.out  # the line that follows in the Dockerfile
     assert 'LABEL envcheck.minimum-driver="525.60.13"' in made.out
     config = json.loads(builder.buildah("inspect", "--type", "image", "localhost/example").out)["OCIv1"][
         "config"
@@ -146,7 +146,7 @@ def test_the_dockerfile_is_built_and_starts_only_where_it_can(
 
 
 def started(builder: Builder, entrypoint: list[str], scenario: str, folder: Path) -> Built:
-    """The image's own entrypoint, run in it with the fake driver, as a container's start would."""
+    """Run the image's entrypoint inside it with the fake driver, as a container start would."""
     driver = library(folder / "nvml")
     mounts = ("--volume", f"{driver}:/driver:ro", "--volume", f"{SCENARIOS}:/scenarios:ro")
     played = ("--env", "LD_LIBRARY_PATH=/driver", "--env", f"FAKE_NVML=/scenarios/{scenario}.ini")
@@ -159,7 +159,7 @@ def started(builder: Builder, entrypoint: list[str], scenario: str, folder: Path
 
 @pytest.fixture
 def node(tmp_path: Path) -> Mapping[str, str]:
-    """A node: envcheck as a program, a manifest, the fake driver, and no more of an environment."""
+    """Return a node's environment variables: envcheck as a program, a manifest, the fake driver, nothing else."""
     try:
         driver = library(tmp_path / "nvml")
     except FileNotFoundError as missing:
@@ -191,8 +191,8 @@ def script(name: str, node: Mapping[str, str], scenario: str, **more: str) -> Bu
     return Built(ran.returncode, ran.stdout + ran.stderr)
 
 
-def test_slurm_prolog_drains_a_node_that_does_not_fit_and_no_other(node: Mapping[str, str]) -> None:
-    bare = {key: value for key, value in node.items() if key != "PATH"}  # as Slurm runs it
+def test_slurm_prolog_drains_only_an_unsuitable_node(node: Mapping[str, str]) -> None:
+    bare = {key: value for key, value in node.items() if key != "PATH"}  # as Slurm runs a prolog
     assert script("slurm-prolog.sh", bare, "h100") == Built(0, "")
     bad = script("slurm-prolog.sh", bare, "v100")
     assert (bad.code, bad.out.startswith("envcheck: gate shut: driver 470.256.02")) == (1, True)
@@ -200,7 +200,7 @@ def test_slurm_prolog_drains_a_node_that_does_not_fit_and_no_other(node: Mapping
     assert (mistaken.code, "no such file" in mistaken.out) == (0, True)
 
 
-def test_slurm_job_trains_only_where_it_fits(node: Mapping[str, str]) -> None:
+def test_slurm_job_trains_only_on_suitable_nodes(node: Mapping[str, str]) -> None:
     good = script("slurm-job.sh", node, "a100x8")
     assert (good.code, good.out.splitlines()[-1]) == (0, "trained")
     bad = script("slurm-job.sh", node, "v100")
@@ -218,7 +218,7 @@ exit $code
 """
 
 
-def test_slurm_fleet_trains_only_where_the_nodes_are_alike(node: Mapping[str, str], tmp_path: Path) -> None:
+def test_slurm_fleet_trains_only_on_equal_nodes(node: Mapping[str, str], tmp_path: Path) -> None:
     venv.create(tmp_path / "env")
     (site,) = (tmp_path / "env/lib").glob("python*/site-packages")
     (site / "torch-2.13.0.dist-info").mkdir()
@@ -240,7 +240,7 @@ def action() -> dict[str, Any]:
     return dict(yaml.safe_load((ROOT / "action.yml").read_text()))
 
 
-def test_the_action_gives_every_step_a_shell_and_puts_no_input_into_a_script() -> None:
+def test_every_step_of_the_action_has_a_shell_and_no_input_in_its_script() -> None:
     for step in action()["runs"]["steps"]:
         assert step["shell"] == "bash"
         assert "${{" not in step["run"], "an expression in a script is run as code"
@@ -255,7 +255,7 @@ def test_the_action_gives_every_step_a_shell_and_puts_no_input_into_a_script() -
         ("doctor", "", 2, None),
     ],
 )
-def test_the_actions_second_step(
+def test_the_actions_judging_step(
     tmp_path: Path, command: str, arguments: str, code: int, words: list[str] | None
 ) -> None:
     stub = tmp_path / "envcheck/bin/envcheck"
@@ -301,12 +301,12 @@ def hook() -> dict[str, Any]:
         ("notes.txt", False), ("pyproject.toml", False), ("compose.yaml", False), ("poetry.lock", False), ("Dockerfiles/x", False),
     ],
 )  # fmt: skip
-def test_the_hook_takes_the_files_that_check_reads(name: str, taken: bool) -> None:
+def test_the_hook_matches_the_files_that_check_reads(name: str, taken: bool) -> None:
     assert bool(re.search(hook()["files"], name)) is taken
 
 
 def test_the_hook_stops_a_commit(tmp_path: Path) -> None:
-    """The real pre-commit; the hook's own entry and files, with this envcheck in place of one it would install."""
+    """Run the real pre-commit with the hook's own entry and files, but with this envcheck instead of an install."""
     tool = program("pre-commit")
     local = {**hook(), "language": "system", "entry": f"{sys.executable} -m {hook()['entry']}"}
     (tmp_path / ".pre-commit-config.yaml").write_text(

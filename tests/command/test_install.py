@@ -1,4 +1,4 @@
-"""Installed from a clone, editable, and as a wheel elsewhere: each finds its knowledge and its locks."""
+"""An install from a clone, an editable install and a wheel each find the knowledge and the locks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a stranger has: the tracked files alone."""
+    """Copy only what a new user has after cloning."""
     folder = tmp_path_factory.mktemp("clone") / "envcheck"
     shutil.copytree(
         ROOT, folder,
@@ -35,12 +35,12 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def python(tmp_path: Path) -> Iterator[Path]:
-    """A fresh environment that sees the libraries envcheck needs, but not envcheck."""
+    """Create a fresh environment with the libraries that envcheck needs, but without envcheck."""
     folder = tmp_path / "venv"
     venv.create(folder, with_pip=True, symlinks=True)
     site = next((folder / "lib").glob("python*/site-packages"))
     ours = next(path for path in sys.path if path.endswith("site-packages"))
-    # The wheels' requirements come from the environment of the tests, so that no index is needed.
+    # Link the requirements from the environment of the tests, so that no index is needed.
     for name in ("typer", "rich", "packaging", "yaml", "pynvml.py", "hatchling", "pathspec", "pluggy", "trove_classifiers",
                  "shellingham", "markdown_it", "mdurl", "pygments", "typing_extensions.py", "annotated_doc", "click", "editables"):  # fmt: skip
         source = Path(ours, name)
@@ -50,8 +50,8 @@ def python(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def works(python: Path, elsewhere: Path, *, compiled: bool) -> None:
-    """Judges, names the matrix, and serves a lock, from a folder that is not the clone."""
+def assert_works(python: Path, elsewhere: Path, *, compiled: bool) -> None:
+    """Assert that the install shows rules and prints a lock, started outside the clone."""
     command = python.parent / "envcheck"
     assert "zero3-frozen-nonreentrant-checkpoint" in run(command, "rule", "--list", cwd=elsewhere)
     assert "非重入检查点" in run(
@@ -65,7 +65,7 @@ def works(python: Path, elsewhere: Path, *, compiled: bool) -> None:
     where = run(
         python,
         "-c",
-        "from envcheck.host.package_files import shipped_text; print(shipped_text('judging.json') is not None)",
+        "from envcheck.host import machine; print(machine.shipped_text('judging.json') is not None)",
         cwd=elsewhere,
     )
     assert where.strip() == str(compiled)
@@ -76,12 +76,12 @@ PIP = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "
 
 def test_a_plain_install_from_a_clone(clone: Path, python: Path, tmp_path: Path) -> None:
     run(python, *PIP, ".", cwd=clone)
-    works(python, tmp_path, compiled=True)
+    assert_works(python, tmp_path, compiled=True)
 
 
 def test_an_editable_install(clone: Path, python: Path, tmp_path: Path) -> None:
     run(python, *PIP, "--editable", ".", cwd=clone)
-    works(python, tmp_path, compiled=False)
+    assert_works(python, tmp_path, compiled=False)
 
 
 def test_a_wheel_installed_elsewhere(clone: Path, python: Path, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_wheel_installed_elsewhere(clone: Path, python: Path, tmp_path: Path) 
     )
     (wheel,) = (tmp_path / "dist").glob("envcheck-*.whl")
     run(python, *PIP, wheel, cwd=tmp_path)
-    works(python, tmp_path, compiled=True)
+    assert_works(python, tmp_path, compiled=True)
 
 
 def test_a_mistake_in_compat_stops_the_build(clone: Path, python: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The one call for a machine with a GPU: here its comparison, and the whole of it without a GPU."""
+"""tools/on_a_gpu.py: its comparison of nvidia-smi with the probes, which needs no GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ assert SPEC is not None
 assert SPEC.loader is not None
 on_a_gpu = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(on_a_gpu)
-FIELDS, differences, said_by_smi = on_a_gpu.FIELDS, on_a_gpu.differences, on_a_gpu.said_by_smi
+FIELDS, differences, parse_smi = on_a_gpu.FIELDS, on_a_gpu.differences, on_a_gpu.parse_smi
 
 SMI = "580.65.06, NVIDIA H200, 143771, 9.0, Default, Disabled, Disabled\n"
 
@@ -36,8 +36,8 @@ def inventory(**changes: Value) -> Inventory:
     )
 
 
-def test_every_field_that_agrees_is_said_to() -> None:
-    found = list(differences(said_by_smi(SMI), inventory()))
+def test_equal_fields_are_reported_as_the_same() -> None:
+    found = list(differences(parse_smi(SMI), inventory()))
     assert len(found) == 1 + len(FIELDS)
     assert all(same for _, same in found), found
 
@@ -46,19 +46,17 @@ def test_every_field_that_agrees_is_said_to() -> None:
     ("change", "value"),
     [("memory_mib", 143770), ("mig", True), ("compute_mode", "prohibited"), ("name", "NVIDIA H100")],
 )
-def test_a_field_that_differs_is_told(change: str, value: Value) -> None:
-    different = [
-        line for line, same in differences(said_by_smi(SMI), inventory(**{change: value})) if not same
-    ]
+def test_a_field_that_differs_is_reported(change: str, value: Value) -> None:
+    different = [line for line, same in differences(parse_smi(SMI), inventory(**{change: value})) if not same]
     assert len(different) == 1
     assert repr(value) in different[0]
 
 
-def test_a_gpu_that_one_of_them_misses_is_told() -> None:
-    found = dict(differences(said_by_smi(SMI + SMI), inventory()))
+def test_a_gpu_that_only_one_side_lists_is_reported() -> None:
+    found = dict(differences(parse_smi(SMI + SMI), inventory()))
     assert found["GPUs: nvidia-smi 2, envcheck 1"] is False
 
 
-def test_what_nvidia_smi_does_not_know_is_no_difference_where_we_do_not_either() -> None:
-    smi = said_by_smi(SMI.replace("Disabled, Disabled", "[N/A], [N/A]"))
+def test_a_field_that_neither_side_knows_is_no_difference() -> None:
+    smi = parse_smi(SMI.replace("Disabled, Disabled", "[N/A], [N/A]"))
     assert all(same for _, same in differences(smi, inventory()))

@@ -246,7 +246,7 @@ def test_init_writes_a_file_that_is_valid_with_and_without_its_comments(folder: 
     written = folder / "envcheck.toml"
     assert gate(folder, "broken").code == 1
     again = envcheck("init", cwd=folder)
-    assert (again.code, again.err.startswith("envcheck: envcheck.toml: is there already")) == (2, True)
+    assert (again.code, again.err.startswith("envcheck: envcheck.toml: exists already")) == (2, True)
     lines = written.read_text().splitlines()
     live = [line.removeprefix("# ") for line in lines[3:]]
     rule = '"requires-dist:a:b" = "error"'

@@ -1,8 +1,8 @@
-"""The curators' tools: tables read again from an index, and intervals from the tags of a repository."""
+"""The curators' tools: they refresh tables from an index, and find intervals from the tags of a repository."""
 
 from __future__ import annotations
 
-import subprocess  # noqa: TID251 - tests are users, and git is theirs
+import subprocess  # noqa: TID251 - tests are users, and the tools use git
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,13 +81,15 @@ def refresh(index: LocalIndex, table: Path, *more: str) -> Outcome:
     return tool("refresh_releases.py", "small", "--table", str(table), *more, PIP_INDEX_URL=index.url)
 
 
-def test_nothing_new_is_no_diff_even_when_all_is_read_again(index: LocalIndex, table: Path) -> None:
+def test_without_news_the_diff_is_empty_even_if_everything_is_read_again(
+    index: LocalIndex, table: Path
+) -> None:
     assert refresh(index, table) == Outcome(0, "", "")
     assert not [path for path in index.asked if path.startswith("/files/")]
     assert refresh(index, table, "--all") == Outcome(0, "", "")
 
 
-def test_a_new_release_is_proposed_in_its_place_and_nothing_is_written(
+def test_a_new_release_is_proposed_in_order_and_written_only_with_write(
     index: LocalIndex, table: Path
 ) -> None:
     for version in ("1.1", "1.3"):
@@ -116,19 +118,19 @@ def test_a_new_release_is_proposed_in_its_place_and_nothing_is_written(
     assert refresh(index, table) == Outcome(0, "", "")
 
 
-def test_a_release_that_was_yanked_since_is_proposed(index: LocalIndex, table: Path) -> None:
+def test_a_release_that_was_yanked_later_is_proposed(index: LocalIndex, table: Path) -> None:
     index.said[small("1.2")[0]] = {"yanked": "broken"}
     assert added(refresh(index, table).out)[0].endswith('kinds = ["wheel"], yanked = true },')
 
 
-def test_metadata_that_changed_is_proposed_only_when_all_is_read(index: LocalIndex, table: Path) -> None:
+def test_changed_metadata_is_proposed_only_with_all(index: LocalIndex, table: Path) -> None:
     name, data = small("1.2", ("torch>=2.4",), "")
     index.files[name] = data
     assert refresh(index, table).out == ""
     assert 'requires = { torch = ">=2.4" }' in added(refresh(index, table, "--all").out)[0]
 
 
-def test_pre_releases_and_older_ones_than_the_table_are_left_out(index: LocalIndex, table: Path) -> None:
+def test_pre_releases_and_releases_older_than_the_table_are_left_out(index: LocalIndex, table: Path) -> None:
     index.files.update([small("1.4rc1"), small("1.4.dev1"), small("0.9")])
     assert refresh(index, table).out == ""
 
@@ -144,14 +146,14 @@ def test_metadata_beside_the_wheel_is_preferred(index: LocalIndex, table: Path) 
     assert f"/files/{name}" not in index.asked
 
 
-def test_a_wheel_is_read_in_parts_and_not_as_a_whole(index: LocalIndex, table: Path) -> None:
+def test_only_parts_of_a_wheel_are_fetched(index: LocalIndex, table: Path) -> None:
     name, data = wheel("small", "1.3", ("torch>=2.5",), more={"small/weights.bin": bytes(4 * 1024 * 1024)})
     index.files[name] = data
     assert 'torch = ">=2.5"' in refresh(index, table).out
     assert index.sent < 300 * 1024
 
 
-def test_a_source_release_is_read_from_its_beginning(index: LocalIndex, table: Path) -> None:
+def test_a_source_distribution_is_read(index: LocalIndex, table: Path) -> None:
     name, data = sdist("small", "1.3")
     index.files[name] = data
     assert (
@@ -160,7 +162,7 @@ def test_a_source_release_is_read_from_its_beginning(index: LocalIndex, table: P
     )
 
 
-def test_an_html_page_says_as_much(table: Path) -> None:
+def test_an_html_index_page_works_too(table: Path) -> None:
     name, data = small("1.3")
     said: dict[str, dict[str, object]] = {small("1.2")[0]: {"yanked": ""}}
     with serving(LocalIndex({**KNOWN, name: data}, ranges=True, hashes=False, said=said)) as index:
@@ -169,7 +171,9 @@ def test_an_html_page_says_as_much(table: Path) -> None:
     assert any("yanked = true" in line for line in lines)
 
 
-def test_a_server_without_ranges_leaves_the_release_out_and_says_so(index: LocalIndex, table: Path) -> None:
+def test_without_range_requests_the_release_is_left_out_with_a_message(
+    index: LocalIndex, table: Path
+) -> None:
     index.ranges = False
     name, data = small("1.3")
     index.files[name] = data
@@ -188,7 +192,7 @@ def test_garbage_in_a_wheel_leaves_the_release_out(index: LocalIndex, table: Pat
     assert "small 1.3 is left out" in ran.err
 
 
-def test_an_index_that_hangs_ends_at_the_deadline(index: LocalIndex, table: Path) -> None:
+def test_a_hanging_index_is_given_up_at_the_deadline(index: LocalIndex, table: Path) -> None:
     index.hang_s = 5
     ran = refresh(index, table, "--deadline", "1")
     assert ran.code == 3
@@ -272,16 +276,14 @@ def refresh_torch(index: LocalIndex, table: Path, *arguments: str) -> Outcome:
     return tool("refresh_torch.py", *arguments, "--table", str(table), PIP_INDEX_URL=index.url)
 
 
-def test_a_torch_row_that_is_right_stays_and_little_is_fetched(
-    torch_index: LocalIndex, torch_table: Path
-) -> None:
+def test_a_correct_torch_row_stays_and_little_is_fetched(torch_index: LocalIndex, torch_table: Path) -> None:
     ran = refresh_torch(torch_index, torch_table, "2.6.0")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == "refresh_torch: 2.6.0: 0.1 MiB fetched\n"
     assert torch_index.sent < 200 * 1024
 
 
-def test_what_the_wheel_says_otherwise_is_proposed(torch_index: LocalIndex, torch_table: Path) -> None:
+def test_fields_that_differ_from_the_wheel_are_proposed(torch_index: LocalIndex, torch_table: Path) -> None:
     wrong = (
         TORCH.replace('cuda = "12.4"', 'cuda = "12.1"')
         .replace('"sm_80", "sm_90"', '"sm_80"')
@@ -298,7 +300,7 @@ def test_what_the_wheel_says_otherwise_is_proposed(torch_index: LocalIndex, torc
     ]
 
 
-def test_a_new_torch_gets_a_row_behind_the_others(torch_index: LocalIndex, torch_table: Path) -> None:
+def test_a_new_torch_gets_a_row_after_the_others(torch_index: LocalIndex, torch_table: Path) -> None:
     torch_index.files.update([torch_wheel("2.7.0", cuda="12.6")])
     assert refresh_torch(torch_index, torch_table, "2.7.0", "--write").code == 0
     text = torch_table.read_text()
@@ -307,7 +309,7 @@ def test_a_new_torch_gets_a_row_behind_the_others(torch_index: LocalIndex, torch
     assert refresh_torch(torch_index, torch_table, "2.6.0", "2.7.0").out == ""
 
 
-def test_a_torch_the_index_lacks_and_a_wheel_of_another_kind_are_one_line(
+def test_a_missing_torch_and_an_unknown_wheel_structure_are_one_line(
     torch_index: LocalIndex, torch_table: Path
 ) -> None:
     ran = refresh_torch(torch_index, torch_table, "2.9.0")
@@ -338,7 +340,7 @@ AUTO = "transformers/models/auto/"
 
 
 def configuration(*types: str, wrapped: str = "OrderedDict") -> bytes:
-    """A configuration_auto.py as they are up to 5.5: running it would raise."""
+    """Return a configuration_auto.py in the form used up to 5.5; running it would raise."""
     pairs = "".join(f'        ("{each}", "Config"),\n' for each in types)
     special = '{"spelt-otherwise": "old_folder"}'
     return (
@@ -359,7 +361,7 @@ def models_wheel(
 
 @pytest.fixture
 def models_index() -> Iterator[LocalIndex]:
-    """`patched` comes in a patch release, `part` is code before it is listed, `left` leaves with 5.6."""
+    """Serve releases: `patched` appears in a patch release, `part` has code before it is listed, `left` goes in 5.6."""
     later = (
         b"from .auto_mappings import CONFIG_MAPPING_NAMES\n"
         b'CONFIG_MAPPING_NAMES = OrderedDict(**{"gpt-sw3": "C"}, **CONFIG_MAPPING_NAMES)\n'
@@ -403,7 +405,7 @@ def refresh_models(index: LocalIndex, table: Path, *more: str) -> Outcome:
     return tool("refresh_models.py", *paths, *more, PIP_INDEX_URL=index.url)
 
 
-def test_a_model_type_is_of_the_first_release_that_lists_it(
+def test_a_model_type_starts_with_the_first_release_that_lists_it(
     models_index: LocalIndex, models_table: Path
 ) -> None:
     ran = refresh_models(models_index, models_table)
@@ -424,14 +426,18 @@ def test_a_model_type_is_of_the_first_release_that_lists_it(
     assert refresh_models(models_index, models_table).out == ""
 
 
-def test_only_what_is_needed_of_the_wheels_is_fetched(models_index: LocalIndex, models_table: Path) -> None:
+def test_only_the_needed_parts_of_the_wheels_are_fetched(
+    models_index: LocalIndex, models_table: Path
+) -> None:
     ran = refresh_models(models_index, models_table)
-    assert ran.err == "refresh_models: 7 of 8 releases read\n"  # the middle of 4.36 is like its ends
+    assert (
+        ran.err == "refresh_models: 7 of 8 releases read\n"
+    )  # the first and last 4.36 agree, so those between are skipped
     assert not any("4.36.1" in path for path in models_index.asked)
     assert models_index.sent < 8 * 200 * 1024
 
 
-def test_a_release_the_index_lacks_is_said_and_the_others_are_read(
+def test_a_missing_release_is_reported_and_the_others_are_read(
     models_index: LocalIndex, models_table: Path
 ) -> None:
     del models_index.files[models_wheel("4.35.0", b"")[0]]
@@ -452,7 +458,7 @@ def test_a_release_the_index_lacks_is_said_and_the_others_are_read(
         b"(" * 5000,
     ],
 )
-def test_names_that_are_written_otherwise_change_nothing(
+def test_an_unknown_way_of_listing_names_changes_nothing(
     text: bytes, models_index: LocalIndex, models_table: Path
 ) -> None:
     models_index.files.update([models_wheel("4.35.1", text)])
@@ -463,7 +469,7 @@ def test_names_that_are_written_otherwise_change_nothing(
     assert models_table.read_text() == MODELS
 
 
-def test_a_model_index_without_ranges_or_time_is_one_line(
+def test_a_model_index_without_ranges_or_that_hangs_is_one_line(
     models_index: LocalIndex, models_table: Path
 ) -> None:
     models_index.ranges = False
@@ -478,7 +484,7 @@ def test_a_model_index_without_ranges_or_time_is_one_line(
 # --- releases beyond what is known ------------------------------------------------------------------
 
 
-def test_lint_online_reports_releases_beyond_what_is_known(index: LocalIndex, tmp_path: Path) -> None:
+def test_lint_online_reports_releases_newer_than_the_known_ones(index: LocalIndex, tmp_path: Path) -> None:
     folder = tmp_path / "compat"
     folder.mkdir()
     (folder / "matrix.toml").write_text('[known_through]\nsmall = "1.2"\n')
@@ -533,7 +539,7 @@ class Repository:
 
 
 class Upstream(Repository):
-    """Breaks after v0.9.0 and mends after v0.10.1; the mend is picked onto a branch as v0.10.0.post1."""
+    """A fault starts after v0.9.0 and is fixed after v0.10.1; the fix is cherry-picked as v0.10.0.post1."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -562,7 +568,9 @@ def first_tag(of: Repository, *arguments: str) -> Outcome:
     return tool("first_tag.py", str(of.folder), *arguments)
 
 
-def test_the_interval_is_from_the_first_tag_that_broke_to_the_first_that_mended(upstream: Upstream) -> None:
+def test_the_interval_starts_at_the_first_broken_tag_and_ends_at_the_first_fixed_tag(
+    upstream: Upstream,
+) -> None:
     ran = first_tag(upstream, "--broke", upstream.broke, "--fixed", upstream.fixed)
     assert ran.code == 0
     assert f"broke  {upstream.broke}  first in 0.10.0 (tag v0.10.0)\n" in ran.out  # neither the rc nor 0.9.0
@@ -570,18 +578,18 @@ def test_the_interval_is_from_the_first_tag_that_broke_to_the_first_that_mended(
     assert ran.out.endswith("interval  >=0.10.0,<0.11.0\n")
 
 
-def test_versions_are_sorted_as_versions(upstream: Upstream) -> None:
+def test_tags_are_sorted_as_versions(upstream: Upstream) -> None:
     upstream.git("checkout", "-q", "main")
     upstream.git("tag", "v0.100.0")
     assert "first in 0.11.0 " in first_tag(upstream, "--fixed", upstream.fixed).out
 
 
-def test_a_pick_onto_a_release_branch_counts_when_it_is_named(upstream: Upstream) -> None:
+def test_a_cherry_pick_counts_if_it_is_named(upstream: Upstream) -> None:
     ran = first_tag(upstream, "--broke", upstream.broke, "--fixed", upstream.fixed, upstream.picked)
     assert ran.out.endswith("interval  >=0.10.0,<0.10.0.post1\n")
 
 
-def test_what_was_always_so_has_no_lower_bound_and_what_still_is_no_upper(upstream: Upstream) -> None:
+def test_without_broke_there_is_no_lower_bound_and_without_fixed_no_upper_bound(upstream: Upstream) -> None:
     assert first_tag(upstream, "--fixed", upstream.fixed).out.endswith("interval  <0.11.0\n")
     assert first_tag(upstream, "--broke", upstream.broke).out.endswith("interval  >=0.10.0\n")
     assert first_tag(upstream, "--broke", upstream.broke, "--fixed", upstream.unreleased).out.endswith(
@@ -596,7 +604,7 @@ def test_a_fault_that_was_never_released_has_no_interval(upstream: Upstream) -> 
     assert ran.out.endswith("interval  no release has it\n")
 
 
-def test_tags_of_another_project_in_the_clone_are_left_out_by_a_prefix(upstream: Upstream) -> None:
+def test_a_prefix_leaves_out_tags_of_other_projects(upstream: Upstream) -> None:
     upstream.git("checkout", "-q", "main")
     upstream.git("tag", "other-0.1.0", upstream.broke)
     assert "first in 0.1.0 " in first_tag(upstream, "--broke", upstream.broke).out
@@ -604,13 +612,13 @@ def test_tags_of_another_project_in_the_clone_are_left_out_by_a_prefix(upstream:
 
 
 @pytest.mark.parametrize("commit", ["0123456789", "--all", "HEAD; rm -rf /"])
-def test_what_is_no_commit_is_one_line(upstream: Upstream, commit: str) -> None:
+def test_an_unknown_commit_is_one_line(upstream: Upstream, commit: str) -> None:
     ran = first_tag(upstream, f"--fixed={commit}")
     assert (ran.code, ran.out) == (2, "")
     assert len(ran.err.splitlines()) == 1
 
 
-def test_a_folder_that_is_no_clone_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_without_a_repository_is_one_line(tmp_path: Path) -> None:
     ran = tool("first_tag.py", str(tmp_path / "none"), "--fixed", "HEAD")
     assert ran.code == 2
     assert len(ran.err.splitlines()) == 1

@@ -19,7 +19,6 @@ from envcheck.commands.fit.room import read_room
 from envcheck.commands.fit.training import TrainingRules, read_training
 from envcheck.core.facts import Fact, Known, Value, package_key
 from envcheck.core.findings import UNREADABLE
-from envcheck.host import machine
 from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.memory import architecture, estimate, report

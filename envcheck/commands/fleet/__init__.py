@@ -13,7 +13,6 @@ from envcheck.commands.fleet.files import report_on_files
 from envcheck.commands.fleet.judging import FleetOptions, FleetResult, node_facts
 from envcheck.core.errors import InputError
 from envcheck.fleet import launchers
-from envcheck.host import machine
 from envcheck.host.signals import raise_on_termination
 
 if TYPE_CHECKING:

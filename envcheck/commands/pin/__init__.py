@@ -20,7 +20,6 @@ from envcheck.commands.pin import shipped
 from envcheck.commands.pin.options import PLAIN, PinOptions, refuse_contradictions
 from envcheck.commands.pin.target import LockTarget, describe, find_target
 from envcheck.core.errors import InputError, NoSolutionError
-from envcheck.host import machine
 from envcheck.host.signals import raise_on_termination
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from envcheck.commands.examine import ExamineRequest
     from envcheck.core.facts import Inventory
     from envcheck.host.machine import Host
+    from envcheck.lock.model import Lock
 
 __all__ = ["PLAIN", "PinOptions", "pin"]
 
@@ -112,7 +112,7 @@ def _resolve(
     return text, [*first_notes, *search_notes, *_notes_on(resolved, goal)]
 
 
-def _notes_on(resolved: lock.Lock, goal: LockTarget) -> list[str]:
+def _notes_on(resolved: Lock, goal: LockTarget) -> list[str]:
     notes = [*resolved.notes, f"resolved for {describe(goal)}"]
     floor = shipped.driver_floor(resolved)
     if goal.no_gpu:

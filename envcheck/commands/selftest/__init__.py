@@ -23,7 +23,6 @@ from envcheck.commands.selftest.selection import (
     refuse_unknown,
     select,
 )
-from envcheck.host import machine
 from envcheck.host.files import scratch_folder
 from envcheck.host.machine import Host
 from envcheck.host.signals import raise_on_termination

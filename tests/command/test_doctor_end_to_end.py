@@ -1,4 +1,4 @@
-"""From a driver's answer and files on disk to an exit code: every room at once, through the real command."""
+"""`doctor` from end to end: from a simulated driver and files on disk to findings and an exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.support.running import Outcome, envcheck
 
 if Path("/sys/module/nvidia").exists():
     pytest.skip(
-        "this machine has a driver of its own, which is believed before a fake", allow_module_level=True
+        "this machine has a real driver, which takes precedence over the simulated one",
+        allow_module_level=True,
     )
 
 
@@ -24,7 +25,7 @@ def nvml(built: Callable[[str], Path]) -> Path:
 
 
 def environment(folder: Path, torch: str, cuda: str | None, **packages: str) -> Path:
-    """An environment on disk, with torch's own word on what it was built for."""
+    """Create an environment on disk, in which torch/version.py states the CUDA of its build."""
     site = folder / "lib/python3.11/site-packages"
     (site / "torch").mkdir(parents=True)
     (folder / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.9\n")
@@ -48,7 +49,7 @@ def findings(outcome: Outcome) -> dict[str, str]:
 
 
 def scenario(folder: Path, name: str, **changes: str) -> Path:
-    """A kept scenario with some of its lines changed."""
+    """Return a copy of a stored driver scenario with some lines changed."""
     lines = (HERE / f"{name}.ini").read_text().splitlines()
     changed = [
         next((f"{k} = {v}" for k, v in changes.items() if line.startswith(f"{k} =")), line) for line in lines
@@ -91,12 +92,14 @@ def test_driver_gpu_and_torch_build_are_judged_together(
     assert outcome.code == (1 if expected else 0)
 
 
-def test_nothing_of_the_environment_is_imported(nvml: Path, tmp_path: Path) -> None:
+def test_doctor_imports_no_package_of_the_environment(nvml: Path, tmp_path: Path) -> None:
     python = environment(tmp_path / "env", "2.6.0", "12.4")
     assert "imported" not in doctor(nvml, HERE / "a100x8.ini", python).err
 
 
-def test_a_hidden_gpu_is_left_out_and_one_of_several_is_a_warning(nvml: Path, tmp_path: Path) -> None:
+def test_a_hidden_gpu_is_ignored_and_one_unsuitable_gpu_of_several_is_a_warning(
+    nvml: Path, tmp_path: Path
+) -> None:
     mixed = tmp_path / "mixed.ini"
     mixed.write_text(
         "driver = 580.95.05\ncuda = 13000\n"
@@ -115,7 +118,7 @@ def test_a_hidden_gpu_is_left_out_and_one_of_several_is_a_warning(nvml: Path, tm
     assert "torch-build-lacks-gpu-code" not in findings(hidden)
 
 
-def test_a_driver_that_hangs_is_reported_in_time_and_the_packages_all_the_same(
+def test_a_hanging_driver_is_reported_in_time_and_packages_are_still_judged(
     nvml: Path, tmp_path: Path
 ) -> None:
     hanging = tmp_path / "hang.ini"
@@ -132,7 +135,7 @@ def test_a_driver_that_hangs_is_reported_in_time_and_the_packages_all_the_same(
     assert facts["gpu"][0]["name"] == "NVIDIA A100-SXM4-80GB"
 
 
-def test_the_two_articles_advice_taken_together_is_refused(nvml: Path, tmp_path: Path) -> None:
+def test_the_combined_advice_of_two_articles_is_an_error(nvml: Path, tmp_path: Path) -> None:
     """DeepSpeed 0.14.0 and torch 2.4.0, each recommended by an article, do not import together."""
     python = environment(tmp_path / "env", "2.4.0", "12.1", deepspeed="0.14.0")
     outcome = doctor(nvml, HERE / "a100x8.ini", python)
@@ -141,7 +144,7 @@ def test_the_two_articles_advice_taken_together_is_refused(nvml: Path, tmp_path:
     assert finding["fix"][0]["set"] == {"pkg.deepspeed": ">=0.14.4"}
 
 
-def test_facts_taken_on_one_machine_are_judged_the_same_on_another(nvml: Path, tmp_path: Path) -> None:
+def test_facts_are_judged_the_same_on_another_machine(nvml: Path, tmp_path: Path) -> None:
     python = environment(tmp_path / "env", "2.13.0", "13.0")
     played = {"LD_LIBRARY_PATH": str(nvml), "FAKE_NVML": str(HERE / "a100x8.ini")}
     taken = envcheck("facts", "--python", str(python), "--static", environ=played)

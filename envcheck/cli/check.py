@@ -1,0 +1,69 @@
+"""`envcheck check`: judge dependency files before anything is installed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from envcheck.cli import options, output
+from envcheck.core.sanitize import inline
+from envcheck.host import machine as host
+
+FilesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE...",
+        help="requirements.txt, pylock.toml, environment.yml, pyproject.toml or a Dockerfile.",
+    ),
+]
+PythonVersionOption = Annotated[
+    str,
+    typer.Option("--python-version", metavar="X.Y", help="Python version the packages are installed for."),
+]
+
+
+def command(
+    files: FilesArgument,
+    target: options.Target = None,
+    train: options.Train = None,
+    driver: options.Driver = None,
+    gpus: options.Gpu = None,
+    machines: options.Machine = None,
+    python_version: PythonVersionOption = "",
+    as_json: options.Json = False,
+    report_format: options.ReportFormat = "",
+    file: options.ReportFile = "",
+    fail_on: options.GateFailOn = None,
+    undecided: options.UndecidedRules = None,
+    strict: options.Strict = False,
+    only: options.Only = None,
+    skip: options.Skip = None,
+    overlays: options.Matrix = None,
+    lang: options.Lang = None,
+) -> int:
+    """Judge what dependency files would install, before it is installed; name the line that causes a finding.
+
+    Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage or unreadable input.
+    """
+    from envcheck.commands import check, examine, gate
+
+    report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
+    language = examine.choose_language(lang, host.Host())
+    request = options.examine_request(target=target, train=train, driver=driver, gpus=gpus, overlays=overlays)
+    gate_options = gate.GateOptions(
+        machines=tuple(machines or ()),
+        fail_on=fail_on.severity if fail_on else None,
+        undecided=undecided.value if undecided else "",
+        strict=strict,
+        only=tuple(only or ()),
+        skip=tuple(skip or ()),
+    )
+    checked = check.check(files, request, gate_options, language, python_version)
+    for remark in checked.remarks:
+        output.print_message(inline(remark))
+    verdict_follows = output.write_report(checked.report, report_format, file)
+    if verdict_follows:
+        output.print_data("".join(f"{line}\n" for line in checked.lines))
+        output.print_verdict(checked.decision, language)
+    return checked.decision.code

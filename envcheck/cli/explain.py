@@ -1,0 +1,69 @@
+"""`envcheck explain`: find the cause of a failure in a log."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from envcheck.cli import options, output
+from envcheck.host import machine as host
+
+
+class LogFormat(Enum):
+    """How an explanation is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+LogArgument = Annotated[
+    str,
+    typer.Argument(metavar="[LOG]", help="Log file, gzipped or not; '-' is standard input."),
+]
+FormatOption = Annotated[LogFormat, typer.Option("--format", help="text for people, or json for programs.")]
+
+
+def command(
+    log: LogArgument = "-",
+    python: options.Python = None,
+    static: options.Static = False,
+    target: options.Target = None,
+    train: options.Train = None,
+    facts: options.Facts = None,
+    driver: options.Driver = None,
+    gpus: options.Gpu = None,
+    log_format: FormatOption = LogFormat.TEXT,
+    as_json: options.Json = False,
+    timeout: options.ProbeTimeout = 10.0,
+    overlays: options.Matrix = None,
+) -> int:
+    """Find the first cause of a failure in a log, explain it, and check whether it applies to an environment.
+
+    The environment is the one named by options, otherwise the one the log describes, otherwise doctor's.
+    Exit codes: 0 no failure in the log, 1 a failure that is explained, 2 wrong usage or unreadable input,
+    3 a failure for which no explanation is known.
+    """
+    from envcheck.commands import explain
+    from envcheck.reports import explanation
+
+    request = options.examine_request(
+        python=python,
+        static=static,
+        facts=facts,
+        target=target,
+        train=train,
+        driver=driver,
+        gpus=gpus,
+        timeout=timeout,
+        overlays=overlays,
+    )
+    if log == explain.STDIN:
+        output.announce_standard_input()
+    explained = explain.explain_log(request, log, host.Host())
+    if as_json or log_format is LogFormat.JSON:
+        output.print_data(output.json_text(explanation.tree(explained)))
+    else:
+        output.print_data(explanation.render(explained))
+    return explained.code

@@ -1,0 +1,121 @@
+"""`envcheck fleet`: judge many nodes together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envcheck.cli import options, output
+from envcheck.cli.options import FailOn
+from envcheck.core.sanitize import sanitized
+from envcheck.host import machine as host
+from envcheck.host.environment import private_names
+from envcheck.host.files import check_replaceable
+
+if TYPE_CHECKING:
+    from envcheck.fleet.compare import FleetReport
+
+SourceArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[FILE|FOLDER|-]",
+        help="Facts of the nodes: JSON lines, one node per line, or a folder of facts files "
+        "(see `facts --name`).",
+    ),
+]
+ViaOption = Annotated[
+    str,
+    typer.Option(
+        "--via",
+        metavar="FOLDER",
+        help="Folder that all ranks share, through which they exchange their facts without torch.",
+    ),
+]
+RayOption = Annotated[
+    str,
+    typer.Option(
+        "--ray", metavar="ADDRESS", help="Collect facts from every node of a Ray cluster; 'auto' finds it."
+    ),
+]
+ExpectOption = Annotated[
+    str,
+    typer.Option("--expect", metavar="NODES", help="Number of nodes, or their names: 128, 'gpu[001-128]'."),
+]
+WaitOption = Annotated[
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0.1, max=86400, help="How long to wait for nodes."),
+]
+MayDifferOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--may-differ",
+        metavar="FACT",
+        help="Fact that may differ between nodes, such as gpus.count. Repeatable.",
+    ),
+]
+JobOption = Annotated[
+    str,
+    typer.Option(
+        "--job", metavar="NAME", help="With --via: name that separates this job's records from others."
+    ),
+]
+
+
+def command(
+    source: SourceArgument = None,
+    via: ViaOption = "",
+    ray: RayOption = "",
+    expect: ExpectOption = "",
+    wait: WaitOption = 120.0,
+    may_differ: MayDifferOption = None,
+    job: JobOption = "",
+    python: options.Python = None,
+    static: options.Static = False,
+    target: options.Target = None,
+    train: options.Train = None,
+    as_json: options.Json = False,
+    file: options.ReportFile = "",
+    fail_on: options.ReportFailOn = FailOn.ERROR,
+    timeout: options.ProbeTimeout = 10.0,
+    overlays: options.Matrix = None,
+) -> int:
+    """Judge many nodes: what fails on each, which nodes differ, and whether a job may start on them.
+
+    The facts come from a file or a folder, from all ranks under torchrun, srun or mpirun, or from a Ray
+    cluster.
+    Exit codes: 0 the job may start, 1 it may not (an error on a node, or nodes differ in a fact that must be
+    equal), 2 wrong usage, 3 cannot tell (a node is missing, a record cannot be read, nothing to judge).
+    """
+    from envcheck.commands import fleet
+
+    if file:
+        check_replaceable(Path(file))
+    if source == "-":
+        output.announce_standard_input()
+    request = options.examine_request(
+        python=python, static=static, target=target, train=train, timeout=timeout, overlays=overlays
+    )
+    fleet_options = fleet.FleetOptions(
+        source=source,
+        via=via,
+        ray=ray,
+        job=job,
+        expect=expect,
+        wait_s=wait,
+        may_differ=tuple(may_differ or ()),
+        fail_on=fail_on.severity,
+    )
+    gathered = fleet.gather(request, fleet_options, host.Host())
+    if gathered.report is not None:
+        output.write_data(_text(gathered.report, as_json=as_json or file.endswith(".json")), file)
+    return gathered.code
+
+
+def _text(report: FleetReport, *, as_json: bool) -> str:
+    """Return the report as JSON or as text, with private names removed except those of the nodes."""
+    from envcheck.fleet import report as fleet_report
+
+    cleaned = sanitized(report, private_names()._replace(machines=()))
+    return output.json_text(fleet_report.tree(cleaned)) if as_json else fleet_report.render(cleaned)

@@ -1,0 +1,131 @@
+"""`envcheck gate`: judge an environment under a policy and exit accordingly."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from envcheck.cli import options, output
+from envcheck.host import machine as host
+
+LockOption = Annotated[
+    str,
+    typer.Option(
+        "--lock",
+        metavar="FILE",
+        help="Lock from which the environment was installed: report every difference from it.",
+    ),
+]
+VerifyFilesOption = Annotated[
+    bool, typer.Option("--verify-files", help="Compare every installed file with the hash in its RECORD.")
+]
+VerifyTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--verify-timeout", metavar="SECONDS", min=0.1, max=3600, help="Deadline for --verify-files."
+    ),
+]
+RootOption = Annotated[
+    str,
+    typer.Option(
+        "--root", metavar="FOLDER", help="Judge the unpacked image in this folder; run none of its code."
+    ),
+]
+ManifestOption = Annotated[
+    str,
+    typer.Option(
+        "--manifest",
+        metavar="FILE",
+        help="Write to this file what was judged, or nowhere with 'none'. Default in a container: "
+        "/usr/share/envcheck/manifest.json.",
+    ),
+]
+RuntimeOption = Annotated[
+    bool,
+    typer.Option(
+        "--runtime",
+        help="At start-up: check this machine's driver and GPUs against the manifest. Takes only --manifest, "
+        "--timeout and --json.",
+    ),
+]
+
+
+def command(
+    python: options.Python = None,
+    static: options.Static = False,
+    target: options.Target = None,
+    train: options.Train = None,
+    facts: options.Facts = None,
+    driver: options.Driver = None,
+    gpus: options.Gpu = None,
+    machines: options.Machine = None,
+    lock: LockOption = "",
+    verify_files: VerifyFilesOption = False,
+    verify_timeout: VerifyTimeoutOption = 300.0,
+    root: RootOption = "",
+    manifest: ManifestOption = "",
+    runtime: RuntimeOption = False,
+    as_json: options.Json = False,
+    report_format: options.ReportFormat = "",
+    file: options.ReportFile = "",
+    fail_on: options.GateFailOn = None,
+    undecided: options.UndecidedRules = None,
+    strict: options.Strict = False,
+    only: options.Only = None,
+    skip: options.Skip = None,
+    timeout: options.ProbeTimeout = 10.0,
+    expect_gpus: options.ExpectGpus = None,
+    overlays: options.Matrix = None,
+    lang: options.Lang = None,
+) -> int:
+    """Judge as `doctor` does, under a policy, so that a bad image fails its build and a bad node its job.
+
+    Needs no GPU. Exit codes: 0 open, 1 shut by findings, 2 wrong usage or unreadable input,
+    3 could not examine the environment (no torch in it, or a bug in envcheck).
+    """
+    from envcheck.commands import examine, gate
+
+    if runtime:
+        return _run_runtime_gate(manifest)
+    report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
+    language = examine.choose_language(lang, host.Host())
+    request = options.examine_request(
+        python=python,
+        static=static,
+        facts=facts,
+        target=target,
+        train=train,
+        driver=driver,
+        gpus=gpus,
+        timeout=timeout,
+        overlays=overlays,
+        expect_gpus=expect_gpus,
+    )
+    gate_options = gate.GateOptions(
+        machines=tuple(machines or ()),
+        lock=lock,
+        verify_s=verify_timeout if verify_files else None,
+        manifest=manifest,
+        root=root,
+        fail_on=fail_on.severity if fail_on else None,
+        undecided=undecided.value if undecided else "",
+        strict=strict,
+        only=tuple(only or ()),
+        skip=tuple(skip or ()),
+    )
+    outcome = gate.judge_image(request, gate_options, host.Host(), language)
+    verdict_follows = output.write_report(outcome.report, report_format, file)
+    if verdict_follows and outcome.decision.code == 0:
+        output.print_data("".join(f"{line}\n" for line in gate.dockerfile_lines(outcome.tree)))
+    gate.write_manifest(outcome, request, gate_options, host.Host(), output.print_message)
+    if verdict_follows:
+        output.print_verdict(outcome.decision, language)
+    return outcome.decision.code
+
+
+def _run_runtime_gate(manifest: str) -> int:
+    """Run the runtime gate, if `__main__` did not start it directly."""
+    from envcheck.commands import gate_runtime
+
+    return gate_runtime.run(["gate", "--runtime", *(["--manifest", manifest] if manifest else [])])

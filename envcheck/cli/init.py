@@ -1,0 +1,31 @@
+"""`envcheck init`: write a settings file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envcheck.cli import output
+from envcheck.core.errors import InputError
+
+FileArgument = Annotated[
+    str, typer.Argument(metavar="[FILE]", help="File to write; '-' prints to standard output.")
+]
+
+
+def command(file: FileArgument = "envcheck.toml") -> int:
+    """Write a settings file in which every setting is a comment that explains it.
+
+    Exit codes: 0 written, 2 the file exists already.
+    """
+    from envcheck.policy import settings
+
+    if file == "-":
+        output.print_data(settings.TEMPLATE)
+        return 0
+    if Path(file).exists():
+        raise InputError(file, "exists already; name another file, or - to print the settings")
+    output.save_data(settings.TEMPLATE, file)
+    return 0

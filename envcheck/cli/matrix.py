@@ -1,0 +1,148 @@
+"""`envcheck matrix`: show, check, publish or extend the knowledge in compat/."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envcheck.cli import options, output
+from envcheck.host import machine as host
+
+
+class MatrixAction(Enum):
+    """What to do with the knowledge."""
+
+    SHOW = "show"
+    LINT = "lint"
+    HTML = "html"
+    MEASURE = "measure"
+
+
+ActionArgument = Annotated[
+    MatrixAction,
+    typer.Argument(
+        help="show what is known; lint: check it for mistakes; html: write a page to look things up in; "
+        "measure: install combinations in separate environments, train a target in each and print cells."
+    ),
+]
+SubjectArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[WHAT]", help="show: PACKAGE or PACKAGE==V. lint: a folder laid out like compat/."
+    ),
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="html: folder for index.html (default: site). measure: file to append cells to "
+        "(default: print).",
+    ),
+]
+OnlineOption = Annotated[
+    bool,
+    typer.Option(
+        "--online", help="lint: ask your package index for releases that compat/ does not cover yet."
+    ),
+]
+TodayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--today", metavar="DATE", help="lint: day on which the age of sources is judged. Default: today."
+    ),
+]
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="NAME==V",
+        help="measure: release to install. Repeatable; a package named twice is measured in both releases.",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="FACT=VALUE", help="measure: training fact in addition to the target's. Repeatable."
+    ),
+]
+DeviceOption = Annotated[
+    options.Device | None, typer.Option("--device", help="measure: where to run the self-tests.")
+]
+RanksOption = Annotated[
+    int | None,
+    typer.Option("--ranks", metavar="N", min=1, max=1024, help="measure: processes of one self-test."),
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="NAME", help="measure: run only this self-test. Repeatable."),
+]
+FolderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--in", metavar="FOLDER", help="measure: folder that keeps the environments for the next run."
+    ),
+]
+PythonOption = Annotated[
+    str | None,
+    typer.Option("--python", metavar="PATH", help="measure: interpreter to create environments for."),
+]
+
+
+def command(
+    action: ActionArgument,
+    subject: SubjectArgument = None,
+    path: OutputOption = None,
+    online: OnlineOption = False,
+    today: TodayOption = None,
+    target: options.Target = None,
+    releases: WithOption = None,
+    train_facts: SetOption = None,
+    device: DeviceOption = None,
+    ranks: RanksOption = None,
+    only: OnlyOption = None,
+    folder: FolderOption = None,
+    python: PythonOption = None,
+    overlays: options.Matrix = None,
+) -> int:
+    """Show the knowledge, check it for mistakes, write it as a page, or measure a combination.
+
+    Exit codes: 0 done, 1 lint found errors, 2 wrong usage, 3 the package index cannot be read, or a
+    combination could not be decided.
+    """
+    overlay_files = tuple(overlays or ())
+    if action is MatrixAction.MEASURE:
+        from envcheck.commands import measure, selftest
+
+        run = measure.MeasureOptions(
+            target=target or "",
+            given=tuple(releases or ()),
+            wanted=selftest.SelftestOptions(
+                level=2,
+                device=device.value if device else None,
+                ranks=ranks,
+                only=tuple(only or ()),
+                patience=measure.PATIENCE,
+            ),
+            folder=Path(folder) if folder else None,
+            output=Path(path) if path else None,
+            python=python,
+            overlays=overlay_files,
+            train=tuple(train_facts or ()),
+        )
+        text, code = measure.measure(run, host.Host(), output.print_message)
+    else:
+        from envcheck.commands import matrix
+
+        if action is MatrixAction.LINT:
+            text, code = matrix.lint(subject, host.Host(), today, overlay_files, online=online)
+        elif action is MatrixAction.HTML:
+            text, code = matrix.html(path or "site", overlay_files), 0
+        else:
+            text, code = matrix.show(subject, overlay_files), 0
+    output.print_data(text)
+    return code

@@ -1,0 +1,224 @@
+"""Options that several commands share, as annotations for typer, and the request that they add up to.
+
+An option that only one command takes is declared in that command's module. Options have names instead of
+standing in the signatures, because typer evaluates the annotations of a signature four times.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envcheck.core.rules import Severity
+
+if TYPE_CHECKING:
+    from envcheck.commands.examine import ExamineRequest
+
+# --- what to judge ----------------------------------------------------------------------------------
+
+Python = Annotated[
+    str | None,
+    typer.Option(
+        "--python",
+        metavar="PATH",
+        help="Interpreter or environment folder to examine. The interpreter is run with -I to locate its "
+        "packages, which executes its start-up files.",
+    ),
+]
+Static = Annotated[
+    bool, typer.Option("--static", help="Only read the environment's files; never run its interpreter.")
+]
+Target = Annotated[
+    str | None,
+    typer.Option("--target", metavar="NAME", help="Training recipe to judge for, such as zero3-lora."),
+]
+Train = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--train",
+        metavar="FILE",
+        help="Training configuration: a launch script, a trainer's YAML or JSON, DeepSpeed's JSON, or "
+        "arguments such as '--use_lora true'. Repeatable; several are merged as the trainer merges them.",
+    ),
+]
+Facts = Annotated[
+    str | None,
+    typer.Option(
+        "--facts", metavar="FILE", help="Judge this facts file (TOML or JSON) instead of this machine."
+    ),
+]
+Driver = Annotated[
+    str | None,
+    typer.Option(
+        "--driver", metavar="VERSION", help="Declare the NVIDIA driver of the machine the training runs on."
+    ),
+]
+Gpu = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu",
+        metavar="NAME",
+        help="Declare a GPU of the machine the training runs on, or 'none'. Repeatable.",
+    ),
+]
+Machine = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--machine",
+        metavar="NAME",
+        help="Judge for this declared machine. Repeatable: all must pass. Default: the machines in the "
+        "settings file.",
+    ),
+]
+Matrix = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--matrix",
+        metavar="FILE",
+        help="File with your own rules, targets and cells, which extend or replace the shipped ones. "
+        "Repeatable.",
+    ),
+]
+ExpectGpus = Annotated[
+    int | None,
+    typer.Option(
+        "--expect-gpus",
+        metavar="N",
+        min=1,
+        help="Report an error if fewer than N GPUs of this machine are usable, and name the unusable ones.",
+    ),
+]
+ProbeTimeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline for each probe.")
+]
+
+# --- what to print ----------------------------------------------------------------------------------
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+ReportFormat = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="text, json, markdown, html, sarif, junit or github. Default: inferred from the file name given "
+        "with -o, otherwise text.",
+    ),
+]
+ReportFile = Annotated[
+    str,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="Write the report to this file, completely or not at all."
+    ),
+]
+Lang = Annotated[
+    str | None,
+    typer.Option("--lang", metavar="LANG", help="Language of the report, such as zh. Default: the locale's."),
+]
+
+# --- what fails -------------------------------------------------------------------------------------
+
+
+class FailOn(Enum):
+    """The lowest severity that makes the exit code 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of that name."""
+        return Severity(self.value)
+
+
+class Undecided(Enum):
+    """What an undecided rule does to the gate."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    WARN = "warn"
+    FAIL = "fail"
+
+
+ReportFailOn = Annotated[
+    FailOn, typer.Option("--fail-on", help="Lowest severity that makes the exit code 1.")
+]
+GateFailOn = Annotated[
+    FailOn | None,
+    typer.Option(
+        "--fail-on",
+        help="Lowest severity that makes the exit code 1. Default: the settings file's, otherwise error.",
+    ),
+]
+UndecidedRules = Annotated[
+    Undecided | None,
+    typer.Option(
+        "--undecided",
+        help="What undecided rules do: pass ignores them, warn lists them in the verdict, fail shuts the "
+        "gate. Default: the settings file's, otherwise warn.",
+    ),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="The same as --fail-on warning --undecided fail.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="RULE",
+        help="Check only this rule; a prefix such as `lock:` selects a group. Repeatable.",
+    ),
+]
+Skip = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--skip",
+        metavar="RULE",
+        help="Leave out this rule; a prefix such as `lock:` selects a group. Repeatable.",
+    ),
+]
+
+# --- self-tests -------------------------------------------------------------------------------------
+
+
+class Device(Enum):
+    """Where self-tests run."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+# --- the request ------------------------------------------------------------------------------------
+
+
+def examine_request(
+    *,
+    python: str | None = None,
+    static: bool = False,
+    facts: str | None = None,
+    target: str | None = None,
+    train: list[str] | None = None,
+    driver: str | None = None,
+    gpus: list[str] | None = None,
+    timeout: float = 10.0,
+    overlays: list[str] | None = None,
+    expect_gpus: int | None = None,
+    platform: str | None = None,
+    glibc: str | None = None,
+) -> ExamineRequest:
+    """Build the request from the options; typer passes None for a repeatable option that was not given."""
+    from envcheck.commands.examine import ExamineRequest
+
+    return ExamineRequest(
+        python=python,
+        static=static,
+        facts=facts,
+        target=target,
+        train=tuple(train or ()),
+        driver=driver,
+        gpus=tuple(gpus or ()),
+        deadline_s=timeout,
+        overlays=tuple(overlays or ()),
+        platform=platform,
+        glibc=glibc,
+        expect_gpus=expect_gpus or 0,
+    )

@@ -1,0 +1,142 @@
+"""Everything that a command writes: data on stdout or into a file, messages on stderr.
+
+All of it is cleaned (control characters) and redacted (secrets, home folders) here, on its way out. The only
+exceptions are `--version` and `gate --runtime`, which print for themselves because they load nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envcheck.core.errors import ExamineError, InputError
+from envcheck.core.sanitize import clean, hide_private_keep_urls, inline, redact, sanitized
+from envcheck.host.environment import environment_variable, home_folders, private_names
+from envcheck.host.files import append_file, check_replaceable, replace_file
+
+if TYPE_CHECKING:
+    from envcheck.core.findings import Report
+    from envcheck.core.i18n import Language
+    from envcheck.policy.decision import Decision
+
+# --- reports ----------------------------------------------------------------------------------------
+
+
+def choose_format(*, as_json: bool, report_format: str, file: str) -> str:
+    """Return the name of the report's format, and check the options before the work begins.
+
+    Raises:
+        InputError: there is no such format, or the file cannot be written.
+    """
+    from envcheck.reports.render import format_named, format_of
+
+    if as_json and report_format not in ("", "json"):
+        raise InputError("--json", f"contradicts --format {report_format}")
+    if file:
+        check_replaceable(Path(file))
+    if report_format:
+        format_named(report_format)
+    name = "json" if as_json else report_format
+    if file:
+        return "text" if name == "terminal" else name or format_of(file)
+    coloured = sys.stdout is not None and sys.stdout.isatty() and not environment_variable("NO_COLOR")
+    return name or ("terminal" if coloured else "text")
+
+
+def write_report(report: Report, report_format: str, file: str) -> bool:
+    """Write a report to `file`, or to stdout if `file` is empty.
+
+    Returns whether a verdict for people may follow on stdout: the report went to a file or is itself text.
+    """
+    from envcheck.reports.render import beside, rendered
+
+    private = private_names()
+    text = rendered(report_format, report, private)
+    if file:
+        save_data(text, file)
+    else:
+        print_data(text, coloured=report_format == "terminal")
+    for variable, render in beside(report_format).items():
+        if path := environment_variable(variable):
+            append_file(Path(path), clean(render(sanitized(report, private))))
+    return bool(file) or report_format in ("text", "terminal", "github")
+
+
+def print_verdict(decision: Decision, language: Language) -> None:
+    """Print on one line whether the gate is open, and why."""
+    verdict = language.say("gate open") if decision.code == 0 else language.say("gate shut")
+    reasons = [*(decision.reasons or decision.remarks)]
+    reasons += [language.say("waived: {}", waived) for waived in decision.waived]
+    print_data((f"{verdict}: {'; '.join(reasons)}" if reasons else verdict) + "\n")
+
+
+# --- data -------------------------------------------------------------------------------------------
+
+
+def json_text(tree: Any) -> str:
+    """Return a tree as indented JSON that ends in a line feed."""
+    return json.dumps(tree, indent=2) + "\n"
+
+
+def print_data(text: str, *, coloured: bool = False) -> None:
+    """Print data on stdout; a coloured text was cleaned before it was coloured.
+
+    Raises:
+        ExamineError: stdout is closed or cannot take the data. A reader that went away is no error.
+    """
+    if sys.stdout is None:
+        raise ExamineError("standard output is closed: nowhere to print")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a GBK terminal has no check mark
+    try:
+        sys.stdout.write(_redacted(text if coloured else clean(text)))
+        sys.stdout.flush()
+    except OSError as error:
+        # Whatever is still buffered is flushed at exit, and that flush must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return  # as in `envcheck … | head`: the exit code stays what the command found
+        reason = (error.strerror or "it cannot be written").lower()
+        raise ExamineError(f"standard output: {reason}") from None
+
+
+def write_data(text: str, file: str) -> None:
+    """Write data to `file`, or to stdout if `file` is empty."""
+    if file:
+        save_data(text, file)
+    else:
+        print_data(text)
+
+
+def save_data(text: str, file: str) -> None:
+    """Write data to a file, completely or not at all, and print a message that says so."""
+    replace_file(Path(file), _redacted(clean(text)))
+    print_message(f"written to {inline(file)}")
+
+
+def _redacted(text: str) -> str:
+    homes = home_folders()
+    return redact(text, (*homes, *(json.dumps(home)[1:-1] for home in homes)))
+
+
+# --- messages ---------------------------------------------------------------------------------------
+
+
+def print_message(message: str) -> None:
+    """Print a line of progress or an error on stderr; do nothing if stderr is closed or full.
+
+    The exit code carries the result as well, so a lost message must not change it.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # Python sets a closed stream to None
+        sys.stderr.write(f"{hide_private_keep_urls(clean(message), private_names())}\n")
+
+
+def announce_standard_input() -> None:
+    """Tell a person at a terminal that the command now waits for input."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        print_message("reading standard input; Ctrl-D ends it")

@@ -1,0 +1,173 @@
+"""`envcheck pin`: print a lock for a training recipe."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from envcheck.cli import options, output
+from envcheck.core.errors import InputError
+from envcheck.host import machine as host
+
+TargetOption = Annotated[
+    str, typer.Option("--target", metavar="NAME", help="Training recipe to lock for, such as zero3-lora.")
+]
+PythonVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--python-version",
+        metavar="X.Y",
+        help="Python version to lock for. Default: that of the examined interpreter.",
+    ),
+]
+PlatformOption = Annotated[
+    str | None,
+    typer.Option("--platform", metavar="OS-ARCH", help="Declare linux-x86_64 or linux-aarch64."),
+]
+GlibcOption = Annotated[
+    str | None,
+    typer.Option("--glibc", metavar="2.N", help="Declare the C library of the machine the training runs on."),
+]
+ResolveOption = Annotated[bool, typer.Option("--resolve", help="Resolve again, even if a shipped lock fits.")]
+OfflineOption = Annotated[
+    bool, typer.Option("--offline", help="Use only the shipped locks; never use the network.")
+]
+FileOption = Annotated[
+    str,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write the lock to this file, completely or not at all; '> FILE' would empty the file before "
+        "anything runs.",
+    ),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="requirements (with hashes), pylock (PEP 751), constraints (versions only) or "
+        "uv ([tool.uv] for pyproject.toml).",
+    ),
+]
+RequirementOption = Annotated[
+    list[str] | None,
+    typer.Option("-r", "--requirement", metavar="FILE", help="Also lock your own requirements. Repeatable."),
+]
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with", metavar="REQ", help="Also lock this requirement, such as 'trl>=0.20'. Repeatable."
+    ),
+]
+KeepOption = Annotated[
+    list[str] | None,
+    typer.Option("--keep", metavar="NAME", help="Keep the installed version of this package. Repeatable."),
+]
+ModelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model", metavar="TYPE", help="Choose a transformers that supports this model_type. Repeatable."
+    ),
+]
+ExcludeNewerOption = Annotated[
+    str, typer.Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after that day (UTC).")
+]
+PreferOption = Annotated[
+    str,
+    typer.Option(
+        "--prefer",
+        metavar="WHAT",
+        help="measured (combinations that were tested by training) or newest.",
+    ),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option("--engine", metavar="NAME", help="uv, pip-tools, or both to see where their locks differ."),
+]
+FromCurrentOption = Annotated[
+    bool,
+    typer.Option("--from-current", help="Change installed versions as little as possible; list the changes."),
+]
+ShowIndexOption = Annotated[
+    bool, typer.Option("--show-index", help="pylock: allow addresses on your own index in the lock.")
+]
+ConstraintsOnlyOption = Annotated[
+    bool, typer.Option("--constraints-only", help="The same as --format constraints.")
+]
+
+
+def command(
+    target: TargetOption,
+    driver: options.Driver = None,
+    gpus: options.Gpu = None,
+    python_version: PythonVersionOption = None,
+    platform: PlatformOption = None,
+    glibc: GlibcOption = None,
+    python: options.Python = None,
+    static: options.Static = False,
+    resolve: ResolveOption = False,
+    offline: OfflineOption = False,
+    file: FileOption = "",
+    lock_format: FormatOption = "requirements",
+    requirement_files: RequirementOption = None,
+    requirements: WithOption = None,
+    keep: KeepOption = None,
+    models: ModelOption = None,
+    exclude_newer: ExcludeNewerOption = "",
+    prefer: PreferOption = "measured",
+    engine: EngineOption = "",
+    from_current: FromCurrentOption = False,
+    show_index: ShowIndexOption = False,
+    constraints_only: ConstraintsOnlyOption = False,
+    timeout: options.ProbeTimeout = 10.0,
+    overlays: options.Matrix = None,
+) -> int:
+    """Print a lock that fits this machine, or the one declared, as requirements.txt with hashes.
+
+    Exit codes: 0 a lock was printed, 2 wrong usage, 3 a resolver failed, 4 no versions fit.
+    """
+    from envcheck.commands import pin
+
+    request = options.examine_request(
+        python=python,
+        static=static,
+        target=target,
+        driver=driver,
+        gpus=gpus,
+        timeout=timeout,
+        overlays=overlays,
+        platform=platform,
+        glibc=glibc,
+    )
+    if constraints_only:
+        if lock_format not in ("requirements", "constraints"):
+            raise InputError("--constraints-only", f"contradicts --format {lock_format}")
+        lock_format = "constraints"
+    pin_options = pin.PinOptions(
+        files=tuple(requirement_files or ()),
+        besides=tuple(requirements or ()),
+        keep=tuple(keep or ()),
+        models=tuple(models or ()),
+        until=exclude_newer,
+        prefer=prefer,
+        engine=engine,
+        written=lock_format,
+        output=file,
+        own_index=show_index,
+    )
+    lock, messages = pin.pin(
+        request,
+        host.Host(),
+        python_version,
+        resolve=resolve,
+        offline=offline,
+        options=pin_options,
+        from_current=from_current,
+    )
+    for message in messages:
+        output.print_message(message)
+    output.write_data(lock, file)
+    return 0

@@ -1,0 +1,25 @@
+"""`envcheck target`: show the training recipes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from envcheck.cli import options, output
+from envcheck.host import machine as host
+
+NameArgument = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Recipe to show.")]
+
+
+def command(name: NameArgument = None, overlays: options.Matrix = None, lang: options.Lang = None) -> int:
+    """List the training recipes, or show what one of them requires and implies.
+
+    Exit codes: 0 printed, 2 wrong usage or no such recipe.
+    """
+    from envcheck.commands import examine
+    from envcheck.knowledge import rule_pages
+
+    language = examine.choose_language(lang, host.Host())
+    output.print_data(rule_pages.target_page(name, examine.knowledge(overlays or ()), language))
+    return 0
