@@ -14,7 +14,7 @@ from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.core.findings import UNREADABLE, Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.host import machine as host
-from envcheck.training_config import dialects, merge, readers
+from envcheck.training_config import dialects, merge, readers, source_lines
 from envcheck.training_config.dialects import Dialect
 from envcheck.training_config.document import Document, Reference
 from envcheck.training_config.interpret import Interpretation, understood
@@ -52,8 +52,10 @@ def configured(
         unreadable = next(remark for remark in reading.remarks if remark.code == UNREADABLE)
         raise InputError(unreadable.places[0], unreadable.text)
     facts, remarks = merge.merged(reading.parts)
-    found = [*reading.remarks, *(remark for part in reading.parts for remark in part.remarks), *remarks]
-    ordered = sorted(readers.quoted(found, reading.texts), key=lambda remark: -remark.severity.rank)
+    found = [*reading.remarks, *(remark for part in reading.parts for remark in part.diagnostics), *remarks]
+    ordered = sorted(
+        source_lines.with_excerpts(found, reading.texts), key=lambda remark: -remark.severity.rank
+    )
     return Configured((*reading.unread, *facts), tuple(ordered))
 
 
@@ -126,7 +128,7 @@ class _FileReader:
                 for reference in part.references:
                     self._refer(reference, part.document, folder)
             taken += parts
-        if not dialect and not any(part.facts or part.references or part.remarks for part in taken):
+        if not dialect and not any(part.facts or part.references or part.diagnostics for part in taken):
             raise InputError(name, "says nothing of training that envcheck knows")
         self.parts += taken
 

@@ -58,16 +58,16 @@ def test_conditions_are_about_settings_that_the_dialect_has(name: str) -> None:
     about = [*(each.when for each in dialect.implied), *(each.when for each in dialect.contradictions)]
     for setting in [
         *(setting for when in about for setting in when),
-        *(row["setting"] for row in dialect.filled),
+        *(row.setting for row in dialect.filled),
     ]:
         section = setting.rpartition(".")[0]
         assert setting in dialect.rows or section not in dialect.unknown, setting
     for row in dialect.excluded:
-        known = KNOWN[row["by"]].rows
-        assert all(name in known or name.endswith("_nvme_path") for name in row["settings"]), row
-    for row in dialect.filled:
-        arguments = KNOWN[row["by"]].rows
-        assert all(argument in arguments for argument in row["from"]), row
+        known = KNOWN[row.by].rows
+        assert all(name in known or name.endswith("_nvme_path") for name in row.settings), row
+    for filled in dialect.filled:
+        arguments = KNOWN[filled.by].rows
+        assert all(argument in arguments for argument in filled.arguments), filled
 
 
 def test_every_statement_names_its_source() -> None:

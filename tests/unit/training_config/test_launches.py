@@ -19,7 +19,9 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Unknown
 from envcheck.host import machine as host
 from envcheck.knowledge import load as matrix
-from envcheck.training_config.readers import launch, script, shell
+from envcheck.training_config.launch_scripts.follow import follow
+from envcheck.training_config.readers import launch
+from envcheck.training_config.source_lines import SourceLines
 from tests.support.paths import DATA
 
 SHARED = matrix.gather(host.source_texts("compat", ".toml"))["tables"]["argument"]
@@ -94,7 +96,7 @@ def test_what_is_no_shell_script_is_one_line_with_its_place(
 
 def words(text: str) -> list[list[str]]:
     """What each command that begins with `go` is given; unknown words in brackets, with a star if many."""
-    found = script.follow(text, lambda words: words[0].text == "go", frozenset())
+    found = follow(SourceLines(text, "a.sh"), lambda words: words[0].text == "go", frozenset())
     return [
         [f"[{word.text}{'*' * word.many}]" if word.why else word.text for word in command.words[1:]]
         for command in found.commands
@@ -199,5 +201,6 @@ def test_reading_takes_time_in_proportion_to_the_text(unit: str) -> None:
 
 
 def test_positions_are_lines_and_columns_from_one() -> None:
-    positions = shell.Positions("a\nbc\n")
-    assert [positions(at) for at in (0, 1, 2, 4)] == [(1, 1), (1, 2), (2, 1), (2, 3)]
+    lines = SourceLines("a\nbc\n", "a.sh")
+    places = [lines.place(at, at + 1) for at in (0, 1, 2, 4)]
+    assert [(place.line, place.column) for place in places] == [(1, 1), (1, 2), (2, 1), (2, 3)]

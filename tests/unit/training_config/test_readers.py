@@ -19,7 +19,7 @@ from envcheck.core.rules import Severity
 from envcheck.host import machine as host
 from envcheck.knowledge import load as matrix
 from envcheck.training_config import readers
-from envcheck.training_config.document import Document, Said, Section
+from envcheck.training_config.document import Document, Section, SettingValue
 from envcheck.training_config.readers import json_text
 
 SHARED = matrix.gather(host.source_texts("compat", ".toml"))["tables"]["argument"]
@@ -400,7 +400,7 @@ def test_none_of_the_files_can_be_read(tmp_path: Path) -> None:
 # --- forms ------------------------------------------------------------------------------------------
 
 
-def settings(text: str) -> dict[str, Said]:
+def settings(text: str) -> dict[str, SettingValue]:
     (document,) = readers.read(text, "conf")
     return {setting.name: setting.value for setting in document.settings}
 
@@ -479,7 +479,7 @@ def test_a_reader_raises_nothing_but_input_errors(text: str) -> None:
         lines = each.split("\n")
         for document in documents:
             for setting in document.settings:
-                for place in (setting.named, setting.place):
+                for place in (setting.name_place, setting.place):
                     assert 1 <= place.line <= len(lines)
                     assert 1 <= place.column <= len(lines[place.line - 1]) + 1
 
@@ -504,7 +504,7 @@ def test_json_is_what_it_says_and_each_place_is_what_it_names(
     assert json_text.loads(text, "conf") == tree
     for setting in top:
         if setting.name in tree:
-            assert json.loads(marked(setting.named)) == setting.name
+            assert json.loads(marked(setting.name_place)) == setting.name
             if not isinstance(tree[setting.name], dict | list):
                 assert json.loads(marked(setting.place)) == tree[setting.name] == setting.value
 
