@@ -98,20 +98,26 @@ class DialectContext:
         takes_null = row.null or not self.typed or row.under not in self.dialect.unknown
         if isinstance(value, Unknown) or (value is None and takes_null) or value == "auto":
             return "", Severity.NOTE
-        in_yaml = self.document.form == "yaml"
-        if in_yaml and row.kind == "word" and isinstance(value, bool):
+        if self._in_yaml and row.kind == "word" and isinstance(value, bool):
             value = spelled(value)  # YAML 1.1 takes for false a `no` that was meant as a word
         wrong = misfit(row, value, as_text=not self.typed or self.dialect.spelled)
+        if wrong and (tolerated := self._conversion(row, value)):
+            return f"{wrong}; {tolerated}", Severity.WARNING
+        return wrong, Severity.ERROR
+
+    def _conversion(self, row: DialectRow, value: SettingValue) -> str:
+        """Return which programs convert a value of the wrong kind, or "" if none does."""
         convertible = row.kind in CONVERTED and value != ""
-        if not wrong or not convertible or misfit(row, bool_as_number(value, row), as_text=True):
-            return wrong, Severity.ERROR
+        if not convertible or misfit(row, bool_as_number(value, row), as_text=True):
+            return ""
         if self.dialect.unknown.get(row.under, "ignored") != "ignored":
             # pydantic, which is what refuses unknown names, reads "3" as 3 and true as 1.
-            converts = f"{self.dialect.package} converts it, others that read this file do not"
-            return f"{wrong}; {converts}", Severity.WARNING
-        if in_yaml:  # such as 1e-4, which a program converts or not
-            return f"{wrong}; a text in YAML 1.1, which not every program converts", Severity.WARNING
-        return wrong, Severity.ERROR
+            return f"{self.dialect.package} converts it, others that read this file do not"
+        return "a text in YAML 1.1, which not every program converts" if self._in_yaml else ""  # such as 1e-4
+
+    @property
+    def _in_yaml(self) -> bool:
+        return self.document.form == "yaml"
 
 
 def bool_as_number(value: SettingValue, row: DialectRow) -> SettingValue:

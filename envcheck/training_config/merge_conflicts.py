@@ -105,25 +105,25 @@ class _DeepSpeedConfig:
     ) -> Iterator[Diagnostic]:
         """Yield a setting that differs from the arguments that it is filled in from."""
         own = self.settings.get(row.setting)
-        if own is None or own.value is None or own.value == "auto" or isinstance(own.value, Unknown):
+        if own is None or _is_open(own.value) or own.value == "auto":
             return
         given = [_argument(trainers, name) for name in row.arguments]
         if row.any:
             given = [_any_of(given)]
         values = [argument.value for argument in given]
-        if any(value is None or isinstance(value, Unknown) for value in values) or _equal(own.value, values):
+        if any(map(_is_open, values)) or _equal(own.value, values):
             return
         settings = [argument.setting for argument in given if argument.setting is not None]
         if not settings and not any(map(_certain_trainer, trainers)):
             return  # a script without arguments has its own defaults, if it uses a Trainer at all
-        unless = "" if settings or _certain_defaults(trainers) else " (unless the script itself sets another)"
+        origin, severity = ("", Severity.ERROR) if settings else _default_origin(trainers)
         names = " and ".join(row.arguments[: 1 if row.any else None])
-        argument_text = f"{names} is {', '.join(map(_quoted, values))}{'' if settings else ' by default'}"
+        arguments = f"{names} is {', '.join(map(_quoted, values))}{origin}"
         places = [setting.place for setting in settings] or [Place(trainers[-1].document.file)]
         yield Diagnostic(
-            Severity.WARNING if unless else Severity.ERROR,
+            severity,
             "contradicts-arguments",
-            f"{own.name} is {_quoted(own.value)} here and {argument_text}{unless}: {row.refuses}",
+            f"{own.name} is {_quoted(own.value)} here and {arguments}: {row.refuses}",
             (own.place, *places),
             'write "auto", and the argument decides',
             row.source,
@@ -258,19 +258,26 @@ def _argument(parts: Sequence[Interpretation], name: str) -> _Given:
 def _any_of(given: Sequence[_Given]) -> _Given:
     """Return whether one of several flags is on, with the setting that decides it."""
     for argument in given:
-        if isinstance(argument.value, Unknown) or argument.value is None:
+        if _is_open(argument.value):
             return _Given(None, argument.setting)
         if spelled(argument.value) in TRUE:
             return _Given(True, argument.setting)
     return _Given(False, next((each.setting for each in given if each.setting is not None), None))
 
 
-def _certain_defaults(trainers: Sequence[Interpretation]) -> bool:
-    """Return whether arguments that are not given certainly have their defaults.
+def _default_origin(trainers: Sequence[Interpretation]) -> tuple[str, Severity]:
+    """Return how a message qualifies arguments that are not given, and how severe a difference from them is.
 
     A script of the user may have other defaults, and arguments that could not be read may set them.
     """
-    return all(part.dialect and part.dialect.programs and not part.document.incomplete for part in trainers)
+    if all(part.dialect and part.dialect.programs and not part.document.incomplete for part in trainers):
+        return " by default", Severity.ERROR
+    return " by default (unless the script itself sets another)", Severity.WARNING
+
+
+def _is_open(value: SettingValue) -> bool:
+    """Return whether a value is null or Unknown."""
+    return value is None or isinstance(value, Unknown)
 
 
 def _equal(own: SettingValue, arguments: Sequence[SettingValue]) -> bool:
