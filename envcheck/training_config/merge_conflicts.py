@@ -105,11 +105,9 @@ class _DeepSpeedConfig:
     ) -> Iterator[Diagnostic]:
         """Yield a setting that differs from the arguments that it is filled in from."""
         own = self.settings.get(row.setting)
-        if own is None or _is_open(own.value) or own.value == "auto":
+        if own is None or own.value == "auto" or _is_open(own.value):
             return
-        given = [_argument(trainers, name) for name in row.arguments]
-        if row.any:
-            given = [_any_of(given)]
+        given = _arguments(row, trainers)
         values = [argument.value for argument in given]
         if any(map(_is_open, values)) or _equal(own.value, values):
             return
@@ -253,6 +251,12 @@ def _argument(parts: Sequence[Interpretation], name: str) -> _Given:
         if default is None:
             default = next((row.default for row in rows.get(name, ()) if row.default is not None), None)
     return _Given(default, None)
+
+
+def _arguments(row: FilledRow, parts: Sequence[Interpretation]) -> list[_Given]:
+    """Return the arguments that a setting is filled in from."""
+    given = [_argument(parts, name) for name in row.arguments]
+    return [_any_of(given)] if row.any else given
 
 
 def _any_of(given: Sequence[_Given]) -> _Given:
