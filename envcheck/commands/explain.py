@@ -20,6 +20,8 @@ from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment
 from envcheck.logs import scanner as log_scanner
+from envcheck.logs.events import Event, Log
+from envcheck.logs.line_format import LogPatterns, log_patterns, plain
 from envcheck.reports import explanation
 from envcheck.rules import derive
 
@@ -32,7 +34,7 @@ STDIN = "-"
 class _Read(NamedTuple):
     """A log as it was read: its events, its beginning, and what of it could not be read."""
 
-    log: log_scanner.Log
+    log: Log
     head: str
     notes: tuple[str, ...]
 
@@ -64,7 +66,7 @@ def told(
     found = probes.every_probe()
     words = examine.vocabulary(found)
     known = examine.load_matrix(words, question.overlays)
-    read = _read(chunks, name, log_scanner.look(tree["tables"]))
+    read = _read(chunks, name, log_patterns(tree["tables"]))
     if wrote is not None:
         read = read._replace(log=_with_end(read.log, wrote.code))
     diagnosis = log_diagnosis.diagnose(read.log, log_signatures.compiled(tree["case"]))
@@ -145,14 +147,14 @@ def _refuse_wrong_use(question: examine.ExamineRequest, machine: Host) -> None:
         python_env.interpreter(machine, probes.ProbeRequest(Path(question.python)))
 
 
-def _with_end(log: log_scanner.Log, code: int) -> log_scanner.Log:
+def _with_end(log: Log, code: int) -> Log:
     """The log with the end of the process that wrote it; torchrun's word on its ranks counts before that."""
     text = f"exit code {code}"
     if code < 0:
         text = f"killed by signal {-code}\ntraceback : Signal {-code} ({host.signal_name(-code)})"
     numbers = tuple(log.lines + 1 for _ in text.split("\n"))
     root = code < 0 and not any(each.root for each in log.events)
-    end = log_scanner.Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
+    end = Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
     return log._replace(events=(*log.events, end))
 
 
@@ -168,8 +170,8 @@ def _beside(program: str, machine: Host) -> str | None:
 # --- reading ------------------------------------------------------------------------------------------
 
 
-def _read(chunks: Iterable[bytes | pty_passthrough.Gap], name: str, look: log_scanner.Look) -> _Read:
-    scanner = log_scanner.Scanner(look)
+def _read(chunks: Iterable[bytes | pty_passthrough.Gap], name: str, patterns: LogPatterns) -> _Read:
+    scanner = log_scanner.Scanner(patterns)
     head = bytearray()
     notes: list[str] = []
     try:
@@ -189,7 +191,7 @@ def _read(chunks: Iterable[bytes | pty_passthrough.Gap], name: str, look: log_sc
     log = scanner.finish()
     if log.crowded:
         notes.append("more kinds of errors than are kept: only the first and the last of them count")
-    return _Read(log, log_scanner.plain(bytes(head)), tuple(notes))
+    return _Read(log, plain(bytes(head)), tuple(notes))
 
 
 _GZIP = b"\x1f\x8b"

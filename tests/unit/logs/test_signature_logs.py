@@ -19,6 +19,7 @@ from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.diagnosis import Diagnosis
+from envcheck.logs.line_format import log_patterns
 from tests.support.paths import DATA
 
 FOLDER = DATA / "logs"
@@ -50,7 +51,7 @@ def diagnosis(path: Path) -> Diagnosis:
 
 
 def diagnosed(log: bytes) -> Diagnosis:
-    scanner = log_scanner.Scanner(log_scanner.look(TREE["tables"]))
+    scanner = log_scanner.Scanner(log_patterns(TREE["tables"]))
     scanner.feed(log)
     return log_diagnosis.diagnose(scanner.finish(), SIGNATURES.values())
 
