@@ -183,7 +183,7 @@ _AN_ERROR = re.compile(r"(?i)error|fatal|exception|failed")
 
 
 def _passage_cause(log: Log, matches: Sequence[Match]) -> Cause | None:
-    """Return the first known line that calls itself an error, for logs without exceptions (pip, compilers)."""
+    """Return the first known line that calls itself an error, for logs without exceptions (of pip, say)."""
     for match in sorted(matches, key=lambda match: (match.lines, -match.score)):
         event = log.events[match.event]
         lines = dict(zip(event.numbers, event.text.split("\n"), strict=False))
@@ -258,7 +258,7 @@ def _met_conditions(finding: Finding) -> tuple[str, ...]:
 
 
 def _unmet_conditions(rule: Rule, inventory: Inventory, device: int | None) -> tuple[str, ...]:
-    """Return the facts that keep a rule from being broken: the fewest unmet clauses, else its requirements."""
+    """Return the facts that keep a rule from being broken: fewest unmet clauses, else its requirements."""
     unmet = [
         [clause for clause in table if clauses.ask(clause, inventory, device) is Tri.NO]
         for table in rule.when
