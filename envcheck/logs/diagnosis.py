@@ -28,7 +28,7 @@ _STRONG = frozenset({"memory", "killed", "crash", "disk", "network", "hardware"}
 
 _MIN_PARTIAL_SCORE = 0.25  # for example one full sentence of two
 
-_EVENT_ORDER = ("ended", "raised", "said")  # to which of several events a text belongs that all contain
+_EVENT_ORDER = ("ended", "raised", "said")  # of several events with a text, the first of these has it
 
 _RAISED_BY_STATEMENTS = frozenset(
     {"KeyError", "NameError", "UnboundLocalError", "TypeError", "IndexError", "ZeroDivisionError"}

@@ -30,7 +30,7 @@ class Event(NamedTuple):
     line of the last one.
     """
 
-    what: str  # raised, ended, said
+    what: str  # raised, ended, or said for a passage
     numbers: tuple[int, ...]
     text: str
     ranks: tuple[str, ...] = ()

@@ -122,7 +122,7 @@ class Traceback:
 
     def continues_with(self, header: str) -> bool:
         """Return whether a header belongs to this traceback."""
-        return self.pending > 0 or self.chained or self._quotes_traceback(header)
+        return self.pending != 0 or self.chained or self._quotes_traceback(header)
 
     def _nested_header(self, text: str) -> None:
         """Note another header: of a chained exception, of a quoted one, or of another rank."""

@@ -217,9 +217,9 @@ _PROGRAM_WEIGHT = 100  # how many marks the name of a program counts for
 def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect | None:
     """Return the dialect whose marks the document bears, or None.
 
-    A dialect needs `enough` marks of its own. Of several the one with most marks wins, those of the dialects
-    it extends included; among equals the one with the longer lineage, which is more specific. A command line
-    without marks belongs to the dialect `arguments`.
+    A dialect needs `enough` marks, inherited ones not counted. Of several, the one with most marks wins,
+    those of the dialects it extends included; among equals the one with the longer lineage, which is more
+    specific. A command line without marks belongs to the dialect `arguments`.
     """
     if document.dialect:
         return dialects[document.dialect]

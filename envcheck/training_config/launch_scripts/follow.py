@@ -20,8 +20,9 @@ from envcheck.training_config.source_lines import SourceLines
 class FollowedScript(NamedTuple):
     """What following a script found.
 
-    `files` are those that it writes with a text of its own, by name. `assumed` are variables taken as not set
-    outside the script, "@" stands for its arguments. `notes` are (offset, sentence).
+    `files` are those that it writes with a literal text, by name. `assumed` are the variables taken as not
+    set outside the script; "@" stands for its arguments. `notes` are (offset, sentence) on commands that are
+    broken.
     """
 
     commands: tuple[LaunchCommand, ...]

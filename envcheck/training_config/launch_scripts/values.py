@@ -156,7 +156,7 @@ class Scope:
     """
 
     def __init__(self, outer: Scope | None = None) -> None:
-        """Begin with nothing of its own."""
+        """Begin without variables."""
         self.outer = outer
         self.variables: dict[str, Variable] = {}
         self.arguments: list[Value] | None = outer.arguments if outer else None

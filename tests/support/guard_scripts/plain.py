@@ -1,4 +1,4 @@
-"""A plain loop: what is silent, what is caught, what is left behind, what it costs afterwards."""
+"""A plain training loop: what the guard reports, what it leaves behind, and what it costs afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRANSFORMERS_LOADED = "transformers" in sys.modules
 
 
 def trial(bad: dict[str, Bad], make: Maker = adam, change: Maker | None = None, **options: Any) -> str:
-    """Train 4 steps under the guard, spoilt as asked."""
+    """Train 4 steps under the guard with the given faults, and return what it reported."""
     net = model()
     if change:
         net = change(net) or net
@@ -103,7 +103,7 @@ def emptied(net: Any) -> None:
 
 
 class Idle(torch.optim.AdamW):  # type: ignore[misc]
-    """Steps, and changes nothing."""
+    """An optimizer whose step changes nothing."""
 
     def step(self, closure: Any = None) -> None:
         pass
@@ -117,7 +117,7 @@ def warned() -> str:
 
 
 def leaves_nothing(bad: dict[str, Bad]) -> bool:
-    """Whether model and optimizer are freed while the watch object is still held."""
+    """Return whether model and optimizer are freed while the watch object still exists."""
     net = model()
     optimizer = adam(net)
     watch = guard.watch(net, optimizer)
@@ -140,7 +140,7 @@ def leaves_nothing(bad: dict[str, Bad]) -> bool:
 
 
 def calls_of_a_step(guarded: bool) -> int:
-    """Python calls of one step; of the first that the guard no longer watches."""
+    """Return the number of Python calls of one step; with the guard, of the first step after its watch."""
     net = model()
     optimizer = adam(net)
     count = 0
@@ -166,7 +166,7 @@ def calls_of_a_step(guarded: bool) -> int:
 
 
 class Block(torch.nn.Module):  # type: ignore[misc]
-    """Computes something else the second time, if told to: in another dtype, or another shape."""
+    """A layer that can compute another dtype or shape the second time."""
 
     def __init__(self, other: str) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ def numerics() -> bool:
 
 
 def own_hooks_survive() -> bool:
-    """Hooks that the user adds and removes while the guard is there stay the user's."""
+    """Return whether hooks that the user adds and removes during a watch are kept."""
     net = model()
     optimizer = adam(net)
     seen: list[str] = []

@@ -1,4 +1,4 @@
-"""What the guard's scripts share: a small training loop, and what came of it as text.
+"""What the guard's scripts share: a small training loop, and its outcome as text.
 
 Runs with the interpreter of a real stack, never with that of the tests.
 """
@@ -18,11 +18,11 @@ from envcheck import guard
 BACKWARD = torch.Tensor.backward
 
 Bad = Callable[[Any, Any], object]
-"""Spoils a model and its optimizer."""
+"""A function that damages a model and its optimizer."""
 
 
 def model() -> Any:
-    """8 → 16 → 4 features, with a batch norm for its buffers; always the same weights."""
+    """Return a model of 8, 16 and 4 features with a batch norm for its buffers; its weights are always the same."""
     torch.manual_seed(0)
     return torch.nn.Sequential(
         torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 4)
@@ -34,7 +34,7 @@ def adam(net: Any) -> Any:
 
 
 def loop(net: Any, optimizer: Any, bad: Mapping[str, Bad] | None = None, steps: int = 4) -> list[float]:
-    """Train; `bad[call]` runs once, after that call of the first step. The losses."""
+    """Train and return the losses; `bad[call]` runs once, after that call of the first step."""
     bad, losses = dict(bad or {}), []
     batches = torch.Generator().manual_seed(1)
 
@@ -56,7 +56,7 @@ def loop(net: Any, optimizer: Any, bad: Mapping[str, Bad] | None = None, steps: 
 
 
 def result(run: Callable[[], guard.StepWatch | None]) -> str:
-    """The word silent, the findings of a watch that only warned, or the exception with its notes."""
+    """Return "silent", the findings of a watch that only warned, or the exception with its notes."""
     try:
         watch = run()
     except Exception as error:  # noqa: BLE001 - the test reads it
@@ -71,11 +71,11 @@ def result(run: Callable[[], guard.StepWatch | None]) -> str:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two models have the same weights and buffers, bit for bit."""
+    """Return whether two models have the same weights and buffers, bit for bit."""
     pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
 
 
 def tell(results: Mapping[str, Any]) -> None:
-    """Hand the results to the test, on a line of their own."""
+    """Print the results for the test on one line."""
     sys.stdout.write(f"\nRESULTS {json.dumps(results)}\n")

@@ -1,4 +1,4 @@
-"""Wrapped models and every way to step: guarded and unguarded training are equal, and a NaN is named."""
+"""Wrapped models and optimizers: guarded and unguarded training are equal, and a NaN is reported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def local(tensor: Any) -> Any:
 def train(
     wrapped: Any, optimizer: Any, *, nan: bool = False, scale: float = 0.0, warm_up: bool = False
 ) -> list[float]:
-    """Four steps of two accumulated batches each."""
+    """Train four steps of two accumulated batches each."""
     batches, losses = torch.Generator().manual_seed(1), []
     scaler = torch.amp.GradScaler("cpu", init_scale=scale) if scale else None
     rates = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 10) if warm_up else None
@@ -75,7 +75,7 @@ def train(
 
 
 def outcome(wrap: Maker, make: Maker = adam, **options: Any) -> str:
-    """Silent if guarded and unguarded training are equal, else what is said."""
+    """Return "silent" if guarded and unguarded training are equal, else what was reported."""
 
     def run() -> guard.StepWatch:
         plain = wrap(net())
