@@ -1,12 +1,25 @@
-"""The same checks inside a user's own training: watch the first steps, name the first tensor that strays.
+"""Watch the first steps of a training run from inside, and name the first tensor that goes wrong.
 
     with envcheck.guard.watch(model, optimizer, steps=2):
         train()
 
-Needs torch, and nothing else of envcheck, so it works where only this package's files are. It reads, never
-writes: losses and weights are those of an unguarded run, bit for bit. It adds no collective. When the steps
-are over, or training raises, every hook and patch is gone. On several ranks a finding is raised on the rank
-that has it, like any exception of training; the launcher then ends the others.
+The guard needs torch and no other module of envcheck, so that copying this file is enough. It reads and never
+writes: losses and weights are bit for bit those of an unguarded run. It adds no collective. When the steps
+are over, or training raises, every hook and patch is removed. On several ranks a finding is raised on the
+rank that has it, like any exception of training, and the launcher then ends the other ranks.
+
+Contents, in this order; each section has a comment line of that name:
+
+    findings            the kinds of findings, and the errors that carry them
+    likely rules        known failures that explain a finding or an exception
+    model and optimizer what is watched, behind the wrappers of Accelerate, DeepSpeed, DDP and FSDP
+    state checks        what is wrong with the current state of model and optimizer
+    changes             devices and dtypes that changed since the last look
+    values              finite values, fingerprints of weights
+    the watch           `StepWatch`: hooks, and what it checks after each call
+    patches             methods replaced while a watch runs
+    exceptions          what the guard adds to an exception of training
+    for users           `watch`, `check_model`, `assert_same_device`, `GuardCallback`
 """
 
 from __future__ import annotations
@@ -25,7 +38,7 @@ if TYPE_CHECKING:
 
     import torch
 
-# --- what is said -----------------------------------------------------------------------------------
+# --- findings ---------------------------------------------------------------------------------------
 
 KINDS: Mapping[str, str] = {
     "device": "a tensor is on another device than it should be",
@@ -43,7 +56,7 @@ KINDS: Mapping[str, str] = {
     "no-deepspeed": "a DeepSpeed configuration was given, and DeepSpeed does not drive",
     "exception": "training raised what a known failure raises",
 }
-"""Every kind of finding; `allow` takes these words."""
+"""Every kind of finding; `allow` takes these keys."""
 
 AFTER: Mapping[str, str] = {
     "forward": "by the end of the forward",
@@ -52,14 +65,14 @@ AFTER: Mapping[str, str] = {
     "step": "by the end of the step",
     "between": "between two steps",
 }
-"""The calls a finding may name: what ran since the guard last looked. "forward": all since the last step."""
+"""The calls that a finding may name: what ran since the last check; "forward" is all since the last step."""
 
 
 class GuardFinding(NamedTuple):
-    """One thing that is not as it should be, and the tensor it was first seen on.
+    """One thing that is wrong, and the tensor on which it was first seen.
 
-    `more` counts further tensors with the same difference; `call` is a key of `AFTER`, or "" for how things
-    stood at the start; `rule` is the id of a likely rule, or "".
+    `more` counts further tensors with the same difference; `call` is a key of `AFTER`, or "" for the state at
+    the start; `rule` is the id of a likely rule, or "".
     """
 
     kind: str
@@ -76,32 +89,32 @@ class GuardFinding(NamedTuple):
         more = f" (and {self.more} more)" if self.more else ""
         call = f", {AFTER[self.call]}" if self.call else ""
         rule = f"; likely rule {self.rule} (envcheck rule {self.rule})" if self.rule else ""
-        seen = f"expected {self.expected}, found {self.found}{call}"
-        return f"{rank}{self.kind}: {self.where}{more}: {seen}{rule}"
+        difference = f"expected {self.expected}, found {self.found}{call}"
+        return f"{rank}{self.kind}: {self.where}{more}: {difference}{rule}"
 
 
 class GuardError(RuntimeError):
-    """Training is not as it should be; `findings` say how, the first of each kind."""
+    """Something is wrong with the training; `findings` has the first of each difference."""
 
     def __init__(self, findings: Iterable[GuardFinding]) -> None:
-        """List the findings, one a line."""
+        """Join the findings, one on each line."""
         self.findings = tuple(findings)
         super().__init__("\n".join(map(str, self.findings)))
 
 
 class GuardWarning(UserWarning):
-    """A finding under `on="warn"`, or the guard itself gave up watching."""
+    """A finding under `on="warn"`, or an error of the guard itself that ended the watch."""
 
 
 # --- likely rules -----------------------------------------------------------------------------------
 
 
 class Likely(NamedTuple):
-    """A rule of compat/ that explains what was seen.
+    """A rule of compat/ that explains a finding or an exception.
 
-    It is named if all `traits` are there, `text` is found, and the loaded packages lie within `versions`,
-    which are clauses of the rule itself (a test compares them). `text` is searched in "kind call" of a
-    finding, or in "Type: message in function function …" of an exception.
+    It is named if all `traits` are present, the pattern `text` is found, and the loaded packages lie within
+    `versions`, which are clauses of the rule itself (a test compares them). `text` is searched in "kind call"
+    of a finding, or in "Type: message in function function …" of an exception.
     """
 
     rule: str
@@ -176,11 +189,11 @@ LIKELY: tuple[Likely, ...] = (
         transformers="<5.1.0",
     ),
 )
-"""Signatures of known failures, by what the guard can see. Nothing is named where nothing is known."""
+"""Known failures, by what the guard can observe. If none matches, no rule is named."""
 
 
 def likely_rule(text: str, traits: Collection[str], versions: Mapping[str, str]) -> str:
-    """The id of the first row of `LIKELY` that holds, or ""; a version that is not given holds nothing."""
+    """Return the id of the first matching row of `LIKELY`, or ""; a missing version matches no bounds."""
     for row in LIKELY:
         if (
             row.traits <= set(traits)
@@ -192,46 +205,48 @@ def likely_rule(text: str, traits: Collection[str], versions: Mapping[str, str])
 
 
 def _within(version: str, bounds: str) -> bool:
-    """Whether the release of a version (`2.13.0+cpu` → 2.13.0) lies within bounds such as `>=2.5,<2.6`."""
+    """Return whether the release of a version (2.13.0 for `2.13.0+cpu`) meets bounds such as `>=2.5,<2.6`."""
     if not version[:1].isdigit():
         return False
-    here = _release(version)
+    release = _release(version)
     compare: Mapping[str, Callable[[tuple[int, ...]], bool]] = {
-        ">=": lambda there: here >= there,
-        "<": lambda there: here < there,
-        "==": lambda there: here == there,
+        ">=": lambda bound: release >= bound,
+        "<": lambda bound: release < bound,
+        "==": lambda bound: release == bound,
     }
-    return all(compare[op](_release(bound)) for op, bound in re.findall(r"(>=|<|==)\s*([\d.]+)", bounds))
+    clauses = re.findall(r"(>=|<|==)\s*([\d.]+)", bounds)
+    return all(compare[operator](_release(bound)) for operator, bound in clauses)
 
 
 def _release(version: str) -> tuple[int, ...]:
+    """Return the first three numbers of a version."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     numbers = tuple(int(number) for number in found[0].split(".")) if found else ()
     return (*numbers, 0, 0, 0)[:3]
 
 
 def _loaded_versions() -> dict[str, str]:
-    """Versions of what is loaded already; nothing is imported to ask."""
+    """Return the versions of the packages of `LIKELY` that are loaded; none is imported for this."""
     names = {name for row in LIKELY for name in row.versions}
     return {name: str(getattr(sys.modules.get(name), "__version__", "")) for name in names}
 
 
-# --- what is watched --------------------------------------------------------------------------------
+# --- model and optimizer ------------------------------------------------------------------------------
 
 _WRAPPERS = ("DeepSpeedEngine", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
-_INNER = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+_WRAPPER_ATTRIBUTES = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 
-def _kin(thing: object) -> set[str]:
-    """Names of a thing's classes: wrappers are known by name, so that nothing is imported to ask."""
+def _class_names(thing: object) -> set[str]:
+    """Return the names of an object's classes: wrappers are recognised by name, so that none is imported."""
     return {kind.__name__ for kind in type(thing).__mro__}
 
 
 class _Setup(NamedTuple):
-    """A model, what steps it, and how they are driven.
+    """A model, what steps it, and how training is driven.
 
-    `driver` is the object whose step updates the parameters: a torch optimizer, or one of DeepSpeed's; None
-    if there is none.
+    `driver` is the object whose `step` updates the parameters: an optimizer of torch or of DeepSpeed, or
+    None. `traits` are the words of `Likely.traits`.
     """
 
     model: Any
@@ -240,17 +255,22 @@ class _Setup(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, optimizer: Any) -> _Setup:
+        """Return the setup behind the wrappers of a model and an optimizer.
+
+        Raises:
+            TypeError: the model is not a module, or the optimizer is not an optimizer.
+        """
         if not callable(getattr(model, "named_parameters", None)):
             raise TypeError(f"expected a torch.nn.Module, found {type(model).__name__}")
-        if optimizer is None and "DeepSpeedEngine" in _kin(model):
+        if optimizer is None and "DeepSpeedEngine" in _class_names(model):
             optimizer = model.optimizer
-        driver, seen = optimizer, []
+        driver, wrappers = optimizer, []
         while driver is not None and not _steps_itself(driver):
-            seen.append(driver)  # accelerate's and other wrappers hold the real one
+            wrappers.append(driver)  # wrappers such as accelerate's hold the real optimizer
             driver = getattr(driver, "optimizer", None)
         if optimizer is not None and driver is None:
             raise TypeError(f"expected an optimizer, found {type(optimizer).__name__}")
-        return cls(model, driver, frozenset(_traits(model, driver, seen)))
+        return cls(model, driver, frozenset(_traits(model, driver, wrappers)))
 
     @property
     def zero(self) -> bool:
@@ -259,53 +279,61 @@ class _Setup(NamedTuple):
 
     @property
     def sharded(self) -> bool:
-        """Whether FSDP swaps the parameters' storage while a step runs."""
+        """Whether FSDP swaps the storage of the parameters while a step runs."""
         return bool(self.traits & {"fsdp1", "fsdp2"})
 
+    @property
+    def base_optimizer(self) -> Any:
+        """The optimizer of torch, or of another library, that holds the states."""
+        return getattr(self.driver, "optimizer", None) if self.zero else self.driver
+
     def name(self, name: str) -> str:
-        """A name as the user's own model has it, without what wrappers put before or between."""
+        """Return a name as in the user's own model, without the parts that wrappers add."""
         parts = name.split(".")
         inner: Any = self.model
         while parts and inner is not None:
-            if parts[0] in _INNER or (parts[0] == "module" and _kin(inner) & set(_WRAPPERS)):
+            if parts[0] in _WRAPPER_ATTRIBUTES or (
+                parts[0] == "module" and _class_names(inner) & set(_WRAPPERS)
+            ):
                 inner = getattr(inner, parts.pop(0), None)
             else:
                 break
-        return ".".join(part for part in parts if part not in _INNER) or name
+        return ".".join(part for part in parts if part not in _WRAPPER_ATTRIBUTES) or name
 
     def parameters(self) -> Iterator[tuple[str, Any]]:
-        """Parameters that exist: a lazy module's come later."""
+        """Yield the parameters with their names, without those that a lazy module has yet to create."""
         for name, parameter in self.model.named_parameters():
-            if "UninitializedTensorMixin" not in _kin(parameter):
+            if "UninitializedTensorMixin" not in _class_names(parameter):
                 yield self.name(name), parameter
 
     def trainable(self) -> Iterator[tuple[str, Any]]:
+        """Yield the trainable parameters with their names."""
         return ((name, parameter) for name, parameter in self.parameters() if parameter.requires_grad)
 
     def buffers(self) -> Iterator[tuple[str, Any]]:
+        """Yield the buffers with their names."""
         return ((self.name(name), buffer) for name, buffer in self.model.named_buffers())
 
-    def states(self) -> Iterator[tuple[str, Any, str, Any]]:
-        """(name, tensor it belongs to, word, state) of optimizer states as large as what they belong to."""
-        base = getattr(self.driver, "optimizer", None) if self.zero else self.driver
+    def states(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield (name, owner, state) for the optimizer states that have the shape of their owner."""
         names = {id(parameter): f"parameter {name}" for name, parameter in self.parameters()}
-        names |= {id(part): where for where, part in self.masters()}
-        for owner, state in dict(getattr(base, "state", None) or {}).items():
+        names |= {id(part): where for where, part in self.master_weights()}
+        for owner, state in dict(getattr(self.base_optimizer, "state", None) or {}).items():
             for word, tensor in state.items() if isinstance(state, dict) else ():
                 if getattr(tensor, "shape", None) == getattr(owner, "shape", ()) and tensor.dim():
                     where = names.get(id(owner), "a parameter of no name")
-                    yield f"optimizer state {word} of {where}", owner, word, tensor
+                    yield f"optimizer state {word} of {where}", owner, tensor
 
-    def masters(self) -> Iterator[tuple[str, Any]]:
-        """This rank's partitions of ZeRO's master weights."""
+    def master_weights(self) -> Iterator[tuple[str, Any]]:
+        """Yield this rank's partitions of ZeRO's master weights."""
         for attribute in ("fp32_partitioned_groups_flat", "single_partition_of_fp32_groups"):
             parts = getattr(self.driver, attribute, None)
             for index, part in enumerate(parts if isinstance(parts, list) else ()):
                 if part.numel():  # NVMe offload leaves empty ones
                     yield f"master weights, partition {index}", part
 
-    def held(self) -> set[int] | None:
-        """Ids of the parameters the optimizer holds; None if it does not say."""
+    def optimized(self) -> set[int] | None:
+        """Return the ids of the parameters that the optimizer holds; None if it does not tell."""
         if self.driver is None:
             return None
         if not self.zero:
@@ -319,205 +347,243 @@ class _Setup(NamedTuple):
 
 
 def _steps_itself(optimizer: Any) -> bool:
+    """Return whether an optimizer is not merely a wrapper around another one."""
     # accelerate's wrapper inherits from torch's Optimizer without initialising it.
-    return "_optimizer_step_pre_hooks" in vars(optimizer) or type(optimizer).__module__.startswith(
-        "deepspeed.runtime"
-    )
+    return "_optimizer_step_pre_hooks" in vars(optimizer) or _of_deepspeed(optimizer)
+
+
+def _of_deepspeed(optimizer: Any) -> bool:
+    return type(optimizer).__module__.startswith("deepspeed.runtime")
 
 
 def _traits(model: Any, driver: Any, wrappers: Iterable[Any]) -> Iterator[str]:
-    """Words for how training is driven, as `Likely` asks them."""
+    """Yield the words for how training is driven, which `Likely.traits` uses."""
     parameters = list(model.parameters())
-    of_deepspeed = type(driver).__module__.startswith("deepspeed.runtime")
+    modules = list(model.modules())
     zero3 = any(hasattr(parameter, "ds_id") for parameter in parameters)
-    if (
-        of_deepspeed
-        or zero3
-        or "DeepSpeedEngine" in _kin(model)
-        or any("DeepSpeedOptimizerWrapper" in _kin(wrapper) for wrapper in wrappers)
-    ):
-        yield "deepspeed"
-    words = {
+    placements = (getattr(model, "hf_device_map", None) or {}).values()
+    present = {
+        "deepspeed": zero3 or _of_deepspeed(driver) or _uses_deepspeed(model, wrappers),
         "zero3": zero3,
-        "offload_optimizer": of_deepspeed
-        and True in (getattr(driver, "offload_optimizer", None), getattr(driver, "cpu_offload", None)),
-        "offload_param": of_deepspeed and getattr(driver, "offload_param", None) is True,
-        "fsdp1": any("FullyShardedDataParallel" in _kin(module) for module in model.modules()),
-        "fsdp2": any("FSDPModule" in _kin(module) for module in model.modules()),
+        "offload_optimizer": _offloads(driver, "offload_optimizer", "cpu_offload"),
+        "offload_param": _offloads(driver, "offload_param"),
+        "fsdp1": any("FullyShardedDataParallel" in _class_names(module) for module in modules),
+        "fsdp2": any("FSDPModule" in _class_names(module) for module in modules),
         "frozen": any(not parameter.requires_grad for parameter in parameters),
         "bf16": any(str(parameter.dtype) == "torch.bfloat16" for parameter in parameters),
         "dora": any("lora_magnitude_vector" in name for name, _ in model.named_parameters()),
-        "spread": len({str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}) > 1,
+        "spread": len({str(device) for device in placements}) > 1,
     }
-    yield from (word for word, there in words.items() if there)
+    yield from (trait for trait, is_present in present.items() if is_present)
 
 
-# --- how things stand -------------------------------------------------------------------------------
+def _uses_deepspeed(model: Any, wrappers: Iterable[Any]) -> bool:
+    """Return whether the model is DeepSpeed's engine, or accelerate wraps DeepSpeed's optimizer."""
+    return "DeepSpeedEngine" in _class_names(model) or any(
+        "DeepSpeedOptimizerWrapper" in _class_names(wrapper) for wrapper in wrappers
+    )
 
 
-def _standing(setup: _Setup, call: str, deepspeed: bool = False) -> Iterator[GuardFinding]:
-    """What is wrong with this state of model and optimizer, whatever it was before."""
+def _offloads(driver: Any, *attributes: str) -> bool:
+    """Return whether one of these attributes of a DeepSpeed optimizer is True."""
+    return _of_deepspeed(driver) and True in [getattr(driver, name, None) for name in attributes]
+
+
+# --- state checks -----------------------------------------------------------------------------------
+
+
+def _state_findings(setup: _Setup, call: str, deepspeed: bool = False) -> Iterator[GuardFinding]:
+    """Yield what is wrong with the current state of model and optimizer, whatever it was before."""
     if deepspeed and "deepspeed" not in setup.traits:
         kind = type(setup.driver)
         found = f"the Trainer ran without DeepSpeed, its optimizer is {kind.__module__}.{kind.__qualname__}"
         yield GuardFinding("no-deepspeed", type(setup.model).__name__, "DeepSpeed to drive", found, call)
-    home = _home(setup)
-    yield from _parameters_standing(setup, home, call)
-    for name, buffer in setup.buffers():
-        # A 0-dim tensor of the CPU may meet any other.
-        if home and not setup.sharded and buffer.device.type != home and (buffer.dim() or _is_meta(buffer)):
-            yield GuardFinding("device", f"buffer {name}", home, str(buffer.device), call)
-    yield from _optimizer_standing(setup, home, call)
-    yield from _units_standing(setup, call)
-
-
-def _parameters_standing(setup: _Setup, home: str, call: str) -> Iterator[GuardFinding]:
-    held = setup.held()
+    home = _home_device(setup)
+    optimized = setup.optimized()
     for name, parameter in setup.parameters():
-        where, of_zero3 = f"parameter {name}", hasattr(parameter, "ds_id")
-        if _is_meta(parameter) and "spread" not in setup.traits:
-            yield GuardFinding("meta", where, f"memory on {home or 'a device'}", "device meta", call)
-        elif home and not of_zero3 and parameter.device.type != home:
-            yield GuardFinding("device", where, home, str(parameter.device), call)
-        if not of_zero3 and not setup.sharded and not parameter.numel():
-            yield GuardFinding("empty", where, "elements", f"shape {list(parameter.shape)}", call)
-        if of_zero3:
-            yield from _partition_standing(setup, where, parameter, home, call)
+        yield from _parameter_findings(setup, f"parameter {name}", parameter, home, call)
         if parameter.grad is not None:
-            yield from _gradient_standing(setup, name, parameter, call)
-        if parameter.requires_grad and held is not None and id(parameter) not in held:
-            yield GuardFinding(
-                "unconnected", where, "to be in the optimizer", "it is in no parameter group", call
-            )
+            yield from _gradient_findings(setup, name, parameter, call)
+        if parameter.requires_grad and optimized is not None and id(parameter) not in optimized:
+            expected, found = "to be in the optimizer", "it is in no parameter group"
+            yield GuardFinding("unconnected", f"parameter {name}", expected, found, call)
+    yield from _buffer_findings(setup, home, call)
+    if setup.zero:
+        yield from _master_weight_findings(setup, home, call)
+    yield from _optimizer_state_findings(setup, call)
+    yield from _fsdp_unit_findings(setup, call)
 
 
-def _gradient_standing(setup: _Setup, name: str, parameter: Any, call: str) -> Iterator[GuardFinding]:
+def _home_device(setup: _Setup) -> str:
+    """Return the type of the device that holds most elements.
+
+    It is "" if several are right, as with FSDP's offload or a device map.
+    """
+    if setup.sharded or "spread" in setup.traits:
+        return ""
+    count: Counter[str] = Counter()
+    for _, parameter in setup.parameters():
+        if not _is_meta(parameter):
+            count[parameter.device.type] += getattr(parameter, "ds_numel", None) or parameter.numel()
+    return count.most_common(1)[0][0] if count else ""
+
+
+def _parameter_findings(
+    setup: _Setup, where: str, parameter: Any, home: str, call: str
+) -> Iterator[GuardFinding]:
+    """Yield what is wrong with the memory of a parameter."""
+    of_zero3 = hasattr(parameter, "ds_id")
+    if _is_meta(parameter) and "spread" not in setup.traits:
+        yield GuardFinding("meta", where, f"memory on {home or 'a device'}", "device meta", call)
+    elif home and not of_zero3 and parameter.device.type != home:
+        yield GuardFinding("device", where, home, str(parameter.device), call)
+    if of_zero3:
+        yield from _partition_findings(setup, where, parameter, home, call)
+    elif not setup.sharded and not parameter.numel():
+        yield GuardFinding("empty", where, "elements", f"shape {list(parameter.shape)}", call)
+
+
+def _partition_findings(
+    setup: _Setup, where: str, parameter: Any, home: str, call: str
+) -> Iterator[GuardFinding]:
+    """Yield a partition of ZeRO-3, kept in `ds_tensor`, that is on the wrong device.
+
+    Persistent parameters are left out: they stay where they are used.
+    """
+    part = getattr(parameter, "ds_tensor", None)
+    if part is None or not part.numel() or getattr(parameter, "ds_persist", False):
+        return
+    offloaded = "offload_param" in setup.traits
+    expected = "cpu" if offloaded else home
+    if expected and part.device.type != expected:
+        reason = " (offload_param)" if offloaded else ""
+        yield GuardFinding("device", f"partition of {where}", expected + reason, str(part.device), call)
+
+
+def _gradient_findings(setup: _Setup, name: str, parameter: Any, call: str) -> Iterator[GuardFinding]:
+    """Yield a gradient that should not exist, or differs from its parameter in device or dtype."""
     gradient, where = parameter.grad, f"gradient of {name}"
     if not parameter.requires_grad:
         expected = "no gradient (requires_grad is False)"
         yield GuardFinding("frozen-gradient", f"parameter {name}", expected, "a gradient", call)
     if gradient.device != parameter.device:
         yield GuardFinding("device", where, str(parameter.device), str(gradient.device), call)
-    wanted = getattr(parameter, "grad_dtype", None) or parameter.dtype
-    if gradient.dtype != wanted and not setup.sharded:
-        yield GuardFinding("dtype", where, str(wanted), str(gradient.dtype), call)
+    expected_dtype = getattr(parameter, "grad_dtype", None) or parameter.dtype
+    if gradient.dtype != expected_dtype and not setup.sharded:
+        yield GuardFinding("dtype", where, str(expected_dtype), str(gradient.dtype), call)
 
 
-def _partition_standing(
-    setup: _Setup, where: str, parameter: Any, home: str, call: str
-) -> Iterator[GuardFinding]:
-    """ZeRO-3 keeps this rank's part in `ds_tensor`; persistent parameters stay where they are used."""
-    part = getattr(parameter, "ds_tensor", None)
-    if part is None or not part.numel() or getattr(parameter, "ds_persist", False):
+def _buffer_findings(setup: _Setup, home: str, call: str) -> Iterator[GuardFinding]:
+    """Yield the buffers that are on another device than the parameters."""
+    if not home or setup.sharded:
         return
-    wanted = "cpu" if "offload_param" in setup.traits else home
-    if wanted and part.device.type != wanted:
-        why = " (offload_param)" if "offload_param" in setup.traits else ""
-        yield GuardFinding("device", f"partition of {where}", wanted + why, str(part.device), call)
+    for name, buffer in setup.buffers():
+        # torch combines a 0-dim tensor on the CPU with tensors on any device.
+        if buffer.device.type != home and (buffer.dim() or _is_meta(buffer)):
+            yield GuardFinding("device", f"buffer {name}", home, str(buffer.device), call)
 
 
-def _optimizer_standing(setup: _Setup, home: str, call: str) -> Iterator[GuardFinding]:
-    if setup.zero:
-        offload = "offload_optimizer" in setup.traits
-        partly = getattr(setup.driver, "partial_offload", 1.0) != 1.0
-        away = bool(getattr(setup.driver, "offloaded_states", None))  # the user called offload_states()
-        wanted = "cpu" if offload else home
-        dtype = getattr(setup.driver, "master_weights_and_grads_dtype", None)
-        if dtype is None and getattr(setup.driver, "fp16_master_weights_and_gradients", False) is False:
-            dtype = "torch.float32"
-        for where, part in setup.masters():
-            if wanted and not partly and not away and part.device.type != wanted:
-                why = " (offload_optimizer)" if offload else ""
-                yield GuardFinding("device", where, wanted + why, str(part.device), call)
-            if dtype and str(part.dtype) != str(dtype):
-                yield GuardFinding("dtype", where, str(dtype), str(part.dtype), call)
-    base = getattr(setup.driver, "optimizer", None) if setup.zero else setup.driver
-    if not type(base).__module__.startswith("torch.optim"):
+def _master_weight_findings(setup: _Setup, home: str, call: str) -> Iterator[GuardFinding]:
+    """Yield the partitions of ZeRO's master weights that have the wrong device or dtype."""
+    device, reason = ("cpu", " (offload_optimizer)") if "offload_optimizer" in setup.traits else (home, "")
+    partly_offloaded = getattr(setup.driver, "partial_offload", 1.0) != 1.0
+    offloaded_by_user = bool(getattr(setup.driver, "offloaded_states", None))  # with offload_states()
+    if partly_offloaded or offloaded_by_user:
+        device = ""
+    dtype = getattr(setup.driver, "master_weights_and_grads_dtype", None)
+    if dtype is None and getattr(setup.driver, "fp16_master_weights_and_gradients", False) is False:
+        dtype = "torch.float32"
+    for where, part in setup.master_weights():
+        if device and part.device.type != device:
+            yield GuardFinding("device", where, device + reason, str(part.device), call)
+        if dtype and str(part.dtype) != str(dtype):
+            yield GuardFinding("dtype", where, str(dtype), str(part.dtype), call)
+
+
+def _optimizer_state_findings(setup: _Setup, call: str) -> Iterator[GuardFinding]:
+    """Yield the optimizer states that differ from their owner in device or dtype."""
+    if not type(setup.base_optimizer).__module__.startswith("torch.optim"):
         return  # 8-bit, paged and offloading optimizers keep states of their own kinds
-    for where, owner, _, state in setup.states():
+    for where, owner, state in setup.states():
         if state.device != owner.device:
             yield GuardFinding("device", where, str(owner.device), str(state.device), call)
         if state.is_floating_point() and state.dtype != owner.dtype and not setup.zero:
             yield GuardFinding("dtype", where, str(owner.dtype), str(state.dtype), call)
 
 
-def _units_standing(setup: _Setup, call: str) -> Iterator[GuardFinding]:
-    """FSDP keeps one flat buffer a unit, so its trainable parameters must agree."""
+def _fsdp_unit_findings(setup: _Setup, call: str) -> Iterator[GuardFinding]:
+    """Yield the trainable parameters that differ in dtype from others of their FSDP unit.
+
+    FSDP keeps one flat buffer for each unit, so they must agree.
+    """
     if not setup.sharded:
         return
-    units = {
-        name: module
+    units = [
+        name
         for name, module in setup.model.named_modules()
-        if _kin(module) & {"FullyShardedDataParallel", "FSDPModule"}
-    }
+        if _class_names(module) & {"FullyShardedDataParallel", "FSDPModule"}
+    ]
     first: dict[str, tuple[str, Any]] = {}
     for name, parameter in setup.model.named_parameters():
-        inside = [unit for unit in units if not unit or name.startswith(f"{unit}.")]
-        if not parameter.requires_grad or not inside:
+        around = [unit for unit in units if not unit or name.startswith(f"{unit}.")]
+        if not parameter.requires_grad or not around:
             continue
-        unit = max(inside, key=len)
-        leader, dtype = first.setdefault(unit, (setup.name(name), parameter.dtype))
+        innermost = max(around, key=len)
+        first_name, dtype = first.setdefault(innermost, (setup.name(name), parameter.dtype))
         if parameter.dtype != dtype:
-            expected = f"{dtype}, as {leader} in the same FSDP unit"
-            yield GuardFinding(
-                "unit-dtype", f"parameter {setup.name(name)}", expected, str(parameter.dtype), call
-            )
-
-
-def _home(setup: _Setup) -> str:
-    """The kind of device most elements are on; "" where several are right (FSDP's offload, a device map)."""
-    if setup.sharded or "spread" in setup.traits:
-        return ""
-    count: Counter[str] = Counter()
-    for _, parameter in setup.parameters():
-        if _is_meta(parameter):
-            continue
-        count[parameter.device.type] += getattr(parameter, "ds_numel", None) or parameter.numel()
-    return count.most_common(1)[0][0] if count else ""
+            where = f"parameter {setup.name(name)}"
+            expected = f"{dtype}, as {first_name} in the same FSDP unit"
+            yield GuardFinding("unit-dtype", where, expected, str(parameter.dtype), call)
 
 
 def _is_meta(tensor: Any) -> bool:
     return bool(tensor.device.type == "meta")
 
 
-# --- what changed -----------------------------------------------------------------------------------
+# --- changes ----------------------------------------------------------------------------------------
 
 
-class _Looks(NamedTuple):
+class _Placement(NamedTuple):
+    """The device and dtype of a tensor."""
+
     device: Any
     dtype: Any
 
 
-def _looks(setup: _Setup) -> dict[str, _Looks]:
-    """Device and dtype of every tensor, by what a finding calls it."""
-    named = [
+def _placements(setup: _Setup) -> dict[str, _Placement]:
+    """Return the device and dtype of every tensor, by its name in findings."""
+    tensors = [
         *((f"parameter {name}", parameter) for name, parameter in setup.parameters()),
         *((f"buffer {name}", buffer) for name, buffer in setup.buffers()),
         *((f"gradient of {name}", p.grad) for name, p in setup.parameters() if p.grad is not None),
-        *((where, state) for where, _, _, state in setup.states()),
-        *setup.masters(),
+        *((where, state) for where, _, state in setup.states()),
+        *setup.master_weights(),
     ]
-    return {where: _Looks(tensor.device, tensor.dtype) for where, tensor in named}
+    return {where: _Placement(tensor.device, tensor.dtype) for where, tensor in tensors}
 
 
-def _moved(before: Mapping[str, _Looks], now: Mapping[str, _Looks], call: str) -> Iterator[GuardFinding]:
-    for where, look in now.items():
-        was = before.get(where, look)
-        if was.device != look.device:
-            yield GuardFinding("device", where, str(was.device), str(look.device), call)
-        if was.dtype != look.dtype:
-            yield GuardFinding("dtype", where, str(was.dtype), str(look.dtype), call)
+def _changes(
+    before: Mapping[str, _Placement], now: Mapping[str, _Placement], call: str
+) -> Iterator[GuardFinding]:
+    """Yield the tensors whose device or dtype changed."""
+    for where, placement in now.items():
+        earlier = before.get(where, placement)
+        if earlier.device != placement.device:
+            yield GuardFinding("device", where, str(earlier.device), str(placement.device), call)
+        if earlier.dtype != placement.dtype:
+            yield GuardFinding("dtype", where, str(earlier.dtype), str(placement.dtype), call)
 
 
-def _gathered(findings: Iterable[GuardFinding], setup: _Setup) -> tuple[GuardFinding, ...]:
-    """The first finding of each difference with the count of the others, its likely rule and the rank."""
+def _grouped(findings: Iterable[GuardFinding], setup: _Setup) -> tuple[GuardFinding, ...]:
+    """Return the first finding of each difference, with the count of others, a likely rule and the rank."""
     first: dict[tuple[str, ...], GuardFinding] = {}
-    said: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for finding in findings:
-        kind = "device" if finding.kind == "meta" else finding.kind  # a parameter sent to meta is said once
-        if (kind, finding.where) in said:
+        # A parameter that was moved to meta yields both kinds; it is reported once.
+        kind = "device" if finding.kind == "meta" else finding.kind
+        if (kind, finding.where) in seen:
             continue
-        said.add((kind, finding.where))
+        seen.add((kind, finding.where))
         role = finding.where.partition(" ")[0]
         key = (finding.kind, role, finding.expected, finding.found, finding.call)
         known = first.get(key)
@@ -533,7 +599,7 @@ def _gathered(findings: Iterable[GuardFinding], setup: _Setup) -> tuple[GuardFin
 
 
 def _rank() -> int | None:
-    """This process's rank, if there are several; a local question, never a collective."""
+    """Return this process's rank if there are several; this is a local query, never a collective."""
     distributed = getattr(sys.modules.get("torch"), "distributed", None)
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -542,34 +608,36 @@ def _rank() -> int | None:
 
 # --- values -----------------------------------------------------------------------------------------
 
+_SMALL = 4096  # elements up to which a tensor is copied whole: 16 KiB of fp32
+
 
 def _local(tensor: Any) -> Any:
-    """What of a tensor lies on this rank, without gathering the rest."""
+    """Return the part of a tensor that lies on this rank, without gathering the rest."""
     tensor = tensor.detach()
     tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return tensor._values() if tensor.is_sparse else tensor  # noqa: SLF001 - values() wants a coalesced one
+    return tensor._values() if tensor.is_sparse else tensor  # noqa: SLF001 - values() needs a coalesced tensor
 
 
-def _readable(tensor: Any) -> bool:
+def _has_values(tensor: Any) -> bool:
     return not _is_meta(tensor) and bool(tensor.numel())
 
 
 def _finite(tensor: Any) -> bool:
-    return not _readable(tensor) or bool(tensor.isfinite().all())
+    return not _has_values(tensor) or bool(tensor.isfinite().all())
 
 
 def _scaled(driver: Any) -> bool:
-    """Whether a loss scaler stands behind this step: it expects NaN and Inf, and skips them itself."""
+    """Return whether a loss scaler is active for this step: it expects NaN and Inf, and skips them itself."""
     return (
         getattr(driver, "found_inf", None) is not None or str(getattr(driver, "dtype", "")) == "torch.float16"
     )
 
 
-_SMALL = 4096  # elements kept whole: 16 KiB of fp32
-
-
 def _fingerprint(tensor: Any) -> Any:
-    """A copy of a small tensor, the sum of the bit patterns of a large one: no second model in memory."""
+    """Return a copy of a small tensor, or the sum of the bit patterns of a large one.
+
+    A copy of every tensor would take the memory of a second model.
+    """
     import torch
 
     if tensor.numel() <= _SMALL:
@@ -578,28 +646,156 @@ def _fingerprint(tensor: Any) -> Any:
     return tensor.view(bits).sum(dtype=torch.int64)
 
 
-def _weights(parameter: Any) -> Any:
-    """This rank's own elements of a parameter, or None if there are none to compare.
+def _same_fingerprint(before: Any, now: Any) -> bool:
+    return before.shape == now.shape and before.device == now.device and bool((before == now).all())
 
-    A partition of ZeRO-3 that may be padding alone never changes.
+
+def _weights(parameter: Any) -> Any:
+    """Return this rank's own elements of a parameter, or None if there are none to compare.
+
+    A partition of ZeRO-3 that may consist of padding is left out, because padding never changes.
     """
     if not hasattr(parameter, "ds_id"):
         own = _local(parameter)
-        return own if _readable(own) else None
+        return own if _has_values(own) else None
     part = getattr(parameter, "ds_tensor", None)
-    if part is None or not _readable(part) or parameter.ds_numel % part.numel():
+    if part is None or not _has_values(part) or parameter.ds_numel % part.numel():
         return None
     return part.detach()
 
 
 # --- the watch --------------------------------------------------------------------------------------
 
+
+class _Record:
+    """What the watched steps have shown so far of gradients and weights.
+
+    A step is effective if it could change weights. `fingerprints` are those of the weights before the current
+    step, of the parameters whose gradient in this step is not all zero.
+    """
+
+    def __init__(self) -> None:
+        self.steps = self.effective_steps = self.backwards = 0
+        self.backward_since_step = False
+        self.weights_changed = False
+        self.fingerprints: dict[str, Any] = {}
+        self._with_gradient: set[str] = set()  # in any step
+        self._nonzero: set[str] = set()  # in the current step
+        self._always_zero: dict[str, bool] = {}  # whether the gradient was zero in all effective steps
+        self._non_finite: dict[str, str] = {}  # the call after which a gradient of this step was not finite
+
+    def gradient_arrived(self, name: str, gradient: Any) -> None:
+        """Record a gradient under ZeRO before it is reduced."""
+        own = _local(gradient)
+        self._record_gradient(name, own)
+        if not _finite(own):
+            self._non_finite.setdefault(name, "backward")
+
+    def backward_ended(self, setup: _Setup) -> None:
+        """Record a backward, and which gradients are not finite after it."""
+        self.backwards += 1
+        self.backward_since_step = True
+        for name, parameter in _with_grad(setup):
+            if not _finite(_local(parameter.grad)):
+                self._non_finite.setdefault(name, "backward")
+
+    def gradients_of_step(self, setup: _Setup) -> list[GuardFinding]:
+        """Record the gradients that reach a step; return the NaN or Inf that no loss scaler expects."""
+        calls = dict(self._non_finite) if setup.zero else {}
+        for name, parameter in _with_grad(setup):
+            own = _local(parameter.grad)
+            self._record_gradient(name, own)
+            if not _finite(own):
+                calls[name] = self._non_finite.get(name, "clip")
+        self._non_finite = {}
+        if _scaled(setup.driver):
+            return []  # a loss scaler skips such steps, or hands them to a fused optimizer that does
+        return [
+            GuardFinding("non-finite", f"gradient of {name}", "finite numbers", "NaN or Inf", call)
+            for name, call in sorted(calls.items(), key=lambda item: item[1])  # backward before clip
+        ]
+
+    def _record_gradient(self, name: str, gradient: Any) -> None:
+        self._with_gradient.add(name)
+        if not _has_values(gradient):
+            return
+        zero = not bool(gradient.any())
+        if not zero:
+            self._nonzero.add(name)
+        # Before the first effective step a zero is normal: half of every new LoRA pair starts at zero.
+        if self.effective_steps:
+            self._always_zero[name] = self._always_zero.get(name, True) and zero
+
+    def take_fingerprints(self, setup: _Setup) -> None:
+        """Remember the weights before a step, if it can change them."""
+        # A warm-up may begin with a learning rate of zero.
+        groups = getattr(setup.driver, "param_groups", ())
+        if groups and all(float(group.get("lr", 0)) > 0 for group in groups):
+            self.fingerprints = {
+                name: _fingerprint(own)
+                for name, parameter in setup.trainable()
+                if name in self._nonzero and (own := _weights(parameter)) is not None
+            }
+
+    def step_ended(self, setup: _Setup) -> list[GuardFinding]:
+        """Compare the weights with those before the step; return the parameters with NaN or Inf."""
+        findings = []
+        skipped = bool(getattr(setup.driver, "overflow", False))
+        if skipped and not _scaled(setup.driver):
+            found = "NaN or Inf, for which DeepSpeed skipped the step"
+            findings.append(GuardFinding("non-finite", "some gradient", "finite numbers", found, "step"))
+        if self.fingerprints and not skipped:
+            self.effective_steps += 1
+            findings += self._compare_weights(setup)
+        self.fingerprints, self._nonzero, self.backward_since_step = {}, set(), False
+        self.steps += 1
+        return findings
+
+    def _compare_weights(self, setup: _Setup) -> Iterator[GuardFinding]:
+        for name, parameter in setup.trainable():
+            own = _weights(parameter)
+            if own is None or name not in self.fingerprints:
+                continue
+            if not _finite(own):
+                where = f"parameter {name}"
+                yield GuardFinding("non-finite", where, "finite numbers", "NaN or Inf", "step")
+            if not _same_fingerprint(self.fingerprints[name], _fingerprint(own)):
+                self.weights_changed = True
+
+    def overall_findings(self, setup: _Setup) -> Iterator[GuardFinding]:
+        """Yield what only all steps together show."""
+        count = f"{self.steps} step{'s' if self.steps > 1 else ''}"
+        if self.backwards:
+            yield from self._missing_gradients(setup, count)
+        if self.effective_steps and not self.weights_changed:
+            where, expected = "all trainable parameters", "some to change, for there were gradients"
+            yield GuardFinding("unchanged", where, expected, f"no change in {count}", "step")
+
+    def _missing_gradients(self, setup: _Setup, count: str) -> Iterator[GuardFinding]:
+        optimized = setup.optimized()
+        for name, parameter in setup.trainable():
+            if optimized is not None and id(parameter) not in optimized:
+                continue  # reported as unconnected
+            if name not in self._with_gradient and (setup.zero or _has_values(_local(parameter))):
+                where, found = f"parameter {name}", f"none in {count}"
+                yield GuardFinding("no-gradient", where, "a gradient", found, "backward")
+            elif self._always_zero.get(name):
+                where = f"gradient of {name}"
+                yield GuardFinding("zero-gradient", where, "non-zero values", "zeros alone", "backward")
+
+
+def _with_grad(setup: _Setup) -> Iterator[tuple[str, Any]]:
+    """Yield the trainable parameters that have a `.grad`; under ZeRO gradients never reach it."""
+    for name, parameter in () if setup.zero else setup.trainable():
+        if parameter.grad is not None:
+            yield name, parameter
+
+
 _WATCHING: list[StepWatch] = []
-_PATCH: list[tuple[Any, Any]] = []  # what stands for Tensor.backward while anybody watches, and the original
 
 
 class StepWatch:
-    """Watches the first steps; made by `watch`. `findings` are all so far, also after it ended."""
+    """Watches the first steps; `watch` makes it. `findings` has all so far, also after the watch ended."""
 
     def __init__(
         self,
@@ -623,22 +819,12 @@ class StepWatch:
             raise ValueError("watch needs the optimizer that steps this model")
         self.findings: tuple[GuardFinding, ...] = ()
         self._steps, self._on, self._allow, self._deepspeed = steps, on, frozenset(allow), deepspeed
-        self._setup: _Setup | None = setup
+        self._setup: _Setup | None = setup  # None once the watch has ended
         self._undo: list[Callable[[], None]] = []
-        self._before: dict[str, _Looks] = {}
-        self._restart()
+        self._before: dict[str, _Placement] = {}
+        self._record = _Record()
 
-    def _restart(self) -> None:
-        self._stepped = self._effective = self._backwards = 0
-        self._since_step = False  # a backward ran since the last step
-        self._ever: set[str] = set()  # parameters that got a gradient
-        self._zero: dict[str, bool] = {}  # whether all their counted gradients were zero
-        self._non_finite: dict[str, str] = {}  # gradient → the call after which it was
-        self._live: set[str] = set()  # parameters whose gradient in this step is not all zero
-        self._loss_finite = self._changed = True
-        self._prints: dict[str, Any] = {}
-
-    # -- life ------------------------------------------------------------------------------------
+    # -- beginning and end ---------------------------------------------------------------------------
 
     @property
     def watching(self) -> bool:
@@ -648,10 +834,9 @@ class StepWatch:
     def __enter__(self) -> Self:
         if self._setup is None:
             raise RuntimeError("this watch has ended; make a new one")
-        self._say(_standing(self._setup, "", self._deepspeed))
+        self._report(_state_findings(self._setup, "", self._deepspeed))
         if self._setup is not None:
-            self._changed = False
-            self._before = _looks(self._setup)
+            self._before = _placements(self._setup)
             self._hook(self._setup)
         return self
 
@@ -664,16 +849,16 @@ class StepWatch:
             self._finish()
 
     def close(self) -> None:
-        """Remove every hook and let go of the model. May be called at any time, and twice."""
+        """Remove every hook and release the model. May be called at any time, and twice."""
         if self in _WATCHING:
             _WATCHING.remove(self)
         while self._undo:
             self._undo.pop()()
         self._setup = None
-        self._before, self._prints = {}, {}
+        self._before, self._record.fingerprints = {}, {}
 
     def failed(self, error: BaseException) -> None:
-        """Add to an exception what is known of it (`add_note`), and close."""
+        """Add to an exception what the guard knows of it (`add_note`), and close."""
         setup = self._setup
         try:
             if setup is not None and isinstance(error, Exception) and not isinstance(error, GuardError):
@@ -686,21 +871,35 @@ class StepWatch:
         finally:
             self.close()
 
+    def _finish(self) -> None:
+        """Report what only all steps together show, and close."""
+        setup = self._setup
+        try:
+            if setup is not None and self._record.steps:
+                self._report(self._record.overall_findings(setup))
+        finally:
+            self.close()
+
+    # -- hooks ---------------------------------------------------------------------------------------
+
     def _hook(self, setup: _Setup) -> None:
         import torch
 
-        driver = setup.driver
         _WATCHING.append(self)
         self._undo.append(_patch_backward(torch.Tensor))
         if setup.zero:
-            self._undo.append(self._around_step(driver))
+            self._undo.append(self._patch_step(setup.driver))
             for name, parameter in setup.trainable():
-                handle = parameter.register_hook(functools.partial(self._arrived, name))
+                handle = parameter.register_hook(functools.partial(self._gradient_arrived, name))
                 self._undo.append(handle.remove)
-            return
+        else:
+            self._hook_step(setup.driver)
+
+    def _hook_step(self, driver: Any) -> None:
+        """Register step hooks of torch, ours first among the post-hooks."""
         self._undo.append(driver.register_step_pre_hook(lambda *_: self._before_step()).remove)
-        # torch iterates over these hooks when the last one ends the watch, and they must not change then: it
-        # gets a copy for the time of a step.
+        # torch iterates over the post-hooks while our last one removes itself, and they must not change then.
+        # So the optimizer gets a copy of them for the time of a step.
         hooks = driver._optimizer_step_post_hooks  # noqa: SLF001 - what register_step_post_hook fills
 
         def lend_copy(*_: Any) -> None:
@@ -715,7 +914,9 @@ class StepWatch:
         hooks.move_to_end(next(reversed(hooks)), last=False)
         self._undo.append(give_back)
 
-    def _around_step(self, driver: Any) -> Callable[[], None]:
+    def _patch_step(self, driver: Any) -> Callable[[], None]:
+        """Patch the step of a DeepSpeed optimizer, which has no hooks; return the function that undoes it."""
+
         def step(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             self._before_step()
             result = method(*args, **kwargs)
@@ -737,205 +938,112 @@ class StepWatch:
         if callable(getattr(owner, method, None)):
             self._undo.append(_patched(owner, method, call))
 
-    # -- events ----------------------------------------------------------------------------------
-
-    def _sweep(self, call: str, values: Iterable[GuardFinding] = ()) -> None:
-        """Look at every tensor after a call, and say what strays."""
-        setup = self._setup
-        if setup is None:
-            return
-        found: list[GuardFinding] = list(values)
-        # FSDP swaps the storage of its parameters between forward and backward: looked at around steps only.
-        if not setup.sharded or call in ("clip", "step"):
-            now = _looks(setup)
-            found = [*_moved(self._before, now, call), *_standing(setup, call), *found]
-            self._before = {**now, **self._before}
-        self._say(found)
+    # -- events --------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _safely(self) -> Iterator[None]:
-        """A mistake of the guard ends the guard, never the training, and never silently."""
+        """End the watch with a warning if the guard itself fails; the training continues."""
         try:
             yield
         except GuardError:
             raise
         except Exception as bug:  # noqa: BLE001
             self.close()
-            said = GuardWarning(f"the guard stopped watching: {bug!r}")
-            warnings.warn(said, stacklevel=_users_level())
+            warning = GuardWarning(f"the guard stopped watching: {bug!r}")
+            warnings.warn(warning, stacklevel=_users_level())
 
     def before_backward(self, loss: Any) -> None:
-        """The forward is over: `loss` is what backward is called on."""
+        """Check after the forward; `loss` is the tensor on which backward is called."""
         with self._safely():
             own = _local(loss)
-            self._loss_finite = self._setup is None or _finite(own)
-            found = "NaN" if bool(own.isnan().any()) else "Inf" if not self._loss_finite else ""
-            values = (
-                [GuardFinding("non-finite", "the loss", "a finite number", found, "forward")] if found else []
-            )
-            self._sweep("forward", values)
+            finite = self._setup is None or _finite(own)
+            found = "NaN" if bool(own.isnan().any()) else "" if finite else "Inf"
+            loss_finding = GuardFinding("non-finite", "the loss", "a finite number", found, "forward")
+            self._check("forward", [loss_finding] if found else [])
 
     def after_backward(self) -> None:
-        """Backward is over; gradients may still be accumulated or scaled."""
+        """Check after a backward; gradients may still be accumulated or scaled."""
         with self._safely():
-            if (setup := self._setup) is None:
-                return
-            self._backwards += 1
-            self._since_step = True
-            if not setup.zero:
-                for name, parameter in setup.trainable():
-                    if parameter.grad is not None and not _finite(_local(parameter.grad)):
-                        self._non_finite.setdefault(name, "backward")
-            self._sweep("backward")
+            if self._setup is not None:
+                self._record.backward_ended(self._setup)
+                self._check("backward")
 
-    def _arrived(self, name: str, gradient: Any) -> None:
-        """A gradient under ZeRO, on its way to the partition; sees it before it is reduced."""
+    def _gradient_arrived(self, name: str, gradient: Any) -> None:
+        """Record a gradient under ZeRO, on its way to its partition."""
         with self._safely():
-            if self._setup is None:
-                return
-            own = _local(gradient)
-            self._weigh(name, own)
-            if not _finite(own):
-                self._non_finite.setdefault(name, "backward")
-
-    def _weigh(self, name: str, gradient: Any) -> None:
-        self._ever.add(name)
-        if not _readable(gradient):
-            return
-        zero = not bool(gradient.any())
-        if not zero:
-            self._live.add(name)
-        # Before the first real step a zero is normal: half of every fresh LoRA pair starts at zero.
-        if self._effective:
-            self._zero[name] = self._zero.get(name, True) and zero
+            if self._setup is not None:
+                self._record.gradient_arrived(name, gradient)
 
     def _before_step(self) -> None:
         with self._safely():
             if (setup := self._setup) is None:
                 return
-            values = list(self._gradients(setup))
-            self._sweep("clip" if self._since_step else "between", values)
-            if self._setup is not None and self._rates(setup):
-                self._prints = {
-                    name: _fingerprint(own)
-                    for name, parameter in setup.trainable()
-                    if name in self._live and (own := _weights(parameter)) is not None
-                }
-
-    def _gradients(self, setup: _Setup) -> Iterator[GuardFinding]:
-        """NaN and Inf that reach a step; a loss scaler skips such steps, or hands them to a fused one."""
-        if setup.zero:
-            bad = dict(self._non_finite)
-        else:
-            bad = {}
-            for name, parameter in setup.trainable():
-                if parameter.grad is not None:
-                    own = _local(parameter.grad)
-                    self._weigh(name, own)
-                    if not _finite(own):
-                        bad[name] = self._non_finite.get(name, "clip")
-        self._non_finite = {}
-        if not _scaled(setup.driver):
-            for name, call in sorted(bad.items(), key=lambda item: item[1]):  # backward before clip
-                yield GuardFinding("non-finite", f"gradient of {name}", "finite numbers", "NaN or Inf", call)
-
-    def _rates(self, setup: _Setup) -> bool:
-        """Whether this step can change weights: no learning rate is zero (a warm-up may start there)."""
-        groups = getattr(setup.driver, "param_groups", ())
-        return bool(groups) and all(float(group.get("lr", 0)) > 0 for group in groups)
+            findings = self._record.gradients_of_step(setup)
+            self._check("clip" if self._record.backward_since_step else "between", findings)
+            if self._setup is not None:
+                self._record.take_fingerprints(setup)
 
     def _after_step(self) -> None:
         with self._safely():
-            if (setup := self._setup) is None:
+            if self._setup is None:
                 return
-            skipped = bool(getattr(setup.driver, "overflow", False))
-            values: list[GuardFinding] = []
-            if skipped and not _scaled(setup.driver):
-                found = "NaN or Inf, for which DeepSpeed skipped the step"
-                values.append(GuardFinding("non-finite", "some gradient", "finite numbers", found, "step"))
-            if self._prints and not skipped:
-                self._effective += 1
-                for name, parameter in setup.trainable():
-                    own = _weights(parameter)
-                    if own is None or name not in self._prints:
-                        continue
-                    if not _finite(own):
-                        values.append(
-                            GuardFinding(
-                                "non-finite", f"parameter {name}", "finite numbers", "NaN or Inf", "step"
-                            )
-                        )
-                    was = self._prints[name]
-                    now = _fingerprint(own)
-                    same = was.shape == now.shape and was.device == now.device and bool((was == now).all())
-                    self._changed = self._changed or not same
-            self._prints, self._live, self._since_step = {}, set(), False
-            self._stepped += 1
-            self._sweep("step", values)
-            if self._stepped == self._steps:
+            self._check("step", self._record.step_ended(self._setup))
+            if self._record.steps == self._steps:
                 self._finish()
 
-    def _finish(self) -> None:
-        """The steps are over, or the block is: what only all of them together show."""
+    # -- reports -------------------------------------------------------------------------------------
+
+    def _check(self, call: str, findings: Iterable[GuardFinding] = ()) -> None:
+        """Check every tensor after a call, and report what is wrong, the given findings last."""
         setup = self._setup
-        try:
-            if setup is not None and self._stepped:
-                self._say(self._overall(setup))
-        finally:
-            self.close()
+        if setup is None:
+            return
+        found = list(findings)
+        # FSDP swaps the storage of its parameters between forward and backward: it is checked around steps
+        # only.
+        if not setup.sharded or call in ("clip", "step"):
+            now = _placements(setup)
+            found = [*_changes(self._before, now, call), *_state_findings(setup, call), *found]
+            self._before = {**now, **self._before}
+        self._report(found)
 
-    def _overall(self, setup: _Setup) -> Iterator[GuardFinding]:
-        held = setup.held()
-        count = f"{self._stepped} step{'s' if self._stepped > 1 else ''}"
-        for name, parameter in setup.trainable() if self._backwards else ():
-            if held is not None and id(parameter) not in held:
-                continue  # said already
-            if name not in self._ever and (setup.zero or _readable(_local(parameter))):
-                yield GuardFinding(
-                    "no-gradient", f"parameter {name}", "a gradient", f"none in {count}", "backward"
-                )
-            elif self._zero.get(name):
-                yield GuardFinding(
-                    "zero-gradient", f"gradient of {name}", "non-zero values", "zeros alone", "backward"
-                )
-        if self._effective and not self._changed:
-            expected = "some to change, for there were gradients"
-            yield GuardFinding(
-                "unchanged", "all trainable parameters", expected, f"no change in {count}", "step"
-            )
-
-    def _say(self, findings: Iterable[GuardFinding]) -> None:
-        """Raise or warn of what was not said before and is not allowed."""
+    def _report(self, findings: Iterable[GuardFinding]) -> None:
+        """Raise or warn of findings that are new and not allowed."""
         if (setup := self._setup) is None:
             return
-        said = {(finding.kind, finding.where) for finding in self.findings}
-        fresh = tuple(
+        reported = {(finding.kind, finding.where) for finding in self.findings}
+        new = tuple(
             finding
-            for finding in _gathered(findings, setup)
-            if finding.kind not in self._allow and (finding.kind, finding.where) not in said
+            for finding in _grouped(findings, setup)
+            if finding.kind not in self._allow and (finding.kind, finding.where) not in reported
         )
-        self.findings += fresh
-        if fresh and self._on == "raise":
+        self.findings += new
+        if new and self._on == "raise":
             self.close()
-            raise GuardError(fresh)
-        for finding in fresh:
+            raise GuardError(new)
+        for finding in new:
             warnings.warn(GuardWarning(str(finding)), stacklevel=_users_level())
 
 
 def _users_level() -> int:
-    """The `stacklevel` of the line of training that led here, past torch and the guard."""
+    """Return the `stacklevel` of the line of training that led here, past torch and the guard."""
     frame, level = sys._getframe(1), 1  # noqa: SLF001
-    own = {"torch", "contextlib", "deepspeed", "accelerate", "transformers"}
+    skipped = {"torch", "contextlib", "deepspeed", "accelerate", "transformers"}
     while frame.f_back is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module != __name__ and module.partition(".")[0] not in own:
+        if module != __name__ and module.partition(".")[0] not in skipped:
             break
         frame, level = frame.f_back, level + 1
     return level
 
 
+# --- patches ----------------------------------------------------------------------------------------
+
+_PATCH: list[tuple[Any, Any]] = []  # the replacement of Tensor.backward during a watch, and the original
+
+
 def _patched(owner: Any, name: str, call: Callable[..., Any]) -> Callable[[], None]:
-    """Let `call(method, …)` stand for a method of one object; returns what undoes it."""
+    """Replace a method of one object by `call(method, …)`, and return the function that undoes it."""
     method, own = getattr(owner, name), vars(owner).get(name)
 
     @functools.wraps(method)
@@ -946,7 +1054,7 @@ def _patched(owner: Any, name: str, call: Callable[..., Any]) -> Callable[[], No
 
     def undo() -> None:
         if vars(owner).get(name) is not patched:
-            return  # somebody wrapped it meanwhile; ours passes through once its watch has ended
+            return  # it was wrapped again meanwhile; ours only passes calls on once its watch has ended
         if own is None:
             del vars(owner)[name]
         else:
@@ -956,12 +1064,15 @@ def _patched(owner: Any, name: str, call: Callable[..., Any]) -> Callable[[], No
 
 
 def _patch_backward(tensor: Any) -> Callable[[], None]:
-    """Tell every watch when `Tensor.backward` begins and ends; returns what undoes it with the last watch."""
+    """Notify every watch when `Tensor.backward` begins and ends.
+
+    Return the function that undoes it; it does so once no watch is left.
+    """
 
     def undo() -> None:
         if not _WATCHING and _PATCH:
             patched, original = _PATCH.pop()
-            if tensor.backward is patched:  # else somebody wrapped it meanwhile, and ours passes through
+            if tensor.backward is patched:  # else it was wrapped again, and ours only passes calls on
                 tensor.backward = original
 
     if _PATCH:
@@ -991,16 +1102,17 @@ def _patch_backward(tensor: Any) -> Callable[[], None]:
 # --- exceptions -------------------------------------------------------------------------------------
 
 
-def _explained(error: Exception, setup: _Setup, before: Mapping[str, _Looks]) -> tuple[GuardFinding, ...]:
-    """What the guard can add to an exception of training: a recomputed tensor, a stray, a likely rule."""
-    module, functions = _failing(error, setup)
+def _explained(error: Exception, setup: _Setup, before: Mapping[str, _Placement]) -> tuple[GuardFinding, ...]:
+    """Return what the guard can add to an exception: a recomputed tensor, a misplaced one, a likely rule."""
+    module, functions = _failing_module(error, setup)
     kind, text = type(error).__name__, str(error)
     rule = likely_rule(f"{kind}: {text} in {' '.join(functions)}", setup.traits, _loaded_versions())
     if kind == "CheckpointError":
         saved, recomputed = _metadata(text)
         return (GuardFinding("recompute", module, saved, recomputed, "backward", rule, 0, _rank()),)
-    strays = [*_moved(before, _looks(setup), ""), *_standing(setup, "")]
-    findings = _gathered((stray for stray in strays if stray.kind in ("device", "dtype", "meta")), setup)
+    current = [*_changes(before, _placements(setup), ""), *_state_findings(setup, "")]
+    misplaced = (finding for finding in current if finding.kind in ("device", "dtype", "meta"))
+    findings = _grouped(misplaced, setup)
     if rule:
         where = f"{module}, {functions[-1]}" if functions else module
         findings += (GuardFinding("exception", where, "none", kind, "", rule, 0, _rank()),)
@@ -1008,7 +1120,7 @@ def _explained(error: Exception, setup: _Setup, before: Mapping[str, _Looks]) ->
 
 
 def _metadata(text: str) -> tuple[str, str]:
-    """What torch said of the first tensor that differs: as it was saved, as it was recomputed."""
+    """Return the first tensor that differs in torch's message, as it was saved and as it was recomputed."""
     found = re.search(r"saved metadata: (\{.*?\})\s*recomputed metadata: (\{.*?\})", text, re.DOTALL)
     if not found:
         return "the saved tensors again", text.strip().splitlines()[0] if text.strip() else "others"
@@ -1018,28 +1130,32 @@ def _metadata(text: str) -> tuple[str, str]:
 
 
 def _short(metadata: str) -> str:
+    """Return the shape, dtype and device in the metadata of a tensor, as a message has them."""
     fields = re.search(
         r"'shape': torch\.Size\((\[.*?\])\), 'dtype': ([\w.]+), 'device': device\(type='(\w+)'", metadata
     )
     return f"shape {fields[1]}, {fields[2]}, {fields[3]}" if fields else metadata
 
 
-def _failing(error: BaseException, setup: _Setup) -> tuple[str, list[str]]:
-    """The innermost module of the model in a traceback (or what it recomputed), and its functions' names."""
+def _failing_module(error: BaseException, setup: _Setup) -> tuple[str, list[str]]:
+    """Return the innermost module of the model in a traceback, and the names of the functions in it.
+
+    A module that checkpointing recomputes counts as well.
+    """
     names = {id(module): setup.name(name) or "the model" for name, module in setup.model.named_modules()}
     module, functions, trace = "the model", [], error.__traceback__
     while trace is not None:
-        here = trace.tb_frame.f_locals
+        variables = trace.tb_frame.f_locals
         functions.append(trace.tb_frame.f_code.co_name)
-        recompute = getattr(here.get("frame") or here.get("self"), "recompute_fn", None)
-        for candidate in (here.get("self"), *_checkpointed(recompute)):
+        recompute = getattr(variables.get("frame") or variables.get("self"), "recompute_fn", None)
+        for candidate in (variables.get("self"), *_checkpointed(recompute)):
             module = names.get(id(candidate), module)
         trace = trace.tb_next
     return module, functions
 
 
 def _checkpointed(recompute: Any) -> Iterator[Any]:
-    """What may be the module whose call non-reentrant checkpointing repeats; torch keeps it in a closure."""
+    """Yield what may be the module that non-reentrant checkpointing calls again, from torch's closure."""
     code, cells = getattr(recompute, "__code__", None), getattr(recompute, "__closure__", None)
     kept = dict(zip(code.co_freevars, cells, strict=True)) if code and cells else {}
     called = kept["fn"].cell_contents if "fn" in kept else None
@@ -1058,25 +1174,26 @@ def assert_same_device(*tensors: torch.Tensor, **named: torch.Tensor) -> None:
     Raises:
         GuardError: names the first such tensor, by its keyword or its position from 0.
     """
-    every = [*((f"tensor {index}", tensor) for index, tensor in enumerate(tensors)), *named.items()]
-    for name, tensor in every[1:]:
-        if tensor.device != every[0][1].device:
-            expected = f"{every[0][1].device}, as {every[0][0]}"
+    by_name = [*((f"tensor {index}", tensor) for index, tensor in enumerate(tensors)), *named.items()]
+    for name, tensor in by_name[1:]:
+        first_name, first = by_name[0]
+        if tensor.device != first.device:
+            expected = f"{first.device}, as {first_name}"
             raise GuardError([GuardFinding("device", name, expected, str(tensor.device), rank=_rank())])
 
 
 def check_model(
     model: torch.nn.Module, optimizer: Any = None, *, deepspeed: bool = False
 ) -> tuple[GuardFinding, ...]:
-    """Findings on how model and optimizer stand now: devices, dtypes, meta tensors, what is not connected.
+    """Return findings on the current state of model and optimizer: devices, dtypes, meta tensors and so on.
 
-    Reads no values. `deepspeed` says that DeepSpeed is expected to drive.
+    No values are read. `deepspeed` says that DeepSpeed is expected to drive the training.
 
     Raises:
-        TypeError: the first is no module, or the second no optimizer.
+        TypeError: the model is not a module, or the optimizer is not an optimizer.
     """
     setup = _Setup.of(model, optimizer)
-    return _gathered(_standing(setup, "", deepspeed), setup)
+    return _grouped(_state_findings(setup, "", deepspeed), setup)
 
 
 def watch(
@@ -1088,29 +1205,32 @@ def watch(
     allow: Collection[str] = (),
     deepspeed: bool = False,
 ) -> StepWatch:
-    """A context manager that watches the first `steps` optimizer steps inside it, then removes itself.
+    """Return a context manager that watches the first `steps` optimizer steps inside it, then removes itself.
 
     `model` and `optimizer` are those of the loop: the module or its wrapper, DeepSpeed's engine (then the
-    optimizer may be left out), accelerate's optimizer. `allow` are kinds of findings (`KINDS`) not to report.
-    Reading every gradient costs a pass over each and a synchronisation with the GPU, in these steps only.
+    optimizer may be left out), accelerate's optimizer. `allow` lists kinds of findings (`KINDS`) that are not
+    reported. During these steps, each gradient costs one more pass over it and a synchronisation with the
+    GPU.
 
     Raises:
         TypeError, ValueError: an argument is wrong.
-        GuardError: from inside the block, at the call after which something is not as it should be.
+        GuardError: from inside the block, at the first call after which something is wrong.
     """
     return StepWatch(model, optimizer, steps=steps, on=on, allow=allow, deepspeed=deepspeed)
 
 
 @functools.cache
-def _callback() -> type:
+def _callback_class() -> type:
+    """Return `GuardCallback`."""
     from transformers import TrainerCallback
 
     class GuardCallback(TrainerCallback):  # type: ignore[misc]  # no types without transformers
         """Watches the first steps of a Trainer: `trainer.add_callback(GuardCallback(steps=2))`.
 
-        Takes what `watch` takes but model and optimizer, and knows from the Trainer's arguments whether
-        DeepSpeed should drive. A callback is not told of exceptions: those in a training step and in fetching
-        batches end the watch; after any other (in another callback, say), call `close()`.
+        It takes the options of `watch` except model and optimizer, and reads from the Trainer's arguments
+        whether DeepSpeed should drive. The Trainer does not notify callbacks of exceptions: those in a
+        training step and in fetching batches end the watch; after any other (for example in another
+        callback), call `close()`.
         """
 
         def __init__(
@@ -1133,11 +1253,11 @@ def _callback() -> type:
             **_: Any,
         ) -> None:
             self.close()
-            wanted = bool(getattr(args, "deepspeed", None))
-            self.watch = StepWatch(model, optimizer, deepspeed=wanted, **self._options)
+            expects_deepspeed = bool(getattr(args, "deepspeed", None))
+            self.watch = StepWatch(model, optimizer, deepspeed=expects_deepspeed, **self._options)
             self.watch.__enter__()
             for method in ("training_step", "get_batch_samples"):
-                self.watch.shield(_trainer(), method)
+                self.watch.shield(_calling_trainer(), method)
             self.watch.shield(optimizer, "step")
 
         def on_train_end(self, *_: Any, **__: Any) -> None:
@@ -1150,7 +1270,7 @@ def _callback() -> type:
             return self.watch.findings if self.watch is not None else ()
 
         def close(self) -> None:
-            """Remove every hook; for after an exception that the callback could not see."""
+            """Remove every hook; needed after an exception that the callback could not see."""
             if self.watch is not None:
                 self.watch.close()
 
@@ -1158,8 +1278,8 @@ def _callback() -> type:
     return GuardCallback
 
 
-def _trainer() -> Any:
-    """The Trainer that is calling a callback: it hands itself to none, but stands on the stack."""
+def _calling_trainer() -> Any:
+    """Return the Trainer that is calling a callback; it is not passed to callbacks, but is on the stack."""
     frame: FrameType | None = sys._getframe()  # noqa: SLF001
     while frame is not None:
         caller = frame.f_locals.get("self")
@@ -1170,7 +1290,7 @@ def _trainer() -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """`GuardCallback`, made when it is asked for, because that imports transformers."""
+    """Return `GuardCallback`, which is created on first use because that imports transformers."""
     if name == "GuardCallback":
-        return _callback()
+        return _callback_class()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

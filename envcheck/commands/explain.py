@@ -28,6 +28,8 @@ from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment
 from envcheck.logs import scanner as log_scanner
+from envcheck.logs.events import Event, Log
+from envcheck.logs.line_format import LogPatterns, log_patterns, plain
 from envcheck.reports.explanation import Explanation
 from envcheck.rules import derive
 
@@ -57,7 +59,7 @@ class _Known(NamedTuple):
 class _LogText(NamedTuple):
     """A log as it was read: its events, its beginning, and notes on what could not be read."""
 
-    log: log_scanner.Log
+    log: Log
     head: str
     notes: tuple[str, ...]
 
@@ -104,7 +106,7 @@ def explain_chunks(
     keys = examine.vocabulary(all_probes)
     known = _Known(all_probes, keys, examine.load_matrix(keys, request.overlays), tree)
 
-    text = _read(chunks, name, log_scanner.look(tree["tables"]))
+    text = _read(chunks, name, log_patterns(tree["tables"]))
     if origin is not None:
         text = text._replace(log=_with_end(text.log, origin.code))
     diagnosis = log_diagnosis.diagnose(text.log, log_signatures.compile_signatures(tree["case"]))
@@ -193,7 +195,7 @@ def _refuse_wrong_request(request: ExamineRequest, host: Host) -> None:
         python_env.interpreter(host, probes.ProbeRequest(Path(request.python)))
 
 
-def _with_end(log: log_scanner.Log, code: int) -> log_scanner.Log:
+def _with_end(log: Log, code: int) -> Log:
     """Add the end of the process that wrote the log as its last event.
 
     It is a root cause only for a signal, and only if the log names none: torchrun's report on its ranks
@@ -204,7 +206,7 @@ def _with_end(log: log_scanner.Log, code: int) -> log_scanner.Log:
         text = f"killed by signal {-code}\ntraceback : Signal {-code} ({signal_name(-code)})"
     numbers = tuple(log.lines + 1 for _ in text.split("\n"))
     root = code < 0 and not any(event.root for event in log.events)
-    end = log_scanner.Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
+    end = Event("ended", numbers, text, code=code, root=root, again=log.lines + 1)
     return log._replace(events=(*log.events, end))
 
 
@@ -223,8 +225,8 @@ _HEAD = 2 << 20
 """Bytes at the beginning of a log that are searched for what it prints about its environment."""
 
 
-def _read(chunks: Iterable[bytes | Gap], name: str, look: log_scanner.Look) -> _LogText:
-    scanner = log_scanner.Scanner(look)
+def _read(chunks: Iterable[bytes | Gap], name: str, patterns: LogPatterns) -> _LogText:
+    scanner = log_scanner.Scanner(patterns)
     head = bytearray()
     notes: list[str] = []
     try:
@@ -244,7 +246,7 @@ def _read(chunks: Iterable[bytes | Gap], name: str, look: log_scanner.Look) -> _
     log = scanner.finish()
     if log.crowded:
         notes.append("more kinds of errors than are kept: only the first and the last of them count")
-    return _LogText(log, log_scanner.plain(bytes(head)), tuple(notes))
+    return _LogText(log, plain(bytes(head)), tuple(notes))
 
 
 _GZIP = b"\x1f\x8b"

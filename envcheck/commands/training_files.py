@@ -16,7 +16,7 @@ from envcheck.core.findings import UNREADABLE, Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.host.files import is_file, path_exists, read_file, resolve_links
 from envcheck.host.package_files import shipped_text, source_texts
-from envcheck.training_config import dialects, merge, readers
+from envcheck.training_config import dialects, merge, readers, source_lines
 from envcheck.training_config.dialects import Dialect
 from envcheck.training_config.document import Document, Reference
 from envcheck.training_config.interpret import Interpretation, understood
@@ -53,8 +53,12 @@ def configured(
         unreadable = next(each for each in reader.diagnostics if each.code == UNREADABLE)
         raise InputError(unreadable.places[0], unreadable.text)
     facts, contradictions = merge.merged(reader.parts)
-    found = [*reader.diagnostics, *(each for part in reader.parts for each in part.remarks), *contradictions]
-    ordered = sorted(readers.quoted(found, reader.texts), key=lambda each: -each.severity.rank)
+    found = [
+        *reader.diagnostics,
+        *(each for part in reader.parts for each in part.diagnostics),
+        *contradictions,
+    ]
+    ordered = sorted(source_lines.with_excerpts(found, reader.texts), key=lambda each: -each.severity.rank)
     return Configured((*reader.unread, *facts), tuple(ordered))
 
 
@@ -141,7 +145,7 @@ class _FileReader:
                 for reference in part.references:
                     self._follow(reference, part.document, folder)
             parts += interpreted
-        if not dialect and not any(part.facts or part.references or part.remarks for part in parts):
+        if not dialect and not any(part.facts or part.references or part.diagnostics for part in parts):
             raise InputError(name, "says nothing of training that envcheck knows")
         self.parts += parts
 

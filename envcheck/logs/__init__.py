@@ -1,4 +1,6 @@
-"""What the log of a failed run says: the scanner, the environment it prints, and the diagnosis.
+"""What the log of a failed run reports: its events, the environment that it prints, and the diagnosis.
 
-May import core, rules and knowledge. It must not read files or know how the answer is shown.
+`scanner` searches bytes for known words, `line_reader` makes `events` of the lines around them with the help
+of `tracebacks`, `environment` reads the facts that a log prints, and `diagnosis` finds the first cause. May
+import core, rules and knowledge. It must not read files or know how the result is displayed.
 """

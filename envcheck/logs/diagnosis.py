@@ -1,8 +1,8 @@
-"""What a log tells, held against what is known: the first cause, what followed from it, known cases.
+"""Diagnose a log: find the first cause, what followed from it, and the known cases that match. Pure.
 
-Pure. A cause is the earliest failure that follows from no other; what a rank says that only lost its
-partner, and what a launcher says of its ranks, are consequences. Kinds come from compat's signatures,
-the user's own code from where the innermost frame lies.
+A cause is the earliest failure that does not follow from another one. The failure of a rank that only lost
+its peer, and what a launcher reports of its ranks, are consequences. The kind of a failure comes from the
+signatures in compat/; that it is in the user's own code comes from the file of the innermost frame.
 """
 
 from __future__ import annotations
@@ -15,37 +15,36 @@ from envcheck.core.facts import Inventory, Tri, Unknown
 from envcheck.core.findings import Evidence, Finding, Judgement, Verdict
 from envcheck.core.rules import Fix, Rule
 from envcheck.knowledge.log_signatures import Signature, match_positions
-from envcheck.logs.scanner import Event, Frame, Log, Raised
+from envcheck.logs.events import Event, Frame, Log, Raised
 from envcheck.rules.clauses import evaluate, format_value
 from envcheck.rules.fixes import bind_fix
 
 _SIGTERM, _SIGABRT = -15, -6
 _SURVIVED = 200
-"""Lines of training after which a run has survived what it raised before them."""
+"""Lines of training after which a run has survived what was raised before them."""
 
 _STRONG = frozenset({"memory", "killed", "crash", "disk", "network", "hardware"})
-"""Kinds that a passage without a traceback can be the cause by; a version told in a warning is not."""
+"""Kinds of a passage without a traceback that can be a cause; a version printed in a warning is not one."""
 
+_MIN_PARTIAL_SCORE = 0.25  # for example one full sentence of two
 
-_RESEMBLES = 0.25  # the score of a part worth a word: one full sentence of two
+_EVENT_ORDER = ("ended", "raised", "said")  # of several events with a text, the first of these has it
 
-_ORDER = ("ended", "raised", "said")  # which event a text that several hold belongs to
-
-_SPOKEN_BY_PYTHON = frozenset(
+_RAISED_BY_STATEMENTS = frozenset(
     {"KeyError", "NameError", "UnboundLocalError", "TypeError", "IndexError", "ZeroDivisionError"}
     | {"ValueError", "AssertionError", "SyntaxError", "IndentationError", "TabError", "AttributeError"}
     | {"NotImplementedError", "RecursionError", "FileNotFoundError", "IsADirectoryError"}
 )
-"""What a line of one's own raises by itself; a RuntimeError there is some library's, below Python."""
+"""Errors that Python itself raises in a line of the user; a RuntimeError comes from a compiled library."""
 
-_OF_A_LIBRARY = ("unexpected keyword argument", "module '", "positional argument")
-"""Words of a call that another release of a library would take."""
+_WRONG_CALLS = ("unexpected keyword argument", "module '", "positional argument")
+"""Messages of calls that another release of a library would accept."""
 
 
 class Match(NamedTuple):
-    """A signature that was found: its score, the lines it is on, the event that holds most of it.
+    """A signature that was found: its score, its lines, and the index of the event that contains most of it.
 
-    A partial one misses some of its texts.
+    A partial match lacks some of the signature's texts.
     """
 
     signature: Signature
@@ -56,23 +55,24 @@ class Match(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """An event that is a failure: of what kind, and the match that says so, if any."""
+    """An event that is a failure, its kind, and the match that it comes from, if any."""
 
     event: Event
-    kind: str  # of signatures.KINDS, or unknown
+    kind: str  # of log_signatures.KINDS, or unknown
     match: Match | None = None
 
     @property
     def place(self) -> Frame | None:
-        """The innermost frame of what was raised first."""
+        """The innermost frame of the first exception."""
         return self.event.exceptions[0].place if self.event.exceptions else None
 
 
 class Diagnosis(NamedTuple):
-    """The first cause, if there is a failure that follows from no other; what follows; what stands apart.
+    """The first cause, if there is one, its consequences, and other failures.
 
-    `survived` are failures that the run went on after. `matches` are those of all signatures, the cause's
-    own first; `partial` those that miss some of their texts.
+    `apart` are failures that are unrelated to the cause. `survived` are failures after which the run
+    continued. `matches` are those of all signatures, the cause's own first; `partial` are those that lack
+    some of their texts.
     """
 
     cause: Cause | None
@@ -84,35 +84,37 @@ class Diagnosis(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the log tells of any failure."""
+        """Whether the log reports any failure."""
         return bool(self.cause or self.consequences)
 
 
 def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
-    """What the events of a log come to."""
+    """Return the diagnosis of a log's events."""
     matches, partial = _matches(log.events, signatures)
-    causes = [
+    failures = [
         cause
         for number, event in enumerate(log.events)
-        if (cause := _cause(event, [each for each in matches if each.event == number]))
+        if (cause := _failure(event, [match for match in matches if match.event == number]))
     ]
-    follows = [each for each in causes if each.kind == "consequence"]
-    causes = [each for each in causes if each.kind != "consequence"]
-    first = _first(log, causes) or _said_only(log, matches)
+    follows = [failure for failure in failures if failure.kind == "consequence"]
+    causes = [failure for failure in failures if failure.kind != "consequence"]
+    first = _first_cause(log, causes) or _passage_cause(log, matches)
     if first is None:
         return Diagnosis(None, tuple(follows), matches=matches, partial=partial)
-    before = tuple(each for each in causes if each.event.last < first.event.first)
-    ends = [each for each in causes if each.event.what == "ended" and each is not first]
-    follows += ends if first.event.what != "ended" else [each for each in ends if each.event.ranks]
-    apart = [each for each in causes if each is not first and each not in before and each not in follows]
+    survived = tuple(cause for cause in causes if cause.event.last < first.event.first)
+    ends = [cause for cause in causes if cause.event.what == "ended" and cause is not first]
+    follows += ends if first.event.what != "ended" else [cause for cause in ends if cause.event.ranks]
+    apart = [
+        cause for cause in causes if cause is not first and cause not in survived and cause not in follows
+    ]
     home = log.events.index(first.event)
-    own = sorted(matches, key=lambda each: (each.event != home, -each.score, each.lines))
+    own_first = sorted(matches, key=lambda match: (match.event != home, -match.score, match.lines))
     return Diagnosis(
         first,
-        tuple(sorted(follows, key=lambda each: each.event.first)),
+        tuple(sorted(follows, key=lambda cause: cause.event.first)),
         tuple(apart),
-        before,
-        tuple(own),
+        survived,
+        tuple(own_first),
         partial,
     )
 
@@ -120,37 +122,38 @@ def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
 def _matches(
     events: Sequence[Event], signatures: Iterable[Signature]
 ) -> tuple[tuple[Match, ...], tuple[Match, ...]]:
-    """Signatures all of whose texts are somewhere in the events, and those of which only some are."""
+    """Return the signatures whose texts are all in the events, and those of which only some texts are."""
     full: list[Match] = []
     partial: list[Match] = []
     for signature in signatures:
         hits = {number: match_positions(signature, event.text) for number, event in enumerate(events)}
         hits = {number: texts for number, texts in hits.items() if texts}
-        held = {text for texts in hits.values() for text in texts}
-        if not held:
+        matched = {text for texts in hits.values() for text in texts}
+        if not matched:
             continue
-        home = min(hits, key=lambda each: (-len(hits[each]), _ORDER.index(events[each].what), each))
+        home = min(hits, key=lambda index: (-len(hits[index]), _EVENT_ORDER.index(events[index].what), index))
         lines = {
             _line(events[number], at)
             for number, texts in hits.items()
-            if number == home or not held <= hits[home].keys()
+            if number == home or not matched <= hits[home].keys()
             for at in texts.values()
         }
-        match = Match(signature, signature.score(held), tuple(sorted(lines)), home)
-        if len(held) == len(signature.patterns):
+        match = Match(signature, signature.score(matched), tuple(sorted(lines)), home)
+        if len(matched) == len(signature.patterns):
             full.append(match)
-        elif match.score > _RESEMBLES:
+        elif match.score > _MIN_PARTIAL_SCORE:
             partial.append(match._replace(partial=True))
     return tuple(full), tuple(partial)
 
 
 def _line(event: Event, at: int) -> int:
+    """Return the line number of an offset in the text of an event."""
     return event.numbers[min(event.text.count("\n", 0, at), len(event.numbers) - 1)]
 
 
-def _cause(event: Event, matches: Sequence[Match]) -> Cause | None:
-    """The event as a failure; None if it is a passage that says none."""
-    best = max(matches, key=lambda each: (each.signature.kind != "consequence", each.score), default=None)
+def _failure(event: Event, matches: Sequence[Match]) -> Cause | None:
+    """Return an event as a failure; None for a passage that reports none."""
+    best = max(matches, key=lambda match: (match.signature.kind != "consequence", match.score), default=None)
     kind = best.signature.kind if best else "unknown"
     if event.what == "said":
         return Cause(event, kind, best) if kind in _STRONG | {"consequence"} else None
@@ -158,19 +161,19 @@ def _cause(event: Event, matches: Sequence[Match]) -> Cause | None:
         kind, best = "unknown", None
     if event.what == "ended" and best is None:
         return Cause(event, "consequence" if event.code == _SIGTERM else "unknown")
-    if best is None and event.exceptions and _by_own_code(event.exceptions[0]):
+    if best is None and event.exceptions and _raised_by_own_code(event.exceptions[0]):
         kind = "code"
     return Cause(event, kind, best)
 
 
-def _by_own_code(raised: Raised) -> bool:
-    """Whether the user's own line raised it, and neither a library below Python nor one called in vain."""
-    library = any(words in raised.message for words in _OF_A_LIBRARY)
-    return raised.name in _SPOKEN_BY_PYTHON and not library and own_code(raised.place)
+def _raised_by_own_code(raised: Raised) -> bool:
+    """Return whether the user's own line raised it, not a compiled library or a call of a library."""
+    wrong_call = any(words in raised.message for words in _WRONG_CALLS)
+    return raised.name in _RAISED_BY_STATEMENTS and not wrong_call and own_code(raised.place)
 
 
 def own_code(place: Frame | None) -> bool:
-    """Whether a frame is of the user's own file, and of no library and not the interpreter's."""
+    """Return whether a frame is in a file of the user, not in one of a library or of the interpreter."""
     if place is None or place.file.startswith("<"):
         return False
     return not any(part in place.file for part in ("site-packages/", "dist-packages/", "/lib/python"))
@@ -179,49 +182,50 @@ def own_code(place: Frame | None) -> bool:
 _AN_ERROR = re.compile(r"(?i)error|fatal|exception|failed")
 
 
-def _said_only(log: Log, matches: Sequence[Match]) -> Cause | None:
-    """The first line that is known and calls itself an error, where nothing was raised: pip, a compiler."""
-    for match in sorted(matches, key=lambda each: (each.lines, -each.score)):
+def _passage_cause(log: Log, matches: Sequence[Match]) -> Cause | None:
+    """Return the first known line that calls itself an error, for logs without exceptions (of pip, say)."""
+    for match in sorted(matches, key=lambda match: (match.lines, -match.score)):
         event = log.events[match.event]
         lines = dict(zip(event.numbers, event.text.split("\n"), strict=False))
-        told = any(_AN_ERROR.search(lines.get(line, "")) for line in match.lines)
-        if told and match.signature.kind not in ("harmless", "consequence"):
+        is_error = any(_AN_ERROR.search(lines.get(line, "")) for line in match.lines)
+        if is_error and match.signature.kind not in ("harmless", "consequence"):
             return Cause(event, match.signature.kind, match)
     return None
 
 
-def _last_trouble(log: Log, causes: Sequence[Cause]) -> list[Cause]:
-    """The causes since the run last trained: what it went on after did not end it."""
+def _not_survived(log: Log, causes: Sequence[Cause]) -> list[Cause]:
+    """Return the causes since the run last trained: a cause after which it continued did not end it."""
     stretch: list[Cause] = []
-    for each in sorted(causes, key=lambda cause: cause.event.first):
-        if stretch and log.trained(stretch[-1].event.again, each.event.first) >= _SURVIVED:
+    for cause in sorted(causes, key=lambda cause: cause.event.first):
+        if stretch and log.trained(stretch[-1].event.again, cause.event.first) >= _SURVIVED:
             stretch.clear()
-        stretch.append(each)
-    once = [each for each in stretch if log.trained(each.event.first, each.event.again) < _SURVIVED]
-    return once or stretch
+        stretch.append(cause)
+    # An event that was repeated while the run trained was survived as well.
+    ended = [cause for cause in stretch if log.trained(cause.event.first, cause.event.again) < _SURVIVED]
+    return ended or stretch
 
 
-def _first(log: Log, causes: Sequence[Cause]) -> Cause | None:
-    """The earliest that the run did not survive; of the rank that torchrun names, if that said anything."""
-    told = [each for each in causes if each.event.what != "ended"]
-    whole = [each for each in told if each.event.exceptions or each.match]
-    raised = _last_trouble(log, whole or told)
-    roots = [each for each in causes if each.event.root]
-    ranks = {rank for each in roots for rank in each.event.ranks}
-    named = [each for each in raised if ranks & {*each.event.ranks}]
-    killed = [each for each in roots if (each.event.code or 0) < 0 and each.event.code != _SIGABRT]
-    return next(iter([*named, *killed, *raised, *roots, *causes]), None)
+def _first_cause(log: Log, causes: Sequence[Cause]) -> Cause | None:
+    """Return the earliest cause that the run did not survive, preferably of the rank that torchrun names."""
+    not_ends = [cause for cause in causes if cause.event.what != "ended"]
+    explained = [cause for cause in not_ends if cause.event.exceptions or cause.match]
+    raised = _not_survived(log, explained or not_ends)
+    roots = [cause for cause in causes if cause.event.root]
+    ranks = {rank for cause in roots for rank in cause.event.ranks}
+    of_root_ranks = [cause for cause in raised if ranks & {*cause.event.ranks}]
+    killed = [cause for cause in roots if (cause.event.code or 0) < 0 and cause.event.code != _SIGABRT]
+    return next(iter([*of_root_ranks, *killed, *raised, *roots, *causes]), None)
 
 
-# --- here ---------------------------------------------------------------------------------------------
+# --- in an environment --------------------------------------------------------------------------------
 
 
 class Fit(NamedTuple):
-    """Whether the conditions of a match hold in an environment.
+    """Whether the conditions of a match are met in an environment.
 
-    `answer` is yes, no, unknown, or text for a case that has no conditions. `because` are facts in words:
-    those that hold (yes), that do not (no), or that are missing (unknown). `fixes` passed the judge here if
-    the answer is yes; untried ones are shown for unknown.
+    `answer` is yes, no, unknown, or text for a case without conditions. `because` has facts in words: those
+    that meet the conditions (yes), that do not (no), or that are missing (unknown). For yes, `fixes` were
+    tried and passed the judge; for unknown they are untried.
     """
 
     answer: str
@@ -231,38 +235,47 @@ class Fit(NamedTuple):
 
 
 def fit(rule: Rule | None, inventory: Inventory, judgement: Judgement) -> Fit:
-    """Whether a rule is broken here, by a judgement that was advised."""
+    """Return whether a rule is broken in an environment, by a judgement that has fixes."""
     if rule is None:
         return Fit("text")
-    finding = next((each for each in judgement.findings if each.rule.id == rule.id), None)
+    finding = next((found for found in judgement.findings if found.rule.id == rule.id), None)
     if finding is not None and finding.verdict is Verdict.BROKEN:
-        held = tuple(
-            f"{each.fact.key} = {format_value(each.fact.value)}"
-            for each in finding.evidence
-            if each.fact.value is not None
-        )
-        return Fit("yes", held, finding.fixes, finding)
+        return Fit("yes", _met_conditions(finding), finding.fixes, finding)
     device = next(iter(inventory.visible_devices()), None)
-    untried = tuple(bound for each in rule.fixes if (bound := bind_fix(each, inventory, device)))
+    untried = tuple(bound for fix in rule.fixes if (bound := bind_fix(fix, inventory, device)))
     if finding is not None:
-        return Fit("unknown", tuple(_unread(each) for each in finding.evidence), untried, finding)
-    waiting = next((each for each in judgement.waiting if each.rule.id == rule.id), None)
+        return Fit("unknown", tuple(map(_unread, finding.evidence)), untried, finding)
+    waiting = next((entry for entry in judgement.waiting if entry.rule.id == rule.id), None)
     if waiting is not None:
-        return Fit("unknown", tuple(dict.fromkeys(each.key for each in waiting.open)), untried)
-    against = [[each for each in table if evaluate(each, inventory, device) is Tri.NO] for table in rule.when]
-    said = [
-        f"{each.key} is {_reading(each.key, inventory, device)}, not {each.raw}"
-        for each in min(against, key=len)
+        return Fit("unknown", tuple(dict.fromkeys(clause.key for clause in waiting.open)), untried)
+    return Fit("no", _unmet_conditions(rule, inventory, device))
+
+
+def _met_conditions(finding: Finding) -> tuple[str, ...]:
+    """Return the facts that broke a rule, in words."""
+    facts = [evidence.fact for evidence in finding.evidence]
+    return tuple(f"{fact.key} = {format_value(fact.value)}" for fact in facts if fact.value is not None)
+
+
+def _unmet_conditions(rule: Rule, inventory: Inventory, device: int | None) -> tuple[str, ...]:
+    """Return the facts that keep a rule from being broken: fewest unmet clauses, else its requirements."""
+    unmet = [
+        [clause for clause in table if evaluate(clause, inventory, device) is Tri.NO] for table in rule.when
     ]
-    met = [f"{each.key} is {_reading(each.key, inventory, device)}" for each in rule.require]
-    return Fit("no", tuple(said or met))
+    reasons = [
+        f"{clause.key} is {_shown_fact(clause.key, inventory, device)}, not {clause.raw}"
+        for clause in min(unmet, key=len)
+    ]
+    required = [f"{clause.key} is {_shown_fact(clause.key, inventory, device)}" for clause in rule.require]
+    return tuple(reasons or required)
 
 
-def _unread(because: Evidence) -> str:
-    why = because.fact.reading.why if isinstance(because.fact.reading, Unknown) else ""
-    return f"{because.fact.key} ({why})" if why else because.fact.key
+def _unread(evidence: Evidence) -> str:
+    """Return a missing fact with the reason why it could not be read."""
+    why = evidence.fact.reading.why if isinstance(evidence.fact.reading, Unknown) else ""
+    return f"{evidence.fact.key} ({why})" if why else evidence.fact.key
 
 
-def _reading(key: str, inventory: Inventory, device: int | None) -> str:
+def _shown_fact(key: str, inventory: Inventory, device: int | None) -> str:
     value = inventory.fact(key, device).value
     return "absent" if value is None else format_value(value)

@@ -1,7 +1,7 @@
-"""What a log prints of where it ran: versions, GPUs, arguments, in the clear forms that known tools print.
+"""The environment that a log prints: versions, GPUs and arguments, in the forms that known tools print. Pure.
 
-Pure. What is printed is no proof that it failed there, so only whole lines of known tools count, and a log
-that says two things of one fact leaves it unknown.
+A log may also print the versions of another machine. So only whole lines of known tools count, and a fact for
+which the log prints different values is unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 class Printed(NamedTuple):
-    """One value a log gives to a fact, the GPU it is of, and the line it is on."""
+    """One value that a log prints for a fact, with the index of its GPU, if any, and the line number."""
 
     key: str
     value: Value
@@ -37,37 +37,37 @@ class Printed(NamedTuple):
 
 
 def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Iterator[Printed]:
-    """What a text says, the first line of which has this number."""
+    """Yield the values that a text prints; `number` is that of its first line."""
     for row in tables.get("log_fact", ()):
-        for hit in re.finditer(row["pattern"], text):
-            found = hit.groupdict()
-            key = row["key"].replace("*", normalised(found.get("package") or ""))
-            device = int(found["device"]) if "device" in found else None
-            value = _value(found["value"], row.get("values"), key, vocabulary)
+        for match in re.finditer(row["pattern"], text):
+            groups = match.groupdict()
+            key = row["key"].replace("*", normalised(groups.get("package") or ""))
+            device = int(groups["device"]) if "device" in groups else None
+            value = _value(groups["value"], row.get("values"), key, vocabulary)
             if value is not None:
-                yield Printed(key, value, device, number + text.count("\n", 0, hit.start()))
+                yield Printed(key, value, device, number + text.count("\n", 0, match.start()))
     for row in tables.get("log_listing", ()):
-        for package, version, line in _listed(row, text):
+        for package, version, line in _listed_packages(row, text):
             if versions.parse(version) is not None:
                 yield Printed(package_key(normalised(package)), version, None, number + line)
 
 
 def commands(text: str, number: int, tables: Tables) -> Iterator[tuple[str, int]]:
-    """The commands that a text says were started, with their lines."""
+    """Yield the commands that a text reports as started, with their line numbers."""
     for row in tables.get("log_command", ()):
-        for hit in re.finditer(row["pattern"], text):
-            yield hit["command"], number + text.count("\n", 0, hit.start())
+        for match in re.finditer(row["pattern"], text):
+            yield match["command"], number + text.count("\n", 0, match.start())
 
 
 def inventory(printed: Iterable[Printed]) -> Inventory:
-    """The facts as an inventory; GPUs only if they are counted from 0 without a gap."""
+    """Return the values as an inventory; GPUs are left out unless their indices are 0, 1, 2 and so on."""
     by_key: dict[tuple[str, int | None], list[Printed]] = {}
-    for each in printed:
-        by_key.setdefault((each.key, each.device), []).append(each)
+    for value in printed:
+        by_key.setdefault((value.key, value.device), []).append(value)
     machine: dict[str, Fact] = {}
     gpus: dict[int, dict[str, Fact]] = {}
-    for (key, device), said in by_key.items():
-        fact = Fact(key, _agreed(said), f"log line {said[0].line}")
+    for (key, device), values in by_key.items():
+        fact = Fact(key, _agreed(values), f"log line {values[0].line}")
         if device is None:
             machine[key] = fact
         else:
@@ -80,12 +80,13 @@ def inventory(printed: Iterable[Printed]) -> Inventory:
     return Inventory(machine, devices)
 
 
-def _agreed(said: Sequence[Printed]) -> Reading:
-    """The one value; the longer of `3.11` and `3.11.9`; unknown if the log contradicts itself."""
-    best = max(said, key=lambda each: len(str(each.value)))
-    for each in said:
-        if each.value != best.value and not str(best.value).startswith((f"{each.value}.", f"{each.value}+")):
-            one, other = sorted((each, best), key=lambda printed: printed.line)
+def _agreed(values: Sequence[Printed]) -> Reading:
+    """Return the one value, the longer of `3.11` and `3.11.9`; Unknown if the log prints different ones."""
+    best = max(values, key=lambda printed: len(str(printed.value)))
+    for printed in values:
+        prefixes = (f"{printed.value}.", f"{printed.value}+")
+        if printed.value != best.value and not str(best.value).startswith(prefixes):
+            one, other = sorted((printed, best), key=lambda value: value.line)
             return Unknown(
                 f"the log says {one.value} in line {one.line} and {other.value} in line {other.line}"
             )
@@ -93,6 +94,7 @@ def _agreed(said: Sequence[Printed]) -> Reading:
 
 
 def _value(text: str, values: Mapping[str, Value] | None, key: str, vocabulary: Vocabulary) -> Value | None:
+    """Return a printed text as the value of a fact, or None if it is not one."""
     declared = vocabulary.get(key)
     if declared is None:
         return None
@@ -105,18 +107,26 @@ def _value(text: str, values: Mapping[str, Value] | None, key: str, vocabulary: 
     return text.strip()
 
 
-def _listed(row: Mapping[str, Any], text: str) -> Iterator[tuple[str, str, int]]:
-    """Rows of a list of packages: those under its header, or where it has none, enough of them in a row."""
+def _listed_packages(row: Mapping[str, Any], text: str) -> Iterator[tuple[str, str, int]]:
+    """Yield (package, version, line) of each list of packages.
+
+    A list begins with its header; one without a header needs at least `least` consecutive rows.
+    """
     header, least = row.get("header"), row.get("least", 1)
-    run: list[tuple[str, str, int]] = []
-    within = header is None
-    for line, each in enumerate([*text.split("\n"), ""]):
-        hit = re.match(row["row"], each) if within else None
-        if hit:
-            run.append((hit["package"], hit["value"], line))
-        elif header is not None and re.match(header, each):
-            within = True
-        elif not (within and header and set(each.strip()) <= {"-", " ", "#"} and each.strip()):
-            if len(run) >= least:
-                yield from run
-            run, within = [], header is None
+    packages: list[tuple[str, str, int]] = []
+    in_list = header is None
+    for line_number, line in enumerate([*text.split("\n"), ""]):
+        match = re.match(row["row"], line) if in_list else None
+        if match:
+            packages.append((match["package"], match["value"], line_number))
+        elif header is not None and re.match(header, line):
+            in_list = True
+        elif not (in_list and header and _is_ruler(line)):
+            if len(packages) >= least:
+                yield from packages
+            packages, in_list = [], header is None
+
+
+def _is_ruler(line: str) -> bool:
+    """Return whether a line is the ruler below the header of a list."""
+    return bool(line.strip()) and set(line.strip()) <= {"-", " ", "#"}

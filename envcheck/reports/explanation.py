@@ -11,7 +11,7 @@ from envcheck.core.rules import Fix, Rule
 from envcheck.core.sanitize import hide_secrets, inline
 from envcheck.knowledge.log_signatures import KINDS
 from envcheck.logs.diagnosis import Cause, Diagnosis, Fit, Match, own_code
-from envcheck.logs.scanner import Frame, Log
+from envcheck.logs.events import Frame, Log
 from envcheck.reports.formats.json import remark_tree
 from envcheck.reports.render import fix_commands, fix_text, moved_with, remark_line
 

@@ -1,6 +1,7 @@
-"""Dialects, which say what the names of a configuration mean: rows of data, one file of compat/dialects each.
+"""Dialects: what the names of a configuration mean, as rows of data in compat/dialects, a file each. Pure.
 
-A document is of the dialect whose marks it bears. Pure.
+A document belongs to the dialect whose marks it bears. compat/dialects/README.md explains every field of a
+row.
 """
 
 import math
@@ -9,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core.facts import Value
-from envcheck.training_config.document import Document, Said, Scalar, Section
-from envcheck.training_config.values import FALSE, TRUE, as_number, either, same, shown, spelled
+from envcheck.training_config.document import Document, Scalar, Section, SettingValue
+from envcheck.training_config.values import FALSE, TRUE, alternatives, as_number, same, shown, spelled
 
-_NOTHING: Mapping[str, Any] = {}
+_EMPTY: Mapping[str, Any] = {}
 
 
 class DialectRow(NamedTuple):
-    """What some names of one section mean. compat/dialects/README.md says what each field is."""
+    """What some names of one section mean; `under` is the field `in` of the file."""
 
     names: Sequence[str]
     under: str = ""
@@ -31,14 +32,14 @@ class DialectRow(NamedTuple):
     instead: str = ""
     key: str = ""
     value: Value | None = None
-    values: Mapping[str, Value] = _NOTHING
+    values: Mapping[str, Value] = _EMPTY
     when: str = "true"
     otherwise: Value | None = None
     refers: str = ""
     argument: str = ""
     trainers: Sequence[str] = ()
     source: str = ""
-    package: str = ""  # whose releases `versions` are
+    package: str = ""  # the package whose releases `versions` are
 
 
 class Implied(NamedTuple):
@@ -52,7 +53,7 @@ class Implied(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """Settings that do not go together, whatever the environment."""
+    """Settings that contradict one another, whatever the environment."""
 
     code: str
     severity: str
@@ -64,32 +65,72 @@ class Contradiction(NamedTuple):
     package: str = ""
 
 
+class FilledRow(NamedTuple):
+    """A setting that takes its value from a trainer's arguments; `arguments` is the field `from` of the file.
+
+    With `any` the setting is true if one of the arguments is on. `refuses` says what happens if the setting
+    and the arguments differ.
+    """
+
+    setting: str
+    by: str
+    arguments: Sequence[str]
+    refuses: str
+    any: bool = False
+    source: str = ""
+
+
+class ExcludedRow(NamedTuple):
+    """Settings that a configuration of the dialect `by` must not have beside this one."""
+
+    by: str
+    when: Mapping[str, str]
+    settings: Sequence[str]
+    refuses: str
+    advice: str
+    source: str
+
+
 class Dialect(NamedTuple):
-    """One way of naming settings. `rows` are by the dotted name they are about, `*` for a place in a list."""
+    """One way of naming settings; `rows` has them by dotted name, with `*` for an index of a list.
+
+    The fields up to `inside` stand in the dialect's own file; those behind it are inherited from the dialects
+    that it extends.
+    """
 
     name: str
     title: str
-    trainer: str
-    package: str
-    forms: Sequence[str]
-    marks: Sequence[str]
-    programs: Sequence[str]
-    unknown: Mapping[str, str]  # section → ignored, refused
-    twice: str  # refused, or empty: the later one counts
-    strict: str  # who refuses what is no plain JSON, as the end of a sentence
-    fills: bool  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
-    auto: Sequence[str]  # names that such a trainer fills in
-    sources: Mapping[str, str]
-    unread: Sequence[str]  # facts that nobody knows while such a configuration cannot be read
-    enough: int  # of its marks that it takes to recognise one
-    spelled: bool  # whether its program reads numbers that are written as texts, such as YAML's 1e-4
-    inside: str  # the file's name, where what is named is its folder, or nothing that is here
-    lineage: Sequence[str]  # its own name and those of the dialects it extends
-    rows: Mapping[str, Sequence[DialectRow]]
-    implied: Sequence[Implied]
-    contradictions: Sequence[Contradiction]
-    filled: Sequence[Mapping[str, Any]]
-    excluded: Sequence[Mapping[str, Any]]
+    trainer: str = ""
+    package: str = ""
+    forms: Sequence[str] = ("json", "yaml", "arguments")
+    marks: Sequence[str] = ()
+    programs: Sequence[str] = ()
+    unknown: Mapping[str, str] = _EMPTY  # what each section does with unknown names: ignored, refused
+    twice: str = ""  # why a repeated name is refused; empty if the later one counts
+    auto: Sequence[str] = ()  # names that a trainer fills in
+    sources: Mapping[str, str] = _EMPTY
+    unread: Sequence[str] = ()  # facts that are Unknown if such a configuration cannot be read
+    enough: int = 1  # how many marks it takes to recognise the dialect
+    spelled: bool = False  # whether its program reads numbers that are written as text, such as YAML's 1e-4
+    inside: str = ""  # the file's name, where a setting names its folder or a model that is not local
+    strict: str = ""  # which program refuses JSON with comments, as the end of a sentence
+    fills: bool = False  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
+    lineage: Sequence[str] = ()  # its own name and those of the dialects that it extends
+    rows: Mapping[str, Sequence[DialectRow]] = _EMPTY
+    implied: Sequence[Implied] = ()
+    contradictions: Sequence[Contradiction] = ()
+    filled: Sequence[FilledRow] = ()
+    excluded: Sequence[ExcludedRow] = ()
+
+
+_OWN_FIELDS = (
+    "title", "trainer", "package", "forms", "marks", "programs", "unknown", "twice", "auto", "sources",
+    "unread", "enough", "spelled", "inside",
+)  # fmt: skip
+"""Fields of a file that are not inherited."""
+
+_PYTHON_NAMES = {"in": "under", "from": "arguments"}
+"""Fields of a row whose names are keywords of Python."""
 
 
 # --- loading ----------------------------------------------------------------------------------------
@@ -98,115 +139,120 @@ class Dialect(NamedTuple):
 def load(
     trees: Mapping[str, Mapping[str, Any]], shared: Iterable[Mapping[str, Any]] = ()
 ) -> dict[str, Dialect]:
-    """The dialects of parsed files by name; `shared` rows speak last in every dialect that says so.
+    """Return the dialects of parsed files by name.
+
+    `shared` rows come last in every dialect that does not opt out of them.
 
     Raises:
-        ValueError: a file has a field or extends a dialect that does not exist.
+        ValueError: a file has an unknown field, or extends a dialect that does not exist.
     """
-    common = [_row(row) for row in shared]
+    common = [_row(DialectRow, row) for row in shared]
     return {name: _dialect(name, trees, common) for name in sorted(trees)}
 
 
 def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence[DialectRow]) -> Dialect:
-    tree = trees[name]
-    lineage = [name]
-    for each in lineage:  # grows while it is walked
-        if each not in trees:
-            raise ValueError(f"dialect {name} extends {each}, which is not there")
-        lineage += [parent for parent in trees[each].get("extends", ()) if parent not in lineage]
-    rows: dict[str, list[DialectRow]] = {}
-    said = [_row(row) for row in _stated("setting", lineage, trees)]
-    for row in (*said, *(common if tree.get("shared", True) else ())):
-        for leaf in row.names:
-            rows.setdefault(f"{row.under}.{leaf}" if row.under else leaf, []).append(row)
-    inherited: list[Mapping[str, Any]] = [trees[each] for each in lineage]
+    own = trees[name]
+    lineage = _lineage(name, trees)
+    inherited: list[Mapping[str, Any]] = [trees[ancestor] for ancestor in lineage]
+    settings = [_row(DialectRow, row) for row in _rows_of("setting", lineage, trees)]
     return Dialect(
         name=name,
-        title=tree["title"],
-        trainer=tree.get("trainer", ""),
-        package=tree.get("package", ""),
-        forms=tree.get("forms", ("json", "yaml", "arguments")),
-        marks=tree.get("marks", ()),
-        programs=tree.get("programs", ()),
-        unknown=tree.get("unknown", _NOTHING),
-        twice=tree.get("twice", ""),
-        strict=next((each["strict"] for each in inherited if "strict" in each), ""),
-        fills=any(each.get("fills", False) for each in inherited),
-        auto=tree.get("auto", ()),
-        sources=tree.get("sources", _NOTHING),
-        unread=tree.get("unread", ()),
-        enough=tree.get("enough", 1),
-        spelled=tree.get("spelled", False),
-        inside=tree.get("inside", ""),
+        **{field: own[field] for field in _OWN_FIELDS if field in own},
+        strict=next((tree["strict"] for tree in inherited if "strict" in tree), ""),
+        fills=any(tree.get("fills", False) for tree in inherited),
         lineage=lineage,
-        rows=rows,
-        implied=[_of(Implied, row) for row in _stated("implied", lineage, trees)],
-        contradictions=[_of(Contradiction, row) for row in _stated("contradiction", lineage, trees)],
-        filled=[row for each in inherited for row in each.get("filled", ())],
-        excluded=[row for each in inherited for row in each.get("excluded", ())],
+        rows=_by_name([*settings, *(common if own.get("shared", True) else ())]),
+        implied=[_row(Implied, row) for row in _rows_of("implied", lineage, trees)],
+        contradictions=[_row(Contradiction, row) for row in _rows_of("contradiction", lineage, trees)],
+        filled=[_row(FilledRow, row) for tree in inherited for row in tree.get("filled", ())],
+        excluded=[_row(ExcludedRow, row) for tree in inherited for row in tree.get("excluded", ())],
     )
 
 
-def _stated(
-    what: str, lineage: Sequence[str], trees: Mapping[str, Mapping[str, Any]]
+def _lineage(name: str, trees: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a dialect and those it extends, directly or not, nearest first."""
+    lineage = [name]
+    for ancestor in lineage:  # grows during the loop
+        if ancestor not in trees:
+            raise ValueError(f"dialect {name} extends {ancestor}, which is not there")
+        lineage += [parent for parent in trees[ancestor].get("extends", ()) if parent not in lineage]
+    return lineage
+
+
+def _by_name(rows: Iterable[DialectRow]) -> dict[str, list[DialectRow]]:
+    """Return rows by the dotted name of each setting that they describe."""
+    found: dict[str, list[DialectRow]] = {}
+    for row in rows:
+        for leaf in row.names:
+            found.setdefault(f"{row.under}.{leaf}" if row.under else leaf, []).append(row)
+    return found
+
+
+def _rows_of(
+    table: str, lineage: Sequence[str], trees: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Any]]:
-    """The rows of a dialect and of those it extends; each speaks of releases of its own file's package."""
-    for each in lineage:
-        for row in trees[each].get(what, ()):
-            yield {"package": trees[each].get("package", ""), **row}
+    """Yield the rows of a table along the lineage, each with the package of the file that it stands in."""
+    for name in lineage:
+        for row in trees[name].get(table, ()):
+            yield {"package": trees[name].get("package", ""), **row}
 
 
-def _row(row: Mapping[str, Any]) -> DialectRow:
-    # `in` is the word for a section, and Python's own.
-    named: DialectRow = _of(
-        DialectRow, {("under" if field == "in" else field): value for field, value in row.items()}
-    )
-    return named
+def _row(kind: Any, row: Mapping[str, Any]) -> Any:
+    """Return a row of a file as a named tuple of this kind.
 
-
-def _of(kind: Any, row: Mapping[str, Any]) -> Any:
+    Raises:
+        ValueError: the row has an unknown field or lacks one.
+    """
     try:
-        return kind(**row)
+        return kind(**{_PYTHON_NAMES.get(field, field): value for field, value in row.items()})
     except TypeError as error:
         raise ValueError(f"{dict(row)}: {error}") from None
 
 
-# --- which dialect ----------------------------------------------------------------------------------
+# --- recognising a document ----------------------------------------------------------------------------
 
-_A_PROGRAM = 100  # marks that a program's name counts for
+_PROGRAM_WEIGHT = 100  # how many marks the name of a program counts for
 
 
 def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect | None:
-    """The dialect whose marks the document bears; of several that with most, the more special among equals.
+    """Return the dialect whose marks the document bears, or None.
 
-    A dialect needs enough marks of its own; those of the dialects it extends count too. A command line that
-    bears none is of the dialect `arguments`.
+    A dialect needs `enough` marks, inherited ones not counted. Of several, the one with most marks wins,
+    those of the dialects it extends included; among equals the one with the longer lineage, which is more
+    specific. A command line without marks belongs to the dialect `arguments`.
     """
     if document.dialect:
         return dialects[document.dialect]
     names = document.names()
     program = program_names(document)
 
-    def own(dialect: Dialect) -> int:
+    def own_marks(dialect: Dialect) -> int:
         marks = sum(mark in names for mark in dialect.marks)
-        return marks + _A_PROGRAM * sum(each in program for each in dialect.programs)
+        return marks + _PROGRAM_WEIGHT * sum(name in program for name in dialect.programs)
 
     def score(dialect: Dialect) -> tuple[int, int]:
-        return sum(own(dialects[each]) for each in dialect.lineage), len(dialect.lineage)
+        return sum(own_marks(dialects[name]) for name in dialect.lineage), len(dialect.lineage)
 
-    fitting = [each for each in dialects.values() if document.form in each.forms and own(each) >= each.enough]
-    if not fitting:
+    candidates = [
+        dialect
+        for dialect in dialects.values()
+        if document.form in dialect.forms and own_marks(dialect) >= dialect.enough
+    ]
+    if not candidates:
         return dialects.get("arguments") if document.form == "arguments" else None
-    return max(fitting, key=score)
+    return max(candidates, key=score)
 
 
 def program_names(document: Document) -> set[str]:
-    """The words before the arguments, and their parts: openrlhf of `python -m openrlhf.cli.train_sft`."""
+    """Return the words before the arguments, and the parts of each.
+
+    `python -m openrlhf.cli.train_sft` has the part `openrlhf`.
+    """
     words = {word.rpartition("/")[2] for word in document.program}
     return words | {part for word in document.program for part in word.replace(".", "/").split("/")}
 
 
-# --- values of a row --------------------------------------------------------------------------------
+# --- checking a value -------------------------------------------------------------------------------
 
 _KINDS = {
     "flag": "true or false",
@@ -220,29 +266,30 @@ _KINDS = {
 }
 
 
-def misfit(row: DialectRow, value: Said, *, as_text: bool) -> str:
-    """What is wrong with a value for a row, empty if nothing is; `as_text` where all is spelled out."""
+def misfit(row: DialectRow, value: SettingValue, *, as_text: bool) -> str:
+    """Return what is wrong with a value, or ""; `as_text` says that a text may stand for any kind."""
     if row.words:
-        fits = any(same(value, word) or (as_text and _spells(value, word)) for word in row.words)
-        return "" if fits else f"expected {either(row.words)}, found {shown(value)}"
-    if not _is(row.kind, value, as_text=as_text):
+        allowed = any(same(value, word) or (as_text and _spells(value, word)) for word in row.words)
+        return "" if allowed else f"expected {alternatives(row.words)}, found {shown(value)}"
+    if not _is_of_kind(row.kind, value, as_text=as_text):
         return f"expected {_KINDS[row.kind]}, found {shown(value)}"
     number = as_number(value, as_text=as_text)
-    bound = _out_of_bounds(row, number) if number is not None and row.kind in _NUMBERS else ""
-    return f"expected {bound}, found {shown(value)}" if bound else ""
+    violated = _violated_bound(row, number) if number is not None and row.kind in _NUMBERS else ""
+    return f"expected {violated}, found {shown(value)}" if violated else ""
 
 
 _NUMBERS = ("whole", "number", "positive")
 CONVERTED = ("flag", *_NUMBERS)
-"""Kinds that pydantic makes of a text, or of one another."""
+"""Kinds that pydantic converts from text, or from one another."""
 
 
-def _spells(value: Said, word: Scalar) -> bool:
+def _spells(value: SettingValue, word: Scalar) -> bool:
     return isinstance(value, str) and value.lower() == spelled(word)
 
 
-def _out_of_bounds(row: DialectRow, number: float) -> str:
-    # Written so that NaN, which compares with nothing, is out of every bound.
+def _violated_bound(row: DialectRow, number: float) -> str:
+    """Return the bound that a number violates, in words, or ""."""
+    # The comparisons are negated so that NaN violates every bound.
     if row.least is not None and not number >= row.least:
         return f"{row.least:g} or more"
     if row.most is not None and not number <= row.most:
@@ -250,7 +297,8 @@ def _out_of_bounds(row: DialectRow, number: float) -> str:
     return ""
 
 
-def _is(kind: str, value: Said, *, as_text: bool) -> bool:
+def _is_of_kind(kind: str, value: SettingValue, *, as_text: bool) -> bool:
+    """Return whether a value is of a kind; a kind that is not listed here admits any value."""
     if kind in _NUMBERS:
         number = as_number(value, as_text=as_text)
         return number is not None and (kind != "whole" or _is_whole(value, number))
@@ -266,13 +314,13 @@ def _is(kind: str, value: Said, *, as_text: bool) -> bool:
     return kind != "section" or as_text or isinstance(value, Section)
 
 
-def _spells_a_flag(value: Said) -> bool:
+def _spells_a_flag(value: SettingValue) -> bool:
     return isinstance(value, str) and value.lower() in TRUE | FALSE
 
 
-def _is_whole(value: Said, number: float) -> bool:
+def _is_whole(value: SettingValue, number: float) -> bool:
     if isinstance(value, str):
-        return _WHOLE.fullmatch(value.strip()) is not None  # int("5e8") is an error, 5e8 in JSON is not
+        return _WHOLE.fullmatch(value.strip()) is not None  # int("5e8") fails, while 5e8 in JSON is whole
     return math.isfinite(number) and number == int(number)
 
 

@@ -1,6 +1,6 @@
-"""What a training configuration says, before anyone asks what it means: settings, each with its places.
+"""What a training configuration says, before its meaning is known: settings, each with its places.
 
-A reader (`readers/`) turns a text into documents; a dialect (`dialects`) says what their names mean.
+A reader (`readers/`) turns a text into documents; a dialect (`dialects`) knows what their names mean.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -11,59 +11,61 @@ from envcheck.core.findings import Diagnostic
 
 
 class Section(NamedTuple):
-    """The value of a setting that holds others: the names right inside it."""
+    """The value of a setting that contains other settings: the names directly inside it."""
 
     names: tuple[str, ...] = ()
 
 
 Scalar: TypeAlias = bool | int | float | str | None
-Said: TypeAlias = Scalar | tuple[Scalar | Section, ...] | Section | Unknown
+SettingValue: TypeAlias = Scalar | tuple[Scalar | Section, ...] | Section | Unknown
 
 
 class Setting(NamedTuple):
-    """One thing that is said.
+    """A name and its value, with their places.
 
-    `name` is dotted (`zero_optimization.offload_optimizer.device`, `datasets.0.path`); a key that has a dot
-    of its own is quoted in it. Command lines spell names without their dashes and with `_`. A value is text
-    there; in JSON and YAML it has the type that the file gives it. Unknown is what only a shell knows.
+    `name` is dotted (`zero_optimization.offload_optimizer.device`, `datasets.0.path`); a key that contains a
+    dot is quoted in it. For command lines the name has no leading dashes and `_` for `-`, and the value is
+    text; in JSON and YAML the value has the type that the file gives it. Unknown stands for a value that only
+    a shell knows. A bare flag has no value, so `place` is that of its name.
     """
 
     name: str
-    value: Said
-    named: Place  # the name
-    place: Place  # the value; where it has none (a bare flag) the name
+    value: SettingValue
+    name_place: Place
+    place: Place  # of the value
 
 
 class Document(NamedTuple):
-    """What one text says, or one launch in it.
+    """The settings of one text, or of one launch in it.
 
-    A name that stands twice is there as the later one says, as every program reads it; `twice` has both.
-    `liberties` are what the text does beyond its form (a comment in JSON), the first of each kind.
-    `open_end` says why more may be given than can be read here; empty if this is all. `written` are names of
-    files that the text itself holds, which need not be looked for; `remarks` what its reader noticed.
+    If a name is given twice, the later setting counts, as every program reads it; `repeated` has the name,
+    the first place and the later place. `deviations` are what the text contains beyond its form (a comment in
+    JSON), the first of each kind. If more may be given than could be read, `incomplete` says why; it is empty
+    if this is all. `written_files` names the files that the text itself writes, which need not exist yet.
+    `diagnostics` are those of the reader.
     """
 
     file: str
     form: str  # json, yaml, arguments
     settings: tuple[Setting, ...]
     program: tuple[str, ...] = ()  # words of a command before its arguments: torchrun, finetune.py
-    launch: int = 0  # documents of one launch belong together, several launches are alternatives
+    launch: int = 0  # documents of one launch belong together; several launches are alternatives
     dialect: str = ""  # only where the reader knows it
-    twice: tuple[tuple[str, Place, Place], ...] = ()
-    liberties: tuple[tuple[str, Place], ...] = ()
-    open_end: str = ""
-    written: tuple[str, ...] = ()
-    remarks: tuple[Diagnostic, ...] = ()
+    repeated: tuple[tuple[str, Place, Place], ...] = ()
+    deviations: tuple[tuple[str, Place], ...] = ()
+    incomplete: str = ""
+    written_files: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
 
     def names(self) -> frozenset[str]:
-        """Every name that is said."""
+        """Return the names of all settings."""
         return frozenset(setting.name for setting in self.settings)
 
 
 class Reference(NamedTuple):
-    """Another configuration that a setting names, and the dialect it has to be of.
+    """Another configuration that a setting names, and the dialect it is expected to have.
 
-    `unknown` says why its name cannot be read; `path` is empty then.
+    If its name cannot be read, `unknown` says why and `path` is empty.
     """
 
     path: str

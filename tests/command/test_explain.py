@@ -24,19 +24,21 @@ from envcheck.core import sanitize
 from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import scanner as log_scanner
+from envcheck.logs.events import Frame, Log, Raised
+from envcheck.logs.line_format import log_patterns
 from tests.support.paths import DATA
 from tests.support.running import Outcome, envcheck, invocation, surroundings
 
 REAL = DATA / "logs/real"
 TREE = examine.source_tree()
-LOOK = log_scanner.look(TREE["tables"])
+LOOK = log_patterns(TREE["tables"])
 SIGNATURES = log_signatures.compile_signatures(TREE["case"])
 RULE = "deepspeed-elastic-socket-import-torch24"
 
 FACTS = 'complete = ["pkg"]\n[pkg]\ntorch = "{torch}"\ndeepspeed = "{deepspeed}"\n'
 
 
-def read(text: str | bytes, size: int = 1 << 20) -> log_scanner.Log:
+def read(text: str | bytes, size: int = 1 << 20) -> Log:
     data = text.encode() if isinstance(text, str) else text
     scanner = log_scanner.Scanner(LOOK)
     for begin in range(0, len(data), size):
@@ -201,7 +203,7 @@ def test_ranks_without_a_prefix_that_fail_alike_are_one_cause(data: st.DataObjec
 def test_prefixes_of_launchers_are_removed(prefix: str) -> None:
     cause = cause_of("".join(f"{prefix}{line}\n" for line in CAUSE))
     assert cause.event.exceptions == (
-        log_scanner.Raised("KeyError", "'labels'", log_scanner.Frame("/home/ana/finetune.py", 7, "main")),
+        Raised("KeyError", "'labels'", Frame("/home/ana/finetune.py", 7, "main")),
     )
 
 

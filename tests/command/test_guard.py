@@ -1,4 +1,4 @@
-"""The guard inside real training: silent when healthy, and every way to stray is named.
+"""The guard inside real training: it is silent when all is well, and reports every kind of fault.
 
 The scripts in guard_scripts/ run with the interpreter of the real stack (see `stack.py`).
 """
@@ -51,7 +51,7 @@ def _results(python: str, script: str, *arguments: str) -> dict[str, Any]:
     environ = {"DS_ACCELERATOR": "cpu", "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1"}
     environ |= {"MASTER_PORT": port, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
     if arguments == ("cpu",):
-        environ["ACCELERATE_USE_CPU"] = "true"  # the Trainer then leaves DeepSpeed out without a word
+        environ["ACCELERATE_USE_CPU"] = "true"  # the Trainer then silently runs without DeepSpeed
     ran = _run([python, "-m", f"tests.support.guard_scripts.{script}", *(arguments or (port,))], **environ)
     found = re.findall(r"^RESULTS (.*)$", ran.stdout, re.MULTILINE)
     assert found, ran.stdout[-2000:] + ran.stderr[-4000:]
@@ -61,21 +61,21 @@ def _results(python: str, script: str, *arguments: str) -> dict[str, Any]:
 
 @pytest.fixture
 def ask(stack: str) -> Ask:
-    """The results of a script, run once with the interpreter of the real stack."""
+    """Return the results of a script, which runs once with the interpreter of the real stack."""
     return partial(_results, stack)
 
 
 # --- without torch ----------------------------------------------------------------------------------
 
 
-def test_the_guard_is_imported_with_the_standard_library_alone() -> None:
+def test_the_guard_imports_only_the_standard_library() -> None:
     asked = "import sys, envcheck.guard; print(sorted(m for m in sys.modules if m.startswith('envcheck')))"
     ran = _run([sys.executable, "-S", "-c", asked])
     assert ran.stdout.strip() == "['envcheck', 'envcheck.guard']", ran.stderr
 
 
 @pytest.mark.parametrize("likely", guard.LIKELY, ids=lambda likely: likely.rule)
-def test_a_likely_rule_is_in_the_matrix_and_bounds_are_its_own(likely: guard.Likely) -> None:
+def test_a_likely_rule_is_in_the_matrix_with_the_same_bounds(likely: guard.Likely) -> None:
     rule = examine.knowledge().rule(likely.rule)  # None for a withdrawn one
     assert rule is not None
     clauses = {(clause.key, clause.raw) for when in rule.when for clause in when}
@@ -127,14 +127,14 @@ TWO_DEVICES = "RuntimeError: Expected all tensors to be on the same device, but 
         ),
     ],
 )
-def test_a_rule_is_likely_only_where_its_versions_and_its_engine_are(
+def test_a_rule_is_likely_only_with_its_versions_and_traits(
     text: str, traits: str, versions: str, rule: str
 ) -> None:
     words = versions.split()
     assert guard.likely_rule(text, traits.split(), dict(zip(words[::2], words[1::2], strict=True))) == rule
 
 
-def test_a_finding_says_rank_tensor_expected_found_call_and_rule() -> None:
+def test_a_finding_shows_rank_tensor_expected_found_call_and_rule() -> None:
     finding = guard.GuardFinding("device", "parameter a.weight", "cuda:0", "cpu", "clip", "some-rule", 2, 3)
     assert str(finding) == (
         "rank 3: device: parameter a.weight (and 2 more): expected cuda:0, found cpu, "
@@ -150,12 +150,12 @@ def test_a_finding_says_rank_tensor_expected_found_call_and_rule() -> None:
         ({"allow": ("nan",)}, "allow: 'nan' is no kind of finding"),
     ],
 )
-def test_a_wrong_argument_is_one_clear_line(options: dict[str, Any], said: str) -> None:
+def test_a_wrong_argument_is_a_value_error(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         guard.watch(None, None, **options)  # type: ignore[arg-type, unused-ignore]
 
 
-def test_what_is_no_module_is_refused() -> None:
+def test_a_model_that_is_not_a_module_is_refused() -> None:
     with pytest.raises(TypeError, match=re.escape("expected a torch.nn.Module, found int")):
         guard.check_model(3)  # type: ignore[arg-type, unused-ignore]
 
@@ -201,7 +201,7 @@ PLAIN = {
 
 @pytest.mark.stack
 @pytest.mark.parametrize("case", PLAIN)
-def test_what_strays_is_named(ask: Ask, case: str) -> None:
+def test_each_fault_is_reported(ask: Ask, case: str) -> None:
     said = ask("plain")[case]
     assert PLAIN[case] in said
     assert "remain" not in said
@@ -225,7 +225,7 @@ def test_healthy_training_is_silent(ask: Ask, case: str) -> None:
 
 
 @pytest.mark.stack
-def test_the_numbers_are_those_of_an_unguarded_run(ask: Ask) -> None:
+def test_a_guarded_run_computes_the_same_numbers(ask: Ask) -> None:
     assert ask("plain")["numerics"] is True
 
 
@@ -240,7 +240,7 @@ def test_the_numbers_are_those_of_an_unguarded_run(ask: Ask) -> None:
         "nested",
     ],
 )
-def test_no_hook_no_patch_and_no_reference_remains(ask: Ask, case: str) -> None:
+def test_no_hook_patch_or_reference_remains(ask: Ask, case: str) -> None:
     assert ask("plain")[case] is True
 
 
@@ -268,7 +268,7 @@ def test_the_guard_does_not_import_transformers(ask: Ask) -> None:
 
 
 @pytest.mark.stack
-def test_wrapped_models_train_alike_and_are_named_as_the_user_knows_them(ask: Ask) -> None:
+def test_wrapped_models_train_equally_and_have_the_names_of_the_users_model(ask: Ask) -> None:
     results = ask("wrapped")
     named = {case: said for case, said in results.items() if case.endswith(": nan")}
     for case, said in named.items():
@@ -281,7 +281,7 @@ def test_wrapped_models_train_alike_and_are_named_as_the_user_knows_them(ask: As
 @pytest.mark.parametrize(
     "case", ["warm-up from rate 0", "loss scaler", "loss scaler that skips", "fused, scaler that skips"]
 )
-def test_warm_up_and_loss_scaling_are_no_findings(ask: Ask, case: str) -> None:
+def test_warm_up_and_loss_scaling_are_not_reported(ask: Ask, case: str) -> None:
     assert ask("wrapped")[case] == "silent"
 
 
@@ -307,14 +307,14 @@ ZERO = {
 
 @pytest.mark.stack
 @pytest.mark.parametrize("case", ZERO)
-def test_what_strays_under_deepspeed_is_named(ask: Ask, case: str) -> None:
+def test_each_fault_under_deepspeed_is_reported(ask: Ask, case: str) -> None:
     said = ask("zero")[case]
     assert ZERO[case] in said
     assert "remain" not in said
 
 
 @pytest.mark.stack
-def test_deepspeed_trains_alike_at_every_stage(ask: Ask) -> None:
+def test_deepspeed_trains_equally_at_every_stage(ask: Ask) -> None:
     good = {case: said for case, said in ask("zero").items() if case.startswith("good")}
     assert good == dict.fromkeys(good, "silent")
     assert len(good) == 7
@@ -335,7 +335,7 @@ def test_the_callback_stops_a_trainer_whose_loss_is_nan(ask: Ask, mode: str) -> 
 
 
 @pytest.mark.stack
-def test_a_trainer_that_leaves_deepspeed_out_is_found(ask: Ask) -> None:
+def test_a_trainer_that_ignores_its_deepspeed_configuration_is_reported(ask: Ask) -> None:
     said = ask("trainer", "cpu")["without deepspeed"]
     assert said.startswith("GuardError: no-deepspeed: LlamaForCausalLM: expected DeepSpeed to drive")
     assert "the Trainer ran without DeepSpeed, its optimizer is torch.optim.adamw.AdamW" in said
@@ -343,7 +343,7 @@ def test_a_trainer_that_leaves_deepspeed_out_is_found(ask: Ask) -> None:
 
 @pytest.mark.stack
 @pytest.mark.parametrize(("case", "error"), [("raises", "mine"), ("starves", "no batch")])
-def test_the_callback_leaves_when_the_trainer_raises(ask: Ask, case: str, error: str) -> None:
+def test_the_callback_removes_its_hooks_when_the_trainer_raises(ask: Ask, case: str, error: str) -> None:
     said = ask("trainer", "cpu")[case]
     assert said.startswith(f"KeyError: '{error}'")
     assert "left:" not in said

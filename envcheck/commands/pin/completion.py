@@ -95,7 +95,6 @@ class Completer:
         self, request: backends.CompletionRequest, pins: tuple[lock.Pin, ...]
     ) -> tuple[lock.Pin, ...]:
         """Take all packages compiled for torch's CUDA from the index that torch was taken from."""
-
         shelf = self._shelf_with(request.pins["torch"])
         release, _, tag = request.pins["torch"].partition("+")
         row = next(each for each in self._matrix.tables["torch"] if each["version"] == release)

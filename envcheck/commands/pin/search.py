@@ -247,7 +247,6 @@ def _still_offered(
 
 def _lacking(request: backends.CompletionRequest, offers: Mapping[str, availability.Offer]) -> list[str]:
     """Return a line for each pinned release that the index lacks or has withdrawn."""
-
     lines = []
     for name, pinned in request.pins.items():
         if request.gives(name):
@@ -275,7 +274,6 @@ def _search_other_cuda(
 
     All other packages come from the default index, and the backend sees no other.
     """
-
     request = completion_request(goal, {}, (), ())
     why_not: list[str] = []
     search_notes: list[str] = []

@@ -1,6 +1,6 @@
-"""Arguments as people pass them: `--flag value`, `--flag=value`, `key=value`, in a file or on the spot.
+"""Arguments as a user passes them: `--flag value`, `--flag=value`, `key=value`, in a file or after `--train`.
 
-Words are split as a shell does. A value that only a shell knows (`$LR`) is Unknown with that reason.
+Words are split as a shell splits them. A value that only a shell knows (`$LR`) is Unknown with that reason.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import NamedTuple
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Setting
-from envcheck.training_config.readers import ConfigReader, Lines, json_text
+from envcheck.training_config.readers import ConfigReader, json_text
+from envcheck.training_config.source_lines import SourceLines
 
 _PIECE = re.compile(
     r"""(?P<blank>[ \t\r\n;&|]+|\\\r?\n)
@@ -28,99 +29,119 @@ _ESCAPED = re.compile(r'\\(["\\$`])|\\\n')
 
 
 class ArgumentWord(NamedTuple):
-    """A word of a command line without its quotes, and where it stands; `open` if a `$` is left in it."""
+    """A word of a command line without its quotes; `needs_shell` if a `$` or backquote is left in it."""
 
     text: str
     place: Place
-    open: bool
+    needs_shell: bool
 
 
 def recognises(text: str) -> bool:
-    """Whether a word of it looks like an argument."""
+    """Return whether a word of the text looks like an argument."""
     return any(token.startswith("--") or "=" in token for token in text.split())
 
 
-def words(text: str, file: str) -> list[ArgumentWord]:
-    """The words of a text.
-
-    Raises:
-        InputError: a quote is not closed, with its place.
-    """
-    lines = Lines(text, file)
-    found: list[ArgumentWord] = []
-    spelled, start, opened, glued = "", 0, False, False
-    for piece in _PIECE.finditer(text):
-        kind = piece.lastgroup
-        if kind in ("blank", "comment") and glued:
-            found.append(ArgumentWord(spelled, lines.place(start, piece.start()), opened))
-            spelled, opened, glued = "", False, False
-        if kind in ("blank", "comment"):
-            continue
-        if kind == "other":
-            raise InputError(lines.place(*piece.span()), f"not arguments: {piece[0]} is not closed")
-        if not glued:
-            start, glued = piece.start(), True
-        if kind == "single":
-            spelled += piece[0][1:-1]
-        elif kind == "double":
-            spelled += _ESCAPED.sub(r"\1", piece[0][1:-1])
-            opened |= "$" in piece[0] or "`" in piece[0]
-        elif kind == "escaped":
-            spelled += piece[0][1:]
-        else:
-            spelled += piece[0]
-            opened |= "$" in piece[0] or "`" in piece[0]
-    if glued:
-        found.append(ArgumentWord(spelled, lines.place(start, len(text)), opened))
-    return found
-
-
 def read(text: str, file: str) -> tuple[Document, ...]:
-    """The settings among the words of a text.
+    """Return the settings among the words of a text.
 
     Raises:
-        InputError: as `words`.
+        InputError: a quote is not closed.
     """
-    said = words(text, file)
+    words = _words(text, file)
     settings: dict[str, Setting] = {}
     program: list[str] = []
-    twice: list[tuple[str, Place, Place]] = []
+    repeated: list[tuple[str, Place, Place]] = []
     i = 0
-    while i < len(said):
-        word = said[i]
+    while i < len(words):
+        word = words[i]
         i += 1
-        spelled, equals, value = word.text.partition("=")
-        if not word.text.startswith("-") and not equals:
+        has_value = "=" in word.text
+        if not word.text.startswith("-") and not has_value:
             program.append(word.text)
             continue
-        named, place, is_open = word.place, word.place, word.open
-        if equals:
-            named = word.place._replace(length=min(len(spelled), word.place.length) or 1)
-            if word.place.length > len(spelled) + 1:  # else the value stands on another line
-                at, rest = word.place.column + len(spelled) + 1, word.place.length - len(spelled) - 1
-                place = word.place._replace(column=at, length=rest)
-        elif i < len(said) and not said[i].text.startswith("--"):
-            value, place, is_open = said[i].text, said[i].place, said[i].open
+        following = None
+        if not has_value and i < len(words) and not words[i].text.startswith("--"):
+            following = words[i]
             i += 1
-        name = spelled.lstrip("-").replace("-", "_")
-        shown = Unknown(f"{value} is known to the shell only") if is_open else value
-        for setting in nested(Setting(name, shown, named, place)):
+        for setting in nested(_setting(word, following)):
             if setting.name in settings:
-                twice.append((setting.name, settings.pop(setting.name).named, setting.named))
+                earlier = settings.pop(setting.name)
+                repeated.append((setting.name, earlier.name_place, setting.name_place))
             settings[setting.name] = setting
-    return (Document(file, "arguments", tuple(settings.values()), tuple(program), twice=tuple(twice)),)
+    return (Document(file, "arguments", tuple(settings.values()), tuple(program), repeated=tuple(repeated)),)
 
 
 def nested(setting: Setting) -> Iterator[Setting]:
-    """`gradient_checkpointing_kwargs '{"use_reentrant": false}'` as a dotted name with its own value."""
+    """Yield a setting, and those inside a JSON value under dotted names.
+
+    For example `gradient_checkpointing_kwargs '{"use_reentrant": false}'` also yields
+    `gradient_checkpointing_kwargs.use_reentrant`.
+    """
     yield setting
     if isinstance(setting.value, str) and setting.value.startswith("{"):
         try:
             (inner,) = json_text.read(setting.value, setting.place.file)
         except InputError:
             return
-        for each in inner.settings:
-            yield Setting(f"{setting.name}.{each.name}", each.value, setting.named, setting.place)
+        for entry in inner.settings:
+            yield Setting(f"{setting.name}.{entry.name}", entry.value, setting.name_place, setting.place)
+
+
+def _setting(word: ArgumentWord, following: ArgumentWord | None) -> Setting:
+    """Return `--name=value`, or `--name` with the word that follows it as its value."""
+    spelled, equals, value = word.text.partition("=")
+    name_place, place, needs_shell = word.place, word.place, word.needs_shell
+    if equals:
+        name_place = word.place._replace(length=min(len(spelled), word.place.length) or 1)
+        if word.place.length > len(spelled) + 1:  # else the value stands on another line
+            column, length = word.place.column + len(spelled) + 1, word.place.length - len(spelled) - 1
+            place = word.place._replace(column=column, length=length)
+    elif following is not None:
+        value, place, needs_shell = following
+    name = spelled.lstrip("-").replace("-", "_")
+    return Setting(
+        name, Unknown(f"{value} is known to the shell only") if needs_shell else value, name_place, place
+    )
+
+
+def _words(text: str, file: str) -> list[ArgumentWord]:
+    """Return the words of a text.
+
+    Raises:
+        InputError: a quote is not closed, with its place.
+    """
+    lines = SourceLines(text, file)
+    found: list[ArgumentWord] = []
+    spelled, start, needs_shell, inside = "", 0, False, False
+    for piece in _PIECE.finditer(text):
+        kind = piece.lastgroup
+        if kind in ("blank", "comment"):
+            if inside:
+                found.append(ArgumentWord(spelled, lines.place(start, piece.start()), needs_shell))
+                spelled, needs_shell, inside = "", False, False
+            continue
+        if kind == "other":
+            raise InputError(lines.place(*piece.span()), f"not arguments: {piece[0]} is not closed")
+        if not inside:
+            start, inside = piece.start(), True
+        spelled += _unquoted(piece)
+        needs_shell |= kind in ("double", "bare") and ("$" in piece[0] or "`" in piece[0])
+    if inside:
+        found.append(ArgumentWord(spelled, lines.place(start, len(text)), needs_shell))
+    return found
+
+
+def _unquoted(piece: re.Match[str]) -> str:
+    """Return a piece of a word without its quotes or backslash."""
+    match piece.lastgroup:
+        case "single":
+            return piece[0][1:-1]
+        case "double":
+            return _ESCAPED.sub(r"\1", piece[0][1:-1])
+        case "escaped":
+            return piece[0][1:]
+        case _:
+            return piece[0]
 
 
 READER = ConfigReader("arguments such as --flag value", 9, recognises, read)

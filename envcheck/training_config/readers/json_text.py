@@ -1,4 +1,4 @@
-"""JSON as people write it: comments (`//`, `#`, `/* */`) and commas at the end are noted as liberties."""
+"""JSON with comments (`//`, `#`, `/* */`) and trailing commas, which are accepted and noted as deviations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
-from envcheck.training_config.document import Document, Said, Section, Setting
-from envcheck.training_config.readers import ConfigReader, Lines
+from envcheck.training_config.document import Document, Section, Setting, SettingValue
+from envcheck.training_config.readers import ConfigReader
+from envcheck.training_config.source_lines import SourceLines
 
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r\n\ufeff]+)
@@ -21,13 +22,13 @@ _TOKEN = re.compile(
     | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_WORDS = {"true": True, "false": False, "null": None}
-_FLOATS = ("NaN", "Infinity", "-Infinity")  # Python's json, and so DeepSpeed's and transformers', reads them
-_DEEPEST = 64
+_LITERALS = {"true": True, "false": False, "null": None}
+_FLOATS = ("NaN", "Infinity", "-Infinity")  # Python's json reads them, and so do DeepSpeed and transformers
+_MAX_DEPTH = 64
 
 
 def recognises(text: str) -> bool:
-    """Whether the first thing in it, after comments, is an object."""
+    """Return whether the text begins, after comments, with an object."""
     for found in _TOKEN.finditer(text):
         if found.lastgroup not in ("blank", "comment"):
             return found[0] == "{"
@@ -35,13 +36,12 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, file: str) -> tuple[Document, ...]:
-    """The settings of a JSON object.
+    """Return the settings of a JSON object.
 
     Raises:
-        InputError: with line and column.
+        InputError: the text is malformed; with line and column.
     """
-    parser = _JsonParser(text, file)
-    return (parser.document(),)
+    return (_JsonParser(text, file).document(),)
 
 
 class _Token(NamedTuple):
@@ -52,31 +52,32 @@ class _Token(NamedTuple):
 
 
 class _JsonParser:
+    """A recursive-descent parser; `token` is the next one. Depth is limited by `_MAX_DEPTH`."""
+
     def __init__(self, text: str, file: str) -> None:
-        self.lines, self.file = Lines(text, file), file
-        self.liberties: dict[str, Place] = {}
-        self.twice: list[tuple[str, Place, Place]] = []
+        self.lines, self.file = SourceLines(text, file), file
+        self.deviations: dict[str, Place] = {}
+        self.repeated: list[tuple[str, Place, Place]] = []
         self.tokens = self._tokens(text)
         self.token = next(self.tokens)
 
     def document(self) -> Document:
-        value, settings = self._object("", 0)
-        del value
+        _, settings = self._object("", 0)
         if self.token.kind != "end":
-            raise self._wrong("the end of the file")
+            raise self._error("the end of the file")
         return Document(
             self.file,
             "json",
             tuple(settings),
-            twice=tuple(self.twice),
-            liberties=tuple(self.liberties.items()),
+            repeated=tuple(self.repeated),
+            deviations=tuple(self.deviations.items()),
         )
 
     def _tokens(self, text: str) -> Iterator[_Token]:
         for found in _TOKEN.finditer(text):
             kind = str(found.lastgroup)
             if kind == "comment":
-                self.liberties.setdefault("a comment", self.lines.place(*found.span()))
+                self.deviations.setdefault("a comment", self.lines.place(*found.span()))
             elif kind != "blank":
                 yield _Token(kind, found[0], *found.span())
         yield _Token("end", "", len(text), len(text))
@@ -85,73 +86,70 @@ class _JsonParser:
         token, self.token = self.token, next(self.tokens, self.token)
         return token
 
-    def _wrong(self, expected: str) -> InputError:
-        place = self._place(self.token)
+    def _error(self, expected: str) -> InputError:
+        """Return the error for a token that is not what was expected."""
+        place, text = self._place(self.token), self.token.text
+        if text in _PYTHON_LITERALS:
+            return InputError(place, f"not JSON: {text} is Python's; JSON writes {_PYTHON_LITERALS[text]}")
         if self.token.kind == "end":
-            return InputError(place, f"not JSON: expected {expected}, found the end of the file")
-        if self.token.text in ("True", "False", "None"):
-            return InputError(
-                place, f"not JSON: {self.token.text} is Python's; JSON writes {_PYTHON[self.token.text]}"
-            )
-        if self.token.kind == "other":
-            found = {'"': "a text that does not end on its line", "/": "a comment without an end"}
-            return InputError(
-                place,
-                f"not JSON: expected {expected}, found {found.get(self.token.text, repr(self.token.text))}",
-            )
-        return InputError(place, f"not JSON: expected {expected}, found {_short(self.token.text)}")
+            found = "the end of the file"
+        elif self.token.kind == "other":
+            found = _UNTERMINATED.get(text, repr(text))
+        else:
+            found = _short(text)
+        return InputError(place, f"not JSON: expected {expected}, found {found}")
 
     def _place(self, token: _Token) -> Place:
         return self.lines.place(token.start, token.end)
 
     def _object(self, path: str, depth: int) -> tuple[Section, list[Setting]]:
-        """The settings inside an object, in order, each section before what it holds."""
-        if depth > _DEEPEST:
-            raise InputError(self._place(self.token), f"not JSON: nested deeper than {_DEEPEST}")
+        """Return the names and the settings of an object, each section before the settings inside it."""
+        if depth > _MAX_DEPTH:
+            raise InputError(self._place(self.token), f"not JSON: nested deeper than {_MAX_DEPTH}")
         self._take("{", "an object")
         found: dict[str, list[Setting]] = {}
-        while self.token.text != "}" or self.token.kind != "sign":
+        while not self._at("}"):
             if self.token.kind != "text":
-                raise self._wrong('a name in double quotes or "}"')
+                raise self._error('a name in double quotes or "}"')
             key = self._next()
             spelled = self._text(key)
             name = f"{path}{json.dumps(spelled) if '.' in spelled or not spelled else spelled}"
             self._take(":", '":"')
             start = self.token
             value, inner = self._value(f"{name}.", depth)
-            place = self._place(start)
             if spelled in found:
-                self.twice.append((name, found[spelled][0].named, self._place(key)))
-                del found[spelled]
-            found[spelled] = [Setting(name, value, self._place(key), place), *inner]
+                self.repeated.append((name, found.pop(spelled)[0].name_place, self._place(key)))
+            found[spelled] = [Setting(name, value, self._place(key), self._place(start)), *inner]
             if not self._comma("}"):
                 break
         self._take("}", '"," or "}"')
         return Section(tuple(found)), [setting for group in found.values() for setting in group]
 
-    def _value(self, path: str, depth: int) -> tuple[Said, list[Setting]]:
+    def _value(self, path: str, depth: int) -> tuple[SettingValue, list[Setting]]:
+        """Return a value and the settings inside it; `path` is the prefix of their names."""
         token = self.token
-        if token.kind == "sign" and token.text == "{":
+        if self._at("{"):
             return self._object(path, depth + 1)
-        if token.kind == "sign" and token.text == "[":
+        if self._at("["):
             return self._list(path, depth + 1)
         if token.kind == "text":
             return self._text(self._next()), []
         if token.kind == "number":
             return self._number(self._next()), []
-        if token.kind == "word" and token.text in _WORDS:
-            return _WORDS[self._next().text], []
+        if token.kind == "word" and token.text in _LITERALS:
+            return _LITERALS[self._next().text], []
         if token.kind == "word" and token.text in _FLOATS:
             return float(self._next().text.replace("Infinity", "inf")), []
-        raise self._wrong("a value")
+        raise self._error("a value")
 
-    def _list(self, path: str, depth: int) -> tuple[Said, list[Setting]]:
-        if depth > _DEEPEST:
-            raise InputError(self._place(self.token), f"not JSON: nested deeper than {_DEEPEST}")
+    def _list(self, path: str, depth: int) -> tuple[SettingValue, list[Setting]]:
+        """Return a list and the settings inside the objects in it."""
+        if depth > _MAX_DEPTH:
+            raise InputError(self._place(self.token), f"not JSON: nested deeper than {_MAX_DEPTH}")
         self._take("[", "a list")
         values: list[Any] = []
         inside: list[Setting] = []
-        while self.token.text != "]" or self.token.kind != "sign":
+        while not self._at("]"):
             start, name = self.token, f"{path}{len(values)}"
             value, inner = self._value(f"{name}.", depth)
             if isinstance(value, Section):
@@ -164,17 +162,21 @@ class _JsonParser:
         return tuple(values), inside
 
     def _comma(self, closing: str) -> bool:
-        """Whether another item may follow."""
-        if self.token.kind != "sign" or self.token.text != ",":
+        """Read a comma and return whether there was one; note one that stands before the closing bracket."""
+        if not self._at(","):
             return False
         comma = self._next()
-        if self.token.kind == "sign" and self.token.text == closing:
-            self.liberties.setdefault("a comma before the closing bracket", self._place(comma))
+        if self._at(closing):
+            self.deviations.setdefault("a comma before the closing bracket", self._place(comma))
         return True
 
+    def _at(self, sign: str) -> bool:
+        """Return whether the next token is this sign."""
+        return self.token.kind == "sign" and self.token.text == sign
+
     def _take(self, sign: str, expected: str) -> None:
-        if self.token.kind != "sign" or self.token.text != sign:
-            raise self._wrong(expected)
+        if not self._at(sign):
+            raise self._error(expected)
         self._next()
 
     def _text(self, token: _Token) -> str:
@@ -191,7 +193,8 @@ class _JsonParser:
         return number
 
 
-_PYTHON = {"True": "true", "False": "false", "None": "null"}
+_PYTHON_LITERALS = {"True": "true", "False": "false", "None": "null"}
+_UNTERMINATED = {'"': "a text that does not end on its line", "/": "a comment without an end"}
 
 
 def _short(text: str) -> str:
@@ -199,10 +202,10 @@ def _short(text: str) -> str:
 
 
 def loads(text: str, file: str) -> Any:
-    """The value of a JSON text with these liberties.
+    """Return the value of a JSON text with comments and trailing commas.
 
     Raises:
-        InputError: with line and column.
+        InputError: the text is malformed; with line and column where there is one.
     """
     out, comma = list(text), -1
     for found in _TOKEN.finditer(text):

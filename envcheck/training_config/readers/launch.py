@@ -1,4 +1,4 @@
-"""Launch scripts: whether a text is one. What it says is read in `launch_lines`, for which only they pay."""
+"""Launch scripts: recognises one. `_launch_documents` reads it, so that only launch scripts pay for that."""
 
 from __future__ import annotations
 
@@ -7,37 +7,35 @@ import re
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import ConfigReader
 
-_STARTS = re.compile(
+_STARTS_TRAINING = re.compile(
     r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
     r"|swift|megatron|trl|ray[ \t]+job[ \t]+submit)[ \t\\]"
 )
+_CONTINUATION = re.compile(r"\\\r?\n")
+_COMMAND = re.compile(r"[ \t]*[^\s#]")
+_KEY_VALUE = re.compile(r"[ \t]*[\w.-]+=\S*[ \t\r]*")
 
 
 def recognises(text: str) -> bool:
-    """Whether a text starts a program that trains, or is more than one line of arguments."""
+    """Return whether a text starts a program that trains, or is more than one line of arguments."""
     if text.lstrip().startswith(("{", "[", "-")):
         return False
-    lines = [line for line in _CONTINUED.sub(" ", text).split("\n") if _COMMAND.match(line)]
-    pairs = all(_PAIR.fullmatch(line) for line in lines)
+    lines = [line for line in _CONTINUATION.sub(" ", text).split("\n") if _COMMAND.match(line)]
+    only_pairs = all(_KEY_VALUE.fullmatch(line) for line in lines)
     return bool(lines) and (
-        text.startswith("#!") or bool(_STARTS.search(text)) or (len(lines) > 1 and not pairs)
+        text.startswith("#!") or bool(_STARTS_TRAINING.search(text)) or (len(lines) > 1 and not only_pairs)
     )
 
 
-_CONTINUED = re.compile(r"\\\r?\n")
-_COMMAND = re.compile(r"[ \t]*[^\s#]")
-_PAIR = re.compile(r"[ \t]*[\w.-]+=\S*[ \t\r]*")
-
-
 def read(text: str, file: str) -> tuple[Document, ...]:
-    """The documents of each launch line that trains.
+    """Return the documents of each launch line that trains.
 
     Raises:
-        InputError: the text is no shell script, or nothing in it starts a training.
+        InputError: the text is not a shell script, or nothing in it starts a training.
     """
-    from envcheck.training_config.readers import launch_lines
+    from envcheck.training_config.readers import _launch_documents
 
-    return launch_lines.read(text, file)
+    return _launch_documents.documents(text, file)
 
 
 READER = ConfigReader("a launch script", 5, recognises, read)

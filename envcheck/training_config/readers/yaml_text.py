@@ -1,6 +1,7 @@
-"""YAML as PyYAML's safe loader reads it, which is what trainers use: 1.1, so `no` is false and `1e-4` a text.
+"""YAML 1.1 as PyYAML's safe loader reads it, which is what trainers use: `no` is false, and `1e-4` is a text.
 
-Built from the parser's events: each value keeps its place, and nothing nests or multiplies without a limit.
+The document is built from the parser's events, not by the loader, so that each value keeps its place, nesting
+is limited, and aliases cannot multiply a small file into a huge one.
 """
 
 from __future__ import annotations
@@ -12,31 +13,31 @@ from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
-from envcheck.training_config.document import Document, Said, Scalar, Section, Setting
+from envcheck.training_config.document import Document, Scalar, Section, Setting, SettingValue
 from envcheck.training_config.readers import ConfigReader
 
-_FIRST = re.compile(r"""(?:---(?:\s|$)|%YAML|["']?[\w./-]+["']?\s*:(?:\s|$))""")
-_DEEPEST = 64
-_MOST = 20_000  # values that a file may come to, aliases counted as often as they are used
+_BEGINNING = re.compile(r"""(?:---(?:\s|$)|%YAML|["']?[\w./-]+["']?\s*:(?:\s|$))""")
+_MAX_DEPTH = 64
+_MAX_VALUES = 20_000  # of one file, an alias counted each time it is used
 
 _STANDARD = "tag:yaml.org,2002:"
 
 
 def recognises(text: str) -> bool:
-    """Whether its first line that is no comment is `name:` or the mark that begins a document."""
+    """Return whether the first line that is not a comment is `name:` or begins a document (`---`)."""
     for line in text.removeprefix("\ufeff").split("\n"):
         if line.strip() and not line.startswith("#"):
-            return _FIRST.match(line) is not None
+            return _BEGINNING.match(line) is not None
     return False
 
 
 def read(text: str, file: str) -> tuple[Document, ...]:
-    """The settings of a YAML mapping.
+    """Return the settings of a YAML mapping.
 
     Raises:
-        InputError: with line and column, where there is one.
+        InputError: the text is malformed; with line and column where there is one.
     """
-    import yaml  # ten milliseconds that only YAML pays
+    import yaml  # takes 10 ms, which only YAML pays
 
     parser = _YamlParser(text, file)
     try:
@@ -51,7 +52,7 @@ def read(text: str, file: str) -> tuple[Document, ...]:
 
 
 class _YamlNode(NamedTuple):
-    """What was composed: a scalar's value, a list of nodes, or a mapping's (key, place, node)."""
+    """A composed node: the value of a scalar, the items of a list, or a mapping's (key, place, node)."""
 
     place: Place
     value: Scalar
@@ -60,6 +61,8 @@ class _YamlNode(NamedTuple):
 
 
 class _YamlParser:
+    """Composes nodes from events, and flattens them into settings."""
+
     def __init__(self, text: str, file: str) -> None:
         import yaml
 
@@ -68,7 +71,7 @@ class _YamlParser:
         self.resolver: Any = yaml.resolver.Resolver()
         self.constructor = yaml.constructor.SafeConstructor()
         self.anchors: dict[str, _YamlNode] = {}
-        self.twice: list[tuple[str, Place, Place]] = []
+        self.repeated: list[tuple[str, Place, Place]] = []
         self.count = 0
 
     def document(self) -> Document:
@@ -84,13 +87,14 @@ class _YamlParser:
         if node.pairs is None:
             raise InputError(node.place, "expected names and values")
         _, settings = self._mapping(node.pairs, "")
-        return Document(self.file, "yaml", tuple(settings), twice=tuple(self.twice))
+        return Document(self.file, "yaml", tuple(settings), repeated=tuple(self.repeated))
 
-    # --- events → nodes
+    # --- events to nodes ----------------------------------------------------------------------------
 
     def _node(self, event: Any, depth: int) -> _YamlNode:
-        if depth > _DEEPEST:
-            raise InputError(self._place(event), f"nested deeper than {_DEEPEST}")
+        """Compose the node that an event begins."""
+        if depth > _MAX_DEPTH:
+            raise InputError(self._place(event), f"nested deeper than {_MAX_DEPTH}")
         if isinstance(event, self.yaml.AliasEvent):
             if event.anchor not in self.anchors:
                 raise InputError(self._place(event), f"*{event.anchor} refers to nothing before it")
@@ -112,9 +116,9 @@ class _YamlParser:
         return node
 
     def _pairs(self, place: Place, depth: int) -> _YamlNode:
-        """A mapping; what `<<` brings counts where the mapping does not say it itself."""
+        """Compose a mapping; a name that `<<` merges in counts only if the mapping does not set it itself."""
         own: dict[str, tuple[str, Place, _YamlNode]] = {}
-        brought: list[tuple[str, Place, _YamlNode]] = []
+        merged_in: list[tuple[str, Place, _YamlNode]] = []
         while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
             key = self._node(event, depth + 1)
             value = self._node(next(self.events), depth + 1)
@@ -122,16 +126,17 @@ class _YamlParser:
                 raise InputError(key.place, "a name that is no single word")
             name = "null" if key.value is None else str(key.value)
             if name == "<<" and isinstance(event, self.yaml.ScalarEvent) and event.implicit[0]:
-                for each in value.items or (value,):
-                    brought += each.pairs or ()
+                for source in value.items or (value,):
+                    merged_in += source.pairs or ()
                 continue
             if name in own:
-                self.twice.append((name, own.pop(name)[1], key.place))
+                self.repeated.append((name, own.pop(name)[1], key.place))
             own[name] = (name, key.place, value)
-        merged = {pair[0]: pair for pair in reversed(brought)}
-        return _YamlNode(place, None, pairs=tuple({**merged, **own}.values()))
+        defaults = {pair[0]: pair for pair in reversed(merged_in)}  # of several, the first one counts
+        return _YamlNode(place, None, pairs=tuple({**defaults, **own}.values()))
 
     def _scalar(self, event: Any) -> Scalar:
+        """Return the value that the safe loader would construct."""
         tag = event.tag
         if tag is None or tag == "!":
             tag = self.resolver.resolve(self.yaml.ScalarNode, event.value, event.implicit)
@@ -152,29 +157,30 @@ class _YamlParser:
         length = end.column - start.column if end.line == start.line else 1
         return Place(self.file, start.line + 1, start.column + 1, max(1, length))
 
-    # --- nodes → settings
+    # --- nodes to settings --------------------------------------------------------------------------
 
     def _mapping(
         self, pairs: tuple[tuple[str, Place, _YamlNode], ...], path: str
     ) -> tuple[Section, list[Setting]]:
         settings = []
         names = []
-        for key, named, node in pairs:
+        for key, name_place, node in pairs:
             spelled = json.dumps(key) if "." in key or not key else key
             value, inner = self._value(node, f"{path}{spelled}.")
-            settings += [Setting(f"{path}{spelled}", value, named, node.place), *inner]
+            settings += [Setting(f"{path}{spelled}", value, name_place, node.place), *inner]
             names.append(key)
         return Section(tuple(names)), settings
 
-    def _value(self, node: _YamlNode, path: str) -> tuple[Said, list[Setting]]:
+    def _value(self, node: _YamlNode, path: str) -> tuple[SettingValue, list[Setting]]:
+        """Return a value and the settings inside it; a template (`${…}`, `{{…}}`) is Unknown."""
         self.count += 1
-        if self.count > _MOST:
-            raise InputError(node.place, f"comes to more than {_MOST} values, aliases written out")
+        if self.count > _MAX_VALUES:
+            raise InputError(node.place, f"comes to more than {_MAX_VALUES} values, aliases written out")
         if node.pairs is not None:
             return self._mapping(node.pairs, path)
         if node.items is None:
-            filled_in = isinstance(node.value, str) and ("${" in node.value or "{{" in node.value)
-            return (Unknown(f"{node.value} is filled in elsewhere") if filled_in else node.value), []
+            is_template = isinstance(node.value, str) and ("${" in node.value or "{{" in node.value)
+            return (Unknown(f"{node.value} is filled in elsewhere") if is_template else node.value), []
         values: list[Any] = []
         inside: list[Setting] = []
         for number, item in enumerate(node.items):

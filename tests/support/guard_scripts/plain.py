@@ -23,7 +23,7 @@ TRANSFORMERS_LOADED = "transformers" in sys.modules
 
 
 def trial(bad: dict[str, Bad], make: Maker = adam, change: Maker | None = None, **options: Any) -> str:
-    """Train 4 steps under the guard, with the given faults."""
+    """Train 4 steps under the guard with the given faults, and return what it reported."""
     net = model()
     if change:
         net = change(net) or net
@@ -117,7 +117,7 @@ def warned() -> str:
 
 
 def leaves_nothing(bad: dict[str, Bad]) -> bool:
-    """Return whether model and optimizer are freed while the watch object is still referenced."""
+    """Return whether model and optimizer are freed while the watch object still exists."""
     net = model()
     optimizer = adam(net)
     watch = guard.watch(net, optimizer)
@@ -140,7 +140,7 @@ def leaves_nothing(bad: dict[str, Bad]) -> bool:
 
 
 def calls_of_a_step(guarded: bool) -> int:
-    """Count the Python calls of one step: the first that the guard no longer watches."""
+    """Return the number of Python calls of one step; with the guard, of the first step after its watch."""
     net = model()
     optimizer = adam(net)
     count = 0
@@ -166,7 +166,7 @@ def calls_of_a_step(guarded: bool) -> int:
 
 
 class Block(torch.nn.Module):  # type: ignore[misc]
-    """A block whose second forward pass can differ from the first: in dtype or in shape."""
+    """A layer that can compute another dtype or shape the second time."""
 
     def __init__(self, other: str) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ def numerics() -> bool:
 
 
 def own_hooks_survive() -> bool:
-    """Return whether the guard leaves hooks alone that the user adds and removes meanwhile."""
+    """Return whether hooks that the user adds and removes during a watch are kept."""
     net = model()
     optimizer = adam(net)
     seen: list[str] = []

@@ -1,4 +1,4 @@
-"""The guard's callback in transformers' Trainer: `zero` under DeepSpeed, `cpu` without DeepSpeed."""
+"""The callback inside transformers' Trainer: `zero` with DeepSpeed, `cpu` where the Trainer ignores it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def weights(of: Any) -> list[Any]:
 
 
 def left(of: Any) -> str:
-    """Return what the guard left in a Trainer and its optimizer."""
+    """Return what is left of the guard in a Trainer and its optimizer."""
     patched = [
         name
         for thing in (of, of.optimizer)

@@ -1,4 +1,4 @@
-"""Helpers of the guard's scripts: a small training loop, and its result as text.
+"""What the guard's scripts share: a small training loop, and its outcome as text.
 
 Run by the interpreter of a real training stack, never by that of the tests.
 """
@@ -18,11 +18,11 @@ from envcheck import guard
 BACKWARD = torch.Tensor.backward
 
 Bad = Callable[[Any, Any], object]
-"""A fault: a function that changes a model and its optimizer."""
+"""A function that damages a model and its optimizer."""
 
 
 def model() -> Any:
-    """Return a model of 8, 16 and 4 features with fixed weights, and a batch norm for its buffers."""
+    """Return a model of 8, 16 and 4 features with a batch norm for its buffers; its weights are always the same."""
     torch.manual_seed(0)
     return torch.nn.Sequential(
         torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 4)
@@ -77,5 +77,5 @@ def same(one: Any, other: Any) -> bool:
 
 
 def tell(results: Mapping[str, Any]) -> None:
-    """Print the results as one line for the test."""
+    """Print the results for the test on one line."""
     sys.stdout.write(f"\nRESULTS {json.dumps(results)}\n")

@@ -1,4 +1,4 @@
-"""Wrapped models and all ways to step: the guard does not change training, and it names a NaN."""
+"""Wrapped models and optimizers: guarded and unguarded training are equal, and a NaN is reported."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def train(
 
 
 def outcome(wrap: Maker, make: Maker = adam, **options: Any) -> str:
-    """Return "silent" if guarded and unguarded training are equal, else the difference."""
+    """Return "silent" if guarded and unguarded training are equal, else what was reported."""
 
     def run() -> guard.StepWatch:
         plain = wrap(net())

@@ -1,4 +1,4 @@
-"""DeepSpeed's own loop with one rank on the CPU: silent when healthy, and each fault is named."""
+"""DeepSpeed drives, one rank on the CPU: the guard is silent when all is well, and reports each fault."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Bad = Callable[[Any], object]
 
 
 def engine(stage: int, precision: str, offload: tuple[str, ...] = ()) -> Any:
-    """Return an engine with three linear layers, the middle one frozen."""
+    """Return a DeepSpeed engine with three linear layers, the middle one frozen."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 16), torch.nn.Linear(16, 4))
     net[1].requires_grad_(False)
@@ -47,7 +47,7 @@ def engine(stage: int, precision: str, offload: tuple[str, ...] = ()) -> Any:
 
 
 def train(driven: Any, bad: Bad | None = None) -> list[float]:
-    """Train four steps of two accumulated batches, with the fault before the third backward pass."""
+    """Train four steps of two accumulated batches; the fault is made before the third backward."""
     batches, losses = torch.Generator().manual_seed(1), []
     for batch in range(8):
         x = torch.randn(4, 8, generator=batches).to(next(driven.module.parameters()).dtype)
@@ -65,7 +65,7 @@ def weights(driven: Any) -> list[Any]:
 
 
 def left(driven: Any) -> bool:
-    """Return whether the guard's patch of the step or one of its gradient hooks is still there."""
+    """Return whether the guard's patch of the step or one of its gradient hooks remains."""
     hooks = [hook for p in driven.module.parameters() for hook in (p._backward_hooks or {}).values()]
     return "step" in vars(driven.optimizer) or any(isinstance(hook, functools.partial) for hook in hooks)
 

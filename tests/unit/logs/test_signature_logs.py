@@ -19,6 +19,7 @@ from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.diagnosis import Diagnosis
+from envcheck.logs.line_format import log_patterns
 from tests.support.paths import DATA
 
 FOLDER = DATA / "logs"
@@ -28,19 +29,19 @@ ALSO = tomllib.loads((FOLDER / "also.toml").read_text())
 VARIANTS = tomllib.loads((FOLDER / "variants.toml").read_text())
 
 ANYWHERE = {"consequence", "harmless"}
-"""Kinds that stand in any log beside its cause."""
+"""Kinds that may occur in any log beside its cause."""
 
 OWN = sorted(path for path in FOLDER.glob("*.log") if not path.name.endswith(".near.log"))
 NEAR = sorted(FOLDER.glob("*.near.log"))
 
 
 def name(path: Path) -> str:
-    """The case a log was written for."""
+    """Return the case that a log was written for."""
     return path.name.removesuffix(".log").removesuffix(".near")
 
 
 def cause(case: str) -> str:
-    """What a case is of: its rule, or itself."""
+    """Return what a case stands for: its rule, or itself."""
     return SIGNATURES[case].rule or case
 
 
@@ -50,13 +51,13 @@ def diagnosis(path: Path) -> Diagnosis:
 
 
 def diagnosed(log: bytes) -> Diagnosis:
-    scanner = log_scanner.Scanner(log_scanner.look(TREE["tables"]))
+    scanner = log_scanner.Scanner(log_patterns(TREE["tables"]))
     scanner.feed(log)
     return log_diagnosis.diagnose(scanner.finish(), SIGNATURES.values())
 
 
 def causes(path: Path) -> set[str]:
-    """What a log is told as, apart from what may follow any failure."""
+    """Return the cases that a log is diagnosed as, without those that may follow any failure."""
     return {
         cause(each.signature.case) for each in diagnosis(path).matches if each.signature.kind not in ANYWHERE
     }
@@ -77,14 +78,14 @@ def test_every_signature_has_a_log_and_a_near_miss() -> None:
     assert min(len(own), len(near)) >= 120
 
 
-def test_every_log_and_every_overlap_is_of_a_case() -> None:
+def test_every_log_and_every_overlap_belongs_to_a_case() -> None:
     assert {name(path) for path in (*OWN, *NEAR)} <= SIGNATURES.keys()
     assert ALSO.keys() <= {path.name.removesuffix(".log") for path in (*OWN, *NEAR)}
     assert all(row["cause"] and row["why"] for rows in ALSO.values() for row in rows)
 
 
 @pytest.mark.parametrize("path", OWN, ids=name)
-def test_a_log_is_told_as_its_case_first(path: Path) -> None:
+def test_the_first_diagnosis_of_a_log_is_its_case(path: Path) -> None:
     found = diagnosis(path).matches
     assert name(path) in {each.signature.case for each in found}
     own = max(each.score for each in found if cause(each.signature.case) == cause(name(path)))
@@ -93,12 +94,12 @@ def test_a_log_is_told_as_its_case_first(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", OWN, ids=name)
-def test_a_log_is_told_as_nothing_else(path: Path) -> None:
+def test_a_log_has_no_other_diagnosis(path: Path) -> None:
     assert causes(path) - {cause(name(path))} == listed(path)
 
 
 @pytest.mark.parametrize("path", NEAR, ids=name)
-def test_a_near_miss_is_not_told_as_the_case(path: Path) -> None:
+def test_a_near_miss_is_not_diagnosed_as_the_case(path: Path) -> None:
     assert name(path) not in {each.signature.case for each in diagnosis(path).matches}
     assert causes(path) == listed(path)
 
@@ -106,7 +107,7 @@ def test_a_near_miss_is_not_told_as_the_case(path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "text"), [(case, text) for case, row in VARIANTS.items() for text in row["texts"]]
 )
-def test_other_wordings_are_told_as_the_case(case: str, text: str) -> None:
+def test_other_wordings_are_diagnosed_as_the_case(case: str, text: str) -> None:
     noise = "  0%|          | 0/60 [00:00<?, ?it/s]\n"
     found = diagnosed(f"{noise}{text}\n{noise}".encode())
     assert case in {each.signature.case for each in found.matches}

@@ -1,4 +1,4 @@
-"""The dialects of compat/: what a file of them may say, and that it says nothing that cannot be."""
+"""The dialect files of compat/: their fields are documented, and their values and names exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = {"flag", "whole", "number", "positive", "word", "list", "section", "swit
 
 
 @pytest.mark.parametrize("name", sorted(TREES))
-def test_a_dialect_says_only_what_the_readme_explains(name: str) -> None:
+def test_every_field_of_a_dialect_is_explained_in_the_readme(name: str) -> None:
     tree = TREES[name]
     explained = (FOLDER / "README.md").read_text()
     fields = {field for row in tree.get("setting", []) for field in row} | tree.keys()
@@ -53,24 +53,24 @@ def test_every_fact_and_value_of_a_dialect_is_in_the_vocabulary(name: str) -> No
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
-def test_conditions_are_about_settings_that_the_dialect_has(name: str) -> None:
+def test_conditions_name_settings_of_the_dialect(name: str) -> None:
     dialect = KNOWN[name]
     about = [*(each.when for each in dialect.implied), *(each.when for each in dialect.contradictions)]
     for setting in [
         *(setting for when in about for setting in when),
-        *(row["setting"] for row in dialect.filled),
+        *(row.setting for row in dialect.filled),
     ]:
         section = setting.rpartition(".")[0]
         assert setting in dialect.rows or section not in dialect.unknown, setting
     for row in dialect.excluded:
-        known = KNOWN[row["by"]].rows
-        assert all(name in known or name.endswith("_nvme_path") for name in row["settings"]), row
-    for row in dialect.filled:
-        arguments = KNOWN[row["by"]].rows
-        assert all(argument in arguments for argument in row["from"]), row
+        known = KNOWN[row.by].rows
+        assert all(name in known or name.endswith("_nvme_path") for name in row.settings), row
+    for filled in dialect.filled:
+        arguments = KNOWN[filled.by].rows
+        assert all(argument in arguments for argument in filled.arguments), filled
 
 
-def test_every_statement_names_its_source() -> None:
+def test_every_row_names_its_source() -> None:
     for name, tree in TREES.items():
         urls = [*tree.get("sources", {}).values()]
         urls += [
@@ -87,7 +87,7 @@ def test_every_statement_names_its_source() -> None:
         ), name
 
 
-def test_a_mistake_in_a_dialect_is_named() -> None:
+def test_a_mistake_in_a_dialect_is_reported() -> None:
     with pytest.raises(ValueError, match="knd"):
         dialects.load({"x": {"title": "x", "setting": [{"names": ["a"], "knd": "flag"}]}})
     with pytest.raises(ValueError, match="extends y"):

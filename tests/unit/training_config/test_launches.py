@@ -1,7 +1,7 @@
-"""Launch scripts and configurations as people write them: what their authors mean, fact by fact.
+"""Launch scripts and configurations as people write them: the facts, unknown facts and diagnostics of each.
 
-Each shape in tests/data/launches/ is a first file that is named and those it names itself, with every fact it states,
-what stays unknown and why, and every remark with its line.
+Each shape in tests/data/launches/ has a first file, which is passed to --train, and the files that it names. It lists
+every fact that they state, what stays unknown and why, and every diagnostic with its line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Unknown
 from envcheck.host.package_files import source_texts
 from envcheck.knowledge.load import gather_tree
-from envcheck.training_config.readers import launch, script, shell
+from envcheck.training_config.launch_scripts.follow import follow
+from envcheck.training_config.readers import launch
+from envcheck.training_config.source_lines import SourceLines
 from tests.support.paths import DATA
 
 SHARED = gather_tree(source_texts("compat", ".toml"))["tables"]["argument"]
@@ -31,7 +33,7 @@ SHAPES = [
 
 
 def read(folder: Path, files: dict[str, str], installed: dict[str, str] | None = None) -> Configured:
-    """The first of these files."""
+    """Write the files, and return what the first of them configures."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +42,7 @@ def read(folder: Path, files: dict[str, str], installed: dict[str, str] | None =
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["name"])
-def test_a_launch_is_understood_as_its_author_means_it(tmp_path: Path, shape: dict[str, Any]) -> None:
+def test_a_launch_states_the_facts_that_its_author_means(tmp_path: Path, shape: dict[str, Any]) -> None:
     found = read(tmp_path, shape["files"], shape.get("installed"))
     facts = {fact.key.removeprefix("train."): fact for fact in found.facts}
     assert {key: fact.value for key, fact in facts.items() if fact.value is not None} == shape["facts"]
@@ -50,22 +52,22 @@ def test_a_launch_is_understood_as_its_author_means_it(tmp_path: Path, shape: di
         if isinstance(fact.reading, Unknown)
     }
     if "open_end" in shape:
-        unsaid = [key for key, why in unknown.items() if why == shape["open_end"]]
-        assert "zero_stage" in unsaid
-        unknown = {key: why for key, why in unknown.items() if key not in unsaid}
+        incomplete = [key for key, why in unknown.items() if why == shape["open_end"]]
+        assert "zero_stage" in incomplete
+        unknown = {key: why for key, why in unknown.items() if key not in incomplete}
     assert unknown == shape.get("unknown", {})
     remarks = [f"{each.severity.value} {each.code} {each.places[0].line}" for each in found.remarks]
     assert remarks == shape.get("remarks", [])
 
 
-def test_each_fact_of_a_script_names_the_line_that_says_it(tmp_path: Path) -> None:
+def test_each_fact_of_a_script_names_the_line_that_states_it(tmp_path: Path) -> None:
     text = 'A="--bf16 True\n   --use_lora True"\ntorchrun --nproc_per_node 2 t.py $A \\\n  --zero_stage 3\n'
     sources = {fact.key: fact.source for fact in read(tmp_path, {"a.sh": text}).facts}
     lines = {key: int(source.split(":")[1]) for key, source in sources.items() if ":" in source}
     assert (lines["train.precision"], lines["train.adapter"], lines["train.zero_stage"]) == (1, 2, 4)
 
 
-def test_a_script_that_starts_no_training_is_said(tmp_path: Path) -> None:
+def test_a_script_that_starts_no_training_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing starts a training"):
         read(tmp_path, {"a.sh": "#!/bin/bash\npip install torch\n"})
 
@@ -80,7 +82,7 @@ def test_a_script_that_starts_no_training_is_said(tmp_path: Path) -> None:
         ("torchrun a.py\n" + "(" * 100, 2, "nested too deeply"),
     ],
 )
-def test_what_is_no_shell_script_is_one_line_with_its_place(
+def test_a_malformed_script_is_an_input_error_with_its_line(
     tmp_path: Path, text: str, line: int, problem: str
 ) -> None:
     with pytest.raises(InputError) as caught:
@@ -93,8 +95,8 @@ def test_what_is_no_shell_script_is_one_line_with_its_place(
 
 
 def words(text: str) -> list[list[str]]:
-    """What each command that begins with `go` is given; unknown words in brackets, with a star if many."""
-    found = script.follow(text, lambda words: words[0].text == "go", frozenset())
+    """Return the arguments of each `go` command: an unknown word in brackets, with a star if it may be several."""
+    found = follow(SourceLines(text, "a.sh"), lambda words: words[0].text == "go", frozenset())
     return [
         [f"[{word.text}{'*' * word.many}]" if word.why else word.text for word in command.words[1:]]
         for command in found.commands
@@ -139,12 +141,12 @@ def words(text: str) -> list[list[str]]:
         ("go ${A%/*} ${#B}", ["[${A%/*}*]", "[${#B}*]"]),
     ],
 )  # fmt: skip
-def test_words_are_what_a_shell_makes_of_them(text: str, given: list[str]) -> None:
+def test_words_are_expanded_as_a_shell_expands_them(text: str, given: list[str]) -> None:
     (found,) = words(text)
     assert found == given
 
 
-def test_a_command_under_an_undecided_condition_is_one_of_several() -> None:
+def test_both_branches_of_an_undecided_condition_are_followed() -> None:
     assert words("if [ -e a ]; then go 1; else go 2; fi") == [["1"], ["2"]]
     assert words("if [ 1 = 1 ]; then go 1; else go 2; fi") == [["1"]]
 
@@ -159,7 +161,7 @@ _SCRAPS = (
 
 @settings(max_examples=250, deadline=None)
 @given(text=st.lists(st.sampled_from(_SCRAPS.split(" ")), max_size=40).map(" ".join) | st.text(max_size=80))
-def test_no_text_is_more_than_an_input_error(text: str) -> None:
+def test_any_text_is_read_or_raises_an_input_error(text: str) -> None:
     said = ""
     try:
         launch.read(text, "a.sh")
@@ -176,7 +178,7 @@ def test_no_text_is_more_than_an_input_error(text: str) -> None:
         "A+=(x)\n", "source x\nA=1\n", "'", '"', "a<b>c ",
     ],
 )  # fmt: skip
-def test_reading_takes_time_in_proportion_to_the_text(unit: str) -> None:
+def test_reading_takes_time_linear_in_the_text(unit: str) -> None:
     def steps(size: int) -> int:
         import sys
 
@@ -199,5 +201,6 @@ def test_reading_takes_time_in_proportion_to_the_text(unit: str) -> None:
 
 
 def test_positions_are_lines_and_columns_from_one() -> None:
-    positions = shell.Positions("a\nbc\n")
-    assert [positions(at) for at in (0, 1, 2, 4)] == [(1, 1), (1, 2), (2, 1), (2, 3)]
+    lines = SourceLines("a\nbc\n", "a.sh")
+    places = [lines.place(at, at + 1) for at in (0, 1, 2, 4)]
+    assert [(place.line, place.column) for place in places] == [(1, 1), (1, 2), (2, 1), (2, 3)]

@@ -1,4 +1,4 @@
-"""Training configurations: what they say, what is wrong with them, and where."""
+"""Training configurations: the facts that they state, what is wrong with them, and where."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from envcheck.core.rules import Severity
 from envcheck.host.package_files import source_texts
 from envcheck.knowledge.load import gather_tree
 from envcheck.training_config import readers
-from envcheck.training_config.document import Document, Said, Section
+from envcheck.training_config.document import Document, Section, SettingValue
 from envcheck.training_config.readers import json_text
 
 SHARED = gather_tree(source_texts("compat", ".toml"))["tables"]["argument"]
 
 
 def read(tmp_path: Path, installed: dict[str, str] | None = None, **texts: str) -> Configured:
-    """The files `ds` → ds.json and so on, named in this order."""
+    """Write `ds` to ds.json and so on, and return what the files configure in this order."""
     named = [_written(tmp_path, name, text) for name, text in texts.items()]
     return configured(named, SHARED, installed or {})
 
@@ -119,7 +119,7 @@ OWN_ZERO2 = """{
 }"""
 
 
-def test_auto_is_left_open_and_said_once(tmp_path: Path) -> None:
+def test_auto_without_a_trainer_is_reported_once(tmp_path: Path) -> None:
     found = read(tmp_path, ds=AUTO_ZERO3)
     assert codes(found) == ["note left-to-the-trainer"]
     said = facts(found)
@@ -130,7 +130,7 @@ def test_auto_is_left_open_and_said_once(tmp_path: Path) -> None:
     assert (said["optimizer"], said["deepspeed_optimizer"], said["gather_on_save"]) == ("adamw", True, True)
 
 
-def test_the_arguments_of_a_launch_fill_it_in(tmp_path: Path) -> None:
+def test_the_arguments_of_a_launch_fill_in_auto(tmp_path: Path) -> None:
     _written(tmp_path, "ds.json", AUTO_ZERO3)
     found = read(tmp_path, run=LAUNCH)
     assert codes(found) == []
@@ -154,7 +154,7 @@ def test_a_configuration_of_deepspeeds_own(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_both_precisions_switched_off_is_fp32_and_none_named_is_open(tmp_path: Path) -> None:
+def test_both_precisions_off_is_fp32_and_without_any_it_is_unknown(tmp_path: Path) -> None:
     off = '{"bf16": {"enabled": false}, "fp16": {"enabled": false}, "train_batch_size": 1}'
     assert facts(read(tmp_path, ds=off))["precision"] == "fp32"
     assert "precision" not in facts(read(tmp_path, ds='{"bf16": {"enabled": false}, "train_batch_size": 1}'))
@@ -165,7 +165,7 @@ def test_an_old_name_that_is_switched_off_offloads_nothing(tmp_path: Path) -> No
     assert off.get("offload_optimizer") in (None, "none")
 
 
-def test_a_file_in_utf_16_is_said_to_be_that(tmp_path: Path) -> None:
+def test_a_file_in_utf_16_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     path.write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-16")
     with pytest.raises(InputError, match="UTF-16: save it as UTF-8"):
@@ -207,14 +207,14 @@ def test_a_file_in_utf_16_is_said_to_be_that(tmp_path: Path) -> None:
         ("llamafactory-cli train --stage sft --overwrite_output_dir", {"transformers": "5.1.0"}, []),
     ],
 )
-def test_a_name_is_held_against_the_releases_of_the_package_it_comes_from(
+def test_a_name_is_compared_with_the_installed_release(
     tmp_path: Path, run: str, installed: dict[str, str], expected: list[str]
 ) -> None:
     said = read(tmp_path, run=run, installed=installed)
     assert [remark.text for remark in said.remarks] == expected
 
 
-def test_an_argument_that_is_nearly_one_that_decides_something(tmp_path: Path) -> None:
+def test_an_argument_that_nearly_equals_a_known_one_is_noted(tmp_path: Path) -> None:
     found = read(
         tmp_path, run="torchrun a.py --output_dir o --gradient_checkpoint true --data_paths d --lora_alphas 8"
     )
@@ -222,7 +222,7 @@ def test_an_argument_that_is_nearly_one_that_decides_something(tmp_path: Path) -
     assert found.remarks[0].advice == "did you mean gradient_checkpointing?"
 
 
-# --- what is wrong with it --------------------------------------------------------------------------
+# --- mistakes ---------------------------------------------------------------------------------------
 
 ZERO = '{"zero_optimization": {"stage": 3, %s}}'
 
@@ -255,7 +255,7 @@ ZERO = '{"zero_optimization": {"stage": 3, %s}}'
         (ZERO % '"stage3_max_live_parameters": "auto"', "", "warning auto-that-nobody-fills", '"auto"'),
     ],
 )  # fmt: skip
-def test_each_mistake_is_found_and_marked(
+def test_each_mistake_is_found_with_its_place(
     text: str, version: str, remark: str, marked: str, tmp_path: Path
 ) -> None:
     path = _written(tmp_path, "ds.json", text)
@@ -268,7 +268,7 @@ def test_each_mistake_is_found_and_marked(
 @pytest.mark.parametrize(
     "text",
     [
-        ZERO % '"zenflow": {"topk_ratio": 0.1}',  # which release is installed nobody says
+        ZERO % '"zenflow": {"topk_ratio": 0.1}',  # the installed release is not known
         ZERO % '"offload_param": null',
         ZERO % '"sub_group_size": 1e9',
         ZERO % '"offload_optimizer": {"device": "nvme", "nvme_path": "/local"}',
@@ -277,7 +277,7 @@ def test_each_mistake_is_found_and_marked(
         '{"train_batch_size": 1, "wall_clock_breakdown": 1, "sparse_attention": {"mode": "fixed"}}',
     ],
 )
-def test_what_deepspeed_takes_is_no_remark(text: str, tmp_path: Path) -> None:
+def test_what_deepspeed_accepts_is_not_reported(text: str, tmp_path: Path) -> None:
     assert codes(read(tmp_path, ds=text)) == []
 
 
@@ -290,7 +290,7 @@ def test_what_deepspeed_takes_is_no_remark(text: str, tmp_path: Path) -> None:
         ('"nothing_like_it_at_all": 1', ""),
     ],
 )
-def test_a_name_that_is_ignored_says_what_was_meant(misspelt: str, meant: str, tmp_path: Path) -> None:
+def test_an_ignored_name_comes_with_a_suggestion(misspelt: str, meant: str, tmp_path: Path) -> None:
     found = read(tmp_path, ds=f'{{"train_batch_size": 1, {misspelt}}}')
     assert [remark.advice for remark in found.remarks] == [meant]
 
@@ -318,7 +318,7 @@ def test_a_name_that_is_ignored_says_what_was_meant(misspelt: str, meant: str, t
         ('"optimizer": {"params": {"lr": 1e-5}}', "--learning_rate 0.00001", None),
     ],
 )
-def test_what_contradicts_the_arguments_is_found_with_both_places(
+def test_a_contradiction_of_the_arguments_has_both_places(
     setting: str, argument: str, severity: str | None, tmp_path: Path
 ) -> None:
     _written(tmp_path, "ds.json", f'{{"zero_optimization": {{"stage": 2}},\n {setting}}}')
@@ -340,20 +340,20 @@ def test_comments_are_an_error_where_the_trainer_reads_the_file(tmp_path: Path) 
     assert "error" not in {remark.severity.value for remark in alone.remarks}
 
 
-def test_two_deepspeed_configurations_are_one_too_many(tmp_path: Path) -> None:
+def test_two_deepspeed_configurations_are_a_warning(tmp_path: Path) -> None:
     found = read(tmp_path, z2='{"zero_optimization": {"stage": 2}}', z3='{"zero_optimization": {"stage": 3}}')
     assert codes(found) == ["warning several-configurations"]
     assert facts(found)["zero_stage"] == 3
 
 
-def test_a_script_that_is_told_nothing_has_no_defaults_of_the_trainer(tmp_path: Path) -> None:
+def test_a_script_without_arguments_is_not_given_the_defaults_of_the_trainer(tmp_path: Path) -> None:
     ds = _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
     bare, trainers = "torchrun own.py --data d", "torchrun own.py --output_dir o"
     assert codes(read(tmp_path, run=f"{bare} --deepspeed {ds}")) == []
     assert codes(read(tmp_path, run=f"{trainers} --deepspeed {ds}")) == ["warning contradicts-arguments"]
 
 
-def test_zero_that_is_switched_on_is_stage_1(tmp_path: Path) -> None:
+def test_zero_enabled_without_a_stage_is_stage_1(tmp_path: Path) -> None:
     stages = [
         facts(read(tmp_path, ds=f'{{"zero_optimization": {on}}}'))["zero_stage"] for on in ("true", "false")
     ]
@@ -366,7 +366,7 @@ def test_a_batch_that_deepspeed_refuses_states_no_fact(tmp_path: Path) -> None:
     assert facts(read(tmp_path, ds=batch % 9))["global_batch_size"] == 9
 
 
-def test_the_batch_of_the_arguments_counts(tmp_path: Path) -> None:
+def test_the_batch_size_is_checked_with_the_arguments(tmp_path: Path) -> None:
     _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 2}, "train_batch_size": 30}')
     launch = "torchrun --nproc_per_node 10 train.py --output_dir out --deepspeed ds.json --per_device_train_batch_size 4"
     assert codes(read(tmp_path, run=launch)) == ["error batch-arithmetic"]
@@ -376,7 +376,7 @@ def test_the_batch_of_the_arguments_counts(tmp_path: Path) -> None:
 # --- files that name files --------------------------------------------------------------------------
 
 
-def test_a_file_that_is_named_and_not_here_leaves_its_facts_open(tmp_path: Path) -> None:
+def test_a_named_file_that_does_not_exist_leaves_its_facts_unknown(tmp_path: Path) -> None:
     found = read(tmp_path, run="torchrun train.py --output_dir out --deepspeed conf/gone.json")
     assert codes(found) == ["warning not-here"]
     stage = next(fact for fact in found.facts if fact.key == "train.zero_stage")
@@ -384,7 +384,7 @@ def test_a_file_that_is_named_and_not_here_leaves_its_facts_open(tmp_path: Path)
     assert facts(found)["parallel"] == "deepspeed"
 
 
-def test_a_file_that_is_named_and_broken_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_a_named_file_that_is_malformed_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 3')
     found = read(tmp_path, run="torchrun train.py --output_dir out --bf16 True --deepspeed ds.json")
     assert codes(found) == ["error unreadable"]
@@ -392,7 +392,7 @@ def test_a_file_that_is_named_and_broken_is_told_and_the_rest_is_read(tmp_path: 
     assert facts(found)["precision"] == "bf16"
 
 
-def test_none_of_the_files_can_be_read(tmp_path: Path) -> None:
+def test_if_no_file_can_be_read_it_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nowhere: no such file"):
         configured([str(tmp_path / "nowhere")], SHARED, {})
 
@@ -400,12 +400,12 @@ def test_none_of_the_files_can_be_read(tmp_path: Path) -> None:
 # --- forms ------------------------------------------------------------------------------------------
 
 
-def settings(text: str) -> dict[str, Said]:
+def settings(text: str) -> dict[str, SettingValue]:
     (document,) = readers.read(text, "conf")
     return {setting.name: setting.value for setting in document.settings}
 
 
-def test_yaml_is_what_pyyaml_makes_of_it() -> None:
+def test_yaml_values_are_those_of_pyyaml() -> None:
     said = settings(
         "a: no\nb: 1e-4\nc: 1.0e-4\nd: 0o17\ne: 017\nf: ~\ng: 'no'\nh: 2001-01-01\ni: [1, {x: y}]\n"
     )
@@ -415,12 +415,12 @@ def test_yaml_is_what_pyyaml_makes_of_it() -> None:
     }  # fmt: skip
 
 
-def test_yaml_merges_anchors_as_yaml_does() -> None:
+def test_yaml_merge_keys_are_merged() -> None:
     said = settings("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\n")
     assert (said["use.x"], said["use.y"]) == (1, 3)
 
 
-def test_a_dot_in_a_key_is_no_path() -> None:
+def test_a_key_with_a_dot_is_quoted() -> None:
     assert settings('{"zero_optimization.stage": 3, "a": {"b.c": 1}}') == {
         '"zero_optimization.stage"': 3, "a": Section(("b.c",)), 'a."b.c"': 1,
     }  # fmt: skip
@@ -450,7 +450,7 @@ MALFORMED = (
 
 
 @pytest.mark.parametrize(("text", "where", "problem"), MALFORMED, ids=[problem for *_, problem in MALFORMED])
-def test_what_is_malformed_is_one_line_with_its_place(text: str, where: str, problem: str) -> None:
+def test_a_malformed_text_is_an_input_error_with_its_place(text: str, where: str, problem: str) -> None:
     with pytest.raises(InputError) as caught:
         readers.read(text, "conf")
     assert caught.value.where == where
@@ -479,16 +479,14 @@ def test_a_reader_raises_nothing_but_input_errors(text: str) -> None:
         lines = each.split("\n")
         for document in documents:
             for setting in document.settings:
-                for place in (setting.named, setting.place):
+                for place in (setting.name_place, setting.place):
                     assert 1 <= place.line <= len(lines)
                     assert 1 <= place.column <= len(lines[place.line - 1]) + 1
 
 
 @given(st.dictionaries(st.text(max_size=6), JSON, max_size=5), st.sampled_from([None, 2]))
 @settings_of_hypothesis(max_examples=200, deadline=None)
-def test_json_is_what_it_says_and_each_place_is_what_it_names(
-    tree: dict[str, Any], indent: int | None
-) -> None:
+def test_json_settings_have_their_values_and_places(tree: dict[str, Any], indent: int | None) -> None:
     text = json.dumps(tree, indent=indent, ensure_ascii=False)
     (document,) = json_text.read(text, "conf")
     lines = text.split("\n")
@@ -504,12 +502,12 @@ def test_json_is_what_it_says_and_each_place_is_what_it_names(
     assert json_text.loads(text, "conf") == tree
     for setting in top:
         if setting.name in tree:
-            assert json.loads(marked(setting.named)) == setting.name
+            assert json.loads(marked(setting.name_place)) == setting.name
             if not isinstance(tree[setting.name], dict | list):
                 assert json.loads(marked(setting.place)) == tree[setting.name] == setting.value
 
 
-def test_files_that_name_one_another_in_a_circle_end(tmp_path: Path) -> None:
+def test_files_that_name_one_another_in_a_circle_are_refused(tmp_path: Path) -> None:
     _written(tmp_path, "a.args", "--output_dir out --bf16 --deepspeed b.args")
     _written(tmp_path, "b.args", "--zero_stage 3 --deepspeed a.args")
     found = configured([str(tmp_path / "a.args")], SHARED, {})
@@ -518,14 +516,14 @@ def test_files_that_name_one_another_in_a_circle_end(tmp_path: Path) -> None:
     assert facts(found)["precision"] == "bf16"
 
 
-def test_two_arguments_on_the_spot_have_places_of_their_own(tmp_path: Path) -> None:
+def test_two_inline_configurations_have_separate_places(tmp_path: Path) -> None:
     del tmp_path
     found = configured(["--bf16 true", "--zero_stage 7"], SHARED, {})
     (place,) = found.remarks[0].places
     assert (str(place), place.excerpt) == ("--train (2):1:14", "--zero_stage 7")
 
 
-def test_what_can_be_no_path_is_told_like_a_file_that_is_not_here(tmp_path: Path) -> None:
+def test_an_impossible_path_is_reported_like_a_missing_file(tmp_path: Path) -> None:
     for name in ("x" * 5000, "a\\u0000b"):
         found = read(tmp_path, conf=f'{{"output_dir": "x", "deepspeed": "{name}"}}')
         assert codes(found) == ["warning not-here"]
@@ -537,7 +535,7 @@ def test_what_can_be_no_path_is_told_like_a_file_that_is_not_here(tmp_path: Path
         configured(["x" * 5000], SHARED, {})
 
 
-def test_a_file_that_is_no_utf_8_is_read_and_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8_is_read_with_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     path.write_bytes(b'{"train_batch_size": 8,\n "note \xd6\xd0": 1, "zero_optimization": {"stage": 2}}')
     found = configured([str(path)], SHARED, {})
@@ -546,14 +544,14 @@ def test_a_file_that_is_no_utf_8_is_read_and_told(tmp_path: Path) -> None:
     assert facts(found)["zero_stage"] == 2
 
 
-def test_a_configuration_may_be_given_in_place_of_its_file() -> None:
+def test_a_configuration_may_be_given_inline() -> None:
     found = configured(
         ['{"zero_optimization": {"stage": 3}}', "torchrun t.py --output_dir o --bf16 1"], SHARED, {}
     )
     assert (facts(found)["zero_stage"], facts(found)["precision"]) == (3, "bf16")
 
 
-def test_of_several_arguments_the_last_counts_for_what_contradicts(tmp_path: Path) -> None:
+def test_the_last_of_several_equal_arguments_counts_for_contradictions(tmp_path: Path) -> None:
     ds = '{"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 4}'
     yaml = "output_dir: out\nper_device_train_batch_size: 1\ngradient_accumulation_steps: {}\n"
     more = "torchrun t.py --output_dir out"
@@ -573,7 +571,7 @@ deepspeed_config:
 """
 
 
-def test_what_accelerate_does_not_take_beside_deepspeeds_file(tmp_path: Path) -> None:
+def test_settings_that_accelerate_refuses_beside_deepspeeds_file(tmp_path: Path) -> None:
     _written(tmp_path, "ds.json", '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}')
     fine = read(tmp_path, acc=ACCELERATE)
     assert codes(fine) == []
@@ -584,7 +582,7 @@ def test_what_accelerate_does_not_take_beside_deepspeeds_file(tmp_path: Path) ->
     assert facts(both)["zero_stage"] == 3
 
 
-def test_what_trainers_make_of_yaml_is_no_remark(tmp_path: Path) -> None:
+def test_yaml_texts_that_trainers_convert_are_not_reported(tmp_path: Path) -> None:
     text = (
         "output_dir: out\nlearning_rate: 3.0e-4\nper_device_train_batch_size: 2\nmax_grad_norm: ${CLIP}\n"
         "torch_dtype: null\nlr_scheduler_type: no\n"

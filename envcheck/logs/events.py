@@ -1,0 +1,69 @@
+"""What a scanned log reports: events with their exceptions and frames."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Frame(NamedTuple):
+    """One entry of a traceback: the file, the line and the function."""
+
+    file: str
+    line: int
+    name: str
+
+
+class Raised(NamedTuple):
+    """One exception: its name as printed, the first line of its message, its innermost frame if certain."""
+
+    name: str
+    message: str
+    place: Frame | None
+
+
+class Event(NamedTuple):
+    """Something that a log reports: chained exceptions, the end of a process, or a passage around a word.
+
+    `numbers` are the line numbers of its text, from 1. `exceptions` are in the order in which they were
+    raised; an end and a passage have none. `code` is the exit code of an end, negative for a signal; `root`
+    marks the end that torchrun calls the root cause. `times` counts equal events, and `again` is the last
+    line of the last one.
+    """
+
+    what: str  # raised, ended, or said for a passage
+    numbers: tuple[int, ...]
+    text: str
+    ranks: tuple[str, ...] = ()
+    exceptions: tuple[Raised, ...] = ()
+    code: int | None = None
+    root: bool = False
+    times: int = 1
+    again: int = 0
+
+    @property
+    def first(self) -> int:
+        """The number of its first line."""
+        return self.numbers[0]
+
+    @property
+    def last(self) -> int:
+        """The number of its last line."""
+        return self.numbers[-1]
+
+
+class Log(NamedTuple):
+    """The events of a log by first line, with the number of its lines and bytes.
+
+    `progress` has the first and last line of each stretch in which the run trained. `crowded` says that some
+    events were left out.
+    """
+
+    events: tuple[Event, ...]
+    lines: int
+    size: int
+    progress: tuple[tuple[int, int], ...] = ()
+    crowded: bool = False
+
+    def trained(self, first: int, last: int) -> int:
+        """Return how many lines of training there are between two lines."""
+        return sum(max(0, min(last, end) - max(first, begin)) for begin, end in self.progress)

@@ -1,0 +1,75 @@
+"""The form of one log line: what launchers and terminals put around its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class LogPatterns(NamedTuple):
+    """What logs look like: words to search for and words of training, in lower case; launchers' prefixes."""
+
+    words: tuple[bytes, ...]
+    progress: tuple[bytes, ...]
+    prefix: re.Pattern[str]
+    times: re.Pattern[str]
+
+
+def log_patterns(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> LogPatterns:
+    """Return the patterns of compat/tables/log.toml."""
+    rows = tables.get("log_prefix", ())
+
+    def joined(*, time: bool) -> re.Pattern[str]:
+        patterns = [
+            row["pattern"].replace("(?P<rank>", "(") for row in rows if row.get("time", False) is time
+        ]
+        return re.compile("|".join(patterns) or r"\b\B")
+
+    return LogPatterns(
+        tuple(row["word"].lower().encode() for row in tables.get("trigger", ())),
+        tuple(row["word"].lower().encode() for row in tables.get("progress", ())),
+        joined(time=False),
+        joined(time=True),
+    )
+
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_SPEEDS = ("it/s", "s/it", "B/s")
+_REST_OF_BAR = 200  # characters of a progress bar behind its speed
+
+
+class LineText(NamedTuple):
+    """A line without its prefixes: the stream they identify, the rank they name, the text."""
+
+    stream: str
+    rank: str
+    text: str
+
+
+def line_text(raw: bytes, patterns: LogPatterns) -> LineText:
+    """Return a line without what launchers and terminals put around it."""
+    text = raw.decode("utf-8", "replace")
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    stream, rank = "", ""
+    text = _behind_progress_bar(text)
+    while True:
+        if found := patterns.prefix.match(text):
+            stream += found[0].strip()
+            rank = found[found.lastindex] if found.lastindex else rank
+        elif not (found := patterns.times.match(text)):
+            return LineText(stream, rank, text.rstrip())
+        text = text[found.end() :]
+
+
+def _behind_progress_bar(text: str) -> str:
+    """Return what follows a progress bar of tqdm: a bar does not end its line, so other text begins there."""
+    speed = max(map(text.rfind, _SPEEDS))
+    end = text.find("]", speed, speed + _REST_OF_BAR) + 1 if speed >= 0 else 0
+    return text[end:] if text[end:].strip() else text
+
+
+def plain(raw: bytes) -> str:
+    """Return text without terminal codes and carriage returns; the number of lines stays the same."""
+    return _ANSI.sub("", raw.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", " ")

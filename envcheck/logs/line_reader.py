@@ -1,0 +1,212 @@
+"""Lines of a log to events. The lines of several ranks are told apart by the prefixes that launchers add."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+
+from envcheck.logs.event_store import EventStore
+from envcheck.logs.events import Event
+from envcheck.logs.line_format import LogPatterns, line_text
+from envcheck.logs.tracebacks import (
+    MAX_LINES,
+    MAX_TEXT,
+    PATIENCE,
+    Traceback,
+    begins_traceback,
+    unreadable_script,
+    without_group_bars,
+)
+
+LINES_BEFORE = 3
+"""Lines before a word that belong to its passage."""
+
+_LINES_AFTER = 8  # lines behind a word that belong to its passage
+_MAX_STREAMS = 1024
+_STALE_CHECK = 64  # lines between two checks for stale streams
+
+_SUMMARY_RANK = re.compile(r"\s*rank\s+: (\d+) \(local_rank: \d+\)")
+_SUMMARY_CODE = re.compile(r"\s*exitcode\s+: (-?\d+) \(pid: \d+\)")
+_SUMMARY_FIELD = re.compile(r"\s*(?:error_file|traceback)\s*:")
+
+
+class _Passage:
+    """Lines around a word that was found."""
+
+    def __init__(self, before: Sequence[tuple[int, str]]) -> None:
+        self.lines = list(before)
+        self.lines_left = _LINES_AFTER
+        self.size = 0
+
+    def add(self, number: int, text: str) -> None:
+        self.lines.append((number, text))
+        self.lines_left -= 1
+        self.size += len(text)
+
+    @property
+    def complete(self) -> bool:
+        return self.lines_left < 0 or len(self.lines) > MAX_LINES or self.size > MAX_TEXT
+
+
+class _FailureTable:
+    """Torchrun's table of failures, each line of which is a field of one process."""
+
+    def __init__(self) -> None:
+        self._rank = ""
+        self._root = False
+        self._end: Event | None = None
+
+    def take(self, number: int, text: str) -> Event | None:
+        """Read a field; return the end of a process with its last field."""
+        if text.startswith("Failures:"):
+            self._root = False  # the root cause may be that of an earlier attempt
+        elif "Root Cause" in text:
+            self._root = True
+        elif "rank" in text and (found := _SUMMARY_RANK.match(text)):
+            self._rank = found[1]
+        elif "exitcode" in text and (found := _SUMMARY_CODE.match(text)):
+            ranks = (self._rank,) if self._rank else ()
+            self._end = Event("ended", (number,), text, ranks, code=int(found[1]), root=self._root)
+        elif self._end is not None and _SUMMARY_FIELD.match(text):
+            numbers, joined = (*self._end.numbers, number), f"{self._end.text}\n{text}"
+            self._end = self._end._replace(numbers=numbers, text=joined)
+            if "traceback" in text:
+                return self.close()
+        return None
+
+    def close(self) -> Event | None:
+        """Return the end of a process that has not been returned yet."""
+        end, self._end = self._end, None
+        return end
+
+
+class _Stream:
+    """What is open in the lines of one rank."""
+
+    def __init__(self, rank: str) -> None:
+        self.ranks = (rank,) if rank else ()
+        self.recent: deque[tuple[int, str]] = deque(maxlen=LINES_BEFORE)
+        self.traceback: Traceback | None = None
+        self.passage: _Passage | None = None
+        self.failures = _FailureTable()
+        self.last_line = 0  # the reader's count when the last line came
+
+
+class LineReader:
+    """Reads lines in order and collects events."""
+
+    def __init__(self, patterns: LogPatterns) -> None:
+        """Take what logs look like."""
+        self.patterns = patterns
+        self.store = EventStore()
+        self._words = tuple(word.decode() for word in patterns.words)
+        self._streams: dict[str, _Stream] = {}
+        self._open: set[str] = set()  # streams with an open traceback or passage
+        self._line_count = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether later lines may belong to something that is open."""
+        return bool(self._open)
+
+    def line(self, number: int, raw: bytes) -> None:
+        """Read one line without its end."""
+        key, rank, text = line_text(raw, self.patterns)
+        stream = self._streams.get(key)
+        if stream is None:
+            if len(self._streams) >= _MAX_STREAMS:
+                key = ""
+            stream = self._streams.setdefault(key, _Stream(rank))
+        self._line_count += 1
+        stream.last_line = self._line_count
+        self._read(stream, number, text)
+        if stream.traceback or stream.passage:
+            self._open.add(key)
+        else:
+            self._open.discard(key)
+        if self._open and self._line_count % _STALE_CHECK == 0:
+            self._close_stale()
+
+    def finish(self) -> tuple[Event, ...]:
+        """Return the events by first line; everything open ends here."""
+        self.close()
+        return self.store.events()
+
+    def close(self) -> None:
+        """End everything that is open."""
+        for stream in self._streams.values():
+            self._close(stream)
+        self._open.clear()
+
+    # --- one line -----------------------------------------------------------------------------------
+
+    def _read(self, stream: _Stream, number: int, text: str) -> None:
+        traceback = stream.traceback
+        if "Exception Group Traceback" in text or (traceback is not None and traceback.grouped):
+            text = without_group_bars(text)
+        self._keep(stream.failures.take(number, text))
+        if begins_traceback(text):
+            self._take_header(stream, number, text)
+        elif traceback is None or not traceback.take(number, text):
+            self._read_outside(stream, number, text)
+        stream.recent.append((number, text))
+
+    def _take_header(self, stream: _Stream, number: int, text: str) -> None:
+        if stream.traceback is None or not stream.traceback.continues_with(text):
+            self._close(stream)
+            stream.traceback = Traceback()
+        stream.traceback.take_header(number, text)
+
+    def _read_outside(self, stream: _Stream, number: int, text: str) -> None:
+        """Read a line that does not belong to the open traceback; a complete one ends here."""
+        if stream.traceback is not None and not stream.traceback.pending:
+            self._close_traceback(stream)
+        if stream.traceback is None and (found := unreadable_script(number, text, stream.recent)):
+            self._close(stream)
+            stream.traceback = found
+        else:
+            self._read_passage(stream, number, text)
+
+    def _read_passage(self, stream: _Stream, number: int, text: str) -> None:
+        lowered = text.lower()
+        if any(word in lowered for word in self._words):
+            stream.passage = stream.passage or _Passage(stream.recent)
+            stream.passage.lines_left = _LINES_AFTER
+        if stream.passage is not None:
+            stream.passage.add(number, text)
+            if stream.passage.complete:
+                self._close_passage(stream)
+
+    # --- ends ---------------------------------------------------------------------------------------
+
+    def _close_stale(self) -> None:
+        """Close the streams that had no line for long; an incomplete traceback may wait longer."""
+        for key in list(self._open):
+            stream = self._streams[key]
+            incomplete = stream.traceback is not None and stream.traceback.pending
+            if self._line_count - stream.last_line > (PATIENCE if incomplete else PATIENCE // 10):
+                self._close(stream)
+                self._open.discard(key)
+
+    def _close(self, stream: _Stream) -> None:
+        self._close_traceback(stream)
+        self._close_passage(stream)
+        self._keep(stream.failures.close())
+
+    def _close_traceback(self, stream: _Stream) -> None:
+        traceback, stream.traceback = stream.traceback, None
+        if traceback is not None:
+            text = "\n".join(traceback.texts)
+            numbers = tuple(traceback.numbers)
+            self._keep(Event("raised", numbers, text, stream.ranks, tuple(traceback.raised)))
+
+    def _close_passage(self, stream: _Stream) -> None:
+        passage, stream.passage = stream.passage, None
+        if passage is not None:
+            text = "\n".join(text for _, text in passage.lines)
+            self._keep(Event("said", tuple(number for number, _ in passage.lines), text, stream.ranks))
+
+    def _keep(self, event: Event | None) -> None:
+        if event is not None:
+            self.store.add(event)

@@ -1,0 +1,233 @@
+"""Tracebacks: which lines belong to one, and the exceptions that it reports.
+
+It accepts those of Python, of rich and of notebooks, and tracebacks that several ranks print into each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from envcheck.logs.events import Frame, Raised
+
+MAX_TEXT = 64 << 10
+"""Characters of one event."""
+
+PATIENCE = 2000
+"""Lines of other ranks that may lie inside one traceback."""
+
+MAX_LINES = 60
+"""Lines of an exception's message, and of a passage."""
+
+_MAX_MESSAGE = 2000  # characters of a message
+
+_HEADER = re.compile(r"Traceback \(most recent call last\):?(?:$| *\|)")  # or the rest of a bar it cut off
+_DRAWN_HEADER = re.compile(r"(?:([A-Z]\w*[a-z]\w*) {2,}|╭─+ )Traceback \(most recent call last\)(?: ─+╮)?$")
+_BOX = ("│", "╰")
+_UNREADABLE_SCRIPT = re.compile(r"((?:Syntax|Indentation|Tab)Error): (.*)")  # printed without a header
+_QUOTES_FRAMES = "RayTaskError"  # repeats the traceback of its task without a header
+_FRAME = re.compile(r'(\s*)File "([^"]{1,1000})", line (\d+)(?:, in (.{1,300}))?$')
+_GROUP_BARS = re.compile(r"\s*(?:\| ?|\+-[-+ \d.]*$|\+ (?=Exception Group))")
+_EXCEPTION_LINE = re.compile(
+    r"(\s*)((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\(\w+\))?(?::(?: (.*))?)?$", re.DOTALL
+)
+_EXCEPTION_NAME = re.compile(
+    r"(?i)(error|exception|exit|interrupt|warning|group|iteration|timeout|expired|abort|fault|refused|failure"
+    r"|traceback|empty|full|cancelled|killed)$"
+)
+_CHAIN = re.compile(
+    r"\s*(?:During handling of the above exception, another exception occurred:"
+    r"|The above exception was the direct cause of the following exception:)"
+)
+_OTHER_OUTPUT = re.compile(
+    r"\[?\d{4}-\d\d-\d\d|\[?[EWIF]\d{4} \d\d:|\[?(?:INFO|DEBUG|WARNING|ERROR|CRITICAL)\b|\s*\d+%\|"
+    r"|(?:srun|slurmstepd|wandb|bash|make|sh): |\S+: line \d+: "
+    r"|Killed|Aborted|Segmentation|Bus error|Terminated|\{'|(?i:step|epoch|iter(?:ation)?|loss)\b"
+)
+"""Lines that cannot continue the message of an exception."""
+
+
+def begins_traceback(text: str) -> bool:
+    """Return whether a line is the header of a traceback."""
+    return "Traceback" in text and bool(_DRAWN_HEADER.match(text) or _HEADER.search(text))
+
+
+def without_group_bars(text: str) -> str:
+    """Return a line of an exception group without the bars drawn before it."""
+    return _GROUP_BARS.sub("", text, count=1)
+
+
+def unreadable_script(number: int, text: str, recent: Iterable[tuple[int, str]]) -> Traceback | None:
+    """Return the traceback that ends with this line if Python could not parse a script, else None.
+
+    Python prints such an error without a header, so its frame is among the `recent` lines.
+    """
+    error = _UNREADABLE_SCRIPT.match(text)
+    if error is None:
+        return None
+    lines = list(recent)
+    frames = [index for index, (_, line) in enumerate(lines) if _FRAME.match(line)]
+    if not frames:
+        return None
+    traceback = Traceback()
+    for line_number, line in lines[frames[-1] :]:
+        traceback.add_frame_line(line_number, line)
+    traceback.add(number, text)
+    traceback.end_exception(error[1], error[2])
+    return traceback
+
+
+class Traceback:
+    """One traceback with those chained to it, or several that unnamed ranks print into each other.
+
+    `pending` counts the headers whose exception has not been read yet. `chained` says that the next traceback
+    was announced as chained to this one. `grouped` marks an exception group.
+    """
+
+    def __init__(self) -> None:
+        """Begin behind the first header."""
+        self.numbers: list[int] = []
+        self.texts: list[str] = []
+        self.pending = 1
+        self.chained = False
+        self.grouped = False
+        self.raised: list[Raised] = []
+        self._size = 0
+        self._mixed = False  # several ranks print into each other
+        self._message_follows = False  # the last exception's message begins on the next line
+        self._raised_before = False  # the next exception was raised before the last one
+        self._drawn: str | None = None  # by rich ("") or a notebook (the exception's name), not by Python
+        self._frames: list[Frame] = []
+        self._indent = 2
+        self._message: list[str] = []
+
+    def add(self, number: int, text: str) -> None:
+        """Keep a line, as long as there is room."""
+        if self._size < MAX_TEXT:
+            self.numbers.append(number)
+            self.texts.append(text)
+            self._size += len(text) + 1
+
+    # --- headers ------------------------------------------------------------------------------------
+
+    def take_header(self, number: int, text: str) -> None:
+        """Read the header of this traceback or of one inside it."""
+        if not self.numbers:
+            self.grouped = "Exception Group" in text
+        else:
+            self._nested_header(text)
+        self.add(number, text)
+        drawn = _DRAWN_HEADER.match(text)
+        self._drawn = (drawn[1] or "") if drawn else None
+
+    def continues_with(self, header: str) -> bool:
+        """Return whether a header belongs to this traceback."""
+        return self.pending != 0 or self.chained or self._quotes_traceback(header)
+
+    def _nested_header(self, text: str) -> None:
+        """Note another header: of a chained exception, of a quoted one, or of another rank."""
+        self._mixed = self._mixed or self.pending > 0
+        self._raised_before = not self.pending and self._quotes_traceback(text)
+        self.pending += 1
+        self.chained = False
+        if not self._mixed:
+            self._frames.clear()
+
+    def _quotes_traceback(self, text: str) -> bool:
+        """Return whether the last exception quotes what this header begins.
+
+        That is a worker's traceback, or the one of a member of a group.
+        """
+        quoted = "Original Traceback" in text or self._message[-1:] == ['"""']
+        return bool(self.raised) and (quoted or (self.grouped and not self.chained))
+
+    # --- other lines --------------------------------------------------------------------------------
+
+    def take(self, number: int, text: str) -> bool:
+        """Read a line if it belongs to this traceback; return whether it does."""
+        if self._quotes_frames(text):
+            self.pending, self._raised_before = 1, True
+            self._frames.clear()
+        if self.pending:
+            take = self.add_frame_line if self._drawn is None else self._add_drawn_line
+            return take(number, text)
+        return self._add_message_line(number, text)
+
+    def _quotes_frames(self, text: str) -> bool:
+        """Return whether a line begins the frames that the last exception quotes without a header."""
+        quotes = not self.pending and self.raised and self.raised[-1].name.endswith(_QUOTES_FRAMES)
+        return bool(quotes and _FRAME.match(text))
+
+    def _add_message_line(self, number: int, text: str) -> bool:
+        """Read a line behind an exception: the rest of its message, or what chains the next one."""
+        if _CHAIN.match(text):
+            self.chained = True
+        elif _OTHER_OUTPUT.match(text) or len(self._message) >= MAX_LINES:
+            return False
+        elif self._message_follows and text.strip():
+            self.raised[-1] = self.raised[-1]._replace(message=text.strip()[:_MAX_MESSAGE])
+            self._message_follows = False
+        self._message.append(text.strip())
+        self.add(number, text)
+        return True
+
+    def add_frame_line(self, number: int, text: str) -> bool:
+        """Read a line of Python's own traceback; return False if it is another rank's or thread's."""
+        if found := _FRAME.match(text):
+            self._indent = len(found[1])
+            self._frames.append(Frame(found[2], int(found[3]), found[4] or ""))
+        elif _CHAIN.match(text):
+            self.chained = True
+        else:
+            ending = _EXCEPTION_LINE.match(text)
+            if ending and self._frames and len(ending[1]) < self._indent and _is_exception(ending[2]):
+                self._add_exception_line(number, text, ending)
+                return True
+            if text and not text[0].isspace() and not self._mixed:
+                return False
+        self.add(number, text)
+        return True
+
+    def _add_drawn_line(self, number: int, text: str) -> bool:
+        """Read a line of a traceback with code drawn around it; paths are broken, so no frame is certain."""
+        ending = _EXCEPTION_LINE.match(text)
+        name = ending[2].rpartition(".")[2] if ending and not ending[1] else ""
+        if ending and (name == self._drawn if self._drawn else _is_exception(name)):
+            self._add_exception_line(number, text, ending)
+            return True
+        if not self._drawn and text and not text.lstrip().startswith(_BOX):
+            return False
+        if number - self.numbers[0] > PATIENCE:
+            return False
+        self.add(number, text)
+        return True
+
+    # --- exceptions ---------------------------------------------------------------------------------
+
+    def _add_exception_line(self, number: int, text: str, found: re.Match[str]) -> None:
+        self.add(number, text)
+        self.end_exception(found[2], (found[3] or "")[:_MAX_MESSAGE])
+
+    def end_exception(self, name: str, message: str) -> None:
+        """Record the exception that the frames so far lead to."""
+        index = len(self.raised) - 1 if self._raised_before else len(self.raised)
+        self.raised.insert(index, Raised(name, message, self._innermost_frame()))
+        self._message_follows = not message and self.texts[-1].endswith(":") and not self._raised_before
+        self._raised_before = False
+        self.pending -= 1
+        self._message = []
+        if not self.pending:
+            self._frames.clear()
+
+    def _innermost_frame(self) -> Frame | None:
+        """Return the last frame; of ranks that print into each other only if all are at the same one."""
+        if not self._frames:
+            return None
+        last = {(frame.file, frame.line) for frame in self._frames[-self.pending :]}
+        return self._frames[-1] if not self._mixed or len(last) == 1 else None
+
+
+def _is_exception(name: str) -> bool:
+    """Return whether a name looks like that of an exception class."""
+    last = name.rpartition(".")[2]
+    return bool(_EXCEPTION_NAME.search(last)) or (last != name and last[:1].isupper())

@@ -1,0 +1,153 @@
+"""A document with its dialect and the installed releases: what names, values and conditions mean. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import ge, gt, le, lt, ne
+from typing import Any
+
+from envcheck.core import versions
+from envcheck.core.facts import Tri, Unknown
+from envcheck.core.rules import Severity
+from envcheck.training_config.dialects import CONVERTED, Dialect, DialectRow, misfit, program_names
+from envcheck.training_config.document import Document, Setting, SettingValue
+from envcheck.training_config.values import FALSE, TRUE, as_number, same, spelled
+
+_COMPARISONS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": lt}
+
+
+class DialectContext:
+    """A document, its dialect, and the versions of installed packages, as far as they are known.
+
+    `typed` says that values have types of their own, which those of a command line have not.
+    """
+
+    def __init__(self, document: Document, dialect: Dialect, installed: Mapping[str, str]) -> None:
+        """Index the settings by name."""
+        self.document, self.dialect, self.installed = document, dialect, installed
+        self.settings = {setting.name: setting for setting in document.settings}
+        self.typed = document.form != "arguments"
+        self._trainers = {dialect.trainer, *program_names(document)}
+
+    def rows(self, name: str) -> list[DialectRow]:
+        """Return the rows that describe a name in this document; an index of a list is described by `*`."""
+        found = self.dialect.rows.get(name)
+        if found is None:
+            pattern = ".".join("*" if part.isdigit() else part for part in name.split("."))
+            found = self.dialect.rows.get(pattern, ())
+        return [row for row in found if not row.trainers or {*row.trainers} & self._trainers]
+
+    def source(self, row: DialectRow) -> str:
+        """Return the address of the code that a row is taken from."""
+        return row.source or self.dialect.sources.get(row.under, "")
+
+    # --- releases -----------------------------------------------------------------------------------
+
+    def release_matches(self, bounds: str, package: str) -> Tri:
+        """Return whether the installed release of a package is within bounds; MAYBE if it is not known."""
+        if not bounds:
+            return Tri.YES
+        if not self.installed.get(package):
+            return Tri.MAYBE
+        return versions.satisfies_all(self.installed[package], versions.parse_specifier(bounds))
+
+    def refuses_unknown(self, section: str) -> Tri | None:
+        """Return whether a section refuses names that it does not know; None if it takes any name."""
+        policy = self.dialect.unknown.get(section, "")
+        if not policy:
+            return None
+        if policy == "ignored":
+            return Tri.NO
+        return self.release_matches(policy.removeprefix("refused").strip(), self.dialect.package)
+
+    def release_has(self, name: str) -> bool:
+        """Return whether the installed release certainly has a name."""
+        return all(self.release_matches(row.versions, row.package) is Tri.YES for row in self.rows(name)[:1])
+
+    # --- conditions ---------------------------------------------------------------------------------
+
+    def may_apply(self, when: Mapping[str, Any], bounds: str, package: str) -> bool:
+        """Return whether settings certainly are as stated, and the release may be within bounds."""
+        return self._all_match(when) is Tri.YES and self.release_matches(bounds, package) is not Tri.NO
+
+    def _all_match(self, when: Mapping[str, Any]) -> Tri:
+        return min((self._matches(name, expected) for name, expected in when.items()), default=Tri.YES)
+
+    def _matches(self, name: str, expected: Any) -> Tri:
+        """Return whether a setting is as stated; MAYBE if it is "auto" or only a shell knows it."""
+        if isinstance(expected, list):
+            return max(self._matches(name, alternative) for alternative in expected)
+        if expected in ("present", "absent"):
+            return Tri.of((name in self.settings) == (expected == "present"))
+        value = self._value_or_default(name)
+        if isinstance(value, Unknown) or value == "auto":
+            return Tri.MAYBE
+        return Tri.of(_satisfies(value, expected))
+
+    def _value_or_default(self, name: str) -> SettingValue:
+        setting = self.settings.get(name)
+        if setting is not None and setting.value is not None:
+            return setting.value
+        rows = self.dialect.rows.get(name, ())
+        return next((row.default for row in rows if row.default is not None), None)
+
+    # --- values -------------------------------------------------------------------------------------
+
+    def problem(self, row: DialectRow, value: SettingValue) -> tuple[str, Severity]:
+        """Return what is wrong with a value, or "", and how severe it is. `merge` handles "auto"."""
+        takes_null = row.null or not self.typed or row.under not in self.dialect.unknown
+        if isinstance(value, Unknown) or (value is None and takes_null) or value == "auto":
+            return "", Severity.NOTE
+        if self._in_yaml and row.kind == "word" and isinstance(value, bool):
+            value = spelled(value)  # YAML 1.1 takes for false a `no` that was meant as a word
+        wrong = misfit(row, value, as_text=not self.typed or self.dialect.spelled)
+        if wrong and (tolerated := self._conversion(row, value)):
+            return f"{wrong}; {tolerated}", Severity.WARNING
+        return wrong, Severity.ERROR
+
+    def _conversion(self, row: DialectRow, value: SettingValue) -> str:
+        """Return which programs convert a value of the wrong kind, or "" if none does."""
+        convertible = row.kind in CONVERTED and value != ""
+        if not convertible or misfit(row, bool_as_number(value, row), as_text=True):
+            return ""
+        if self.dialect.unknown.get(row.under, "ignored") != "ignored":
+            # pydantic, which is what refuses unknown names, reads "3" as 3 and true as 1.
+            return f"{self.dialect.package} converts it, others that read this file do not"
+        return "a text in YAML 1.1, which not every program converts" if self._in_yaml else ""  # such as 1e-4
+
+    @property
+    def _in_yaml(self) -> bool:
+        return self.document.form == "yaml"
+
+
+def bool_as_number(value: SettingValue, row: DialectRow) -> SettingValue:
+    """Return true as 1 and false as 0 if the row expects a number."""
+    expects_number = row.kind not in ("flag", "word", "switch", "any")
+    return int(value) if isinstance(value, bool) and expects_number else value
+
+
+def location(setting: Setting) -> str:
+    """Return where a setting stands, as the source of a fact."""
+    line = f":{setting.name_place.line}" if setting.name_place.line else ""
+    return f"{setting.name_place.file}{line}: {setting.name}"
+
+
+def _satisfies(value: SettingValue, expected: Any) -> bool:
+    """Return whether a value equals what is expected, or meets its comparison (`>=2`, `!=none`)."""
+    operator = next(
+        (sign for sign in _COMPARISONS if isinstance(expected, str) and expected.startswith(sign)), ""
+    )
+    bound = as_number(expected.removeprefix(operator)) if operator else None
+    if bound is not None:
+        number = as_number(value)
+        return number is not None and bool(_COMPARISONS[operator](number, bound))
+    if operator == "!=":
+        return bool(spelled(value) != expected.removeprefix("!="))
+    return same(value, expected) or (isinstance(value, str) and _spells(value, expected))
+
+
+def _spells(text: str, expected: Any) -> bool:
+    """Return whether a text stands for a value."""
+    if isinstance(expected, bool):
+        return spelled(text) in (TRUE if expected else FALSE)
+    return spelled(text) == spelled(expected)

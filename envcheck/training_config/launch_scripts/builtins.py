@@ -1,0 +1,117 @@
+"""Builtin commands of the shell that change variables, arguments or control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from envcheck.core.facts import Tri
+from envcheck.training_config.launch_scripts.expansion import POSITION, Expander
+from envcheck.training_config.launch_scripts.syntax import SimpleCommand
+from envcheck.training_config.launch_scripts.values import (
+    NAME,
+    Fragment,
+    Scope,
+    Value,
+    known_text,
+    stripped,
+    unknown,
+    unknown_words,
+)
+
+_SETUP_FILES = ("activate", "bashrc", "profile", "conda.sh", "modules.sh", "lmod.sh", "setvars.sh")
+"""Endings of files that set up an environment; sourcing one changes no variable of the script."""
+
+
+class Invocation(NamedTuple):
+    """A builtin command after expansion, with what it may use; `fields` begins with the name."""
+
+    fields: list[Value]
+    command: SimpleCommand
+    scope: Scope
+    expander: Expander
+    evaluate: Callable[[Value, Scope], Tri | None]
+
+
+def _eval(call: Invocation) -> Tri | None:
+    space = Fragment(" ", call.fields[0][0].at)
+    text = tuple(fragment for field in call.fields[1:] for fragment in (*field, space))
+    return call.evaluate(text, call.scope)
+
+
+def _exit(call: Invocation) -> Tri:
+    """Follow `exit` and `return`."""
+    call.scope.ended_by = "return" if known_text(call.fields[0]) == "return" else "exit"
+    return Tri.YES
+
+
+def _true(call: Invocation) -> Tri:
+    del call
+    return Tri.YES
+
+
+def _false(call: Invocation) -> Tri:
+    del call
+    return Tri.NO
+
+
+def _getopts(call: Invocation) -> Tri:
+    """Follow `getopts`, which finds no option because the script is assumed to have no arguments."""
+    if call.scope.arguments is None:
+        call.expander.session.assumed.add("@")
+    return Tri.NO
+
+
+def _unset(call: Invocation) -> Tri:
+    for field in call.fields[1:]:
+        call.scope.variables[known_text(field) or ""] = None
+    return Tri.YES
+
+
+def _set(call: Invocation) -> Tri:
+    """Follow `set -- words`, which replaces the arguments."""
+    marks = [index for index, field in enumerate(call.fields) if known_text(field) == "--"]
+    if marks:
+        call.scope.arguments = call.fields[marks[0] + 1 :]
+    return Tri.YES
+
+
+def _shift(call: Invocation) -> Tri:
+    arguments = call.scope.arguments
+    if arguments is not None:
+        count = known_text(call.fields[1]) if len(call.fields) > 1 else "1"
+        call.scope.arguments = arguments[int(count) :] if count and POSITION.fullmatch(count) else None
+    return Tri.YES
+
+
+def _read(call: Invocation) -> Tri | None:
+    """Follow `read`: its variables are unknown, but `read -d '' NAME <<EOF` takes the whole text."""
+    names = [word for field in call.fields[1:] if NAME.fullmatch(word := known_text(field) or "")]
+    text = call.expander.standard_input(call.command, call.scope)
+    takes_all = any(known_text(field) in ("-d", "-rd") for field in call.fields)
+    at = call.command.at
+    for name in names:
+        reason = f"${name} is read in line {call.expander.session.line(at)}"
+        call.scope.variables[name] = unknown(at, f"${name}", reason)
+    if names and takes_all and text is not None:
+        call.scope.variables[names[-1]] = stripped(text)
+    return None
+
+
+def _source(call: Invocation) -> Tri | None:
+    """Follow `source FILE`: the file is not read, and any variable may be different behind it."""
+    name = "".join(fragment.text for field in call.fields[1:2] for fragment in field)
+    if not name.endswith(_SETUP_FILES):
+        session, scope, at = call.expander.session, call.scope, call.command.at
+        scope.may_set = f"may be set by {name}, which line {session.line(at)} reads"
+        for known in scope.names():
+            session.spend(1)
+            scope.variables[known] = unknown_words(known, at, f"${known} {scope.may_set}")
+    return None
+
+
+BUILTINS: Mapping[str, Callable[[Invocation], Tri | None]] = {
+    "eval": _eval, "exit": _exit, "return": _exit, "true": _true, ":": _true, "false": _false,
+    "getopts": _getopts, "unset": _unset, "set": _set, "shift": _shift, "read": _read, "mapfile": _read,
+    "readarray": _read, "source": _source, ".": _source,
+}  # fmt: skip

@@ -1,0 +1,261 @@
+"""Control flow: which commands of a script run, as far as that can be decided.
+
+If a condition cannot be decided, both branches are followed. A variable that differs between them is unknown
+afterwards, and its reason names the line it depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from envcheck.core.facts import Tri
+from envcheck.training_config.launch_scripts import conditions
+from envcheck.training_config.launch_scripts.arithmetic import assigned_names
+from envcheck.training_config.launch_scripts.expansion import Expander
+from envcheck.training_config.launch_scripts.session import Session
+from envcheck.training_config.launch_scripts.simple_commands import SimpleCommands, names_set_by
+from envcheck.training_config.launch_scripts.syntax import (
+    Arithmetic,
+    Case,
+    Function,
+    Group,
+    If,
+    Loop,
+    Node,
+    Sequence,
+    SimpleCommand,
+    Test,
+    Word,
+    nested_commands,
+)
+from envcheck.training_config.launch_scripts.values import (
+    Argument,
+    Scope,
+    Value,
+    Variable,
+    known_text,
+    matches_pattern,
+    same_variable,
+    unknown,
+    unknown_words,
+)
+
+
+class _Branch(NamedTuple):
+    """A body that may run, with the variables that are set before it does."""
+
+    node: Node
+    preset: tuple[tuple[str, Variable], ...] = ()
+
+
+class ControlFlow:
+    """Follows commands in order. A status is None for a command that is taken to succeed."""
+
+    def __init__(
+        self, session: Session, is_launch: Callable[[tuple[Argument, ...]], bool], exported: frozenset[str]
+    ) -> None:
+        """Take what says which commands to collect, and with which variables."""
+        self.session = session
+        self.expander = Expander(session)
+        self.simple_commands = SimpleCommands(self.expander, is_launch, exported, self)
+
+    def run(self, sequence: Sequence, scope: Scope) -> Tri | None:
+        """Follow a sequence and return the status of its last command."""
+        status: Tri | None = Tri.YES
+        for operator, node in sequence.items:
+            if scope.ended_by:
+                return status
+            skipped = status is Tri.NO if operator == "&&" else operator == "||" and status in (Tri.YES, None)
+            if skipped:
+                continue
+            if operator in ("&&", "||") and status is Tri.MAYBE:
+                at = 0 if isinstance(node, Sequence) else node.at
+                self._follow_all([_Branch(node)], scope, at, complete=False)
+                continue
+            status = self.node(node, Scope(scope) if operator == "|" else scope)
+        return status
+
+    def node(self, node: Node, scope: Scope) -> Tri | None:
+        """Follow one command and return its status."""
+        self.session.spend(1)
+        status: Tri | None = None
+        match node:
+            case SimpleCommand():
+                status = self.simple_commands.follow(node, scope)
+            case Sequence():
+                status = self.run(node, scope)
+            case Group():
+                status = self.run(node.body, Scope(scope) if node.subshell else scope)
+            case If():
+                status = self._if(node, scope)
+            case Loop():
+                self._loop(node, scope)
+            case Case():
+                self._case(node, scope)
+            case Test():
+                status = conditions.evaluate(node.words, scope, self.expander)
+            case Arithmetic():
+                status = self._arithmetic(node, scope)
+            case Function():
+                self.session.functions[node.name] = node.body
+        return status
+
+    # --- branches -----------------------------------------------------------------------------------
+
+    def _follow_all(self, branches: list[_Branch], scope: Scope, at: int, *, complete: bool) -> None:
+        """Follow each branch separately and merge what they set; `at` is where they divide.
+
+        `complete` says that one of the branches runs; otherwise it is also possible that none does.
+        """
+        ends = []
+        for branch in branches:
+            end = Scope(scope)
+            end.variables.update(branch.preset)
+            self.node(branch.node, end)
+            ends.append(end)
+        if not complete:
+            ends.append(Scope(scope))
+        continuing = [end for end in ends if not end.ended_by]
+        if not continuing:
+            scope.ended_by = ends[0].ended_by
+            return
+        for name in dict.fromkeys(name for end in continuing for name in end.variables):
+            values = [end.get(name) for end in continuing]
+            self.session.spend(len(values))
+            merged = values[0]
+            if not all(same_variable(merged, value) for value in values[1:]):
+                merged = unknown_words(name, at, f"${name} depends on line {self.session.line(at)}")
+            scope.variables[name] = merged
+        scope.may_set = next((end.may_set for end in continuing if end.may_set), "")
+
+    def _follow_chosen(
+        self, branches: list[_Branch], chosen: int, scope: Scope, at: int, *, complete: bool
+    ) -> Tri | None:
+        """Follow the branch that was decided on.
+
+        If it only exits without a launch, the author means the other branches, and these are followed
+        instead.
+        """
+        launched = len(self.simple_commands.launched)
+        inner = Scope(scope)
+        status = self.node(branches[chosen].node, inner)
+        if inner.ended_by == "exit" and len(self.simple_commands.launched) == launched:
+            rest = branches[:chosen] + branches[chosen + 1 :]
+            self._follow_all(rest, scope, at, complete=complete and bool(rest))
+            return Tri.MAYBE
+        scope.absorb(inner)
+        return status
+
+    def _if(self, node: If, scope: Scope) -> Tri | None:
+        branches = [_Branch(body) for _, body in node.arms]
+        complete = node.otherwise is not None
+        if node.otherwise is not None:
+            branches.append(_Branch(node.otherwise))
+        possible: list[int] = []
+        for number, (condition, _) in enumerate(node.arms):
+            status = self.run(condition, scope)
+            if status is Tri.YES and not possible:
+                return self._follow_chosen(branches, number, scope, node.at, complete=complete)
+            if status is not Tri.NO:
+                possible.append(number)
+            if status is Tri.YES:
+                taken = [branches[index] for index in possible]
+                self._follow_all(taken, scope, node.at, complete=True)
+                return Tri.MAYBE
+        if not possible:
+            if not complete:
+                return Tri.YES
+            # If `else` only exits, one of the arms above is taken, so the rest is complete.
+            return self._follow_chosen(branches, len(branches) - 1, scope, node.at, complete=True)
+        last = [branches[-1]] if complete else []
+        taken = [*(branches[index] for index in possible), *last]
+        self._follow_all(taken, scope, node.at, complete=complete)
+        return Tri.MAYBE
+
+    def _case(self, node: Case, scope: Scope) -> None:
+        branches = [_Branch(body) for _, body in node.arms]
+        text = known_text(self.expander.joined(node.word, scope, in_condition=True))
+        matches = [
+            max((self._matches(text, pattern, scope) for pattern in patterns), default=Tri.NO)
+            for patterns, _ in node.arms
+        ]
+        complete = any(pattern.bare == "*" for patterns, _ in node.arms for pattern in patterns)
+        chosen = next((number for number, match in enumerate(matches) if match is not Tri.NO), -1)
+        if text is None or (chosen >= 0 and matches[chosen] is Tri.MAYBE):
+            self._follow_all(branches, scope, node.at, complete=complete)
+        elif chosen >= 0:
+            self._follow_chosen(branches, chosen, scope, node.at, complete=complete)
+
+    def _matches(self, text: str | None, pattern: Word, scope: Scope) -> Tri:
+        """Return whether a text matches a pattern of a `case`; None stands for an unknown text."""
+        pattern_text = known_text(self.expander.joined(pattern, scope))
+        if text is None or pattern_text is None:
+            return Tri.YES if pattern.bare == "*" else Tri.MAYBE
+        return Tri.of(matches_pattern(text, pattern_text, pattern))
+
+    # --- loops --------------------------------------------------------------------------------------
+
+    def _loop(self, node: Loop, scope: Scope) -> None:
+        """Follow the body once; a variable that it changes is unknown within it and afterwards."""
+        loop = f"the loop of line {self.session.line(node.at)}"
+        runs = False  # whether the body certainly runs
+        if node.condition is not None:
+            status = self.run(node.condition, Scope(scope))
+            if status is (Tri.YES if node.until else Tri.NO):
+                return
+        else:
+            words = self._loop_words(node, scope)
+            if not words:
+                return
+            if len(words) == 1 and not words[0][0].splits:
+                scope.variables[node.name] = words[0]
+                self.node(node.body, scope)
+                return
+            runs = not any(word[0].splits for word in words)
+            reason = f"${node.name} takes several values in {loop}"
+            scope.variables[node.name] = unknown_words(node.name, node.at, reason)
+        changed = {
+            name: unknown_words(name, node.at, f"${name} changes in {loop}")
+            for name in _names_set_in(node.body, self.session.functions)
+            if name != node.name and scope.get(name) is not None
+        }
+        self._follow_all([_Branch(node.body, tuple(changed.items()))], scope, node.at, complete=runs)
+
+    def _loop_words(self, node: Loop, scope: Scope) -> list[Value]:
+        """Return the words of a `for`; without `in` these are the arguments."""
+        if node.words is None:
+            return self.expander.arguments(scope)
+        return self.expander.fields(node.words, scope)
+
+    def _arithmetic(self, node: Arithmetic, scope: Scope) -> Tri:
+        """Follow `(( … ))`; a variable that it assigns is unknown afterwards."""
+        names = assigned_names(node.text)
+        for name in names:
+            reason = f"${name} is counted in line {self.session.line(node.at)}"
+            scope.variables[name] = unknown(node.at, f"${name}", reason)
+        if names:
+            return Tri.MAYBE
+        value = self.expander.number(node.text, scope)
+        return Tri.MAYBE if value is None else Tri.of(value != 0)
+
+
+def _names_set_in(node: Node, functions: Mapping[str, Node]) -> set[str]:
+    """Return the variables that a command may set, also in the functions that it calls."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    todo: list[Node] = [node]
+    while todo:
+        command = todo.pop()
+        if isinstance(command, SimpleCommand):
+            found |= names_set_by(command)
+            name = command.words[0].bare if command.words else ""
+            if name in functions and name not in seen:
+                seen.add(name)
+                todo.append(functions[name])
+        elif isinstance(command, Arithmetic):
+            found |= {*assigned_names(command.text)}
+        elif isinstance(command, Loop):
+            found.add(command.name)
+        todo += nested_commands(command)
+    return found

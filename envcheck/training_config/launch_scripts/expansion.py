@@ -1,0 +1,302 @@
+"""Expansion: the values of words, with variables, defaults, substitutions and splitting at spaces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from envcheck.training_config.launch_scripts import arithmetic
+from envcheck.training_config.launch_scripts.parser import parse
+from envcheck.training_config.launch_scripts.session import Session
+from envcheck.training_config.launch_scripts.syntax import (
+    Expansion,
+    Piece,
+    SimpleCommand,
+    Substitution,
+    Text,
+    Word,
+)
+from envcheck.training_config.launch_scripts.values import (
+    NAME,
+    WHOLE_NUMBER,
+    Fragment,
+    Scope,
+    Value,
+    Variable,
+    echoed,
+    joined_by_spaces,
+    known_text,
+    shortened,
+    stripped,
+    unknown,
+)
+
+POSITION = re.compile(r"[1-9][0-9]?")
+"""The number of an argument: `$1`."""
+
+_RUNS = re.compile(r"\s+|\S+")
+_SET_BY_THE_JOB = re.compile(
+    r"(?:SLURM|PBS|LSB|OMPI|PMI|KUBERNETES)\w*|HOME|USER|HOSTNAME|PATH|RANDOM|SECONDS|UID|HOST"
+)
+_OWN_PATH = re.compile(r"\$\{?(?:0|BASH_SOURCE)\b")
+_FOLDER = "."  # the script's own folder, and the current one: files are looked up beside the script first
+
+
+class Expander:
+    """Computes words in a scope."""
+
+    def __init__(self, session: Session) -> None:
+        """Take the state that expansion reads and updates."""
+        self.session = session
+
+    # --- words --------------------------------------------------------------------------------------
+
+    def fields(self, words: Iterable[Word], scope: Scope) -> list[Value]:
+        """Return the words after expansion and splitting; each has at least one fragment."""
+        found: list[Value] = []
+        for word in words:
+            found += self._split(word, scope)
+        self.session.spend(len(found))
+        return found
+
+    def joined(self, word: Word, scope: Scope, *, in_condition: bool = False) -> Value:
+        """Return a word as one value, not split, as an assignment or a condition takes it.
+
+        In a condition `$1` counts as empty: scripts are followed as if started without arguments.
+        """
+        found: list[Fragment] = []
+        for piece in word.pieces:
+            elements = self._elements(piece, scope)
+            if elements is not None:
+                found += joined_by_spaces(elements, piece.at)
+            else:
+                found += self._value(piece, scope, in_condition=in_condition)
+        self.session.spend(len(found))
+        return tuple(found)
+
+    def arguments(self, scope: Scope) -> list[Value]:
+        """Return the arguments of the function being followed; for the script assume none."""
+        if scope.arguments is None:
+            self.session.assumed.add("@")
+        return scope.arguments or []
+
+    def standard_input(self, command: SimpleCommand, scope: Scope) -> Value | None:
+        """Return what the script itself gives a command to read, or None."""
+        for redirect in command.redirects:
+            if redirect.document >= 0:
+                return self.joined(self.session.documents[redirect.document], scope)
+            if redirect.operator == "<<<":
+                return self.joined(redirect.word, scope)
+        return None
+
+    def number(self, text: str, scope: Scope) -> int | None:
+        """Return the value of an arithmetic expression, or None if it is not known."""
+
+        def variable(name: str) -> int | None:
+            value = scope.get(name)
+            held = None if isinstance(value, list) or value is None else known_text(value)
+            return int(held) if held and WHOLE_NUMBER.fullmatch(held) else None
+
+        return arithmetic.evaluate(text, variable)
+
+    # --- splitting ----------------------------------------------------------------------------------
+
+    def _split(self, word: Word, scope: Scope) -> Iterator[Value]:
+        """Yield the words that one word becomes."""
+        current: list[Fragment] = []
+        no_elements = False  # "$@" without arguments is no word, where "" is one
+        for piece in word.pieces:
+            elements = self._elements(piece, scope)
+            if elements is not None:
+                no_elements = no_elements or not elements
+                yield from self._split_elements(elements, piece, current)
+            elif piece.quoted or isinstance(piece, Text):
+                current += self._value(piece, scope)
+            else:
+                yield from self._split_at_spaces(self._value(piece, scope), current)
+        if current and not (no_elements and not any(fragment.text for fragment in current)):
+            yield tuple(current)
+
+    def _split_elements(
+        self, elements: list[Value], piece: Piece, current: list[Fragment]
+    ) -> Iterator[Value]:
+        """Yield a word for each element; the last one stays in `current`."""
+        for number, element in enumerate(elements):
+            if number and current:
+                yield tuple(current)
+                current.clear()
+            if piece.quoted:
+                current += element or (Fragment("", piece.at),)
+            else:
+                yield from self._split_at_spaces(element, current)
+
+    def _split_at_spaces(self, value: Value, current: list[Fragment]) -> Iterator[Value]:
+        """Yield the words of a value; what follows the last space stays in `current`."""
+        self.session.spend(len(value))
+        for fragment in value:
+            if fragment.why:
+                current.append(fragment._replace(splits=True))
+                continue
+            for found in _RUNS.finditer(fragment.text):
+                if not found.group().isspace():
+                    current.append(fragment._replace(text=found.group(), at=fragment.at + found.start()))
+                    self.session.spend(1)
+                elif current:
+                    yield tuple(current)
+                    current.clear()
+
+    # --- variables ----------------------------------------------------------------------------------
+
+    def _elements(self, piece: Piece, scope: Scope) -> list[Value] | None:
+        """Return the elements of `$@` or `${NAME[@]}`; None for any other piece, which is one value."""
+        if not isinstance(piece, Expansion) or piece.operator not in ("", ":-", "-", ":+", "+"):
+            return None
+        if piece.name in ("@", "*"):
+            elements = self.arguments(scope)
+        elif piece.name.endswith(("[@]", "[*]")):
+            variable = scope.get(piece.name[:-3])
+            elements = variable if isinstance(variable, list) else [variable] if variable else []
+            if variable is None:
+                if not piece.operator:
+                    return None
+                self.session.assumed.add(piece.name[:-3])
+        else:
+            return None
+        if piece.operator in (":+", "+"):
+            return [self._operand(piece, scope)] if elements else []
+        return elements or ([self._operand(piece, scope)] if piece.operand else [])
+
+    def _value(self, piece: Piece, scope: Scope, *, in_condition: bool = False) -> Value:
+        """Return the value of one piece that is not a list of elements."""
+        if isinstance(piece, Text):
+            return (Fragment(piece.text, piece.at),)
+        if isinstance(piece, Substitution):
+            return self._substitution(piece, scope)
+        if piece.operator == "<>":
+            return unknown(piece.at, piece.source, f"{piece.source} is to be filled in")
+        if piece.operator == "other" or piece.name.endswith("]"):
+            return self._element(piece, scope)
+        variable = self._variable(piece, scope, in_condition=in_condition)
+        if isinstance(variable, list):
+            if piece.operator == "#":
+                return (Fragment(str(len(variable)), piece.at),)
+            variable = variable[0] if variable else ()
+        return self._with_operator(piece, variable, scope)
+
+    def _operand(self, piece: Expansion, scope: Scope) -> Value:
+        return self.joined(Word(piece.operand, piece.at), scope)
+
+    def _element(self, piece: Expansion, scope: Scope) -> Value:
+        """Return `${NAME[0]}` or `${#NAME[@]}`; any expansion that is not computed here is unknown."""
+        name, _, index = piece.name.rstrip("]").partition("[")
+        variable = scope.get(name)
+        if piece.operator != "other" and isinstance(variable, list):
+            certain = not any(fragment.splits for element in variable for fragment in element)
+            if piece.operator == "#" and index in ("@", "*") and certain:
+                return (Fragment(str(len(variable)), piece.at),)
+            if not piece.operator and WHOLE_NUMBER.fullmatch(index):
+                return variable[int(index)] if -len(variable) <= int(index) < len(variable) else ()
+        return _computed_at_run_time(piece)
+
+    def _variable(self, piece: Expansion, scope: Scope, *, in_condition: bool) -> Variable:
+        """Return the variable or argument that a name stands for; None if the script does not set it."""
+        name = piece.name
+        if NAME.fullmatch(name):
+            found = scope.get(name)
+            return (Fragment(_FOLDER, piece.at),) if found is None and name == "PWD" else found
+        if scope.arguments is None:
+            self.session.assumed.add("@")
+        given = {str(position): value for position, value in enumerate(scope.arguments or (), 1)}
+        given["#"] = (Fragment(str(len(given)), piece.at),)
+        is_position = POSITION.fullmatch(name) is not None
+        may_be_missing = scope.arguments is not None or in_condition or piece.operator not in ("", "#")
+        if name in given or (is_position and may_be_missing):
+            return given.get(name)
+        when = "is given when" if is_position else "is known only when"
+        return unknown(piece.at, piece.source, f"{shortened(piece.source)} {when} the script runs")
+
+    # --- operators of ${NAME…} ----------------------------------------------------------------------
+
+    def _with_operator(self, piece: Expansion, value: Value | None, scope: Scope) -> Value:
+        """Apply the operator behind a name to the value of the variable, which is None if it is not set."""
+        operator, name = piece.operator, piece.name
+        if value is None and (reason := _set_elsewhere(name, scope)):
+            return unknown(piece.at, piece.source, reason)
+        if operator == "#":
+            return _length(piece, value)
+        if value is None and operator[-1:] in ("-", "=", "+") and not name.isdigit():
+            self.session.assumed.add(name)
+        missing = value is None or (operator.startswith(":") and known_text(value) == "")
+        if operator in (":+", "+"):
+            return () if missing or value is None else self._alternative(piece, value, scope)
+        if missing and operator[-1:] in ("-", "="):
+            return self._default(piece, scope)
+        if value is None:
+            return unknown(piece.at, piece.source, f"${name} is not set in the script", unset=name)
+        return value
+
+    def _alternative(self, piece: Expansion, value: Value, scope: Scope) -> Value:
+        """Return `${NAME:+word}` of a variable that is set; an unknown value stays unknown."""
+        return self._operand(piece, scope) if known_text(value) is not None else value
+
+    def _default(self, piece: Expansion, scope: Scope) -> Value:
+        """Return the word of `${NAME:-word}`; `${NAME:=word}` also sets the variable."""
+        value = self._operand(piece, scope)
+        if piece.operator.endswith("="):
+            scope.variables[piece.name] = value
+        return value
+
+    # --- substitutions ------------------------------------------------------------------------------
+
+    def _substitution(self, piece: Substitution, scope: Scope) -> Value:
+        """Return an arithmetic result, the script's folder or what a simple command prints; else unknown."""
+        if piece.kind == "sum":
+            number = self.number(piece.inner, scope)
+            if number is not None:
+                return (Fragment(str(number), piece.at),)
+        elif piece.kind == "command":
+            if "dirname" in piece.inner and _OWN_PATH.search(piece.inner):
+                if piece.inner.count("dirname") == 1 and ".." not in piece.inner:
+                    return (Fragment(_FOLDER, piece.at),)
+            elif found := self._printed(piece, scope):
+                return found
+        reason = f"{shortened(piece.source)} is known only when the script runs"
+        return unknown(piece.at, piece.source, reason)
+
+    def _printed(self, piece: Substitution, scope: Scope) -> Value | None:
+        """Return what `pwd`, `cat <<EOF` or `echo` prints; None for any other command."""
+        script = parse(piece.inner, ((0, piece.at + piece.source.find(piece.inner)),))
+        self.session.spend(len(piece.inner) // 64)
+        if len(script.commands.items) != 1:
+            return None
+        command = script.commands.items[0][1]
+        if not isinstance(command, SimpleCommand) or not command.words:
+            return None
+        name = command.words[0].bare
+        with self.session.inside(script):
+            if name == "pwd" and len(command.words) == 1:
+                return (Fragment(_FOLDER, piece.at),)
+            if name == "cat" and len(command.words) == 1:
+                text = self.standard_input(command, scope)
+                return stripped(text) if text is not None else None
+            if name == "echo" and not command.redirects:
+                return echoed(self.fields(command.words, scope))
+        return None
+
+
+def _computed_at_run_time(piece: Expansion) -> Value:
+    reason = f"{shortened(piece.source)} is worked out only when the script runs"
+    return unknown(piece.at, piece.source, reason)
+
+
+def _length(piece: Expansion, value: Value | None) -> Value:
+    """Return `${#NAME}`."""
+    text = None if value is None else known_text(value)
+    return _computed_at_run_time(piece) if text is None else (Fragment(str(len(text)), piece.at),)
+
+
+def _set_elsewhere(name: str, scope: Scope) -> str:
+    """Return the reason why a variable that the script does not set may be set all the same, or ""."""
+    if _SET_BY_THE_JOB.fullmatch(name):
+        return f"${name} is set where the script runs"
+    return f"${name} {scope.may_set}" if scope.may_set and not name.isdigit() else ""

@@ -1,0 +1,50 @@
+"""Follow a shell script without running it, and return what each launch command in it is given.
+
+A script is followed as if it were started without arguments, and as if variables with a default in it
+(`${NNODES:-1}`) were not set outside; `FollowedScript.assumed` lists these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from envcheck.training_config.launch_scripts.control_flow import ControlFlow
+from envcheck.training_config.launch_scripts.parser import parse
+from envcheck.training_config.launch_scripts.session import Session
+from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
+from envcheck.training_config.launch_scripts.values import Argument, Scope
+from envcheck.training_config.source_lines import SourceLines
+
+
+class FollowedScript(NamedTuple):
+    """What following a script found.
+
+    `files` are those that it writes with a literal text, by name. `assumed` are the variables taken as not
+    set outside the script; "@" stands for its arguments. `notes` are (offset, sentence) on commands that are
+    broken.
+    """
+
+    commands: tuple[LaunchCommand, ...]
+    files: Mapping[str, Argument]
+    assumed: frozenset[str]
+    notes: tuple[tuple[int, str], ...]
+
+
+def follow(
+    lines: SourceLines, is_launch: Callable[[tuple[Argument, ...]], bool], exported: frozenset[str]
+) -> FollowedScript:
+    """Return the commands for which `is_launch` is true; `exported` names the variables to record of each.
+
+    Raises:
+        NotAScriptError: the text is not a shell script.
+        TooLongError: its variables grow, or its functions call one another, without end.
+    """
+    script = parse(lines.text)
+    session = Session(lines, script)
+    flow = ControlFlow(session, is_launch, exported)
+    flow.run(script.commands, Scope())
+    found = flow.simple_commands
+    return FollowedScript(
+        tuple(found.launched), found.files, frozenset(session.assumed), (*script.notes, *found.notes)
+    )

@@ -1,0 +1,142 @@
+"""Launchers: which commands may start a training, and where the program begins behind a launcher."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from envcheck.training_config.launch_scripts.values import Argument, base_name
+
+# Arguments of launchers that take no value; every other one takes a value. From torch/distributed/run.py of
+# torch 2.9, deepspeed/launcher/runner.py of 0.19 and accelerate/commands/launch.py of 1.12.
+_FLAGS: Mapping[str, frozenset[str]] = {
+    "torchrun": frozenset({
+        "standalone", "no_python", "module", "m", "run_path", "use_env", "virtual_local_rank",
+    }),
+    "deepspeed": frozenset({
+        "no_python", "module", "no_local_rank", "no_ssh_check", "no_ssh", "force_multi", "save_pid",
+        "elastic_training", "enable_each_rank_log", "bind_cores_to_rank",
+    }),
+    "accelerate": frozenset({
+        "cpu", "multi_gpu", "tpu", "ipex", "use_mps_device", "mps", "quiet", "q", "use_deepspeed", "use_fsdp",
+        "use_megatron_lm", "use_xpu", "m", "module", "no_python", "debug", "tpu_cluster", "no_tpu_cluster",
+        "tpu_use_sudo", "same_network", "use_parallelism_config", "enable_cpu_affinity", "downcast_bf16",
+    }),
+}  # fmt: skip
+_LAUNCHER_MODULES = {
+    "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
+    "deepspeed.launcher.runner": "deepspeed", "accelerate.commands.launch": "accelerate",
+}  # fmt: skip
+_TRAINING_SUBCOMMANDS = {
+    "llamafactory-cli": ("train",), "lmf": ("train",), "axolotl": ("train",), "swift": ("sft", "pt", "rlhf"),
+    "trl": ("sft", "dpo", "kto", "grpo", "reward", "rloo", "orpo", "cpo"),
+}  # fmt: skip
+_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
+_OTHER_WORK = re.compile(
+    r"merge|eval|infer|test|prepare|preproc|process_|convert|export|demo|serve|server|download|generat|tokeniz"
+    r"|api|chat|web|bench|deploy|rollout|setup|upload|plot|export|fetch_data|zero_to_fp32"
+)
+_SCRIPT_WITHIN = 6  # words; the script of an unknown interpreter is one of the first
+
+
+class LaunchLine(NamedTuple):
+    """A launch line in parts: the launcher and its arguments, the program's words and its arguments."""
+
+    launcher: str
+    launcher_arguments: tuple[Argument, ...]
+    program: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+
+    @property
+    def trains(self) -> bool:
+        """Whether the program's name suggests no other work, such as merging or evaluating."""
+        return not _OTHER_WORK.search(" ".join(self.program).lower().rpartition("/")[2])
+
+
+def may_train(words: tuple[Argument, ...]) -> bool:
+    """Return whether a command may start a training."""
+    first = words[0]
+    if first.why:
+        return any(word.text.endswith(".py") for word in words[1:_SCRIPT_WITHIN])
+    name = base_name(first.text)
+    if name == "ray":
+        return len(words) > 3 and words[1].text == "job" and words[2].text == "submit"  # noqa: PLR2004
+    if name == "accelerate":
+        return len(words) > 1 and words[1].text == "launch"
+    if name in _TRAINING_SUBCOMMANDS:
+        return len(words) > 1 and words[1].text in _TRAINING_SUBCOMMANDS[name]
+    return name in _FLAGS or _PYTHON.fullmatch(name) is not None or (name.endswith(".py") and len(words) > 1)
+
+
+def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:
+    """Return a command in parts, or None if it starts no program that could be named."""
+    name = base_name(words[0].text) if not words[0].why else "python"
+    if name == "ray":
+        return _behind_ray(words)
+    if name.endswith(".py"):
+        return LaunchLine("", (), (words[0].text,), words[1:])
+    if name in _TRAINING_SUBCOMMANDS:
+        return LaunchLine("", (), (name, words[1].text), words[2:])
+    if name in _FLAGS:
+        return _behind_launcher(name, words[2:] if name == "accelerate" else words[1:])
+    return _behind_python(words[1:])
+
+
+def _behind_ray(words: tuple[Argument, ...]) -> LaunchLine | None:
+    """Return the command behind `--` of `ray job submit`."""
+    end = next((number for number, word in enumerate(words) if word.text == "--"), 0)
+    inner = words[end + 1 :] if end else ()
+    return launch_line(inner) if inner and may_train(inner) else None
+
+
+def _behind_python(words: tuple[Argument, ...]) -> LaunchLine | None:
+    """Return the program of `python [-u] script.py …` or `python -m module …`; `words` follow `python`."""
+    i = 0
+    while i < len(words) and words[i].text.startswith("-") and words[i].text != "-m":
+        if words[i].text.startswith("-c"):
+            return None
+        i += 2 if words[i].text in ("-W", "-X") else 1
+    if i < len(words) and words[i].text == "-m":
+        return _module(words[i + 1 :])
+    return _script(words[i:])
+
+
+def _module(words: tuple[Argument, ...]) -> LaunchLine | None:
+    """Return the program of `python -m`, which may be the module of a launcher."""
+    name = words[0].text if words else ""
+    if words and words[0].why:
+        return _script(words)
+    if name in _LAUNCHER_MODULES:
+        return _behind_launcher(_LAUNCHER_MODULES[name], words[1:])
+    if name == "accelerate" and len(words) > 1 and words[1].text == "launch":
+        return _behind_launcher("accelerate", words[2:])
+    return _script(words)
+
+
+def _script(words: tuple[Argument, ...]) -> LaunchLine | None:
+    """Return a script or module and its arguments; None if there is none or its name is unknown."""
+    if not words or (words[0].why and not words[0].text.endswith(".py")):
+        return None
+    return LaunchLine("", (), (words[0].text,), words[1:])
+
+
+def _behind_launcher(launcher: str, words: tuple[Argument, ...]) -> LaunchLine | None:
+    """Return the program behind a launcher: the first word that is not one of the launcher's arguments."""
+    flags = _FLAGS[launcher]
+    i = 0
+    while i < len(words):
+        word = words[i]
+        if word.text.startswith("-"):
+            name = word.text.lstrip("-").replace("-", "_")
+            i += 1 if "=" in word.text or name in flags else 2
+        elif word.many:  # unknown arguments of the launcher, or the program itself
+            i += 1
+        else:
+            break
+    if i >= len(words):
+        return None
+    program, rest = words[i].text, words[i + 1 :]
+    if program in _TRAINING_SUBCOMMANDS and rest and rest[0].text in _TRAINING_SUBCOMMANDS[program]:
+        return LaunchLine(launcher, words[:i], (program, rest[0].text), rest[1:])
+    return LaunchLine(launcher, words[:i], (program,), rest)

@@ -1,0 +1,69 @@
+"""What all parts of following one script share: the budget, functions, here-documents and assumptions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from envcheck.training_config.launch_scripts.syntax import Node, Script, Word
+from envcheck.training_config.source_lines import SourceLines
+
+MAX_STEPS = 4_000_000
+"""The budget of one script, in pieces of values handled. A script of 5 MB takes a quarter of it."""
+
+MAX_CALLS = 20
+"""How deep functions, `eval` and `bash -c` may call one another."""
+
+
+class TooLongError(Exception):
+    """Following the script exceeds `MAX_STEPS` or `MAX_CALLS`, which scripts written by people do not."""
+
+
+class Session:
+    """The state of following one script.
+
+    `assumed` has the variables that were taken as not set outside the script, and "@" for its arguments.
+    """
+
+    def __init__(self, lines: SourceLines, script: Script) -> None:
+        """Begin with a full budget."""
+        self.functions: dict[str, Node] = {}
+        self.assumed: set[str] = set()
+        self.documents: tuple[Word, ...] = script.documents
+        self._lines = lines
+        self._calls = 0
+        self._steps = 0
+
+    def spend(self, steps: int) -> None:
+        """Take steps from the budget.
+
+        Raises:
+            TooLongError: it is used up.
+        """
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise TooLongError
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """Count one more level of calls within the block.
+
+        Raises:
+            TooLongError: there are too many.
+        """
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise TooLongError
+        yield
+        self._calls -= 1
+
+    @contextlib.contextmanager
+    def inside(self, script: Script) -> Iterator[None]:
+        """Use the here-documents of a nested script within the block."""
+        outer, self.documents = self.documents, script.documents
+        yield
+        self.documents = outer
+
+    def line(self, at: int) -> int:
+        """Return the number of the line at an offset."""
+        return self._lines.number(at)

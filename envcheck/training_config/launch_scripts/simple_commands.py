@@ -1,0 +1,279 @@
+"""Simple commands: assignments, calls of functions and shells, builtins, and programs that are started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from envcheck.core.facts import Tri
+from envcheck.training_config.launch_scripts import conditions
+from envcheck.training_config.launch_scripts.builtins import BUILTINS, Invocation
+from envcheck.training_config.launch_scripts.expansion import Expander
+from envcheck.training_config.launch_scripts.parser import parse
+from envcheck.training_config.launch_scripts.syntax import Node, Sequence, SimpleCommand, Text, Word
+from envcheck.training_config.launch_scripts.values import (
+    Argument,
+    Fragment,
+    Scope,
+    Value,
+    Variable,
+    argument,
+    base_name,
+    echoed,
+    first_value,
+    known_text,
+    unknown,
+)
+
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
+"""The beginning of an assignment: name, index in brackets, plus sign."""
+
+_DECLARATIONS = frozenset({"export", "declare", "local", "readonly", "typeset"})
+_PREFIXES = frozenset({
+    "nohup", "time", "exec", "env", "nice", "ionice", "taskset", "numactl", "stdbuf", "setsid", "timeout",
+    "sudo", "command", "builtin", "srun", "mpirun", "mpiexec", "uv", "poetry", "pipenv", "pdm", "conda",
+    "mamba", "micromamba", "singularity", "apptainer", "docker", "xvfb-run", "unbuffer", "nsys", "ncu",
+    "strace", "pdsh", "ssh", "tmux", "screen", "run",
+})  # fmt: skip
+"""Programs that start the program named by a later argument."""
+
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+_MAX_PREFIX_WORDS = 60  # words behind a prefix in which the program is looked for
+_MIN_SHELL_WORDS = 3  # `bash -c text`
+
+
+class LaunchCommand(NamedTuple):
+    """A command that starts one of the programs looked for, with the values of the exported variables."""
+
+    words: tuple[Argument, ...]
+    environment: Mapping[str, Argument]
+    at: int
+
+
+class NodeFollower(Protocol):
+    """Follows compound commands."""
+
+    def run(self, sequence: Sequence, scope: Scope) -> Tri | None:
+        """Follow a sequence and return its status."""
+        ...
+
+    def node(self, node: Node, scope: Scope) -> Tri | None:
+        """Follow one command and return its status."""
+        ...
+
+
+class SimpleCommands:
+    """Follows simple commands, and collects the programs started and the files written.
+
+    A status is None for a command that is taken to succeed.
+    """
+
+    def __init__(
+        self,
+        expander: Expander,
+        is_launch: Callable[[tuple[Argument, ...]], bool],
+        exported: frozenset[str],
+        follower: NodeFollower,
+    ) -> None:
+        """Take what says which commands to collect, and with which variables."""
+        self.expander, self.session = expander, expander.session
+        self.is_launch, self.exported, self.follower = is_launch, exported, follower
+        self.launched: list[LaunchCommand] = []
+        self.files: dict[str, Argument] = {}
+        self.notes: list[tuple[int, str]] = []
+
+    def follow(self, command: SimpleCommand, scope: Scope) -> Tri | None:
+        """Follow one command and return its status."""
+        words = list(command.words)
+        own = Scope(scope)  # assignments before a command hold for this command only
+        while words and (found := _assignment(words[0])):
+            self._assign(words.pop(0), found, own)
+        if not words:
+            scope.absorb(own)
+            return Tri.YES
+        name = words[0].bare
+        if name in _DECLARATIONS:
+            return self._declare(words[1:], scope)
+        if name in ("[", "test"):
+            condition = words[1:-1] if name == "[" else words[1:]
+            return conditions.evaluate(tuple(condition), scope, self.expander)
+        fields = [field for word in words for field in self.expander.fields((word,), scope)]
+        return self._start(fields, command, scope, own.variables)
+
+    # --- assignments --------------------------------------------------------------------------------
+
+    def _assign(self, word: Word, found: re.Match[str], scope: Scope) -> None:
+        """Follow `NAME=word`, `NAME+=word` or `NAME=( … )`."""
+        name, index, plus = found.group(1), found.group(2), found.group(3)
+        before = scope.get(name) if plus else None
+        if word.array is not None:
+            values = self.expander.fields(word.array, scope)
+            old = before if isinstance(before, list) else [before] if before else []
+            scope.variables[name] = [*old, *values]
+            self.session.spend(len(old))
+            return
+        value = self.expander.joined(_without_name(word, found.end()), scope)
+        if index is not None:
+            reason = f"${name} is filled element by element"
+            scope.variables[name] = unknown(word.at, f"${{{name}}}", reason)
+        elif isinstance(before, list):
+            scope.variables[name] = [(*before[0], *value), *before[1:]] if before else [value]
+        else:
+            scope.variables[name] = (*(before or ()), *value)
+            self.session.spend(len(before or ()))
+
+    def _declare(self, words: list[Word], scope: Scope) -> Tri:
+        for word in words:
+            found = _assignment(word)
+            if found:
+                self._assign(word, found, scope)
+        return Tri.YES
+
+    # --- starting a program -------------------------------------------------------------------------
+
+    def _start(
+        self, fields: list[Value], command: SimpleCommand, scope: Scope, own: Mapping[str, Variable]
+    ) -> Tri | None:
+        """Follow a command after expansion; `own` are the variables set for it alone."""
+        if not fields:
+            return None
+        name = known_text(fields[0]) or ""
+        program = base_name(name)
+        is_prefix = program in _PREFIXES and program not in self.session.functions
+        if is_prefix and (behind := self._index_behind_prefix(fields)):
+            given = {**own, **_prefix_assignments(fields[1:behind])}
+            status = self._start(fields[behind:], command, scope, given)
+            scope.ended_by = scope.ended_by or ("exit" if program == "exec" else "")
+            return status
+        if name in self.session.functions:
+            return self._call(name, fields, scope)
+        if program in _SHELLS and len(fields) >= _MIN_SHELL_WORDS and (text := _command_text(fields)):
+            return self._evaluate(text, Scope(scope))
+        if builtin := BUILTINS.get(name):
+            return builtin(Invocation(fields, command, scope, self.expander, self._evaluate))
+        self._remember_written_files(program, fields, command, scope)
+        self._collect(name, fields, scope, own)
+        return None
+
+    def _collect(self, name: str, fields: list[Value], scope: Scope, own: Mapping[str, Variable]) -> None:
+        """Collect a command if it is one of those looked for; note one that begins with an option."""
+        words = tuple(map(argument, fields))
+        if self.is_launch(words):
+            environment = {
+                key: argument(value)
+                for key in sorted(self.exported)
+                if (value := first_value(own.get(key) or scope.get(key)))
+            }
+            self.launched.append(LaunchCommand(words, environment, words[0].at))
+        elif name.startswith("--"):
+            note = f"{name} begins a command of its own here: the one it was meant for has ended before"
+            self.notes.append((fields[0][0].at, note))
+
+    def _index_behind_prefix(self, fields: list[Value]) -> int:
+        """Return the index of the program that a prefix such as nohup or srun starts; 0 if none is found."""
+        for index in range(1, min(len(fields), _MAX_PREFIX_WORDS)):
+            word = base_name(known_text(fields[index]) or "")
+            if word in _SHELLS or word in _PREFIXES or word in self.session.functions:
+                return index
+            if self.is_launch(tuple(map(argument, fields[index:]))):
+                return index
+        return 0
+
+    # --- nested code --------------------------------------------------------------------------------
+
+    def _call(self, name: str, fields: list[Value], scope: Scope) -> Tri | None:
+        """Follow the body of a function."""
+        inner = Scope(scope)
+        inner.arguments = fields[1:]
+        with self.session.call():
+            status = self.follower.node(self.session.functions[name], inner)
+        ended_by = inner.ended_by
+        inner.arguments = scope.arguments
+        scope.absorb(inner)
+        scope.ended_by = "exit" if ended_by == "exit" else ""
+        return status
+
+    def _evaluate(self, value: Value, scope: Scope) -> Tri | None:
+        """Follow a value as a script; each unknown part of it becomes a variable with an unknown value."""
+        with self.session.call():
+            parts, origins, offset = [], [], 0
+            for fragment in value:
+                name = f"_unknown_{len(scope.variables)}_{offset}"
+                if fragment.why:
+                    scope.variables[name] = (fragment._replace(splits=True),)
+                text = f"${{{name}}}" if fragment.why else fragment.text
+                origins.append((offset, fragment.at))
+                parts.append(text)
+                offset += len(text)
+            self.session.spend(offset // 64 + len(parts))
+            script = parse("".join(parts), tuple(origins) or ((0, 0),))
+            with self.session.inside(script):
+                return self.follower.run(script.commands, scope)
+
+    # --- files --------------------------------------------------------------------------------------
+
+    def _remember_written_files(
+        self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope
+    ) -> None:
+        """Remember a file that `cat > FILE <<EOF`, `tee FILE <<EOF` or `echo … > FILE` writes."""
+        targets = [redirect.word for redirect in command.redirects if redirect.operator in (">", ">|")]
+        names = [known_text(self.expander.joined(word, scope)) for word in targets]
+        if program == "tee":
+            names += [known_text(field) for field in fields[1:]]
+        if program in ("cat", "tee"):
+            text = self.expander.standard_input(command, scope)
+        elif program in ("echo", "printf") and names:
+            text = echoed(fields)
+        else:
+            return
+        for name in names:
+            if name and text is not None:
+                self.files[name] = argument(text or (Fragment("", command.at),))
+
+
+def names_set_by(command: SimpleCommand) -> set[str]:
+    """Return the variables that a simple command may set."""
+    found = set()
+    for word in command.words:
+        first = word.pieces[0] if word.pieces else None
+        pair = ASSIGNMENT.match(first.text) if isinstance(first, Text) else None
+        if pair:
+            found.add(pair.group(1))
+    if command.words and command.words[0].bare in ("read", "mapfile", "readarray", "unset"):
+        found |= {word.bare for word in command.words[1:]}
+    return found
+
+
+def _assignment(word: Word) -> re.Match[str] | None:
+    """Return the beginning of an assignment, or None for any other word."""
+    first = word.pieces[0] if word.pieces else None
+    return ASSIGNMENT.match(first.text) if isinstance(first, Text) and not first.quoted else None
+
+
+def _without_name(word: Word, length: int) -> Word:
+    """Return the value of an assignment: the word without its first `length` characters."""
+    first = word.pieces[0]
+    if not isinstance(first, Text):
+        return word
+    rest = Text(first.text[length:], first.at + length, quoted=False)
+    return word._replace(pieces=(rest, *word.pieces[1:]))
+
+
+def _prefix_assignments(fields: Iterable[Value]) -> dict[str, Variable]:
+    """Return the variables among the arguments of a prefix: `env NAME=value program`."""
+    given: dict[str, Variable] = {}
+    for field in fields:
+        pair = ASSIGNMENT.match(field[0].text)
+        if pair and not field[0].why:
+            given[pair.group(1)] = (field[0]._replace(text=field[0].text[pair.end() :]), *field[1:])
+    return given
+
+
+def _command_text(fields: list[Value]) -> Value:
+    """Return the word behind `-c`, or an empty value."""
+    for index, field in enumerate(fields[1:-1], 1):
+        flag = known_text(field) or ""
+        if flag.startswith("-") and not flag.startswith("--") and flag.endswith("c"):
+            return fields[index + 1]
+    return ()

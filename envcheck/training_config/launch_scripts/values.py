@@ -1,0 +1,187 @@
+"""Values of a followed script, made of known and unknown runs of characters, and scopes of variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import NamedTuple, TypeAlias
+
+from envcheck.training_config.launch_scripts.syntax import Text, Word
+
+NAME = re.compile(r"[A-Za-z_]\w*")
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_MAX_QUOTED = 48
+"""Characters of a substitution that a reason quotes."""
+
+
+class Fragment(NamedTuple):
+    """A run of characters of a value; it is unknown if `why` has a reason.
+
+    `splits` marks an unknown fragment outside quotes, which may become several words. `unset` is the name of
+    the variable that the script does not set.
+    """
+
+    text: str
+    at: int
+    why: str = ""
+    splits: bool = False
+    unset: str = ""
+
+
+Value: TypeAlias = tuple[Fragment, ...]
+Variable: TypeAlias = "Value | list[Value] | None"
+"""A value, the elements of an array, or None for a variable that is not set."""
+
+
+class Argument(NamedTuple):
+    """One word of a command line, at the offset where the author wrote its beginning.
+
+    If only running the script would tell the word, `why` says so and `text` is the script's spelling. `many`
+    marks a word that may become any number of words, or none.
+    """
+
+    text: str
+    at: int
+    why: str = ""
+    many: bool = False
+
+
+def argument(value: Value) -> Argument:
+    """Return a non-empty value as a word of a command line."""
+    why = next((fragment.why for fragment in value if fragment.why), "")
+    many = len(value) == 1 and value[0].splits
+    return Argument("".join(fragment.text for fragment in value), value[0].at, why, many)
+
+
+def known_text(value: Value) -> str | None:
+    """Return the text of a value, or None if a part of it is unknown."""
+    return None if any(fragment.why for fragment in value) else "".join(fragment.text for fragment in value)
+
+
+def unknown(at: int, source: str, why: str, *, unset: str = "") -> Value:
+    """Return a value that only running the script would tell."""
+    return (Fragment(source, at, why, splits=False, unset=unset),)
+
+
+def unknown_words(name: str, at: int, why: str) -> Value:
+    """Return the value of a variable that may be any number of words."""
+    return (Fragment(f"${name}", at, why, splits=True),)
+
+
+def same_variable(one: Variable, other: Variable) -> bool:
+    """Return whether two variables have the same text and the same reasons, wherever they were written."""
+    return _comparable(one) == _comparable(other)
+
+
+def _comparable(variable: Variable) -> object:
+    if isinstance(variable, list):
+        return [_comparable(element) for element in variable]
+    if variable is None:
+        return None
+    text = "".join(fragment.text for fragment in variable)
+    return text, [fragment.why for fragment in variable if fragment.why]
+
+
+def first_value(variable: Variable) -> Value | None:
+    """Return the value of a variable, of an array the first; None if it is empty or not set."""
+    if isinstance(variable, list):
+        return variable[0] if variable else None
+    return variable or None
+
+
+def base_name(path: str) -> str:
+    """Return the name of a program without the path to it."""
+    return path.rpartition("/")[2]
+
+
+def shortened(source: str) -> str:
+    """Return a substitution on one line, cut to what a reason quotes."""
+    line = " ".join(source.split())
+    return line if len(line) <= _MAX_QUOTED else f"{line[: _MAX_QUOTED - 1]}…"
+
+
+def stripped(value: Value) -> Value:
+    """Return a value without the blanks at both ends."""
+    fragments = list(value)
+    while fragments and not fragments[0].why and not fragments[0].text.lstrip():
+        fragments.pop(0)
+    if fragments and not fragments[0].why:
+        first = fragments[0]
+        text = first.text.lstrip()
+        fragments[0] = first._replace(text=text, at=first.at + len(first.text) - len(text))
+    while fragments and not fragments[-1].why and not fragments[-1].text.rstrip():
+        fragments.pop()
+    if fragments and not fragments[-1].why:
+        fragments[-1] = fragments[-1]._replace(text=fragments[-1].text.rstrip())
+    return tuple(fragments)
+
+
+def joined_by_spaces(values: list[Value], at: int | None = None) -> Value:
+    """Return values as one, with a space between them at `at`, or where the value behind it begins."""
+    return tuple(_with_spaces(values, at))
+
+
+def _with_spaces(values: list[Value], at: int | None) -> Iterator[Fragment]:
+    for number, value in enumerate(values):
+        if number:
+            yield Fragment(" ", value[0].at if at is None else at)
+        yield from value
+
+
+def echoed(fields: list[Value]) -> Value:
+    """Return what `echo` prints for its words."""
+    return joined_by_spaces(
+        [field for field in fields[1:] if known_text(field) not in ("-n", "-e", "-ne", "-en")]
+    )
+
+
+def matches_pattern(text: str, pattern_text: str, pattern: Word) -> bool:
+    """Return whether a text matches a pattern, the quoted parts of which are literal."""
+    literal = any(piece.quoted for piece in pattern.pieces) and not any(
+        sign in piece.text
+        for piece in pattern.pieces
+        if isinstance(piece, Text) and not piece.quoted
+        for sign in "*?["
+    )
+    return text == pattern_text if literal else fnmatchcase(text, pattern_text)
+
+
+class Scope:
+    """Variables on top of those of an outer scope.
+
+    `arguments` are those of the function being followed, None in the script itself. `ended_by` is "exit" or
+    "return" once such a command ended the scope. `may_set` says which file may have set a variable that the
+    script does not set.
+    """
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        """Begin without variables."""
+        self.outer = outer
+        self.variables: dict[str, Variable] = {}
+        self.arguments: list[Value] | None = outer.arguments if outer else None
+        self.may_set: str = outer.may_set if outer else ""
+        self.ended_by = ""
+
+    def get(self, name: str) -> Variable:
+        """Return a variable of this scope or of one around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.variables:
+                return scope.variables[name]
+            scope = scope.outer
+        return None
+
+    def names(self) -> set[str]:
+        """Return the name of every variable that is or was set."""
+        found: set[str] = set()
+        scope: Scope | None = self
+        while scope is not None:
+            found |= scope.variables.keys()
+            scope = scope.outer
+        return found
+
+    def absorb(self, inner: Scope) -> None:
+        """Take over what an inner scope set, and how it ended."""
+        self.variables.update(inner.variables)
+        self.may_set, self.arguments, self.ended_by = inner.may_set, inner.arguments, inner.ended_by

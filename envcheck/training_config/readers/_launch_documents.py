@@ -1,0 +1,194 @@
+"""Launch scripts as documents: the settings of each launch line, of its launcher and of the files it names.
+
+What the names mean stands in the dialects. Only a text that `launch` recognises pays for this import.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from envcheck.core.errors import InputError, Place
+from envcheck.core.facts import Unknown
+from envcheck.core.findings import Diagnostic
+from envcheck.core.rules import Severity
+from envcheck.training_config.document import Document, Setting
+from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
+from envcheck.training_config.launch_scripts.launchers import LaunchLine, launch_line, may_train
+from envcheck.training_config.launch_scripts.processes import EXPORTED, process_count
+from envcheck.training_config.launch_scripts.session import TooLongError
+from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
+from envcheck.training_config.launch_scripts.syntax import NotAScriptError
+from envcheck.training_config.launch_scripts.values import Argument
+from envcheck.training_config.readers import arguments, json_text
+from envcheck.training_config.source_lines import SourceLines
+
+LAUNCHER = "launcher"
+"""The dialect of what a launcher itself decides: `processes`."""
+
+_CONFIG_FILES = (".yaml", ".yml", ".json")
+_KEY = re.compile(r"\+{0,2}[A-Za-z_][\w.]*")
+_MAX_LISTED = 6  # names or places that one diagnostic lists
+
+
+def documents(text: str, file: str) -> tuple[Document, ...]:
+    """Return the documents of each launch line that trains; the last one carries the script's diagnostics.
+
+    Raises:
+        InputError: the text is not a shell script, or nothing in it starts a training.
+    """
+    lines = SourceLines(text, file)
+    try:
+        script = follow(lines, may_train, EXPORTED)
+    except NotAScriptError as error:
+        raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
+    except TooLongError:
+        raise InputError(file, "its variables, functions or loops grow without end") from None
+    launches = _training_launches(script)
+    if not launches:
+        raise InputError(file, "a shell script in which nothing starts a training that can be read")
+    found: list[Document] = []
+    for number, (command, line) in enumerate(launches, 1):
+        found += _LaunchDocuments(command, line, lines, script, number).all()
+    diagnostics = (
+        *_assumptions(script, lines, launches[0][0]),
+        *_several_launches([command for command, _ in launches], lines),
+        *_broken_commands(script, lines),
+    )
+    found[-1] = found[-1]._replace(diagnostics=diagnostics)
+    return tuple(found)
+
+
+def _training_launches(script: FollowedScript) -> list[tuple[LaunchCommand, LaunchLine]]:
+    """Return the launch lines that train; if all do other work, all of them."""
+    launches = [(command, line) for command in script.commands if (line := launch_line(command.words))]
+    return [(command, line) for command, line in launches if line.trains] or launches
+
+
+# --- diagnostics ------------------------------------------------------------------------------------
+
+
+def _assumptions(script: FollowedScript, lines: SourceLines, command: LaunchCommand) -> Iterator[Diagnostic]:
+    """Note which variables and arguments the script is read without."""
+    names = sorted(script.assumed - {"@"})
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    parts = ["without its arguments"] if "@" in script.assumed else []
+    if names:
+        be = "is" if len(names) == 1 else "are"
+        parts.append(f"as where {', '.join(names[:_MAX_LISTED])}{more} {be} not set outside")
+    if parts:
+        text = f"read {' and '.join(parts)}"
+        yield Diagnostic(Severity.NOTE, "read-as-if", text, (lines.place(command.at, command.at + 1),))
+
+
+def _several_launches(commands: Sequence[LaunchCommand], lines: SourceLines) -> Iterator[Diagnostic]:
+    if len(commands) > 1:
+        text = f"{len(commands)} launch lines: what differs between them is not known"
+        places = tuple(
+            lines.place(command.at, command.at + len(command.words[0].text))
+            for command in commands[:_MAX_LISTED]
+        )
+        yield Diagnostic(Severity.NOTE, "several-launches", text, places)
+
+
+def _broken_commands(script: FollowedScript, lines: SourceLines) -> Iterator[Diagnostic]:
+    for at, sentence in script.notes:
+        yield Diagnostic(Severity.WARNING, "broken-command", sentence, (lines.place(at, at + 1),))
+
+
+# --- documents of one launch ------------------------------------------------------------------------
+
+
+class _LaunchDocuments:
+    """The documents of one launch line; `number` tells the launches of a script apart, from 1."""
+
+    def __init__(
+        self,
+        command: LaunchCommand,
+        line: LaunchLine,
+        lines: SourceLines,
+        script: FollowedScript,
+        number: int,
+    ) -> None:
+        self.command, self.line, self.lines = command, line, lines
+        self.script, self.number = script, number
+
+    def all(self) -> list[Document]:
+        """Return the files written for this launch, what its launcher decides, and its arguments."""
+        settings, incomplete = _settings(self.line.arguments, self.lines)
+        launcher_settings, _ = _settings(self.line.launcher_arguments, self.lines)
+        found, written = self._written_files((*settings, *launcher_settings))
+        place = self.lines.place(self.command.at, self.command.at + len(self.command.words[0].text))
+        by_name = {setting.name: setting for setting in launcher_settings}
+        processes = process_count(self.line, by_name, self.command.environment, place)
+        if processes:
+            found.append(self._document((processes,), (), LAUNCHER))
+        if self.line.launcher == "accelerate":
+            found.append(self._document(tuple(launcher_settings), ("accelerate",), "accelerate", written))
+        program = (*((self.line.launcher,) if self.line.launcher else ()), *self.line.program)
+        last = self._document(tuple(settings), program, "", written)
+        return [*found, last._replace(incomplete=incomplete)]
+
+    def _document(
+        self,
+        settings: tuple[Setting, ...],
+        program: tuple[str, ...],
+        dialect: str,
+        written: tuple[str, ...] = (),
+    ) -> Document:
+        return Document(
+            self.lines.file, "arguments", settings, program, self.number, dialect, written_files=written
+        )
+
+    def _written_files(self, settings: Sequence[Setting]) -> tuple[list[Document], tuple[str, ...]]:
+        """Return the JSON configurations that the script writes and these settings name, and their names."""
+        found, names = [], []
+        files = {name.removeprefix("./"): text for name, text in self.script.files.items()}
+        for setting in settings:
+            name = setting.value if isinstance(setting.value, str) else None
+            text = files.get(name.removeprefix("./")) if name is not None else None
+            if name is None or text is None or text.why or not text.text.lstrip().startswith("{"):
+                continue
+            line = self.lines.place(text.at, text.at + 1).line
+            parsed = json_text.read("\n" * (line - 1) + text.text, self.lines.file)
+            found += [document._replace(launch=self.number) for document in parsed]
+            names.append(name)
+        return found, tuple(names)
+
+
+def _settings(words: Sequence[Argument], lines: SourceLines) -> tuple[list[Setting], str]:
+    """Return words as settings, and the reason why there may be more than these.
+
+    A later setting replaces an earlier one of the same name.
+    """
+    found: dict[str, Setting] = {}
+    incomplete = ""
+    i = 0
+    while i < len(words):
+        word = words[i]
+        i += 1
+        spelled, equals, value = word.text.partition("=")
+        if word.many:
+            incomplete = incomplete or word.why
+            continue
+        name_place = _word_place(word, lines)
+        if not spelled.startswith("-") and not (equals and _KEY.fullmatch(spelled)):
+            if word.text.endswith(_CONFIG_FILES) or word.why:
+                named_file = Unknown(word.why) if word.why else word.text
+                found.setdefault("config", Setting("config", named_file, name_place, name_place))
+            continue
+        why, place = word.why, name_place
+        if equals:
+            place = lines.place(word.at + len(spelled) + 1, word.at + len(word.text))
+        elif i < len(words) and not words[i].text.startswith("--"):
+            value, why, place = words[i].text, words[i].why, _word_place(words[i], lines)
+            i += 1
+        name = spelled.lstrip("-").replace("-", "_")
+        for setting in arguments.nested(Setting(name, Unknown(why) if why else value, name_place, place)):
+            found.pop(setting.name, None)
+            found[setting.name] = setting
+    return list(found.values()), incomplete
+
+
+def _word_place(word: Argument, lines: SourceLines) -> Place:
+    return lines.place(word.at, word.at + len(word.text))
