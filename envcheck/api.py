@@ -74,7 +74,7 @@ class Report:
 
     def __repr__(self) -> str:
         """What it is about and what came out, in a line."""
-        from envcheck.reports.formats.text import count_text
+        from envcheck.reports.details import count_text
 
         return f"<envcheck.Report of {self._shown.subject!r}: {count_text(self._shown)}>"
 

@@ -403,7 +403,7 @@ def facts(
     from envcheck.reports import diff as report_diff
 
     one, other = (presented(each, host.private()) for each in examine.both(question, diff, host.Host()))
-    found = report_diff.contrast(one, other)
+    found = report_diff.compare(one, other)
     text = json.dumps(report_diff.tree(found, one, other), indent=2) + "\n"
     _emit(text if as_json else report_diff.page(found, one, other))
     worse = other._replace(judgement=other.judgement._replace(findings=found.appear), nothing_to_judge="")
@@ -1105,7 +1105,7 @@ def _form(as_json: bool, written: str, output: str) -> str:
     Raises:
         InputError: there is no such format, or the file cannot be written.
     """
-    from envcheck.reports.render import format_named, format_of
+    from envcheck.reports.render import format_for_file, format_named
 
     if as_json and written not in ("", "json"):
         raise InputError("--json", f"contradicts --format {written}")
@@ -1118,7 +1118,7 @@ def _form(as_json: bool, written: str, output: str) -> str:
     terminal = sys.stdout is not None and sys.stdout.isatty() and not host.variable("NO_COLOR")
     name = "json" if as_json else written
     if output:
-        return "text" if name == "terminal" else name or format_of(output)
+        return "text" if name == "terminal" else name or format_for_file(output)
     return name or ("terminal" if terminal else "text")
 
 

@@ -18,7 +18,7 @@ from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 from envcheck.policy import decision
 from envcheck.policy.decision import Decision, Machine, Settings
-from envcheck.reports.render import place_of
+from envcheck.reports.findings import place_of
 
 
 class Checked(NamedTuple):

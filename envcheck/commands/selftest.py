@@ -24,7 +24,7 @@ from envcheck.host.machine import Host, Running
 from envcheck.knowledge import log_signatures
 from envcheck.knowledge.rule_pages import nearest
 from envcheck.probes.layout import find_interpreter
-from envcheck.reports.render import fix_text
+from envcheck.reports.phrases import fix_text
 from envcheck.rules import clauses, derive, judge
 from envcheck.selftest import outcome as selftest_outcome
 

@@ -11,7 +11,7 @@ from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
 from envcheck.fleet import hostlist
 from envcheck.fleet.compare import FleetFinding, FleetReport, NodeDifference, NodeVariant, Some
-from envcheck.reports.render import fix_text, shown
+from envcheck.reports.phrases import fix_text, value_text
 
 SCHEMA_VERSION = 1
 
@@ -129,7 +129,7 @@ def _because(variant: NodeVariant, of: int, *, alone: bool) -> str:
 
 
 def _value(each: Evidence) -> str:
-    return "not known" if each.fact.value is None else shown(each.fact.value)
+    return "not known" if each.fact.value is None else value_text(each.fact.value)
 
 
 def _field(name: str, text: str) -> Iterator[str]:

@@ -11,8 +11,8 @@ from envcheck.core.i18n import counted, wrapped
 from envcheck.core.sanitize import inline
 from envcheck.memory import estimate
 from envcheck.memory.architecture import Model
-from envcheck.reports.formats.json import remark_tree
-from envcheck.reports.render import remark_line
+from envcheck.reports.formats.json import diagnostic_tree
+from envcheck.reports.phrases import diagnostic_line
 
 
 class Room(NamedTuple):
@@ -396,7 +396,7 @@ def _asked(found: MemoryTable) -> Iterator[str]:
     yield from _under("Training", [", ".join(said)])
     yield from _under("Judged", [found.subject])
     yield from _under("Assumed", found.assumed)
-    yield from _under("Remarks", map(remark_line, found.remarks))
+    yield from _under("Remarks", map(diagnostic_line, found.remarks))
 
 
 def _gpu(room: Room) -> str:
@@ -522,7 +522,7 @@ def tree(found: MemoryTable) -> dict[str, Any]:
         },
         "assumed": list(found.assumed),
         "unread": list(found.how.unread),
-        "remarks": [remark_tree(each) for each in found.remarks],
+        "remarks": [diagnostic_tree(each) for each in found.remarks],
         "table": [
             {
                 **_training(each.how),

@@ -24,7 +24,7 @@ from envcheck.core.rules import Clause, Matrix, Origin, Severity, Source, Target
 from envcheck.core.sanitize import Private
 from envcheck.host.machine import Host
 from envcheck.reports import render
-from envcheck.reports.formats import html as page
+from envcheck.reports.formats import _html_assets as assets
 from tests.support.hostile import SECRETS, TEXTS
 from tests.support.paths import ROOT
 from tests.support.running import envcheck
@@ -345,7 +345,10 @@ def test_a_format_that_was_named_wins(folder: Path) -> None:
 
 def test_a_report_that_cannot_be_written_is_told_before_the_work(folder: Path) -> None:
     ran = envcheck("gate", "--facts", "nowhere.toml", "-o", "r.yaml", cwd=folder)
-    assert (ran.code, ran.err.startswith("envcheck: -o r.yaml: no format ends so")) == (2, True)
+    assert (
+        ran.code,
+        ran.err.startswith("envcheck: -o r.yaml: cannot infer the format from this file name"),
+    ) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -356,8 +359,11 @@ def test_a_report_that_cannot_be_written_is_told_before_the_work(folder: Path) -
         (("--format", "__init__"), "no such format"),
         (("--json", "--format", "html"), "--json: contradicts --format html"),
         (("-o", "no/such/folder/r.html"), "the folder it would lie in is not there"),
-        (("-o", "r.yaml"), "-o r.yaml: no format ends so; name one with --format, or end it in .htm, .html,"),
-        (("-o", "r.json.bak"), "no format ends so"),
+        (
+            ("-o", "r.yaml"),
+            "-o r.yaml: cannot infer the format from this file name; use --format, or one of the suffixes .htm, .html,",
+        ),
+        (("-o", "r.json.bak"), "cannot infer the format from this file name"),
         (("-o", "."), "expected a file, found a directory"),
         (("-o", "/dev/full"), "expected a file, found not a regular file"),
     ],
@@ -554,7 +560,7 @@ def check_html(out: str) -> None:
     assert read.tags <= PAGE_TAGS
     assert {name for name, _ in read.attributes} <= PAGE_ATTRIBUTES
     assert {value for name, value in read.attributes if name == "href" and value[:1] != "#"} == set()
-    assert "".join(read.raw) == page._STYLE + page._SCRIPT
+    assert "".join(read.raw) == assets.STYLE + assets.SCRIPT
     assert read.comments == set()
 
 

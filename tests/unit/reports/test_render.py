@@ -15,8 +15,8 @@ from envcheck.core import sanitize
 from envcheck.core.errors import InputError
 from envcheck.core.findings import Report
 from envcheck.core.rules import Fix
-from envcheck.reports import render
-from envcheck.reports.formats.text import count_text
+from envcheck.reports import phrases, render
+from envcheck.reports.details import count_text
 from envcheck.rules import derive
 from tests.support.worlds import inventory, known, rule
 
@@ -58,7 +58,7 @@ def test_another_build_of_the_wanted_release_is_taken_away_first(
     # To pip 2.10.0+cpu is 2.10.0: `pip install torch==2.10.0` would leave it in place.
     fix = Fix((("pkg.torch", "==2.10.0"),), tried=(("pkg.torch", "2.10.0"),))
     read = inventory(f"[pkg]\ntorch = {json.dumps(here)}\n")
-    assert render.fix_commands(fix, {"torch": ("torchvision",)}, read) == commands
+    assert phrases.fix_commands(fix, {"torch": ("torchvision",)}, read) == commands
 
 
 # --- cleaning ---------------------------------------------------------------------------------------
