@@ -23,8 +23,8 @@ from envcheck.core.facts import Inventory, Vocabulary
 from envcheck.core.findings import UNREADABLE, Diagnostic
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import presented
-from envcheck.fleet import compare, hostlist, launchers
-from envcheck.fleet.compare import LARGEST_RECORD, NodeRecord
+from envcheck.fleet import collect, comparisons, hostlist, launchers, summary
+from envcheck.fleet.records import LARGEST_RECORD, LONGEST_NAME, NAME_KEY, NodeRecord, RefusedRecord
 from envcheck.host import machine as host
 from envcheck.host.machine import Host, Running
 from envcheck.probes.layout import find_interpreter
@@ -49,24 +49,24 @@ class _NodeJudge(NamedTuple):
     question: examine.ExamineRequest
     known: Matrix
     words: Vocabulary
-    rows: tuple[compare.Alike, ...]
+    rows: tuple[comparisons.Comparison, ...]
     target: Target | None
     remarks: tuple[Diagnostic, ...]
 
-    def opened(self) -> compare.Fleet:
+    def opened(self) -> collect.Fleet:
         """A fleet without a node."""
-        return compare.Fleet(self.words, self.known, self.rows, self._complete, self._examine)
+        return collect.Fleet(self.words, self.known, self.rows, self._complete, self._examine)
 
     def _complete(self, inventory: Inventory) -> Inventory:
         return examine.completed(inventory, self.question, self.known)[0]
 
-    def _examine(self, where: str, inventory: Inventory) -> compare.Judged:
+    def _examine(self, where: str, inventory: Inventory) -> collect.Judged:
         report = examine.considered(where, inventory, self.known, self.target)
-        return compare.Judged(report.judgement, report.nothing_to_judge)
+        return collect.Judged(report.judgement, report.nothing_to_judge)
 
-    def closed(self, taken: compare.Fleet, setting: compare.FleetContext) -> compare.FleetReport:
+    def closed(self, taken: collect.Fleet, setting: summary.FleetContext) -> summary.FleetReport:
         """The report."""
-        return compare.reported(taken, self.rows, self.known, __version__, setting)
+        return summary.summarize(taken, self.rows, self.known, __version__, setting)
 
 
 def _court(question: examine.ExamineRequest, wanted: FleetOptions) -> _NodeJudge:
@@ -78,7 +78,9 @@ def _court(question: examine.ExamineRequest, wanted: FleetOptions) -> _NodeJudge
     for remark in remarks:
         if remark.code == UNREADABLE:
             raise InputError(remark.places[0], remark.text)
-    return _NodeJudge(question, known, words, compare.alike(_rows(), wanted.may_differ), target, remarks)
+    return _NodeJudge(
+        question, known, words, comparisons.read_comparisons(_rows(), wanted.may_differ), target, remarks
+    )
 
 
 def _rows() -> list[dict[str, Any]]:
@@ -113,7 +115,7 @@ def _expected(said: str) -> tuple[str, ...] | int | None:
 # --- files ------------------------------------------------------------------------------------------
 
 
-def of_files(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.FleetReport:
+def of_files(question: examine.ExamineRequest, wanted: FleetOptions) -> summary.FleetReport:
     """The report on a file, a folder or standard input (`-`).
 
     Raises:
@@ -128,10 +130,10 @@ def of_files(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.
             taken.take(each)
         else:
             taken.refused.append(each)
-    return court.closed(taken, compare.FleetContext(expected, remarks=court.remarks, fail_on=wanted.fail_on))
+    return court.closed(taken, summary.FleetContext(expected, remarks=court.remarks, fail_on=wanted.fail_on))
 
 
-def read(source: str) -> Iterator[NodeRecord | compare.RefusedRecord]:
+def read(source: str) -> Iterator[NodeRecord | RefusedRecord]:
     """The records of a file, of every JSON and TOML file of a folder, or of standard input (`-`).
 
     Raises:
@@ -150,14 +152,14 @@ def read(source: str) -> Iterator[NodeRecord | compare.RefusedRecord]:
         yield from _split(host.chunks(source), source, source)
 
 
-def _of_file(path: Path) -> Iterator[NodeRecord | compare.RefusedRecord]:
+def _of_file(path: Path) -> Iterator[NodeRecord | RefusedRecord]:
     try:
         if path.suffix == ".jsonl":
             yield from _split(host.chunks(str(path)), str(path), path.stem)
             return
         text = host.read_file(path, LARGEST_RECORD)
     except InputError as error:
-        yield compare.RefusedRecord(error.where, error.problem, path.stem)
+        yield RefusedRecord(error.where, error.problem, path.stem)
         return
     if path.suffix == ".toml":
         yield NodeRecord(str(path), text.decode("utf-8", "replace"), path.stem)
@@ -165,13 +167,13 @@ def _of_file(path: Path) -> Iterator[NodeRecord | compare.RefusedRecord]:
         yield from _split(iter([text]), str(path), path.stem)
 
 
-def _split(chunks: Iterable[bytes], file: str, name: str) -> Iterator[NodeRecord | compare.RefusedRecord]:
+def _split(chunks: Iterable[bytes], file: str, name: str) -> Iterator[NodeRecord | RefusedRecord]:
     """One record a line; or what `envcheck facts` prints, from a line `{` to a line `}`."""
     first = True
     for number, text in _records(_lines(chunks)):
         where = f"{file}:{number}"
         if text is None:
-            yield compare.RefusedRecord(where, f"longer than {LARGEST_RECORD} bytes")
+            yield RefusedRecord(where, f"longer than {LARGEST_RECORD} bytes")
         else:
             yield NodeRecord(
                 where, text.decode("utf-8", "replace"), name if first and name != file else where
@@ -226,7 +228,7 @@ def own_facts(question: examine.ExamineRequest, machine: Host, name: str) -> dic
     tree = examine.inventory_report(question, machine)
     private = host.private()._replace(machines=())  # naming nodes is what this is for
     named: dict[str, Any] = presented(
-        {**tree, "host": {compare.NAME.partition(".")[2]: name, **tree.get("host", {})}}, private
+        {**tree, "host": {NAME_KEY.partition(".")[2]: name, **tree.get("host", {})}}, private
     )
     return named
 
@@ -234,7 +236,7 @@ def own_facts(question: examine.ExamineRequest, machine: Host, name: str) -> dic
 class Gathered(NamedTuple):
     """What a process says: the report, which rank 0 shows for all, and the exit code, which all share."""
 
-    report: compare.FleetReport | None
+    report: summary.FleetReport | None
     code: int
 
 
@@ -480,10 +482,10 @@ def _call(
         if words.facts:
             taken.take(NodeRecord(f"rank {words.rank}", words.facts, name), name)
         elif words.trouble:
-            missing.append(compare.Missing(name, words.trouble))
+            missing.append(summary.Missing(name, words.trouble))
     if expected is None and started.nodes:
         expected = len(started.nodes)
-    setting = compare.FleetContext(
+    setting = summary.FleetContext(
         expected, tuple(missing), stale=stale, remarks=court.remarks, fail_on=wanted.fail_on
     )
     report = court.closed(taken, setting)
@@ -547,7 +549,7 @@ def _heard(board: _Board, call: str, wanted: Iterable[int]) -> dict[int, _Words]
         except (ValueError, TypeError, RecursionError):
             continue
         whole = all(isinstance(each, str) for each in (words.mark, words.node, words.facts, words.trouble))
-        whole = whole and 0 < len(words.node) <= compare.LONGEST_NAME
+        whole = whole and 0 < len(words.node) <= LONGEST_NAME
         if words.call == call and whole and name == f"rank-{words.rank}":
             found[words.rank] = words
     return found
@@ -564,7 +566,7 @@ def _by_node(heard: Mapping[int, _Words]) -> dict[str, _Words]:
 
 def _absent(
     heard: Mapping[int, _Words], wanted: FleetOptions, started: launchers.Started
-) -> list[compare.Missing]:
+) -> list[summary.Missing]:
     """The nodes, or where nobody knows these the ranks, that were not heard of."""
     silent = [rank for rank in range(started.world) if rank not in heard]
     if not silent:
@@ -574,8 +576,8 @@ def _absent(
     gone = [node for node in started.nodes if _short(node) not in here]
     if gone:
         of = hostlist.fold(f"rank{rank}" for rank in silent)
-        return [compare.Missing(node, f"{why} ({of})") for node in gone]
-    return [compare.Missing(f"rank{rank}", why) for rank in silent]
+        return [summary.Missing(node, f"{why} ({of})") for node in gone]
+    return [summary.Missing(f"rank{rank}", why) for rank in silent]
 
 
 def _short(node: str) -> str:
@@ -600,7 +602,7 @@ def _stale(wanted: FleetOptions, started: launchers.Started) -> tuple[str, ...]:
 # --- Ray --------------------------------------------------------------------------------------------
 
 
-def of_ray(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.FleetReport:
+def of_ray(question: examine.ExamineRequest, wanted: FleetOptions) -> summary.FleetReport:
     """The report on the nodes of a Ray cluster, each asked by a task of its own.
 
     Raises:
@@ -612,7 +614,7 @@ def of_ray(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.Fl
     # Ray prints what it notices of its nodes, and standard output is the report's.
     with redirect_stdout(io.StringIO()):
         taken, missing, left_out = _asked(question, wanted, court)
-    setting = compare.FleetContext(
+    setting = summary.FleetContext(
         expected, missing, left_out=left_out, remarks=court.remarks, fail_on=wanted.fail_on
     )
     return court.closed(taken, setting)
@@ -620,7 +622,7 @@ def of_ray(question: examine.ExamineRequest, wanted: FleetOptions) -> compare.Fl
 
 def _asked(
     question: examine.ExamineRequest, wanted: FleetOptions, court: _NodeJudge
-) -> tuple[compare.Fleet, tuple[compare.Missing, ...], tuple[str, ...]]:
+) -> tuple[collect.Fleet, tuple[summary.Missing, ...], tuple[str, ...]]:
     """The nodes of the cluster, those that gave no answer, and those that were not asked."""
     try:
         ray = importlib.import_module("ray")
@@ -633,7 +635,7 @@ def _asked(
         ray.init(address=wanted.ray, log_to_driver=False, logging_level="ERROR", configure_logging=False)
     except Exception as error:  # noqa: BLE001 - of Ray's many
         raise ExamineError(f"--ray {wanted.ray}: {_last_line(str(error)) or type(error).__name__}") from None
-    taken, missing = court.opened(), list[compare.Missing]()
+    taken, missing = court.opened(), list[summary.Missing]()
     try:
         asked = {}
         here, left_out = _ray_nodes(ray)
@@ -649,9 +651,9 @@ def _asked(
                 try:
                     taken.take(NodeRecord(f"node {asked[ref]}", ray.get(ref), asked[ref]), asked[ref])
                 except Exception as error:  # noqa: BLE001 - the node's, or Ray's
-                    missing.append(compare.Missing(asked[ref], _ray_trouble(error)))
+                    missing.append(summary.Missing(asked[ref], _ray_trouble(error)))
         for ref in left:
-            missing.append(compare.Missing(asked[ref], f"did not answer within {wanted.wait_s:g} s"))
+            missing.append(summary.Missing(asked[ref], f"did not answer within {wanted.wait_s:g} s"))
             ray.cancel(ref, force=True)
     finally:
         ray.shutdown()

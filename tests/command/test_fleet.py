@@ -27,8 +27,9 @@ from envcheck.core.facts import Inventory
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Severity
 from envcheck.core.sanitize import Private, presented
-from envcheck.fleet import compare, hostlist, launchers
+from envcheck.fleet import collect, comparisons, grouping, hostlist, launchers, summary
 from envcheck.fleet import report as fleet_report
+from envcheck.fleet.records import LARGEST_RECORD, NodeRecord
 from envcheck.host import machine as host
 from tests.support import hostile
 from tests.support.fleets import FAULTS, cluster, node, vary
@@ -46,20 +47,20 @@ def known() -> Matrix:
 
 def judged(
     records: Sequence[str], may_differ: Sequence[str] = (), **setting: Any
-) -> tuple[compare.FleetReport, list[str]]:
+) -> tuple[summary.FleetReport, list[str]]:
     """The report on these lines, and the places of the records that were judged."""
     asked: list[str] = []
 
-    def examine(where: str, inventory: Inventory) -> compare.Judged:
+    def examine(where: str, inventory: Inventory) -> collect.Judged:
         asked.append(where)
         report = examine_command.considered(where, inventory, known(), None)
-        return compare.Judged(report.judgement, report.nothing_to_judge)
+        return collect.Judged(report.judgement, report.nothing_to_judge)
 
-    rows = compare.alike(ROWS, may_differ)
-    taken = compare.Fleet(vocabulary(), known(), rows, lambda read: read, examine)
+    rows = comparisons.read_comparisons(ROWS, may_differ)
+    taken = collect.Fleet(vocabulary(), known(), rows, lambda read: read, examine)
     for number, text in enumerate(records, 1):
-        taken.take(compare.NodeRecord(f"f:{number}", text, f"f:{number}"))
-    return compare.reported(taken, rows, known(), "0", compare.FleetContext(**setting)), asked
+        taken.take(NodeRecord(f"f:{number}", text, f"f:{number}"))
+    return summary.summarize(taken, rows, known(), "0", summary.FleetContext(**setting)), asked
 
 
 def lines(*changes: Mapping[str, Any]) -> list[str]:
@@ -76,7 +77,7 @@ def lines(*changes: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def differences(report: compare.FleetReport) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+def differences(report: summary.FleetReport) -> dict[str, tuple[str, list[tuple[str, str]]]]:
     return {
         each.key: (each.standing, [(value.value, hostlist.fold(value.nodes)) for value in each.values])
         for each in report.differences
@@ -156,7 +157,7 @@ def test_what_changes_from_node_to_node_and_from_moment_to_moment_makes_no_machi
 
 
 def test_a_fact_that_the_judge_is_said_not_to_see_never_changes_what_he_says() -> None:
-    view = compare.view(known())
+    view = grouping.judge_view(known())
     tree = node("n")
     for number in range(8):
         tree["gpu"][number]["memory_free_mib"] = 5
@@ -259,7 +260,7 @@ def test_what_may_differ_is_a_note(said: str, key: str, change: dict[str, Any]) 
 
 def test_what_nobody_compares_cannot_be_allowed_to_differ() -> None:
     with pytest.raises(InputError, match="nothing of that key"):
-        compare.alike(ROWS, ["gpu.colour"])
+        comparisons.read_comparisons(ROWS, ["gpu.colour"])
 
 
 def test_packages_are_compared_by_one_digest_that_says_what_is_behind_it() -> None:
@@ -289,7 +290,7 @@ def test_every_row_says_what_it_is_about_and_what_it_follows() -> None:
 
 
 def test_every_fault_that_tests_plant_is_of_a_row() -> None:
-    rows = compare.alike(ROWS)
+    rows = comparisons.read_comparisons(ROWS)
     assert all(any(row.covers(key) or row.key == key for row in rows) for key in FAULTS)
 
 
@@ -332,7 +333,7 @@ def test_the_verdict_and_its_code() -> None:
         ('{"gpu": [{"memory_free_mib": {"a": 1}}]}', "expected a value"),
         (json.dumps({"gpu": [{}] * 2000}), "more than 1024"),
         ("torch 2.13.0", "neither JSON nor TOML"),
-        ("x" * (compare.LARGEST_RECORD + 1), "longer than"),
+        ("x" * (LARGEST_RECORD + 1), "longer than"),
         ('{"host": "x"}', "no such fact"),
         ('{"gpu": {"name": "x"}}', "one a device"),
         ("[env]\nNCCL_ALGO = 2026-11-20", "expected texts"),
@@ -475,7 +476,7 @@ def test_what_has_no_name_is_called_by_its_file_and_line(tmp_path: Path) -> None
 
 def test_a_line_without_an_end_and_a_pipe_in_the_folder_do_not_hold_it_up(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
-        lines({})[0] + "\n" + "x" * (3 * compare.LARGEST_RECORD) + "\n" + lines({}, {})[1]
+        lines({})[0] + "\n" + "x" * (3 * LARGEST_RECORD) + "\n" + lines({}, {})[1]
     )
     os.mkfifo(tmp_path / "b.json")
     (tmp_path / "c.json").write_bytes(b"\xff\xfe{}")
