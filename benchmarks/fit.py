@@ -507,6 +507,7 @@ def compared(measured: dict[str, Any], device: str = "cpu") -> list[Row]:
     """What was measured, estimated anew; on a CPU what is offloaded lies in the same memory."""
     sys.path.insert(0, str(ROOT))
     from envcheck.memory import architecture, estimate
+    from envcheck.memory.training import Training
 
     tables = tomllib.loads((ROOT / "compat/tables/architectures.toml").read_text())
     kept = {name: row["kept"] for row in tables["activation"] for name in row["names"]}
@@ -517,7 +518,7 @@ def compared(measured: dict[str, Any], device: str = "cpu") -> list[Row]:
         if model is None or model.decoder is None:
             raise ValueError(name)
         account = estimate.estimate(
-            model, estimate.Training(**_training(wanted, device), activation=kept[model.decoder.activation])
+            model, Training(**_training(wanted, device), activation=kept[model.decoder.activation])
         )
         host = account.host_total if device == "cpu" else 0
         phases = account.phases

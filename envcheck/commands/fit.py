@@ -19,6 +19,8 @@ from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.memory import architecture, estimate, report
+from envcheck.memory.options import Room, find_options
+from envcheck.memory.training import ALL_LINEAR, DDP, DEEPSPEED, GIB, WIDTH, Training
 from envcheck.rules import derive, judge
 
 MIB = 1024 * 1024
@@ -59,7 +61,7 @@ def fitted(question: examine.ExamineRequest, wanted: FitOptions, machine: Host) 
     room = _room(inventory, how, elsewhere=bool(question.gpus), ram=wanted.ram)
     count = estimate.counter(model)
     account = count(how)
-    options = report.options(
+    options = find_options(
         how,
         count,
         room,
@@ -272,7 +274,7 @@ class _Settings:
         self.assumed: list[str] = []
         self.unread: list[str] = []
 
-    def training(self) -> estimate.Training:
+    def training(self) -> Training:
         """The training; `assumed` then says what was not given.
 
         Raises:
@@ -342,33 +344,33 @@ class _Settings:
         """A fact that holds or does not."""
         return self.given(key, default) is True
 
-    def _spread(self) -> estimate.Training:
+    def _spread(self) -> Training:
         """Ranks, engine, dtypes and buckets."""
         found = self.inventory.fact("train.zero_stage").reading
         if isinstance(found, Unknown) and found.asked:
             raise ExamineError(f"cannot tell: the ZeRO stage is not known ({inline(found.why)})")
         stage = int(self.given("zero_stage", 0))
-        parallel = str(self.given("parallel", estimate.DEEPSPEED if stage else "none"))
+        parallel = str(self.given("parallel", DEEPSPEED if stage else "none"))
         visible = len(self.inventory.visible_devices()) or 1
         ranks = self._count("world_size", visible, f"ranks: {visible} (--gpus)")
         precision = str(self.given("precision", "bf16", "bf16"))
         stored = _DTYPES.get(str(self.given("base_dtype", "")), "") or self.counted.dtype
-        engine = parallel == estimate.DEEPSPEED
+        engine = parallel == DEEPSPEED
         if not engine:
             why = "as config.json says" if stored else "for nothing says in what"
             self.assumed.append(f"weights loaded in {stored or precision}, {why}")
-        return estimate.Training(
+        return Training(
             seq=0,
             ranks=ranks,
             precision=precision,
             stored="" if engine or stored == precision else stored,
-            parallel=estimate.DDP if parallel == "none" and ranks > 1 else parallel,
+            parallel=DDP if parallel == "none" and ranks > 1 else parallel,
             stage=stage,
             offload_optimizer=self.given("offload_optimizer", "none") != "none",
             offload_param=self.given("offload_param", "none") != "none" or self.flag("fsdp_offload"),
             overlap=self.flag("zero_overlap_comm"),
             **(self._sizes(stage) if engine and stage else {}),
-            autocast=not engine and estimate.WIDTH[precision] == estimate.WIDTH["bf16"],
+            autocast=not engine and WIDTH[precision] == WIDTH["bf16"],
         )
 
     def _sizes(self, stage: int) -> dict[str, Any]:
@@ -389,7 +391,7 @@ class _Settings:
                 found[name] = min(fact.value, architecture.MOST_PARAMETERS)
                 continue
             auto = hidden and name in by_model and self.flag("zero_sized_by_model")
-            found[name] = by_model[name] if auto else int(estimate.Training._field_defaults[name])
+            found[name] = by_model[name] if auto else int(Training._field_defaults[name])
             if stage >= least_stage:
                 whose = '"auto" as transformers fills it in' if auto else "DeepSpeed's own"
                 sources.setdefault(whose, []).append(f"{setting} {found[name]:,}")
@@ -427,24 +429,24 @@ class _Settings:
             )
             return (_NO_MODULE,)
         for name in self.wanted.targets:
-            if name not in modules and name != estimate.ALL_LINEAR:
+            if name not in modules and name != ALL_LINEAR:
                 raise InputError(f"--lora-target {name[:40]}", f"the linear modules are {', '.join(modules)}")
         if self.wanted.targets:
             return self.wanted.targets
         if said := self.given("lora_targets", ""):
-            by_name = {name.lower(): name for name in (*modules, estimate.ALL_LINEAR)}
+            by_name = {name.lower(): name for name in (*modules, ALL_LINEAR)}
             named = str(said).split(",")
             if all(name in by_name for name in named):
                 return tuple(by_name[name] for name in named)
             self.assumed.append(f"LoRA's targets {str(said)[:40]!r} are not all known modules: not used")
         if not self.counted.lora:
             self.assumed.append("LoRA on all linear modules (--lora-target): PEFT has no choice of its own")
-            return (estimate.ALL_LINEAR,)
+            return (ALL_LINEAR,)
         own = ", ".join(self.counted.lora)
         self.assumed.append(f"LoRA on {own}, PEFT's own choice (--lora-target)")
         return ()
 
-    def _remark(self, how: estimate.Training) -> None:
+    def _remark(self, how: Training) -> None:
         if how.saved:
             self.assumed.append("modules_to_save: the embedding and the head (which ones is not known)")
         if how.quantised in ("nf4", "fp4", "int8"):
@@ -457,7 +459,7 @@ class _Settings:
 # --- the machine ------------------------------------------------------------------------------------
 
 
-def _room(inventory: Inventory, how: estimate.Training, *, elsewhere: bool, ram: int | None) -> report.Room:
+def _room(inventory: Inventory, how: Training, *, elsewhere: bool, ram: int | None) -> Room:
     """The least memory of a visible GPU, and of the host: `ram` GiB, else this one's if the GPUs are here."""
     sizes, visible = [], inventory.visible_devices()
     for number in visible:
@@ -470,11 +472,11 @@ def _room(inventory: Inventory, how: estimate.Training, *, elsewhere: bool, ram:
     here_mib = free_mib if free_mib is not None or elsewhere else inventory.known("host.ram_limit_mib")
     here = inventory.known("gpus.count")
     ranks = min(how.ranks, here) if isinstance(here, int) and here > 1 else how.ranks
-    return report.Room(
+    return Room(
         gpu=least[0] if least else None,
         free=bool(least and least[1]),
         name=least[2] if least else "",
-        ram=ram * estimate.GIB if ram is not None else here_mib * MIB if isinstance(here_mib, int) else None,
+        ram=ram * GIB if ram is not None else here_mib * MIB if isinstance(here_mib, int) else None,
         ranks=ranks,
         declared=elsewhere,
         ram_free=ram is None and free_mib is not None,
@@ -494,7 +496,7 @@ class _Judge:
             and any(clause.key.startswith("train.") for when in rule.when for clause in when)
         )
 
-    def breaks(self, how: estimate.Training) -> tuple[str, ...]:
+    def breaks(self, how: Training) -> tuple[str, ...]:
         """The ids of such rules that are broken."""
         changes: list[tuple[str, Value]] = [
             ("train.precision", how.precision),
