@@ -19,6 +19,7 @@ from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 from envcheck.host.machine import Host
 from envcheck.memory import architecture, estimate, report
+from envcheck.memory.architecture_table import LARGEST
 from envcheck.memory.options import Room, find_options
 from envcheck.memory.training import ALL_LINEAR, DDP, DEEPSPEED, GIB, WIDTH, Training
 from envcheck.rules import derive, judge
@@ -210,9 +211,7 @@ def _header(path: Path, length: int) -> Iterator[tuple[str, _Stored]]:
             continue
         shape = entry.get("shape") if isinstance(entry, dict) else None
         dtype = entry.get("dtype") if isinstance(entry, dict) else None
-        whole = isinstance(shape, list) and all(
-            type(each) is int and 0 <= each <= architecture.LARGEST for each in shape
-        )
+        whole = isinstance(shape, list) and all(type(each) is int and 0 <= each <= LARGEST for each in shape)
         if not whole or dtype not in _BITS:
             raise InputError(where, f"not safetensors: {name[:60]!r} has no shape or dtype that is known")
         sizes = tuple(shape or ())
@@ -333,11 +332,9 @@ class _Settings:
             InputError: it is no count, or more than is believed.
         """
         value = int(self.given(key, default, why))
-        if value != default and not 1 <= value <= architecture.LARGEST:
+        if value != default and not 1 <= value <= LARGEST:
             source = self.inventory.fact(f"train.{key}").source
-            raise InputError(
-                source, f"{key} {value:.10g}: expected a whole number from 1 to {architecture.LARGEST}"
-            )
+            raise InputError(source, f"{key} {value:.10g}: expected a whole number from 1 to {LARGEST}")
         return value
 
     def flag(self, key: str, *, default: bool = False) -> bool:

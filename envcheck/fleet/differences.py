@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from envcheck.core.facts import Unknown, family
@@ -99,19 +99,27 @@ def _difference(
     ordered = sorted(values.items(), key=lambda item: (-count(item[1]), sort_key(item[0])))
     if len(ordered) == 1 and not unread:
         return None
-    commonest = profiles[ordered[0][1][0]].parts.get(key, {})
-    with_nodes = tuple(
-        NodesWithValue(
-            _NOT_THERE.get(family(key), "none") if value is None else str(value),
-            tuple(name for number in numbers for name in nodes[number]),
-            _part_differences(commonest, profiles[numbers[0]].parts.get(key, {})) if row.together else (),
-        )
-        for value, numbers in ordered
-    )
+    with_nodes = tuple(_with_nodes(key, row, profiles, nodes, ordered))
     name = row.name or key.partition(".")[2]
     unread_on = tuple(NodesWithValue(why, tuple(names)) for why, names in unread.items())
     standing = _standing(with_nodes)
     return NodeDifference(key, name, severity, row.why, row.source, standing, with_nodes, unread_on)
+
+
+def _with_nodes(
+    key: str,
+    row: Comparison,
+    profiles: Mapping[int, Profile],
+    nodes: Mapping[int, list[str]],
+    ordered: Sequence[tuple[str | int | None, list[int]]],
+) -> Iterator[NodesWithValue]:
+    """Yield each value with its nodes and, for a digest, how its packages differ from the most common."""
+    common = profiles[ordered[0][1][0]].parts.get(key, {})
+    for value, numbers in ordered:
+        text = _NOT_THERE.get(family(key), "none") if value is None else str(value)
+        names = tuple(name for number in numbers for name in nodes[number])
+        other = profiles[numbers[0]].parts.get(key, {})
+        yield NodesWithValue(text, names, _part_differences(common, other) if row.together else ())
 
 
 _NOT_THERE = {"env": "not set", "pkg": "not installed", "train": "not given"}

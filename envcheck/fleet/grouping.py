@@ -38,10 +38,7 @@ class JudgeView(NamedTuple):
 
 def judge_view(known: Matrix) -> JudgeView:
     """Return the view that the rules and defaults of the matrix need."""
-    clauses = [
-        *(clause for rule in known.rules for table in (*rule.when, rule.require) for clause in table),
-        *(clause for default in known.defaults for clause in default.when),
-    ]
+    clauses = [*_clauses(known)]
     keys = {key for clause in clauses for key in (clause.key, *refs(clause))}
     pairs = {(clause.key, key) for clause in clauses for key in refs(clause)}
     host_pairs = {pair for pair in pairs if {family(key) for key in pair} == {"host"}}
@@ -56,6 +53,14 @@ def judge_view(known: Matrix) -> JudgeView:
         {key: tuple(sorted(numbers)) for key, numbers in bounds.items() if key not in exact},
         tuple(sorted(host_pairs)),
     )
+
+
+def _clauses(known: Matrix) -> Iterator[Clause]:
+    for rule in known.rules:
+        for table in (*rule.when, rule.require):
+            yield from table
+    for default in known.defaults:
+        yield from default.when
 
 
 def _bounds(clauses: Iterable[Clause]) -> dict[str, set[int]]:

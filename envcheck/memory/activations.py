@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from envcheck.memory.architecture import Decoder, Model, Tensor
+from envcheck.memory.architecture import Decoder, Model
+from envcheck.memory.tensors import Tensor
 from envcheck.memory.training import DEEPSPEED, FLOAT, WIDTH, Training
 from envcheck.memory.weights import is_targeted
 

@@ -241,10 +241,10 @@ def _stages_and_offloads(training: Training) -> Iterator[tuple[int, bool, bool]]
     Parameters are offloaded only with the stage that shards them, and only together with the optimizer.
     """
     for stage in range(max(training.stage, 1), _highest_stage(training) + 1):
+        shards = stage == SHARDING_STAGE
         for optimizer in dict.fromkeys((training.offload_optimizer, True)):
-            for param in dict.fromkeys((training.offload_param, optimizer and stage == SHARDING_STAGE)):
-                if not param or stage == SHARDING_STAGE:
-                    yield stage, optimizer, param
+            params = dict.fromkeys((training.offload_param, optimizer and shards))
+            yield from ((stage, optimizer, param) for param in params if not param or shards)
 
 
 def _highest_stage(training: Training) -> int:

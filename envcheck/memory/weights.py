@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck.memory.architecture import Model, Tensor
+from envcheck.memory.architecture import Model
+from envcheck.memory.tensors import Tensor
 from envcheck.memory.training import ALL_LINEAR, DEEPSPEED, FLOAT, WIDTH, Training
 
 DEPENDS_ON = (
