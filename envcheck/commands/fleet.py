@@ -130,7 +130,9 @@ def of_files(question: examine.ExamineRequest, wanted: FleetOptions) -> summary.
             taken.take(each)
         else:
             taken.refused.append(each)
-    return court.closed(taken, summary.FleetContext(expected, remarks=court.remarks, fail_on=wanted.fail_on))
+    return court.closed(
+        taken, summary.FleetContext(expected=expected, diagnostics=court.remarks, fail_on=wanted.fail_on)
+    )
 
 
 def read(source: str) -> Iterator[NodeRecord | RefusedRecord]:
@@ -486,7 +488,11 @@ def _call(
     if expected is None and started.nodes:
         expected = len(started.nodes)
     setting = summary.FleetContext(
-        expected, tuple(missing), stale=stale, remarks=court.remarks, fail_on=wanted.fail_on
+        expected=expected,
+        missing=tuple(missing),
+        stale=stale,
+        diagnostics=court.remarks,
+        fail_on=wanted.fail_on,
     )
     report = court.closed(taken, setting)
     late = _heard(board, call, set(range(started.world)) - heard.keys())
@@ -615,7 +621,11 @@ def of_ray(question: examine.ExamineRequest, wanted: FleetOptions) -> summary.Fl
     with redirect_stdout(io.StringIO()):
         taken, missing, left_out = _asked(question, wanted, court)
     setting = summary.FleetContext(
-        expected, missing, left_out=left_out, remarks=court.remarks, fail_on=wanted.fail_on
+        expected=expected,
+        missing=missing,
+        left_out=left_out,
+        diagnostics=court.remarks,
+        fail_on=wanted.fail_on,
     )
     return court.closed(taken, setting)
 

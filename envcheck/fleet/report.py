@@ -32,7 +32,7 @@ def render(report: FleetReport) -> str:
 
 def _lines(report: FleetReport) -> Iterator[str]:
     yield from _head(report)
-    for diagnostic in report.remarks:
+    for diagnostic in report.diagnostics:
         place = f"{diagnostic.places[0]}: " if diagnostic.places else ""
         mark, severity = _MARKS[diagnostic.severity], diagnostic.severity.value
         yield ""
@@ -60,7 +60,7 @@ def _head(report: FleetReport) -> Iterator[str]:
     if report.expected is not None and report.expected != len(report.nodes):
         judged = f"{len(report.nodes)} of {counted(report.expected, 'node')} expected"
     where = f", {folded(report.nodes)}" if report.nodes else ""
-    yield f"judged  {judged}{where}; to the judge {counted(report.machines, 'machine')}"
+    yield f"judged  {judged}{where}; {counted(report.machines, 'distinct machine')}"
 
 
 def folded(names: Iterable[str], limit: int = _LONGEST_LIST) -> str:
@@ -180,7 +180,7 @@ def _record_problems(report: FleetReport) -> Iterator[str]:
     for refused in report.refused:
         yield f"record   {refused.where}: {refused.problem}"
     for twice in report.twice:
-        ending = "which say the same" if twice.same else "which differ; the later counts"
+        ending = "which are equal" if twice.same else "which differ; the later counts"
         yield f"twice    {twice.name}: {twice.first} and {twice.last}, {ending}"
     yield from (f"late     {text}" for text in report.late)
     yield from (f"stale    {text}" for text in report.stale)
@@ -210,7 +210,7 @@ def _failures(report: FleetReport) -> Iterator[str]:
     different = [each for each in report.differences if each.severity.rank >= level and len(each.values) > 1]
     if different:
         yield f"nodes differ in {', '.join(each.name for each in different)}"
-    yield from (each.text for each in report.remarks if each.severity.rank >= level)
+    yield from (each.text for each in report.diagnostics if each.severity.rank >= level)
 
 
 def _unknowns(report: FleetReport) -> Iterator[str]:
@@ -267,7 +267,7 @@ def tree(report: FleetReport) -> dict[str, Any]:
                 "text": each.text,
                 "places": [str(place) for place in each.places],
             }
-            for each in report.remarks
+            for each in report.diagnostics
         ],
     }
 

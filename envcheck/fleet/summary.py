@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from envcheck.core.findings import Diagnostic, Evidence, Finding, Verdict
@@ -38,7 +39,8 @@ class Missing(NamedTuple):
     why: str
 
 
-class FleetContext(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class FleetContext:
     """What a report says in addition to the records, such as the nodes that are expected.
 
     See `FleetReport` for the fields.
@@ -49,7 +51,7 @@ class FleetContext(NamedTuple):
     late: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    remarks: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
     fail_on: Severity = Severity.ERROR
 
 
@@ -72,7 +74,7 @@ class FleetReport(NamedTuple):
     late: tuple[str, ...] = ()  # records that came after the verdict
     stale: tuple[str, ...] = ()  # records of other jobs
     left_out: tuple[str, ...] = ()  # nodes that were not examined, with the reason
-    remarks: tuple[Diagnostic, ...] = ()  # diagnostics of the training configuration
+    diagnostics: tuple[Diagnostic, ...] = ()  # of the training configuration
     fail_on: Severity = Severity.ERROR
 
     @property
@@ -80,7 +82,7 @@ class FleetReport(NamedTuple):
         """The exit code: 0 the job may start, 1 it may not, 3 that cannot be decided."""
         level = self.fail_on.rank
         severities = [each.severity for each in self.differences if len(each.values) > 1]
-        severities += [each.severity for each in self.remarks]
+        severities += [each.severity for each in self.diagnostics]
         severities += [
             each.finding.severity for each in self.findings if each.finding.verdict is Verdict.BROKEN
         ]
@@ -106,24 +108,24 @@ def summarize(
         by_profile.setdefault(node.profile, []).append(name)
     expected = len(context.expected) if isinstance(context.expected, tuple) else context.expected
     return FleetReport(
-        version,
-        known.updated,
-        len(known.rules),
-        tuple(fleet.nodes),
-        expected,
-        len(by_machine),
-        find_differences(fleet.profiles, by_profile, comparisons),
-        _findings(fleet.judged, by_machine),
-        _nothing_to_judge(fleet.judged, by_machine),
-        _waiting(fleet.judged, by_machine),
-        (*context.missing, *_missing(fleet, context)),
-        tuple(fleet.refused),
-        tuple(fleet.twice),
-        context.late,
-        context.stale,
-        context.left_out,
-        context.remarks,
-        context.fail_on,
+        version=version,
+        updated=known.updated,
+        rules=len(known.rules),
+        nodes=tuple(fleet.nodes),
+        expected=expected,
+        machines=len(by_machine),
+        differences=find_differences(fleet.profiles, by_profile, comparisons),
+        findings=_findings(fleet.judged, by_machine),
+        nothing=_nothing_to_judge(fleet.judged, by_machine),
+        waiting=_waiting(fleet.judged, by_machine),
+        missing=(*context.missing, *_missing(fleet, context)),
+        refused=tuple(fleet.refused),
+        twice=tuple(fleet.twice),
+        late=context.late,
+        stale=context.stale,
+        left_out=context.left_out,
+        diagnostics=context.diagnostics,
+        fail_on=context.fail_on,
     )
 
 

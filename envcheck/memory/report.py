@@ -27,7 +27,7 @@ class MemoryTable(NamedTuple):
     room: Room
     assumed: tuple[str, ...]
     options: Options
-    remarks: tuple[Diagnostic, ...] = ()  # diagnostics of the training configurations, worst first
+    diagnostics: tuple[Diagnostic, ...] = ()  # of the training configurations, worst first
 
     @property
     def verdict(self) -> str:
@@ -37,7 +37,7 @@ class MemoryTable(NamedTuple):
     @property
     def code(self) -> int:
         """The exit code: 0 fits, 1 does not fit, 2 a configuration cannot be read, 3 cannot tell."""
-        if any(diagnostic.code == UNREADABLE for diagnostic in self.remarks):
+        if any(diagnostic.code == UNREADABLE for diagnostic in self.diagnostics):
             return 2
         return {"fits": 0, "tight": 0, "does not fit": 1}.get(self.verdict, 3)
 
@@ -146,7 +146,7 @@ def _inputs(found: MemoryTable) -> Iterator[str]:
     yield from _under("Training", [", ".join(parts)])
     yield from _under("Judged", [found.subject])
     yield from _under("Assumed", found.assumed)
-    yield from _under("Remarks", map(diagnostic_line, found.remarks))
+    yield from _under("Remarks", map(diagnostic_line, found.diagnostics))
 
 
 def _method(training: Training) -> str:
@@ -273,7 +273,7 @@ def tree(found: MemoryTable) -> dict[str, Any]:
         "host": _host_tree(found),
         "assumed": list(found.assumed),
         "unread": list(found.training.unread),
-        "remarks": [diagnostic_tree(each) for each in found.remarks],
+        "remarks": [diagnostic_tree(each) for each in found.diagnostics],
         "table": [
             {
                 **_training_tree(option.training),

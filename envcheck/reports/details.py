@@ -239,9 +239,9 @@ def count_text(report: Report) -> str:
     parts = [lang.say("{} broken", broken) + (f" ({', '.join(by_severity)})" if broken else "")]
     if count := len(report.diagnostics):
         parts.append(
-            lang.say("{} remark on the configuration", 1)
+            lang.say("{} problem in the configuration", 1)
             if count == 1
-            else lang.say("{} remarks on the configuration", count)
+            else lang.say("{} problems in the configuration", count)
         )
     parts.append(lang.say("{} undecided", judgement.tally(Verdict.UNDECIDED)))
     reasons = Counter(each.reason for each in judgement.waiting)
