@@ -519,6 +519,7 @@ def compared(measured: dict[str, Any], device: str = "cpu") -> list[Row]:
     """Estimate the measured configurations again; on a CPU, offloaded tensors use the same memory."""
     sys.path.insert(0, str(ROOT))
     from envcheck.memory import architecture, estimate
+    from envcheck.memory.training import Training
 
     tables = tomllib.loads((ROOT / "compat/tables/architectures.toml").read_text())
     kept = {name: row["kept"] for row in tables["activation"] for name in row["names"]}
@@ -530,7 +531,7 @@ def compared(measured: dict[str, Any], device: str = "cpu") -> list[Row]:
             raise ValueError(name)
         account = estimate.estimate(
             model,
-            estimate.Training(**_training(configuration, device), activation=kept[model.decoder.activation]),
+            Training(**_training(configuration, device), activation=kept[model.decoder.activation]),
         )
         host = account.host_total if device == "cpu" else 0
         phases = account.phases

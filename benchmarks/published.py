@@ -159,11 +159,12 @@ def main() -> None:
     """Print the table."""
     sys.path.insert(0, str(ROOT))
     from envcheck.memory import architecture, estimate
+    from envcheck.memory.training import Training
 
     print("| model | training | published | counted, with a CUDA context | counted / published |")
     print("| --- | --- | --: | --: | --: |")
     for row in ROWS:
-        account = estimate.estimate(architecture.described(MODELS[row.model]), estimate.Training(**row.how))
+        account = estimate.estimate(architecture.described(MODELS[row.model]), Training(**row.how))
         # DeepSpeed publishes only the states, without activations and context.
         tensors = account.rest if row.source == DEEPSPEED else account.total
         least, most = (0, 0) if row.source == DEEPSPEED else estimate.CONTEXT

@@ -78,7 +78,7 @@ class Report:
 
     def __repr__(self) -> str:
         """Return what was judged and the number of findings, on one line."""
-        from envcheck.reports.formats.text import count_text
+        from envcheck.reports.details import count_text
 
         return f"<envcheck.Report of {self._presented.subject!r}: {count_text(self._presented)}>"
 

@@ -70,7 +70,7 @@ def _compare(request: ExamineRequest, files: tuple[str, str], *, as_json: bool) 
     first, second = (
         sanitized(report, private_names()) for report in examine.examine_two(request, files, host.Host())
     )
-    difference = diff.contrast(first, second)
+    difference = diff.compare(first, second)
     if as_json:
         output.print_data(output.json_text(diff.tree(difference, first, second)))
     else:

@@ -15,7 +15,7 @@ from envcheck.host.environment import private_names
 from envcheck.host.files import check_replaceable
 
 if TYPE_CHECKING:
-    from envcheck.fleet.compare import FleetReport
+    from envcheck.fleet.summary import FleetReport
 
 SourceArgument = Annotated[
     str | None,

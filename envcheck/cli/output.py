@@ -33,7 +33,7 @@ def choose_format(*, as_json: bool, report_format: str, file: str) -> str:
     Raises:
         InputError: there is no such format, or the file cannot be written.
     """
-    from envcheck.reports.render import format_named, format_of
+    from envcheck.reports.render import format_for_file, format_named
 
     if as_json and report_format not in ("", "json"):
         raise InputError("--json", f"contradicts --format {report_format}")
@@ -43,7 +43,7 @@ def choose_format(*, as_json: bool, report_format: str, file: str) -> str:
         format_named(report_format)
     name = "json" if as_json else report_format
     if file:
-        return "text" if name == "terminal" else name or format_of(file)
+        return "text" if name == "terminal" else name or format_for_file(file)
     coloured = sys.stdout is not None and sys.stdout.isatty() and not environment_variable("NO_COLOR")
     return name or ("terminal" if coloured else "text")
 

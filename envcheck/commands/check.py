@@ -21,7 +21,7 @@ from envcheck.policy import decision
 from envcheck.policy.decision import Decision, DeclaredMachine, Settings
 from envcheck.policy.generated_findings import generated_finding
 from envcheck.policy.merged_report import merge_reports
-from envcheck.reports.render import place_of
+from envcheck.reports.findings import place_of
 
 
 class Checked(NamedTuple):

@@ -1,4 +1,10 @@
-"""Many nodes: their host lists, what launchers tell each process, how nodes differ, and the report on all.
+"""Many nodes: host lists, launcher variables, and the comparison of nodes by their facts.
 
-May import core, rules and reports. It must not read files, reach other nodes or know how records arrive.
+`records` reads one node's facts; `comparisons` says which facts should be equal on all nodes; `grouping`
+tells which nodes are equal for the judge; `profiles` and `differences` compare them; `collect` takes the
+records one by one; `summary` turns them into a report, which `report` prints. `hostlist` and `launchers`
+stand alone.
+
+May import `core`, `rules` and `reports`. It must not read files, reach other nodes, or know how records
+arrive.
 """

@@ -1,7 +1,7 @@
-r"""Names of nodes ↔ Slurm's hostlist notation: `gpu[001-128,131]`, zero padding kept. Pure.
+r"""Names of nodes to and from Slurm's host list notation: `gpu[001-128,131]`, with zero padding. Pure.
 
-`unfold(fold(names))` gives the names back, sorted, each once, whatever they hold: what has a meaning in the
-notation or cannot be seen is written as an escape (`\x5b`).
+`unfold(fold(names))` returns any names unchanged, sorted and each once: a character that has a meaning in the
+notation, or that is not printable, is written as an escape (`\x5b`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from itertools import product
 from typing import NamedTuple
 
 MOST = 1_000_000
-"""Names that one text may stand for: `n[0-999999999]` is a slip, or a bomb."""
+"""Largest number of names that one text may stand for; `n[0-999999999]` is a mistake or an attack."""
 
-_LONGEST_NUMBER = 9  # digits: longer is an identifier, and no counter
+_LONGEST_NUMBER = 9  # digits; a longer number is an identifier and not a counter
 _SPECIAL = frozenset("\\[],")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
@@ -23,7 +23,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 class _Name(NamedTuple):
-    """A name around the number that tells it from its neighbours; `digits` is empty if there is none."""
+    """A name in three parts: before, at and after its counter; `digits` is empty if it has no counter."""
 
     before: str
     digits: str
@@ -32,7 +32,7 @@ class _Name(NamedTuple):
 
 @lru_cache(maxsize=1 << 15)
 def _split(name: str) -> _Name:
-    """The name at the last number of its first label: `gpu`, `017`, `.cluster2.example`."""
+    """Split a name at the last number of its first label: `gpu`, `017`, `.cluster2.example`."""
     label = name.partition(".")[0]
     runs = list(re.finditer("[0-9]+", label))
     if not runs or len(runs[-1][0]) > _LONGEST_NUMBER:
@@ -51,13 +51,13 @@ def _escaped(text: str) -> str:
 
 
 def _escape(code: int) -> str:
-    if code <= 0xFF:  # noqa: PLR2004 - what two digits spell
+    if code <= 0xFF:  # noqa: PLR2004 - two digits
         return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - what four do
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - four digits
 
 
 def fold(names: Iterable[str]) -> str:
-    """The names as one hostlist, in order; each once."""
+    """Return the names as one host list, sorted, each once."""
     groups: dict[tuple[str, str], set[str]] = {}
     for name in set(names):
         before, digits, after = _split(name)
@@ -72,9 +72,9 @@ def _group(before: str, after: str, numbers: set[str]) -> str:
 
 
 def _ranges(numbers: set[str]) -> Iterator[str]:
-    """`001-128`, `131`: as long as counting up from the first writes each of them."""
+    """Yield ranges such as `001-128` and `131`; counting up from the first number yields all of a range."""
     padded = {len(digits) for digits in numbers if digits[0] == "0" and len(digits) > 1}
-    # 100 goes on after 099 if others of its width are padded, and after 99 if none is.
+    # 100 follows 099 if a number of the same width is padded, otherwise it follows 99.
     ordered = sorted(numbers, key=lambda digits: (len(digits) if len(digits) in padded else 0, int(digits)))
     first = last = ordered[0]
     for digits in ordered[1:]:
@@ -86,10 +86,10 @@ def _ranges(numbers: set[str]) -> Iterator[str]:
 
 
 def unfold(text: str) -> list[str]:
-    """The names that a hostlist stands for, in the order of the text; several brackets multiply.
+    """Return the names that a host list stands for, in the order of the text; several brackets multiply.
 
     Raises:
-        ValueError: it is no hostlist, or stands for more than `MOST` names.
+        ValueError: the text is not a host list, or stands for more than `MOST` names.
     """
     names: list[str] = []
     for part in _parts(text):
@@ -109,7 +109,7 @@ def unfold(text: str) -> list[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text at its commas outside of brackets."""
+    """Split the text at the commas outside brackets."""
     start = depth = 0
     for at, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")

@@ -1,6 +1,6 @@
-"""Which rank of which job a launcher made of this process, from the variables it set. Pure.
+"""The rank and the job of this process, from the environment variables that its launcher set. Pure.
 
-torchrun, Slurm's srun, and the mpiruns of Open MPI, MPICH and Intel MPI say it each in names of their own.
+Each launcher uses its own names: torchrun, Slurm's srun, and mpirun of Open MPI, MPICH and Intel MPI.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from envcheck.fleet import hostlist
 
 
 class Started(NamedTuple):
-    """One of `world` ranks; `local` counts those of a node, None where the launcher does not say.
+    """The rank of this process among `world` ranks, and its job.
 
-    `job` is the same for all ranks of one start and another for every other start, as far as the launcher
-    says; empty if it says nothing. `node` is what it calls this node, `nodes` all of the job. `address` and
-    `port` are where rank 0 is reached; empty and 0 if nobody says.
+    `local` is the rank within the node, or None if the launcher does not set it. `job` is equal for all ranks
+    of one start and different for every other start, as far as the launcher tells; empty if it does not.
+    `node` is the launcher's name for this node, `nodes` are all nodes of the job. `address` and `port` are
+    where rank 0 listens; empty and 0 if not set.
     """
 
     launcher: str
@@ -32,11 +33,13 @@ class Started(NamedTuple):
 
 
 class _Names(NamedTuple):
+    """The variables that a launcher sets; of several for one purpose, the first that is set counts."""
+
     launcher: str
     rank: str
-    worlds: tuple[str, ...]  # the first that is set
+    worlds: tuple[str, ...]
     locals: tuple[str, ...]
-    jobs: tuple[tuple[str, ...], ...]  # the first of which something is set, all its parts together
+    jobs: tuple[tuple[str, ...], ...]  # the first whose first part is set; all its parts make the job
 
 
 _JOBS = (
@@ -68,7 +71,7 @@ _LAUNCHERS = (
         ("SLURM_LOCALID",),
         _JOBS,
     ),
-    # Hydra, of MPICH and Intel MPI; its port is another at every start.
+    # Hydra, the process manager of MPICH and Intel MPI. Its port is different at every start.
     _Names(
         "mpirun", "PMI_RANK", ("PMI_SIZE",), ("MPI_LOCALRANKID", "PMI_LOCAL_RANK"), (("PMI_PORT",), *_JOBS)
     ),
@@ -76,31 +79,31 @@ _LAUNCHERS = (
 
 
 def started(environ: Mapping[str, str]) -> Started | None:
-    """What the launcher says of this process; None if none started it.
+    """Return the rank and job of this process, or None if no launcher started it.
 
     Raises:
-        InputError: a variable is no number, or the rank is not below the world's size.
+        InputError: a variable is not a number, or the rank is not less than the world size.
     """
     for names in _LAUNCHERS:
-        size = next((name for name in names.worlds if environ.get(name)), "")
-        if environ.get(names.rank) and size:
-            return _started(names, size, environ)
+        world_name = next((name for name in names.worlds if environ.get(name)), "")
+        if environ.get(names.rank) and world_name:
+            return _started(names, world_name, environ)
     return None
 
 
-def _started(names: _Names, size: str, environ: Mapping[str, str]) -> Started:
-    rank, world = _number(environ, names.rank), _number(environ, size)
+def _started(names: _Names, world_name: str, environ: Mapping[str, str]) -> Started:
+    rank, world = _number(environ, names.rank), _number(environ, world_name)
     if rank >= world:
-        raise InputError(names.rank, f"expected less than {size}={world}, found {rank}")
+        raise InputError(names.rank, f"expected less than {world_name}={world}, found {rank}")
     local = next((_number(environ, name) for name in names.locals if environ.get(name)), None)
     parts = next((each for each in names.jobs if environ.get(each[0])), ())
     slurm = names.launcher == "srun"
-    listed = _listed(environ, "SLURM_STEP_NODELIST") if slurm else ()
+    nodes = _nodes(environ, "SLURM_STEP_NODELIST") if slurm else ()
     address = environ.get("MASTER_ADDR", "")
     port = _number(environ, "MASTER_PORT") if environ.get("MASTER_PORT") else 0
-    if slurm and (first := listed or _listed(environ, "SLURM_JOB_NODELIST")):
-        # Rank 0 runs on the first node, and a number of the job makes a port that all agree on.
-        address = address or ("127.0.0.1" if len(first) == 1 else first[0])
+    if slurm and (job_nodes := nodes or _nodes(environ, "SLURM_JOB_NODELIST")):
+        # Rank 0 runs on the first node. All ranks derive the same port from the number of the job.
+        address = address or ("127.0.0.1" if len(job_nodes) == 1 else job_nodes[0])
         port = port or 20000 + _digits(environ.get("SLURM_JOB_ID", "")) % 20000
     return Started(
         names.launcher,
@@ -109,25 +112,25 @@ def _started(names: _Names, size: str, environ: Mapping[str, str]) -> Started:
         local,
         _job([environ.get(part, "") for part in parts]),
         environ.get("SLURMD_NODENAME", "") if slurm else "",
-        listed,
+        nodes,
         address,
         port,
     )
 
 
-def _listed(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """The nodes that a variable of Slurm names; none if it is not set."""
+def _nodes(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Return the nodes that one of Slurm's variables names; empty if it is not set."""
     text = environ.get(name)
     if not text:
         return ()
     try:
         return tuple(hostlist.unfold(text))
     except ValueError as error:
-        raise InputError(name, f"no list of nodes: {error}") from None
+        raise InputError(name, f"expected a host list: {error}") from None
 
 
 def _job(parts: list[str]) -> str:
-    """The parts as one word that a file's name may hold."""
+    """Join the parts to one word that is safe in a file name."""
     joined = "-".join(part for part in parts if part)
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in joined)[:100]
 
@@ -138,6 +141,6 @@ def _digits(text: str) -> int:
 
 def _number(environ: Mapping[str, str], name: str) -> int:
     text = environ.get(name, "")
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9):  # noqa: PLR2004 - more are no rank or port
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):  # noqa: PLR2004 - digits; longer is neither a rank nor a port
         raise InputError(name, f"expected a number, found {text!r}")
     return int(text)

@@ -82,12 +82,13 @@ def target_rules(target: Target | None) -> Iterator[Rule]:
         )
     for key, value in target.train.items():
         kind = Kind.FLAG if isinstance(value, bool) else Kind.NUMBER if isinstance(value, int) else Kind.WORD
+        written = clauses.format_value(value)
         yield Rule(
             id=f"target:{target.name}:{key}",
             severity=Severity.WARNING,
             basis=Basis.METADATA,
-            title=f"the configuration is not {target.name}: {key} is another than {clauses.format_value(value)}",
-            when=((Clause(key, kind, ((Comparison("!=", value),),), f"!={clauses.format_value(value)}"),),),
+            title=f"the configuration is not {target.name}: {key} is another than {written}",
+            when=((Clause(key, kind, ((Comparison("!=", value),),), f"!={written}"),),),
             sources=source,
             group="target",
         )

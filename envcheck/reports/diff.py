@@ -1,4 +1,4 @@
-"""Two inventories side by side: which facts differ, and which findings that brings or takes away. Pure."""
+"""The difference of two reports: which facts differ, and which findings only one of them has. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family,
 from envcheck.core.findings import Finding, Report, Verdict
 from envcheck.core.i18n import counted
 from envcheck.core.sanitize import inline
-from envcheck.reports.render import shown
+from envcheck.reports.phrases import value_text
 
 _FAMILIES = {
     "host": "Machine",
@@ -24,13 +24,13 @@ _FAMILIES = {
     "env": "Environment variables",
     "selftest": "Self-tests",
 }
-_FOLLOWING = ("derived from", "default")  # sources of facts that only follow from others
-_OF_THE_MOMENT = frozenset({"host.ram_free_mib", "gpu.memory_free_mib", "gpu.memory_used_mib"})
-"""What is another at every look, and tells no machine from another."""
+_DERIVED_SOURCES = ("derived from", "default")  # how the sources of facts begin that follow from others
+_MOMENTARY = frozenset({"host.ram_free_mib", "gpu.memory_free_mib", "gpu.memory_used_mib"})
+"""Facts that change from one reading to the next, so a difference says nothing about the machines."""
 
 
 class FactDifference(NamedTuple):
-    """A fact that is another on the two sides: its name (`gpu[0].name`), and what it is on each."""
+    """A fact that differs: its name (`gpu[0].name`), and its value on each side as text."""
 
     name: str
     one: str
@@ -38,7 +38,7 @@ class FactDifference(NamedTuple):
 
 
 class InventoryDiff(NamedTuple):
-    """What differs, by group, and what became of the findings."""
+    """The facts that differ, by group, and the findings that appear, disappear or stay."""
 
     groups: Mapping[str, tuple[FactDifference, ...]]
     appear: tuple[Finding, ...]
@@ -46,8 +46,8 @@ class InventoryDiff(NamedTuple):
     stay: tuple[Finding, ...]
 
 
-def contrast(one: Report, other: Report) -> InventoryDiff:
-    """What is another in `other` than in `one`."""
+def compare(one: Report, other: Report) -> InventoryDiff:
+    """Return what differs in `other` from `one`."""
     groups: dict[str, list[FactDifference]] = {}
     for number in (None, *range(max(len(one.inventory.devices), len(other.inventory.devices)))):
         for each in _differences(one.inventory, other.inventory, number):
@@ -70,50 +70,53 @@ def _by_id(report: Report) -> dict[tuple[str, Verdict], Finding]:
 
 
 def _differences(one: Inventory, other: Inventory, device: int | None) -> Iterator[FactDifference]:
-    sides = []
-    for inventory in (one, other):
-        if device is None:
-            sides.append(inventory.facts)
-        else:
-            sides.append(inventory.devices[device] if device < len(inventory.devices) else {})
-    for key in dict.fromkeys((*sides[0], *sides[1])):
-        if key in _OF_THE_MOMENT:
+    """Yield the facts that differ, of one GPU or, without `device`, of everything else."""
+    left, right = _facts(one, device), _facts(other, device)
+    for key in dict.fromkeys((*left, *right)):
+        if key in _MOMENTARY or _only_derived(key, left, right):
             continue
-        facts = [_side(each, side, key, device) for each, side in zip((one, other), sides, strict=True)]
-        if all(
-            fact.source.startswith(_FOLLOWING) or key not in side
-            for fact, side in zip(facts, sides, strict=True)
-        ):
-            continue
-        if key.endswith(".requires") and key.removesuffix(".requires") in sides[0].keys() & sides[1].keys():
-            continue  # of another release they are others
-        values = [_said(fact) for fact in facts]
+        if key.endswith(".requires") and key.removesuffix(".requires") in left.keys() & right.keys():
+            continue  # two releases of a package have different requirements
+        values = [
+            _state(_fact(inventory, facts, key, device)) for inventory, facts in ((one, left), (other, right))
+        ]
         if values[0] != values[1] and not {*values} <= {"-", "not given"}:
             name = key if device is None else key.replace("gpu.", f"gpu[{device}].", 1)
             yield FactDifference(name, *values)
 
 
-def _side(inventory: Inventory, side: Mapping[str, Fact], key: str, device: int | None) -> Fact:
-    if key in side:
-        return side[key]
+def _facts(inventory: Inventory, device: int | None) -> Mapping[str, Fact]:
+    if device is None:
+        return inventory.facts
+    return inventory.devices[device] if device < len(inventory.devices) else {}
+
+
+def _only_derived(key: str, *sides: Mapping[str, Fact]) -> bool:
+    """Return whether a fact was derived from others on each side that has it."""
+    return all(key not in facts or facts[key].source.startswith(_DERIVED_SOURCES) for facts in sides)
+
+
+def _fact(inventory: Inventory, facts: Mapping[str, Fact], key: str, device: int | None) -> Fact:
+    if key in facts:
+        return facts[key]
     return inventory.fact(key) if device is None else Fact(key, Absent())
 
 
-def _said(fact: Fact) -> str:
+def _state(fact: Fact) -> str:
     match fact.reading:
         case Known(value):
-            return shown(value)
+            return value_text(value)
         case Absent():
             return "-"
         case Unknown(why, asked):
             return f"not known: {why}" if asked else "not given"
 
 
-# --- showing ----------------------------------------------------------------------------------------
+# --- output ------------------------------------------------------------------------------------------
 
 
 def page(found: InventoryDiff, one: Report, other: Report) -> str:
-    """The contrast for people."""
+    """Return the difference as text."""
     return "".join(f"{inline(line).rstrip()}\n" for line in _lines(found, one, other))
 
 
@@ -124,9 +127,9 @@ def _lines(found: InventoryDiff, one: Report, other: Report) -> Iterator[str]:
         yield ""
         yield name
         names = [package_name(each.name) for each in differences]
-        wide = min(max(map(len, names)), 40)
+        columns = min(max(map(len, names)), 40)
         for label, each in zip(names, differences, strict=True):
-            yield f"    {label:<{wide}}  {each.one} -> {each.other}"
+            yield f"    {label:<{columns}}  {each.one} -> {each.other}"
     for title, findings in (
         ("Only in A", found.disappear),
         ("Only in B", found.appear),
@@ -135,7 +138,7 @@ def _lines(found: InventoryDiff, one: Report, other: Report) -> Iterator[str]:
         if findings:
             yield ""
             yield title
-            yield from (f"    {_word(each)}: {each.rule.title} [{each.rule.id}]" for each in findings)
+            yield from (f"    {_severity(each)}: {each.rule.title} [{each.rule.id}]" for each in findings)
     yield ""
     total = sum(map(len, found.groups.values()))
     gone = counted(len(found.disappear), "finding")
@@ -145,12 +148,12 @@ def _lines(found: InventoryDiff, one: Report, other: Report) -> Iterator[str]:
     )
 
 
-def _word(finding: Finding) -> str:
+def _severity(finding: Finding) -> str:
     return "undecided" if finding.verdict is Verdict.UNDECIDED else finding.severity.value
 
 
 def tree(found: InventoryDiff, one: Report, other: Report) -> dict[str, Any]:
-    """The contrast for programs."""
+    """Return the difference as the tree of its JSON."""
     return {
         "schema_version": 1,
         "a": one.subject,

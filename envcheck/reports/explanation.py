@@ -1,4 +1,8 @@
-"""The report of `envcheck explain`: the first cause, what is known of it, whether that holds here. Pure."""
+"""The report of `envcheck explain`, as text and as JSON. Pure.
+
+It gives the first cause of a failure, the known failures that match the log, and whether each of them applies
+to this environment.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +16,24 @@ from envcheck.core.sanitize import hide_secrets, inline
 from envcheck.knowledge.log_signatures import KINDS
 from envcheck.logs.diagnosis import Cause, Diagnosis, Fit, Match, own_code
 from envcheck.logs.events import Frame, Log
-from envcheck.reports.formats.json import remark_tree
-from envcheck.reports.render import fix_commands, fix_text, moved_with, remark_line
+from envcheck.reports.formats.json import diagnostic_tree
+from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text, installed_companions
 
 SCHEMA_VERSION = 1
 
 NOTHING, FAILED, UNEXPLAINED = 0, 1, 3
-"""Exit codes: no failure in the log; one that is explained; one that nothing known explains."""
+"""Exit codes: the log shows no failure; a failure with a known cause; a failure whose cause is not known."""
 
-_SHORT, _LONG = 160, 400  # characters of one line of a log that are shown
-_LISTED = 6
+_SHORT, _LONG = 160, 400  # characters shown of one line of a log
+_LISTED = 6  # items shown of a long list
 
 
 class Explanation(NamedTuple):
-    """A log, what it comes to, and how that fits an environment.
+    """A log, its diagnosis, and how the known failures in it fit an environment.
 
-    `subject` says in words what was judged; `report` holds its inventory and the knowledge. `fits` are by
-    case. `notes` say what of the log could not be read. `printed` are facts taken from the log itself.
+    `subject` describes the environment; `report` holds its inventory and the known failures. `fits` maps the
+    case of a signature to its fit. `notes` list what could not be read of the log. `printed` are facts taken
+    from the log itself.
     """
 
     name: str
@@ -42,7 +47,7 @@ class Explanation(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code."""
+        """The exit code: `NOTHING`, `FAILED` or `UNEXPLAINED`."""
         if not self.diagnosis.failed:
             return NOTHING
         cause = self.diagnosis.cause
@@ -52,32 +57,33 @@ class Explanation(NamedTuple):
 # --- for people ---------------------------------------------------------------------------------------
 
 
-def render(each: Explanation) -> str:
-    """The report as text."""
-    return "".join(f"{inline(line)}\n" for line in _lines(each))
+def render(explanation: Explanation) -> str:
+    """Return the report as text."""
+    return "".join(f"{inline(line)}\n" for line in _lines(explanation))
 
 
-def _lines(each: Explanation) -> Iterator[str]:
-    diagnosis = each.diagnosis
-    yield f"envcheck {each.report.version}  {each.name}: {_size(each.log)}"
-    yield f"judged  {each.subject}"
-    for note in each.notes:
+def _lines(explanation: Explanation) -> Iterator[str]:
+    diagnosis = explanation.diagnosis
+    yield f"envcheck {explanation.report.version}  {explanation.name}: {_size(explanation.log)}"
+    yield f"judged  {explanation.subject}"
+    for note in explanation.notes:
         yield f"note    {note}"
-    for remark in each.report.diagnostics:
-        yield f"remark  {remark_line(remark)}"
+    for diagnostic in explanation.report.diagnostics:
+        yield f"remark  {diagnostic_line(diagnostic)}"
     yield ""
     if not diagnosis.failed:
-        yield "No failure found in this log." if not each.notes else "No failure found in what was read."
+        part = "what was read" if explanation.notes else "this log"
+        yield f"No failure found in {part}."
     elif diagnosis.cause is None:
         yield "Only what follows from a failure elsewhere: the log of the rank that failed first says why."
     else:
-        yield from _cause(diagnosis.cause, each)
+        yield from _cause(diagnosis.cause, explanation)
     if diagnosis.cause is None:
-        yield from _known([match for match in diagnosis.matches if _tells(match)], each)
-    yield from _others(each)
-    if diagnosis.failed and each.code == UNEXPLAINED:
+        yield from _known([match for match in diagnosis.matches if _names_a_cause(match)], explanation)
+    yield from _others(explanation)
+    if diagnosis.failed and explanation.code == UNEXPLAINED:
         yield ""
-        if any(map(_tells, diagnosis.matches)):
+        if any(map(_names_a_cause, diagnosis.matches)):
             yield "What is known above may lie behind the failure."
         yield "No known failure reads like this; envcheck doctor judges environment and configuration."
 
@@ -87,20 +93,20 @@ def _size(log: Log) -> str:
     return f"{log.lines} line{'s' * (log.lines != 1)}, {size}"
 
 
-def _cause(cause: Cause, each: Explanation) -> Iterator[str]:
-    yield f"✗ first cause  {_where(cause, each.log)}: {said(cause)}"
+def _cause(cause: Cause, explanation: Explanation) -> Iterator[str]:
+    yield f"✗ first cause  {_where(cause, explanation.log)}: {event_text(cause)}"
     raised = cause.event.exceptions
     if cause.place:
-        yield f"    raised  {place(cause.place)}"
+        yield f"    raised  {frame_text(cause.place)}"
     if len(raised) > 1:
         yield f"    became  {' → '.join(dict.fromkeys(_bare(one.name) for one in raised[1:]))}"
     if cause.event.times > max(1, len(cause.event.ranks)):
         yield f"    again   {cause.event.times} times, last in line {cause.event.again}"
     yield f"    kind    {_kind(cause)}"
-    home = each.log.events.index(cause.event)
-    yield from _known([match for match in each.diagnosis.matches if match.event == home], each)
-    if cause.match is None and each.diagnosis.partial:
-        yield from _resembling(each)
+    index = explanation.log.events.index(cause.event)
+    yield from _known([match for match in explanation.diagnosis.matches if match.event == index], explanation)
+    if cause.match is None and explanation.diagnosis.partial:
+        yield from _resembling(explanation)
 
 
 def _kind(cause: Cause) -> str:
@@ -113,27 +119,29 @@ def _kind(cause: Cause) -> str:
     return "not known"
 
 
-def _known(matches: Sequence[Match], each: Explanation) -> Iterator[str]:
-    """What is known of the matches; several cases of one rule are one."""
-    shown: set[str] = set()
-    for match in sorted(matches, key=lambda one: (_RANKED[_fit(one, each).answer], -one.score, one.lines)):
+def _known(matches: Sequence[Match], explanation: Explanation) -> Iterator[str]:
+    """Yield the known failures that match, those that apply here first; cases of one rule count once."""
+    seen: set[str] = set()
+    for match in sorted(
+        matches, key=lambda one: (_RANKED[_fit(one, explanation).answer], -one.score, one.lines)
+    ):
         name = match.signature.rule or match.signature.case
-        if name in shown:
+        if name in seen:
             continue
-        shown.add(name)
-        yield from _match(match, each)
+        seen.add(name)
+        yield from _match(match, explanation)
 
 
-_RANKED = {"yes": 0, "text": 1, "unknown": 1, "no": 2}  # where nothing decides, the text does
+_RANKED = {"yes": 0, "text": 1, "unknown": 1, "no": 2}  # if no fact decides, the matched text counts
 
 
-def _fit(match: Match, each: Explanation) -> Fit:
-    return each.fits.get(match.signature.case, Fit("text"))
+def _fit(match: Match, explanation: Explanation) -> Fit:
+    return explanation.fits.get(match.signature.case, Fit("text"))
 
 
-def _match(match: Match, each: Explanation) -> Iterator[str]:
-    rule = each.report.matrix.rule(match.signature.rule) if match.signature.rule else None
-    fit = _fit(match, each)
+def _match(match: Match, explanation: Explanation) -> Iterator[str]:
+    rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
+    fit = _fit(match, explanation)
     title = rule.title if rule else match.signature.title
     lines = ", ".join(map(str, match.lines[:_LISTED]))
     yield ""
@@ -149,43 +157,43 @@ def _match(match: Match, each: Explanation) -> Iterator[str]:
         return
     if rule.why:
         yield f"    why     {rule.why}"
-    yield from _ways_out(rule, fit, each)
-    yield from (f"    no fix  {fix_text(Fix(vain.set))} ({vain.why})" for vain in rule.no_fixes)
+    yield from _fixes(rule, fit, explanation)
+    yield from (f"    no fix  {fix_text(Fix(useless.set))} ({useless.why})" for useless in rule.no_fixes)
     yield from (f"    source  {rule.basis.value}: {source.url}" for source in rule.sources[:2])
 
 
 def _here(fit: Fit) -> str:
-    because = "; ".join(fit.because)
+    evidence = "; ".join(fit.because)
     if fit.answer == "yes":
-        return f"yes: {because}"
+        return f"yes: {evidence}"
     if fit.answer == "no":
-        return f"no: {because}. The log reads like it, but it is not so here: its ways out do not apply"
-    return f"cannot tell: {because or 'what it depends on'} not known (--facts, --python, --train, --target)"
+        return f"no: {evidence}. The log reads like it, but it is not so here: its ways out do not apply"
+    return f"cannot tell: {evidence or 'what it depends on'} not known (--facts, --python, --train, --target)"
 
 
-def _ways_out(rule: Rule, fit: Fit, each: Explanation) -> Iterator[str]:
+def _fixes(rule: Rule, fit: Fit, explanation: Explanation) -> Iterator[str]:
     if not fit.fixes:
-        tried = (
+        outcome = (
             "none of the known ways out helps here" if fit.answer == "yes" else "depends on what is missing"
         )
-        yield f"    fix     {tried if rule.fixes else 'none known'}"
-    moved = moved_with(each.report)
+        yield f"    fix     {outcome if rule.fixes else 'none known'}"
+    companions = installed_companions(explanation.report)
     for fix in fit.fixes:
         cost = f" ({fix.cost})" if fix.cost else ""
-        untried = "" if fit.answer == "yes" else "if it is so here: "
-        yield f"    fix     {untried}{fix_text(fix)}{cost}"
-        for command in fix_commands(fix, moved, each.report.inventory):
+        condition = "" if fit.answer == "yes" else "if it is so here: "
+        yield f"    fix     {condition}{fix_text(fix)}{cost}"
+        for command in fix_commands(fix, companions, explanation.report.inventory):
             yield f"            $ {command}"
 
 
-def _resembling(each: Explanation) -> Iterator[str]:
-    names = dict.fromkeys(one.signature.rule or one.signature.case for one in each.diagnosis.partial)
+def _resembling(explanation: Explanation) -> Iterator[str]:
+    names = dict.fromkeys(one.signature.rule or one.signature.case for one in explanation.diagnosis.partial)
     listed = ", ".join([*names][:_LISTED])
     yield f"    near    a part of what these say is here, not all: {listed} (envcheck rule ID)"
 
 
-def _others(each: Explanation) -> Iterator[str]:
-    diagnosis = each.diagnosis
+def _others(explanation: Explanation) -> Iterator[str]:
+    diagnosis = explanation.diagnosis
     for title, causes in (
         ("follows from it", diagnosis.consequences),
         ("the run went on after", diagnosis.survived),
@@ -194,15 +202,17 @@ def _others(each: Explanation) -> Iterator[str]:
         if causes:
             yield ""
             yield f"{title}:"
-            yield from (f"  {_where(one, each.log)}: {_brief(one)}" for one in causes[:_LISTED])
+            yield from (f"  {_where(one, explanation.log)}: {_brief(one)}" for one in causes[:_LISTED])
             if len(causes) > _LISTED:
                 yield f"  and {len(causes) - _LISTED} more"
-    home = each.log.events.index(diagnosis.cause.event) if diagnosis.cause else -1
-    told = {one.event.first for one in (*diagnosis.consequences, *diagnosis.survived, *diagnosis.apart)}
+    cause_index = explanation.log.events.index(diagnosis.cause.event) if diagnosis.cause else -1
+    listed = {one.event.first for one in (*diagnosis.consequences, *diagnosis.survived, *diagnosis.apart)}
     rest = [
         match
         for match in diagnosis.matches
-        if match.event != home and each.log.events[match.event].first not in told and _tells(match)
+        if match.event != cause_index
+        and explanation.log.events[match.event].first not in listed
+        and _names_a_cause(match)
     ]
     if rest and diagnosis.cause:
         yield ""
@@ -213,20 +223,20 @@ def _others(each: Explanation) -> Iterator[str]:
                 "no": "not so here",
                 "unknown": "cannot tell whether it is so here",
             }
-            fit = answer.get(_fit(match, each).answer, "by its text")
+            fit = answer.get(_fit(match, explanation).answer, "by its text")
             name = match.signature.rule or match.signature.case
             yield f"  line {match.lines[0]}: {match.signature.title} [{name}]; {fit}"
 
 
-def _tells(match: Match) -> bool:
+def _names_a_cause(match: Match) -> bool:
     return match.signature.kind != "consequence"
 
 
-def _where(cause: Cause, each: Log) -> str:
+def _where(cause: Cause, log: Log) -> str:
     ranks = cause.event.ranks
-    who = "" if not ranks else f"rank {ranks[0]}, " if len(ranks) == 1 else f"ranks {_several(ranks)}, "
+    who = f"rank {ranks[0]}, " if len(ranks) == 1 else f"ranks {_several(ranks)}, " if ranks else ""
     first, last = cause.event.first, cause.event.last
-    if first > each.lines:
+    if first > log.lines:
         return f"{who}the end"
     return f"{who}line {first}" if first == last else f"{who}lines {first}-{last}"
 
@@ -236,8 +246,8 @@ def _several(ranks: Sequence[str]) -> str:
     return ", ".join(ranks[:_LISTED]) + more
 
 
-def said(cause: Cause, limit: int = _LONG) -> str:
-    """What an event says, in one line: the exception raised first, or the line that was recognised."""
+def event_text(cause: Cause, limit: int = _LONG) -> str:
+    """Return the event of a cause in one line: the first exception, or the line that was recognised."""
     event = cause.event
     if event.exceptions:
         first = event.exceptions[0]
@@ -251,21 +261,23 @@ def said(cause: Cause, limit: int = _LONG) -> str:
         text = texts.get(cause.match.lines[0], event.text.split("\n")[0]).strip()
     else:
         text = event.text.strip().split("\n")[0]
-    text = hide_secrets(text[: 10 * limit])  # a secret that is shown lies in there as a whole
+    text = hide_secrets(
+        text[: 10 * limit]
+    )  # longer than what is shown, so that a secret in it is found whole
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _brief(cause: Cause) -> str:
     known = f" ({cause.match.signature.title})" if cause.match else ""
-    return f"{said(cause, _SHORT)}{known}"
+    return f"{event_text(cause, _SHORT)}{known}"
 
 
 def _bare(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def place(frame: Frame) -> str:
-    """A frame as people say it, from a library's own folder on: `transformers/trainer.py:12 in train`."""
+def frame_text(frame: Frame) -> str:
+    """Return a stack frame, its path relative to site-packages: `transformers/trainer.py:12 in train`."""
     file = frame.file
     for folder in ("site-packages/", "dist-packages/"):
         file = file.rpartition(folder)[2]
@@ -277,33 +289,33 @@ def place(frame: Frame) -> str:
 # --- for machines -------------------------------------------------------------------------------------
 
 
-def tree(each: Explanation) -> dict[str, Any]:
-    """The report as JSON; `matches` best first, `lines` are those of the texts."""
-    diagnosis = each.diagnosis
+def tree(explanation: Explanation) -> dict[str, Any]:
+    """Return the tree of the JSON report; `matches` are best first, `lines` are those of their texts."""
+    diagnosis = explanation.diagnosis
     return {
         "schema_version": SCHEMA_VERSION,
-        "envcheck": each.report.version,
+        "envcheck": explanation.report.version,
         "log": {
-            "name": each.name,
-            "lines": each.log.lines,
-            "bytes": each.log.size,
-            "notes": list(each.notes),
+            "name": explanation.name,
+            "lines": explanation.log.lines,
+            "bytes": explanation.log.size,
+            "notes": list(explanation.notes),
         },
-        "subject": each.subject,
-        "remarks": [remark_tree(one) for one in each.report.diagnostics],
+        "subject": explanation.subject,
+        "remarks": [diagnostic_tree(one) for one in explanation.report.diagnostics],
         "failed": diagnosis.failed,
         "cause": _cause_tree(diagnosis.cause) if diagnosis.cause else None,
         "consequences": [_cause_tree(one) for one in diagnosis.consequences],
         "survived": [_cause_tree(one) for one in diagnosis.survived],
         "apart": [_cause_tree(one) for one in diagnosis.apart],
-        "matches": [_match_tree(one, each) for one in diagnosis.matches],
-        "resembles": [_match_tree(one, each) for one in diagnosis.partial],
+        "matches": [_match_tree(one, explanation) for one in diagnosis.matches],
+        "resembles": [_match_tree(one, explanation) for one in diagnosis.partial],
         "facts_from_log": [
             {"key": fact.key, "value": fact.value, "source": fact.source}
             | {"why": getattr(fact.reading, "why", "")}
-            for fact in each.printed
+            for fact in explanation.printed
         ],
-        "exit_code": each.code,
+        "exit_code": explanation.code,
     }
 
 
@@ -312,14 +324,14 @@ def _cause_tree(cause: Cause) -> dict[str, Any]:
     return {
         "kind": cause.kind,
         "what": event.what,
-        "said": said(cause),
+        "said": event_text(cause),
         "ranks": list(event.ranks),
         "lines": [event.first, event.last],
         "times": event.times,
         "last_line": event.again,
         "exceptions": [
             {"name": one.name, "message": hide_secrets(one.message)}
-            | ({"place": place(one.place)} if one.place else {"place": None})
+            | ({"place": frame_text(one.place)} if one.place else {"place": None})
             for one in event.exceptions
         ],
         "exit_code": event.code,
@@ -332,34 +344,39 @@ def _cause_tree(cause: Cause) -> dict[str, Any]:
 _ANSWERS = {"yes": "yes", "no": "no", "unknown": "cannot tell", "text": None}
 
 
-def _match_tree(match: Match, each: Explanation) -> dict[str, Any]:
-    rule = each.report.matrix.rule(match.signature.rule) if match.signature.rule else None
-    fit = _fit(match, each)
-    home = each.diagnosis.cause and each.log.events[match.event] is each.diagnosis.cause.event
+def _match_tree(match: Match, explanation: Explanation) -> dict[str, Any]:
+    rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
+    fit = _fit(match, explanation)
+    cause = explanation.diagnosis.cause
+    is_of_the_cause = cause is not None and explanation.log.events[match.event] is cause.event
     return {
         "rule": match.signature.rule or None,
         "case": match.signature.case,
         "title": rule.title if rule else match.signature.title,
         "kind": match.signature.kind,
         "score": match.score,
-        "of_the_cause": bool(home),
+        "of_the_cause": is_of_the_cause,
         "fits_here": _ANSWERS[fit.answer],
         "because": list(fit.because),
         "lines": list(match.lines),
-        "fix": [] if fit.answer == "no" else [_fix_tree(fix, fit, each) for fix in fit.fixes],
-        "no_fix": [{"set": dict(vain.set), "why": vain.why} for vain in rule.no_fixes] if rule else [],
+        "fix": [] if fit.answer == "no" else [_fix_tree(fix, fit, explanation) for fix in fit.fixes],
+        "no_fix": [{"set": dict(useless.set), "why": useless.why} for useless in rule.no_fixes]
+        if rule
+        else [],
         "advice": match.signature.advice or None,
         "sources": _sources(match, rule),
     }
 
 
-def _fix_tree(fix: Fix, fit: Fit, each: Explanation) -> dict[str, Any]:
+def _fix_tree(fix: Fix, fit: Fit, explanation: Explanation) -> dict[str, Any]:
     return {
         "text": fix_text(fix),
         "set": dict(fix.set),
         "cost": fix.cost,
         "tried": fit.answer == "yes",
-        "commands": list(fix_commands(fix, moved_with(each.report), each.report.inventory)),
+        "commands": list(
+            fix_commands(fix, installed_companions(explanation.report), explanation.report.inventory)
+        ),
     }
 
 

@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 
 from envcheck.commands import fit
 from envcheck.core.errors import InputError
-from envcheck.memory import architecture, estimate, report
+from envcheck.memory import architecture, estimate
+from envcheck.memory.activations import layer_bytes
+from envcheck.memory.options import Room, find_options, verdict_for
+from envcheck.memory.training import GIB, Training
 from tests.support.paths import ROOT
 from tests.support.running import invocation, surroundings
 
@@ -37,7 +40,7 @@ MODELS = [model(name) for name in ("llama-3-8b", "gpt2", "qwen3-30b-a3b", "deeps
 
 SIZES = st.sampled_from([1, 2, 7, 512, 4096, 32768])
 TRAININGS = st.builds(
-    estimate.Training,
+    Training,
     seq=SIZES,
     batch=st.integers(1, 8),
     ranks=st.sampled_from([1, 2, 3, 8, 64]),
@@ -82,7 +85,7 @@ def more(before: estimate.Estimate, after: estimate.Estimate) -> bool:
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS)
-def test_parts_are_the_peak_of_the_phases(which: architecture.Model, how: estimate.Training) -> None:
+def test_parts_are_the_peak_of_the_phases(which: architecture.Model, how: Training) -> None:
     account = estimate.estimate(which, how)
     assert abs(account.total - max(account.phases.values())) <= len(estimate.PARTS)
     assert account.phases[account.phase] == max(account.phases.values())
@@ -94,7 +97,7 @@ def test_parts_are_the_peak_of_the_phases(which: architecture.Model, how: estima
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS, st.integers(1, 5))
 def test_longer_sequences_or_larger_batches_never_need_less(
-    which: architecture.Model, how: estimate.Training, times: int
+    which: architecture.Model, how: Training, times: int
 ) -> None:
     before = estimate.estimate(which, how)
     assert more(before, estimate.estimate(which, how._replace(seq=how.seq * times)))
@@ -104,16 +107,14 @@ def test_longer_sequences_or_larger_batches_never_need_less(
 
 @LAW
 @given(TRAININGS, st.integers(1, 40))
-def test_more_layers_are_never_less(how: estimate.Training, layers: int) -> None:
+def test_more_layers_are_never_less(how: Training, layers: int) -> None:
     before = estimate.estimate(model("llama-3-8b", num_hidden_layers=layers), how)
     assert more(before, estimate.estimate(model("llama-3-8b", num_hidden_layers=layers + 1), how))
 
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS, st.integers(2, 4))
-def test_more_ranks_are_never_more_under_zero(
-    which: architecture.Model, how: estimate.Training, times: int
-) -> None:
+def test_more_ranks_are_never_more_under_zero(which: architecture.Model, how: Training, times: int) -> None:
     how = how._replace(parallel="deepspeed", stage=max(how.stage, 1))
     assert more(
         estimate.estimate(which, how._replace(ranks=how.ranks * times)), estimate.estimate(which, how)
@@ -122,7 +123,7 @@ def test_more_ranks_are_never_more_under_zero(
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS)
-def test_offload_is_never_more_on_the_gpu(which: architecture.Model, how: estimate.Training) -> None:
+def test_offload_is_never_more_on_the_gpu(which: architecture.Model, how: Training) -> None:
     how = how._replace(parallel="deepspeed", stage=3, offload_optimizer=False, offload_param=False)
     here = estimate.estimate(which, how)
     there = estimate.estimate(which, how._replace(offload_optimizer=True))
@@ -134,12 +135,10 @@ def test_offload_is_never_more_on_the_gpu(which: architecture.Model, how: estima
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS)
-def test_checkpointing_never_keeps_more_activations(
-    which: architecture.Model, how: estimate.Training
-) -> None:
+def test_checkpointing_never_keeps_more_activations(which: architecture.Model, how: Training) -> None:
     shape = which.decoder
     assert shape is not None
-    kept = estimate._layer(which, shape, how)
+    kept = layer_bytes(which, shape, how)
     assert kept.input <= kept.kept
 
 
@@ -151,34 +150,32 @@ def test_checkpointing_never_keeps_more_activations(
     st.one_of(st.none(), st.integers(0, 10**13)),
 )
 def test_the_advised_change_fits(
-    which: architecture.Model, how: estimate.Training, gpu: int | None, ram: int | None
+    which: architecture.Model, how: Training, gpu: int | None, ram: int | None
 ) -> None:
-    room = report.Room(gpu, free=True, name="GPU", ram=ram, ranks=how.ranks)
+    room = Room(gpu, free=True, name="GPU", ram=ram, ranks=how.ranks)
     both = frozenset({"bitsandbytes", "liger-kernel"})
-    found = report.options(how, lambda other: estimate.estimate(which, other), room, lambda _: (), both)
+    found = find_options(how, lambda other: estimate.estimate(which, other), room, lambda _: (), both)
     if found.cheapest:
-        assert report.judged(found.cheapest.how, found.cheapest.account, room) == "fits"
-        assert report.judged(how, estimate.estimate(which, how), room) != "fits"
-    none = report.options(how, lambda other: estimate.estimate(which, other), room, lambda _: ("rule",), both)
+        assert verdict_for(found.cheapest.training, found.cheapest.account, room) == "fits"
+        assert verdict_for(how, estimate.estimate(which, how), room) != "fits"
+    none = find_options(how, lambda other: estimate.estimate(which, other), room, lambda _: ("rule",), both)
     assert none.cheapest is None
 
 
 def test_shared_gpu_and_host_memory_is_counted_once() -> None:
     """A chip that shares the host's memory: what the optimizer moves to the host stays in the same place."""
-    how = estimate.Training(seq=1, parallel="deepspeed", stage=2, offload_optimizer=True)
+    how = Training(seq=1, parallel="deepspeed", stage=2, offload_optimizer=True)
     account = estimate.estimate(model("llama-3-8b"), how)
-    apart = report.Room(2 * account.total, free=True, name="GPU", ram=2 * account.host_total, ranks=1)
-    assert report.judged(how, account, apart) == "fits"
+    apart = Room(2 * account.total, free=True, name="GPU", ram=2 * account.host_total, ranks=1)
+    assert verdict_for(how, account, apart) == "fits"
     shared = apart._replace(gpu=account.total + account.host_total // 2, ram=None, shared=True)
-    assert report.judged(how, account, shared) == "does not fit"
-    assert (
-        report.judged(how, account, shared._replace(gpu=2 * (account.total + account.host_total))) == "fits"
-    )
+    assert verdict_for(how, account, shared) == "does not fit"
+    assert verdict_for(how, account, shared._replace(gpu=2 * (account.total + account.host_total))) == "fits"
 
 
 def test_a_frozen_base_has_no_gradients_and_no_states() -> None:
     """DeepSpeed's estimator counts 16 bytes for each of them."""
-    how = estimate.Training(seq=1, parallel="deepspeed", stage=2, adapter=True, reduce_bucket=1)
+    how = Training(seq=1, parallel="deepspeed", stage=2, adapter=True, reduce_bucket=1)
     account = estimate.estimate(model("llama-3-8b"), how)
     parts = {part.name: part.bytes for part in account.parts}
     assert account.trainable == 32 * 8 * (4096 + 4096 + 4096 + 1024)
@@ -191,13 +188,13 @@ def test_quantised_weights_are_counted_as_stored() -> None:
     which = model("llama-3-8b")
     linear = sum(each.numel * each.copies for each in which.tensors if each.kind == "linear")
     other = which.parameters - linear
-    account = estimate.estimate(which, estimate.Training(seq=0, adapter=True, quantised="nf4"))
+    account = estimate.estimate(which, Training(seq=0, adapter=True, quantised="nf4"))
     parts = {part.name: part.bytes for part in account.parts}
     assert parts["frozen weights"] == pytest.approx(linear * (1 / 2 + 1 / 64 + 4 / 64 / 256) + 4 * other)
 
 
 def test_a_verdict_respects_its_error_margin() -> None:
-    gib = estimate.GIB
+    gib = GIB
     assert estimate.verdict(10 * gib, 24 * gib, cuda=True) == "fits"
     assert estimate.verdict(10 * gib, 12 * gib, cuda=True) == "tight"
     assert estimate.verdict(10 * gib, 8 * gib, cuda=True) == "does not fit"
@@ -251,7 +248,7 @@ def test_headers_count_what_no_row_describes(tmp_path: Path) -> None:
     assert found.stored == 2 * found.parameters
     assert found.dtype == "bf16"
     assert [tensor.kind for tensor in found.tensors] == ["linear", "embedding"]
-    assert estimate.estimate(found, estimate.Training(seq=10)).unknown == ("activations", "logits and loss")
+    assert estimate.estimate(found, Training(seq=10)).unknown == ("activations", "logits and loss")
 
 
 @pytest.mark.parametrize(
@@ -341,7 +338,7 @@ def test_any_config_gives_a_model_or_a_one_line_error(changes: dict[str, Any], n
         assert len(said) < 300
     if found is not None:
         assert 0 < found.parameters <= architecture.MOST_PARAMETERS
-        estimate.estimate(found, estimate.Training(seq=16))
+        estimate.estimate(found, Training(seq=16))
 
 
 # --- the command ------------------------------------------------------------------------------------
@@ -535,7 +532,7 @@ ZERO3: dict[str, Any] = {
 
 @LAW
 @given(st.sampled_from(MODELS), st.lists(TRAININGS, min_size=2, max_size=6))
-def test_counting_many_is_counting_each(which: architecture.Model, many: list[estimate.Training]) -> None:
+def test_counting_many_is_counting_each(which: architecture.Model, many: list[Training]) -> None:
     count = estimate.counter(which)
     assert [count(how) for how in many] == [estimate.estimate(which, how) for how in many]
 

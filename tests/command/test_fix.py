@@ -77,7 +77,7 @@ def test_the_report_then_the_table_then_a_command(tmp_path: Path) -> None:
         == envcheck("doctor", "--target", "zero3-lora", "--python", str(tmp_path / "env"), *MACHINE).out
     )
     what, *rest = plan.splitlines()
-    assert what.split() == ["what", "now", "then", "asked", "for", "by", "costs"]
+    assert what.split() == ["what", "now", "then", "required", "by", "costs"]
     assert rest[0].split() == ["deepspeed", "0.14.0", "0.14.4", "deepspeed-elastic-log-import-torch24"]
     assert rest[1].strip() == "$ DS_BUILD_OPS=0 python -m pip install 'deepspeed==0.14.4'"
 
@@ -170,8 +170,8 @@ def test_findings_that_no_change_fixes_are_named_with_the_reason(tmp_path: Path)
     facts.write_text(FINE.replace("pkg =", f"{broken}pkg ="))
     code, out, _ = envcheck("doctor", "--facts", str(facts), "--fix")
     assert code == 1
-    assert "No change is known to mend what is broken at level error or above" in out
-    assert "[driver-library-mismatch]" in out.split("No change is known")[1]
+    assert "No known change fixes what is broken at level error or above" in out
+    assert "[driver-library-mismatch]" in out.split("No known change")[1]
 
 
 def test_warnings_are_fixed_only_on_request(tmp_path: Path) -> None:

@@ -27,8 +27,9 @@ from envcheck.core.facts import Inventory
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Severity
 from envcheck.core.sanitize import Private, sanitized
-from envcheck.fleet import compare, hostlist, launchers
+from envcheck.fleet import collect, comparisons, grouping, hostlist, launchers, summary
 from envcheck.fleet import report as fleet_report
+from envcheck.fleet.records import LARGEST_RECORD, NodeRecord
 from envcheck.host.environment import node_name
 from tests.support import hostile
 from tests.support.fleets import FAULTS, cluster, node, vary
@@ -46,20 +47,20 @@ def known() -> Matrix:
 
 def judged(
     records: Sequence[str], may_differ: Sequence[str] = (), **setting: Any
-) -> tuple[compare.FleetReport, list[str]]:
+) -> tuple[summary.FleetReport, list[str]]:
     """The report on these lines, and the places of the records that were judged."""
     asked: list[str] = []
 
-    def examine(where: str, inventory: Inventory) -> compare.Judged:
+    def examine(where: str, inventory: Inventory) -> collect.Judged:
         asked.append(where)
         report = examine_command.report_on(where, inventory, known(), None)
-        return compare.Judged(report.judgement, report.nothing_to_judge)
+        return collect.Judged(report.judgement, report.nothing_to_judge)
 
-    rows = compare.alike(ROWS, may_differ)
-    taken = compare.Fleet(vocabulary(), known(), rows, lambda read: read, examine)
+    rows = comparisons.read_comparisons(ROWS, may_differ)
+    taken = collect.Fleet(vocabulary(), known(), rows, lambda read: read, examine)
     for number, text in enumerate(records, 1):
-        taken.take(compare.NodeRecord(f"f:{number}", text, f"f:{number}"))
-    return compare.reported(taken, rows, known(), "0", compare.FleetContext(**setting)), asked
+        taken.take(NodeRecord(f"f:{number}", text, f"f:{number}"))
+    return summary.summarize(taken, rows, known(), "0", summary.FleetContext(**setting)), asked
 
 
 def lines(*changes: Mapping[str, Any]) -> list[str]:
@@ -76,7 +77,7 @@ def lines(*changes: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def differences(report: compare.FleetReport) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+def differences(report: summary.FleetReport) -> dict[str, tuple[str, list[tuple[str, str]]]]:
     return {
         each.key: (each.standing, [(value.value, hostlist.fold(value.nodes)) for value in each.values])
         for each in report.differences
@@ -156,7 +157,7 @@ def test_facts_that_vary_by_node_or_time_do_not_split_groups() -> None:
 
 
 def test_a_fact_outside_the_view_never_changes_a_verdict() -> None:
-    view = compare.view(known())
+    view = grouping.judge_view(known())
     tree = node("n")
     for number in range(8):
         tree["gpu"][number]["memory_free_mib"] = 5
@@ -261,7 +262,7 @@ def test_a_difference_that_is_allowed_is_a_note(said: str, key: str, change: dic
 
 def test_a_fact_that_is_not_compared_cannot_be_allowed_to_differ() -> None:
     with pytest.raises(InputError, match="nothing of that key"):
-        compare.alike(ROWS, ["gpu.colour"])
+        comparisons.read_comparisons(ROWS, ["gpu.colour"])
 
 
 def test_packages_are_compared_by_one_digest_that_says_what_is_behind_it() -> None:
@@ -291,7 +292,7 @@ def test_every_row_names_its_fact_and_what_it_follows() -> None:
 
 
 def test_every_planted_fault_belongs_to_a_row() -> None:
-    rows = compare.alike(ROWS)
+    rows = comparisons.read_comparisons(ROWS)
     assert all(any(row.covers(key) or row.key == key for row in rows) for key in FAULTS)
 
 
@@ -334,7 +335,7 @@ def test_the_verdict_and_its_code() -> None:
         ('{"gpu": [{"memory_free_mib": {"a": 1}}]}', "expected a value"),
         (json.dumps({"gpu": [{}] * 2000}), "more than 1024"),
         ("torch 2.13.0", "neither JSON nor TOML"),
-        ("x" * (compare.LARGEST_RECORD + 1), "longer than"),
+        ("x" * (LARGEST_RECORD + 1), "longer than"),
         ('{"host": "x"}', "no such fact"),
         ('{"gpu": {"name": "x"}}', "one for each device"),
         ("[env]\nNCCL_ALGO = 2026-11-20", "expected texts"),
@@ -479,7 +480,7 @@ def test_a_record_without_a_name_is_named_by_its_file_and_line(tmp_path: Path) -
 
 def test_an_endless_line_and_a_pipe_in_the_folder_do_not_block(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
-        lines({})[0] + "\n" + "x" * (3 * compare.LARGEST_RECORD) + "\n" + lines({}, {})[1]
+        lines({})[0] + "\n" + "x" * (3 * LARGEST_RECORD) + "\n" + lines({}, {})[1]
     )
     os.mkfifo(tmp_path / "b.json")
     (tmp_path / "c.json").write_bytes(b"\xff\xfe{}")
@@ -856,7 +857,7 @@ def test_two_nodes_of_srun_meet_at_the_first_one(stack: str) -> None:
     ]
     said = [each.communicate(timeout=200) for each in running]
     assert [each.returncode for each in running] == [0, 0], said
-    assert "judged  2 nodes, gpu[000-001]; to the judge 1 machine" in said[1][0]
+    assert "judged  2 nodes, gpu[000-001]; 1 distinct machine" in said[1][0]
     assert said[0] == ("", "")
 
 

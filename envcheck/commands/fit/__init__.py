@@ -22,6 +22,7 @@ from envcheck.core.findings import UNREADABLE
 from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.memory import architecture, estimate, report
+from envcheck.memory.options import find_options
 from envcheck.rules import derive
 
 __all__ = ["FitOptions", "estimate_memory", "read_model"]
@@ -78,7 +79,7 @@ def estimate_memory(request: ExamineRequest, options: FitOptions, host: Host) ->
         name for name in ("bitsandbytes", "liger-kernel") if inventory.known(package_key(name))
     )
     broken_by = TrainingRules(read, matrix).broken_by
-    changes = report.options(training, count, room, broken_by, installed)
+    changes = find_options(training, count, room, broken_by, installed)
     return report.MemoryTable(
         subject, request.target or "", model, training, account, room, assumed, changes, diagnostics
     )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from envcheck.core.errors import InputError
 from envcheck.host.files import list_folder, read_file, read_start
 from envcheck.memory import architecture
+from envcheck.memory.architecture_table import LARGEST
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 """The rows of compat/tables/architectures by table."""
@@ -163,7 +164,7 @@ def _tensor(name: str, entry: object, where: str) -> _StoredTensor:
     shape = entry.get("shape") if isinstance(entry, dict) else None
     dtype = entry.get("dtype") if isinstance(entry, dict) else None
     whole = isinstance(shape, list) and all(
-        type(length) is int and 0 <= length <= architecture.LARGEST for length in shape
+        type(length) is int and 0 <= length <= LARGEST for length in shape
     )
     if not whole or dtype not in _BITS:
         raise InputError(where, f"not safetensors: {name[:60]!r} has no shape or dtype that is known")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from envcheck.core.facts import Inventory
-from envcheck.memory import estimate, report
+from envcheck.memory.options import Room
+from envcheck.memory.training import GIB
 
 MIB = 1024 * 1024
 
 
-def read_room(inventory: Inventory, ranks: int, *, elsewhere: bool, ram: int | None) -> report.Room:
+def read_room(inventory: Inventory, ranks: int, *, elsewhere: bool, ram: int | None) -> Room:
     """Return the memory of the smallest visible GPU, and of the host.
 
     `ram` is the host's memory in GiB. If it is None, this host's counts, unless the GPUs are `elsewhere`.
@@ -16,11 +17,11 @@ def read_room(inventory: Inventory, ranks: int, *, elsewhere: bool, ram: int | N
     gpu, gpu_free, name = _smallest_gpu(inventory)
     host_bytes, host_free = (None, False) if elsewhere else _memory_of_host(inventory)
     local_gpus = inventory.known("gpus.count")
-    return report.Room(
+    return Room(
         gpu=gpu,
         free=gpu_free,
         name=name,
-        ram=host_bytes if ram is None else ram * estimate.GIB,
+        ram=host_bytes if ram is None else ram * GIB,
         ranks=min(ranks, local_gpus) if isinstance(local_gpus, int) and local_gpus > 1 else ranks,
         declared=elsewhere,
         ram_free=host_free and ram is None,

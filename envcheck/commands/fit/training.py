@@ -11,7 +11,9 @@ from envcheck.core.facts import Inventory, Known, Unknown, Value
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Rule, Severity
 from envcheck.core.sanitize import inline
-from envcheck.memory import architecture, estimate
+from envcheck.memory import architecture
+from envcheck.memory.architecture_table import LARGEST
+from envcheck.memory.training import ALL_LINEAR, DDP, DEEPSPEED, WIDTH, Training
 from envcheck.rules import derive, judge
 from envcheck.rules.changes import apply_changes
 
@@ -42,7 +44,7 @@ integrations/deepspeed.py), and in the same way by Accelerator._prepare_deepspee
 
 def read_training(
     inventory: Inventory, model: architecture.Model, lora_targets: tuple[str, ...], tables: Tables
-) -> tuple[estimate.Training, tuple[str, ...]]:
+) -> tuple[Training, tuple[str, ...]]:
     """Return the training that the facts describe, and what was assumed where they are silent.
 
     `lora_targets` are those of `--lora-target`. The training's `unread` names the facts that were given and
@@ -68,7 +70,7 @@ class _TrainingReader:
         self.assumed: list[str] = []
         self.unread: list[str] = []
 
-    def read(self) -> estimate.Training:
+    def read(self) -> Training:
         """Return the training; afterwards `assumed` and `unread` are complete.
 
         The order of the reads is the order of the assumptions in the report.
@@ -128,11 +130,9 @@ class _TrainingReader:
             InputError: it is no count, or larger than is believed.
         """
         value = int(self._given(key, default, assumption))
-        if value != default and not 1 <= value <= architecture.LARGEST:
+        if value != default and not 1 <= value <= LARGEST:
             source = self._inventory.fact(f"train.{key}").source
-            raise InputError(
-                source, f"{key} {value:.10g}: expected a whole number from 1 to {architecture.LARGEST}"
-            )
+            raise InputError(source, f"{key} {value:.10g}: expected a whole number from 1 to {LARGEST}")
         return value
 
     def _flag(self, key: str, *, default: bool = False) -> bool:
@@ -141,7 +141,7 @@ class _TrainingReader:
 
     # How the training is spread over ranks.
 
-    def _parallelism(self) -> estimate.Training:
+    def _parallelism(self) -> Training:
         """Return a training with its ranks, engine, dtypes and ZeRO's buckets.
 
         Raises:
@@ -151,23 +151,23 @@ class _TrainingReader:
         if isinstance(reading, Unknown) and reading.asked:
             raise ExamineError(f"cannot tell: the ZeRO stage is not known ({inline(reading.why)})")
         stage = int(self._given("zero_stage", 0))
-        parallel = str(self._given("parallel", estimate.DEEPSPEED if stage else "none"))
+        parallel = str(self._given("parallel", DEEPSPEED if stage else "none"))
         visible = len(self._inventory.visible_devices()) or 1
         ranks = self._count("world_size", visible, f"ranks: {visible} (--gpus)")
         precision = str(self._given("precision", "bf16", "bf16"))
-        deepspeed = parallel == estimate.DEEPSPEED
-        return estimate.Training(
+        deepspeed = parallel == DEEPSPEED
+        return Training(
             seq=0,
             ranks=ranks,
             precision=precision,
             stored=self._stored_dtype(precision, deepspeed=deepspeed),
-            parallel=estimate.DDP if parallel == "none" and ranks > 1 else parallel,
+            parallel=DDP if parallel == "none" and ranks > 1 else parallel,
             stage=stage,
             offload_optimizer=self._given("offload_optimizer", "none") != "none",
             offload_param=self._given("offload_param", "none") != "none" or self._flag("fsdp_offload"),
             overlap=self._flag("zero_overlap_comm"),
             **(self._zero_sizes(stage) if deepspeed and stage else {}),
-            autocast=not deepspeed and estimate.WIDTH[precision] == estimate.WIDTH["bf16"],
+            autocast=not deepspeed and WIDTH[precision] == WIDTH["bf16"],
         )
 
     def _stored_dtype(self, precision: str, *, deepspeed: bool) -> str:
@@ -195,7 +195,7 @@ class _TrainingReader:
                 sizes[name] = min(fact.value, architecture.MOST_PARAMETERS)
                 continue
             auto = name in by_model and self._flag("zero_sized_by_model")
-            sizes[name] = by_model[name] if auto else int(estimate.Training._field_defaults[name])
+            sizes[name] = by_model[name] if auto else int(Training._field_defaults[name])
             if stage >= first_stage:
                 source = '"auto" as transformers fills it in' if auto else "DeepSpeed's own"
                 sources.setdefault(source, []).append(f"{setting} {sizes[name]:,}")
@@ -242,7 +242,7 @@ class _TrainingReader:
             return (_NO_MODULE,)
         modules = self._linear_modules()
         for name in self._lora_targets:
-            if name not in modules and name != estimate.ALL_LINEAR:
+            if name not in modules and name != ALL_LINEAR:
                 raise InputError(f"--lora-target {name[:40]}", f"the linear modules are {', '.join(modules)}")
         return self._lora_targets or self._targets_of_facts(modules) or self._targets_of_peft()
 
@@ -254,7 +254,7 @@ class _TrainingReader:
         targets = self._given("lora_targets", "")
         if not targets:
             return ()
-        by_name = {name.lower(): name for name in (*modules, estimate.ALL_LINEAR)}
+        by_name = {name.lower(): name for name in (*modules, ALL_LINEAR)}
         names = str(targets).split(",")
         if all(name in by_name for name in names):
             return tuple(by_name[name] for name in names)
@@ -265,12 +265,12 @@ class _TrainingReader:
         """Return an empty tuple for PEFT's own choice, or all linear modules if it has none for the model."""
         if not self._model.lora:
             self.assumed.append("LoRA on all linear modules (--lora-target): PEFT has no choice of its own")
-            return (estimate.ALL_LINEAR,)
+            return (ALL_LINEAR,)
         own = ", ".join(self._model.lora)
         self.assumed.append(f"LoRA on {own}, PEFT's own choice (--lora-target)")
         return ()
 
-    def _add_general_assumptions(self, training: estimate.Training) -> None:
+    def _add_general_assumptions(self, training: Training) -> None:
         if training.saved:
             self.assumed.append("modules_to_save: the embedding and the head (which ones is not known)")
         if training.quantised in ("nf4", "fp4", "int8"):
@@ -293,7 +293,7 @@ class TrainingRules:
             and any(clause.key.startswith("train.") for table in rule.when for clause in table)
         )
 
-    def broken_by(self, training: estimate.Training) -> tuple[str, ...]:
+    def broken_by(self, training: Training) -> tuple[str, ...]:
         """Return the ids of the rules that a training would break."""
         changes: list[tuple[str, Value]] = [
             ("train.precision", training.precision),

@@ -12,7 +12,7 @@ from envcheck.commands import examine
 from envcheck.commands.fleet.judging import FleetOptions
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.fleet import launchers
-from envcheck.fleet.compare import LARGEST_RECORD
+from envcheck.fleet.records import LARGEST_RECORD
 from envcheck.host.files import (
     is_file,
     list_folder,

@@ -8,12 +8,12 @@ from pathlib import Path
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.fleet.judging import FleetOptions, expected_nodes, prepare
 from envcheck.core.errors import InputError
-from envcheck.fleet import compare
-from envcheck.fleet.compare import LARGEST_RECORD, NodeRecord, RefusedRecord
+from envcheck.fleet import summary
+from envcheck.fleet.records import LARGEST_RECORD, NodeRecord, RefusedRecord
 from envcheck.host.files import list_folder, read_chunks, read_file, read_standard_input
 
 
-def report_on_files(request: ExamineRequest, options: FleetOptions) -> compare.FleetReport:
+def report_on_files(request: ExamineRequest, options: FleetOptions) -> summary.FleetReport:
     """Return the report on the records of a file, a folder or standard input (`-`).
 
     Raises:
@@ -28,7 +28,7 @@ def report_on_files(request: ExamineRequest, options: FleetOptions) -> compare.F
             fleet.take(record)
         else:
             fleet.refused.append(record)
-    context = compare.FleetContext(expected, remarks=judge.diagnostics, fail_on=options.fail_on)
+    context = summary.FleetContext(expected=expected, diagnostics=judge.diagnostics, fail_on=options.fail_on)
     return judge.report(fleet, context)
 
 

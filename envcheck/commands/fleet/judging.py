@@ -14,7 +14,7 @@ from envcheck.core.facts import Inventory, Vocabulary
 from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import sanitized
-from envcheck.fleet import compare, hostlist
+from envcheck.fleet import collect, comparisons, hostlist, records, summary
 from envcheck.host.environment import private_names
 from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
@@ -48,7 +48,7 @@ class FleetOptions:
 class FleetResult(NamedTuple):
     """The result for one process: the exit code, which all ranks share, and on rank 0 the report."""
 
-    report: compare.FleetReport | None
+    report: summary.FleetReport | None
     code: int
 
 
@@ -58,24 +58,24 @@ class NodeJudge(NamedTuple):
     request: ExamineRequest
     matrix: Matrix
     keys: Vocabulary
-    rows: tuple[compare.Alike, ...]
+    rows: tuple[comparisons.Comparison, ...]
     target: Target | None
     diagnostics: tuple[Diagnostic, ...]
 
-    def empty_fleet(self) -> compare.Fleet:
+    def empty_fleet(self) -> collect.Fleet:
         """Return a fleet without nodes."""
-        return compare.Fleet(self.keys, self.matrix, self.rows, self._complete, self._examine)
+        return collect.Fleet(self.keys, self.matrix, self.rows, self._complete, self._examine)
 
     def _complete(self, inventory: Inventory) -> Inventory:
         return examine.complete_inventory(inventory, self.request, self.matrix)[0]
 
-    def _examine(self, subject: str, inventory: Inventory) -> compare.Judged:
+    def _examine(self, subject: str, inventory: Inventory) -> collect.Judged:
         report = examine.report_on(subject, inventory, self.matrix, self.target)
-        return compare.Judged(report.judgement, report.nothing_to_judge)
+        return collect.Judged(report.judgement, report.nothing_to_judge)
 
-    def report(self, fleet: compare.Fleet, context: compare.FleetContext) -> compare.FleetReport:
+    def report(self, fleet: collect.Fleet, context: summary.FleetContext) -> summary.FleetReport:
         """Return the report on the nodes that were taken into the fleet."""
-        return compare.reported(fleet, self.rows, self.matrix, __version__, context)
+        return summary.summarize(fleet, self.rows, self.matrix, __version__, context)
 
 
 def prepare(request: ExamineRequest, options: FleetOptions) -> NodeJudge:
@@ -89,7 +89,7 @@ def prepare(request: ExamineRequest, options: FleetOptions) -> NodeJudge:
     target = examine.find_target(request.target, matrix)
     _, diagnostics = examine.complete_inventory(Inventory(), request, matrix)
     examine.refuse_unreadable(diagnostics)
-    rows = compare.alike(_rows(), options.may_differ)
+    rows = comparisons.read_comparisons(_rows(), options.may_differ)
     return NodeJudge(request, matrix, keys, rows, target, diagnostics)
 
 
@@ -131,6 +131,6 @@ def node_facts(request: ExamineRequest, host: Host, name: str) -> dict[str, Any]
     tree = examine.inventory_report(request, host)
     private = private_names()._replace(machines=())  # node names must survive here
     named: dict[str, Any] = sanitized(
-        {**tree, "host": {compare.NAME.partition(".")[2]: name, **tree.get("host", {})}}, private
+        {**tree, "host": {records.NAME_KEY.partition(".")[2]: name, **tree.get("host", {})}}, private
     )
     return named

@@ -26,8 +26,8 @@ from envcheck.commands.fleet.judging import (
 )
 from envcheck.core.errors import EnvcheckError, ExamineError
 from envcheck.core.sanitize import sanitized
-from envcheck.fleet import compare, hostlist, launchers
-from envcheck.fleet.compare import NodeRecord
+from envcheck.fleet import collect, hostlist, launchers, records, summary
+from envcheck.fleet.records import NodeRecord
 from envcheck.host.environment import node_name, private_names, random_token
 from envcheck.host.files import list_folder
 from envcheck.host.machine import Host
@@ -115,8 +115,12 @@ def _lead(
     missing = [*_missing(heard, options.wait_s, started), *missing]
     if expected is None and started.nodes:
         expected = len(started.nodes)
-    context = compare.FleetContext(
-        expected, tuple(missing), stale=stale, remarks=judge.diagnostics, fail_on=options.fail_on
+    context = summary.FleetContext(
+        expected=expected,
+        missing=tuple(missing),
+        stale=stale,
+        diagnostics=judge.diagnostics,
+        fail_on=options.fail_on,
     )
     report = judge.report(fleet, context)
     late = _answers(board, call, set(range(started.world)) - heard.keys())
@@ -157,19 +161,19 @@ def _parse_post(text: str) -> RankPost | None:
     except (ValueError, TypeError, RecursionError):
         return None
     whole = all(isinstance(field, str) for field in (post.mark, post.node, post.facts, post.trouble))
-    return post if whole and 0 < len(post.node) <= compare.LONGEST_NAME else None
+    return post if whole and 0 < len(post.node) <= records.LONGEST_NAME else None
 
 
 def _take_posts(
     heard: Mapping[int, RankPost], judge: NodeJudge
-) -> tuple[compare.Fleet, list[compare.Missing]]:
+) -> tuple[collect.Fleet, list[summary.Missing]]:
     """Return the nodes whose facts came, and those that could not read theirs."""
-    fleet, missing = judge.empty_fleet(), list[compare.Missing]()
+    fleet, missing = judge.empty_fleet(), list[summary.Missing]()
     for name, post in _by_node(heard).items():
         if post.facts:
             fleet.take(NodeRecord(f"rank {post.rank}", post.facts, name), name)
         elif post.trouble:
-            missing.append(compare.Missing(name, post.trouble))
+            missing.append(summary.Missing(name, post.trouble))
     return fleet, missing
 
 
@@ -182,7 +186,7 @@ def _by_node(heard: Mapping[int, RankPost]) -> dict[str, RankPost]:
 
 def _missing(
     heard: Mapping[int, RankPost], wait_s: float, started: launchers.Started
-) -> list[compare.Missing]:
+) -> list[summary.Missing]:
     """Return the nodes that did not report, or the ranks if the launcher does not name the nodes."""
     silent = [rank for rank in range(started.world) if rank not in heard]
     if not silent:
@@ -192,8 +196,8 @@ def _missing(
     missing = [node for node in started.nodes if _short_name(node) not in reported]
     if missing:
         ranks = hostlist.fold(f"rank{rank}" for rank in silent)
-        return [compare.Missing(node, f"{why} ({ranks})") for node in missing]
-    return [compare.Missing(f"rank{rank}", why) for rank in silent]
+        return [summary.Missing(node, f"{why} ({ranks})") for node in missing]
+    return [summary.Missing(f"rank{rank}", why) for rank in silent]
 
 
 def _short_name(node: str) -> str:

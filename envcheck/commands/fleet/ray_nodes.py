@@ -15,13 +15,13 @@ from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.fleet.boards import last_line
 from envcheck.commands.fleet.judging import FleetOptions, NodeJudge, expected_nodes, node_facts, prepare
 from envcheck.core.errors import ExamineError, InputError
-from envcheck.fleet import compare
-from envcheck.fleet.compare import NodeRecord
+from envcheck.fleet import collect, summary
+from envcheck.fleet.records import NodeRecord
 from envcheck.host.environment import own_python
 from envcheck.host.machine import Host
 
 
-def report_on_ray(request: ExamineRequest, options: FleetOptions) -> compare.FleetReport:
+def report_on_ray(request: ExamineRequest, options: FleetOptions) -> summary.FleetReport:
     """Return the report on the nodes of a Ray cluster, each of which runs one task.
 
     Raises:
@@ -33,11 +33,11 @@ def report_on_ray(request: ExamineRequest, options: FleetOptions) -> compare.Fle
     # Ray prints what it notices about its nodes, and standard output belongs to the report.
     with redirect_stdout(io.StringIO()):
         answers = _query_cluster(request, options, judge)
-    context = compare.FleetContext(
-        expected,
-        tuple(answers.missing),
+    context = summary.FleetContext(
+        expected=expected,
+        missing=tuple(answers.missing),
         left_out=answers.left_out,
-        remarks=judge.diagnostics,
+        diagnostics=judge.diagnostics,
         fail_on=options.fail_on,
     )
     return judge.report(answers.fleet, context)
@@ -46,8 +46,8 @@ def report_on_ray(request: ExamineRequest, options: FleetOptions) -> compare.Fle
 class _ClusterAnswers(NamedTuple):
     """The nodes that answered, those that did not, and a line for each that was not queried."""
 
-    fleet: compare.Fleet
-    missing: list[compare.Missing]
+    fleet: collect.Fleet
+    missing: list[summary.Missing]
     left_out: tuple[str, ...]
 
 
@@ -93,7 +93,7 @@ def _collect(ray: Any, tasks: dict[Any, str], wait_s: float, answers: _ClusterAn
         for task in done:
             _take_answer(ray, task, tasks[task], answers)
     for task in left:
-        answers.missing.append(compare.Missing(tasks[task], f"did not answer within {wait_s:g} s"))
+        answers.missing.append(summary.Missing(tasks[task], f"did not answer within {wait_s:g} s"))
         ray.cancel(task, force=True)
 
 
@@ -101,7 +101,7 @@ def _take_answer(ray: Any, task: Any, name: str, answers: _ClusterAnswers) -> No
     try:
         answers.fleet.take(NodeRecord(f"node {name}", ray.get(task), name), name)
     except Exception as error:  # noqa: BLE001 - from the node, or from Ray
-        answers.missing.append(compare.Missing(name, _ray_trouble(error)))
+        answers.missing.append(summary.Missing(name, _ray_trouble(error)))
 
 
 def facts_of_ray_node(request: ExamineRequest, name: str) -> str:

@@ -1,7 +1,7 @@
-"""Annotations for a GitHub workflow; the step's summary gets the Markdown beside.
+"""Annotations for a GitHub workflow; the Markdown report is appended to the step's summary.
 
-A line is `::error file=…,line=…,title=…::message`, and what would end a field or a line is written out
-as GitHub's own toolkit does (actions/toolkit, packages/core/src/command.ts).
+A line is `::error file=…,line=…,title=…::message`. Characters that would end a field or a line are escaped as
+GitHub's own toolkit does it (actions/toolkit, packages/core/src/command.ts).
 """
 
 from __future__ import annotations
@@ -11,41 +11,43 @@ from collections.abc import Iterator
 from envcheck.core.errors import Place
 from envcheck.core.findings import Diagnostic, Finding, Report
 from envcheck.core.sanitize import inline
+from envcheck.reports.details import count_text, detail_line, details, diagnostic_details, heading
+from envcheck.reports.findings import place_of
 from envcheck.reports.formats import markdown
-from envcheck.reports.formats.text import count_text, details, heading, line, remark_details
-from envcheck.reports.render import place_of
 
 BESIDE = {"GITHUB_STEP_SUMMARY": markdown.render}
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice", "unknown": "warning"}
-_SAID = frozenset({"only", "because", "note", "fix", "command"})  # an annotation is read in a margin
+_SHOWN_KINDS = frozenset({"only", "because", "note", "fix", "command"})  # annotations have little room
 
 
 def render(report: Report) -> str:
-    """One annotation a finding, then the count."""
+    """Return one annotation for each finding, then the counts."""
     return "".join(f"{line}\n" for line in _lines(report))
 
 
 def _lines(report: Report) -> Iterator[str]:
     for each in report.reported:
-        yield _on_configuration(each, report) if isinstance(each, Diagnostic) else _annotation(each, report)
+        yield _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
     if report.nothing_to_judge:
         yield f"::warning title=envcheck::{_message(report.language.told(report.nothing_to_judge))}"
     yield inline(count_text(report))
 
 
-def _on_configuration(remark: Diagnostic, report: Report) -> str:
-    lang, severity = report.language, remark.severity.value
-    lines = [f"{lang.word(severity)}: {lang.told(remark.text)}", *map(line, remark_details(remark, lang))]
-    place = remark.places[0] if remark.places else None
-    return _command(severity, place, remark.code, lines)
+def _diagnostic(diagnostic: Diagnostic, report: Report) -> str:
+    lang, severity = report.language, diagnostic.severity.value
+    lines = [
+        f"{lang.word(severity)}: {lang.told(diagnostic.text)}",
+        *map(detail_line, diagnostic_details(diagnostic, lang)),
+    ]
+    place = diagnostic.places[0] if diagnostic.places else None
+    return _command(severity, place, diagnostic.code, lines)
 
 
-def _annotation(finding: Finding, report: Report) -> str:
+def _finding(finding: Finding, report: Report) -> str:
     mark, word, title = heading(finding, report.language)
-    said = [line(each) for each in details(finding, report) if each.kind in _SAID]
-    place = place_of(finding, report)
-    return _command(mark, place, finding.rule.id, [f"{word}: {title}", *said])
+    lines = [detail_line(each) for each in details(finding, report) if each.kind in _SHOWN_KINDS]
+    return _command(mark, place_of(finding, report), finding.rule.id, [f"{word}: {title}", *lines])
 
 
 def _command(mark: str, place: Place | None, name: str, lines: list[str]) -> str:

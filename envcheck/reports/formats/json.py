@@ -1,4 +1,4 @@
-"""The report for machines: one JSON object, additive within a `schema_version`."""
+"""The report as JSON: one object. Within a `schema_version` fields are only added."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ from envcheck.core.errors import Place
 from envcheck.core.facts import Known
 from envcheck.core.findings import Diagnostic, Evidence, Finding, Plan, Report, Verdict
 from envcheck.core.rules import Severity
-from envcheck.reports.render import (
-    configuration_changes,
-    fix_commands,
-    fix_text,
-    move_name,
-    moved_with,
-    plan_commands,
-    plan_notes,
-)
+from envcheck.reports.phrases import fix_commands, fix_text, installed_companions
 from envcheck.rules.judge import area
 
 SCHEMA_VERSION = 1
@@ -26,7 +18,7 @@ SUFFIXES = (".json",)
 
 
 def render(report: Report) -> str:
-    """The JSON text; ASCII only, so nothing in it can act on a terminal."""
+    """Return the JSON text; ASCII only, so that nothing in it can control a terminal."""
     return json.dumps(_tree(report), indent=2) + "\n"
 
 
@@ -44,7 +36,7 @@ def _tree(report: Report) -> dict[str, Any]:
         "measured": _measured(report),
         "nothing_to_judge": report.nothing_to_judge or None,
         "facts": facts_file.dump(report.inventory),
-        "remarks": [remark_tree(each) for each in report.diagnostics],
+        "remarks": [diagnostic_tree(each) for each in report.diagnostics],
         "findings": [_finding(each, report) for each in report.judgement.findings],
         "waiting": [
             {
@@ -60,7 +52,14 @@ def _tree(report: Report) -> dict[str, Any]:
 
 
 def _plan(plan: Plan, report: Report) -> dict[str, Any]:
-    """The smallest change; `proved` is null or `fewest` where the search was cut short: see `Plan`."""
+    """Return the smallest change; `proved` is null or `fewest` if the search was cut short: see `Plan`."""
+    from envcheck.reports.plan_steps import (  # few reports have a plan
+        configuration_changes,
+        move_name,
+        plan_commands,
+        plan_notes,
+    )
+
     return {
         "level": plan.level.value,
         "moves": [
@@ -92,7 +91,7 @@ def _plan(plan: Plan, report: Report) -> dict[str, Any]:
 
 
 def _measured(report: Report) -> dict[str, Any] | None:
-    """The nearest measured-good combination; no differences means that this very one was run."""
+    """Return the nearest combination that was measured; without differences, exactly this one was run."""
     if report.measured is None:
         return None
     cell = report.measured.cell
@@ -122,21 +121,21 @@ def _summary(report: Report) -> dict[str, Any]:
     }
 
 
-def remark_tree(remark: Diagnostic) -> dict[str, Any]:
-    """What is wrong with a configuration itself; a line of 0 is the file as a whole."""
-    places = [_place(each) for each in remark.places]
+def diagnostic_tree(diagnostic: Diagnostic) -> dict[str, Any]:
+    """Return a diagnostic of a configuration; line 0 stands for the file as a whole."""
+    places = [_place(each) for each in diagnostic.places]
     return {
-        "severity": remark.severity.value,
-        "code": remark.code,
-        "text": remark.text,
+        "severity": diagnostic.severity.value,
+        "code": diagnostic.code,
+        "text": diagnostic.text,
         "places": places,
-        "advice": remark.advice,
-        "source": remark.source,
+        "advice": diagnostic.advice,
+        "source": diagnostic.source,
     }
 
 
 def _finding(finding: Finding, report: Report) -> dict[str, Any]:
-    moved = moved_with(report)
+    companions = installed_companions(report)
     return {
         "rule": finding.rule.id,
         "severity": finding.severity.value,
@@ -148,18 +147,19 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
         "from": finding.rule.group,
         "note": finding.note,
         "devices": list(finding.devices),
-        "because": [_because(each, report) for each in finding.evidence],
+        "because": [_evidence(each, report) for each in finding.evidence],
         "fix": [
             {
                 "text": fix_text(fix),
                 "set": dict(fix.set),
                 "cost": fix.cost,
-                "commands": list(fix_commands(fix, moved, report.inventory)),
+                "commands": list(fix_commands(fix, companions, report.inventory)),
             }
             for fix in finding.fixes
         ],
         "no_fix": [
-            {"set": dict(vain.set), "why": vain.why, "source": vain.source} for vain in finding.rule.no_fixes
+            {"set": dict(useless.set), "why": useless.why, "source": useless.source}
+            for useless in finding.rule.no_fixes
         ],
         "sources": [
             {"url": source.url, "kind": source.kind, "checked": source.checked}
@@ -168,20 +168,20 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
     }
 
 
-def _because(because: Evidence, report: Report) -> dict[str, Any]:
-    reading = because.fact.reading
+def _evidence(evidence: Evidence, report: Report) -> dict[str, Any]:
+    reading = evidence.fact.reading
     value: Any = None
     if isinstance(reading, Known):
         value = list(reading.value) if isinstance(reading.value, tuple) else reading.value
-    place = report.places.get(because.fact.key)
+    place = report.places.get(evidence.fact.key)
     return {
-        "key": because.fact.key,
+        "key": evidence.fact.key,
         "value": value,
         "state": type(reading).__name__.lower(),
         "why": getattr(reading, "why", ""),
-        "source": because.fact.source,
-        "device": because.device,
-        "note": because.note,
+        "source": evidence.fact.source,
+        "device": evidence.device,
+        "note": evidence.note,
         "place": None if place is None else _place(place),
     }
 

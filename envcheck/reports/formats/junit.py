@@ -1,7 +1,8 @@
-"""The report as JUnit XML: one test a rule, failed if it makes the exit code 1, skipped if not decided.
+"""The report as JUnit XML: one test case for each rule.
 
-The elements and attributes are those that Jenkins, GitLab and GitHub actions read: `testsuites`,
-`testsuite` with its counts, `testcase` with `failure`, `skipped` or `system-out`.
+A case fails if its rule makes the exit code 1; it is skipped if the rule is undecided or waits for facts. The
+elements and attributes are those that Jenkins, GitLab and GitHub actions read: `testsuites`, `testsuite` with
+its counts, `testcase` with `failure`, `skipped` or `system-out`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,15 @@ from envcheck.core.findings import Diagnostic, Finding, Report, Verdict
 from envcheck.core.rules import Rule
 from envcheck.core.sanitize import inline
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
-from envcheck.reports.formats.text import count_text, details, heading, line, remark_details, waiting_text
-from envcheck.reports.render import fails
+from envcheck.reports.details import (
+    count_text,
+    detail_line,
+    details,
+    diagnostic_details,
+    heading,
+    waiting_text,
+)
+from envcheck.reports.findings import fails
 from envcheck.rules.requirements import installed_requirements, unmet_requirements
 
 SUFFIXES = (".xml",)
@@ -22,20 +30,20 @@ _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"
 
 
 def render(report: Report) -> str:
-    """The XML text."""
+    """Return the XML text."""
     return "\n".join(_lines(report)) + "\n"
 
 
 def _lines(report: Report) -> Iterator[str]:
     judgement = report.judgement
-    findings = [_found(each, report) for each in judgement.findings]
+    findings = [_finding(each, report) for each in judgement.findings]
     waiting = [
         _case(each.rule, report, _element("skipped", waiting_text(each, report.language)))
         for each in judgement.waiting
     ]
-    passed = [_case(rule, report) for rule in _held(report)]
-    remarks = [_remark(each, report) for each in report.diagnostics]
-    cases = [*remarks, *findings, *waiting, *passed]
+    passed = [_case(rule, report) for rule in _passed(report)]
+    diagnostics = [_diagnostic(each, report) for each in report.diagnostics]
+    cases = [*diagnostics, *findings, *waiting, *passed]
     failures = sum(fails(each, report) for each in report.diagnostics)
     failures += sum(fails(each, report) for each in judgement.findings)
     skipped = len(waiting) + sum(
@@ -59,9 +67,9 @@ def _lines(report: Report) -> Iterator[str]:
     yield "</testsuites>"
 
 
-def _found(finding: Finding, report: Report) -> str:
+def _finding(finding: Finding, report: Report) -> str:
     mark, word, title = heading(finding, report.language)
-    text = "\n".join(map(line, details(finding, report)))
+    text = "\n".join(map(detail_line, details(finding, report)))
     if fails(finding, report):
         body = _element("failure", title, text, mark)
     elif finding.verdict is Verdict.UNDECIDED:
@@ -71,21 +79,20 @@ def _found(finding: Finding, report: Report) -> str:
     return _case(finding.rule, report, body)
 
 
-def _remark(remark: Diagnostic, report: Report) -> str:
-    lang, severity = report.language, remark.severity.value
-    title = lang.told(remark.text)
-    text = "\n".join(
-        (*(inline(str(each)) for each in remark.places), *map(line, remark_details(remark, lang)))
-    )
+def _diagnostic(diagnostic: Diagnostic, report: Report) -> str:
+    lang, severity = report.language, diagnostic.severity.value
+    title = lang.told(diagnostic.text)
+    places = (inline(str(place)) for place in diagnostic.places)
+    text = "\n".join((*places, *map(detail_line, diagnostic_details(diagnostic, lang))))
     body = f"<system-out>{_escaped(inline(title))}\n{_escaped(text)}</system-out>"
-    if fails(remark, report):
+    if fails(diagnostic, report):
         body = _element("failure", title, text, severity)
-    name = _quoted(f"{remark.code}: {title}")
+    name = _quoted(f"{diagnostic.code}: {title}")
     return f'    <testcase classname="envcheck.configuration" name={name} time="0">{body}</testcase>'
 
 
-def _held(report: Report) -> Iterator[Rule]:
-    """The rules that were decided and are not broken, in the order in which they were held."""
+def _passed(report: Report) -> Iterator[Rule]:
+    """Yield the rules that were decided and are not broken, in the order in which they were judged."""
     judgement = report.judgement
     open_ = {each.rule.id for each in judgement.findings} | {each.rule.id for each in judgement.waiting}
     unmet, _ = unmet_requirements(report.inventory)

@@ -1,6 +1,6 @@
-"""The report in Markdown, to paste into an issue: the overview, and each finding folded away.
+"""The report in Markdown, to paste into an issue: the overview, then each finding in a section that folds.
 
-What comes from outside stands in code spans and code blocks, where nothing acts; prose is escaped.
+Text from outside goes into code spans and code blocks, where no markup is active; prose is escaped.
 """
 
 from __future__ import annotations
@@ -11,33 +11,30 @@ from itertools import groupby
 
 from envcheck.core.findings import Diagnostic, Finding, Plan, Report
 from envcheck.core.sanitize import inline
-from envcheck.reports.formats.text import (
-    MARKS,
+from envcheck.reports.details import (
     Detail,
-    categories,
     count_text,
     details,
+    diagnostic_details,
     heading,
-    plan_details,
-    plan_table,
-    plan_title,
     quoted_line,
-    remark_details,
-    waits,
+    waiting_lines,
 )
-from envcheck.reports.render import fails
+from envcheck.reports.findings import fails
+from envcheck.reports.overview import MARKS, categories
+from envcheck.reports.plan_text import plan_details, plan_table, plan_title
 
 SUFFIXES = (".md", ".markdown")
 
 _EMOJI_OR_ADDRESS = re.compile(r":(?=\S)")
-# Line feeds are gone, so lists and headings cannot begin.
+# Line feeds have been removed, so text cannot begin a list or heading and its markers need no escape.
 _ACTIVE = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<>~|!$^{}&"})
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 _IN_CODE = frozenset({"because", "set"})
 
 
 def render(report: Report) -> str:
-    """The report as Markdown, with the folding that GitHub and GitLab know."""
+    """Return the report as Markdown; its sections fold on GitHub and GitLab."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -52,18 +49,18 @@ def _lines(report: Report) -> Iterator[str]:
         yield prose(lang.say("overlay  {} ({}): {}", origin.name, origin.named_by, origin.brings))
     yield ""
     for name, text, mark in categories(report):
-        sign = MARKS[mark].replace("-", "\\-")  # or it would begin a list
+        sign = MARKS[mark].replace("-", "\\-")  # a bare hyphen would begin a list
         yield f"- {sign} **{prose(name)}** {code(text)}"
     if report.nothing_to_judge:
         yield ""
         yield f"**{prose(lang.told(report.nothing_to_judge))}**"
     for each in report.reported:
         yield ""
-        yield from _remark(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
-    lead, nearest = waits(report)
-    if lead:
+        yield from _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
+    sentence, nearest = waiting_lines(report)
+    if sentence:
         yield ""
-        yield prose(lead)
+        yield prose(sentence)
         yield ""
         yield from (f"- {code(rule)}" for rule in nearest)
     yield ""
@@ -85,19 +82,19 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     yield "</details>"
 
 
-def _remark(remark: Diagnostic, report: Report) -> Iterator[str]:
-    lang, severity = report.language, remark.severity.value
-    opened = " open" if fails(remark, report) else ""
-    word, title = markup(lang.word(severity)), markup(lang.told(remark.text))
+def _diagnostic(diagnostic: Diagnostic, report: Report) -> Iterator[str]:
+    lang, severity = report.language, diagnostic.severity.value
+    opened = " open" if fails(diagnostic, report) else ""
+    word, title = markup(lang.word(severity)), markup(lang.told(diagnostic.text))
     yield f"<details{opened}><summary>{MARKS[severity]} <b>{word}</b>: {title}</summary>"
     yield ""
-    yield code(remark.code)
+    yield code(diagnostic.code)
     yield ""
-    for place in remark.places:
+    for place in diagnostic.places:
         yield f"- {code(str(place))}"
         if line := quoted_line(place):
             yield from block(line, "")
-    yield from _listed(remark_details(remark, lang))
+    yield from _listed(diagnostic_details(diagnostic, lang))
     yield ""
     yield "</details>"
 
@@ -105,11 +102,11 @@ def _remark(remark: Diagnostic, report: Report) -> Iterator[str]:
 def _plan(plan: Plan, report: Report) -> Iterator[str]:
     yield f"**{prose(plan_title(plan, report.language))}**"
     yield ""
-    heads, *rows = plan_table(plan, report.language) or [()]
+    headings, *rows = plan_table(plan, report.language) or [()]
     for row in rows:
-        name, now, then, *asked = row
+        name, now, then, *others = row
         more = ", ".join(
-            f"{prose(head)} {code(cell)}" for head, cell in zip(heads[3:], asked, strict=True) if cell
+            f"{prose(head)} {code(cell)}" for head, cell in zip(headings[3:], others, strict=True) if cell
         )
         yield f"- {code(name)}: {code(now)} → {code(then)}{f' ({more})' if more else ''}"
     if rows:
@@ -118,45 +115,47 @@ def _plan(plan: Plan, report: Report) -> Iterator[str]:
 
 
 def _listed(found: Iterator[Detail]) -> Iterator[str]:
-    """Details as a list, commands as blocks to copy."""
-    for command, group in groupby(found, lambda each: each.kind == "command"):
-        if command:
-            yield from block("\n".join(inline(each.text) for each in group), "sh")
-            continue
-        for label, text, kind, url in group:
-            lead = f"**{prose(label)}** " if label else ""
-            if url:
-                before, _, after = text.partition(url)
-                said = f"{prose(before)}{link(url)}{prose(after)}"
-            elif kind == "fix":
-                way, bracket, cost = text.partition(" (")
-                said = f"{code(way)}{prose(bracket + cost)}"
-            else:
-                said = code(text) if kind in _IN_CODE else prose(text)
-            yield f"- {lead}{said}"
+    """Yield details as a list, and commands as code blocks to copy."""
+    for is_command, group in groupby(found, lambda detail: detail.kind == "command"):
+        if is_command:
+            yield from block("\n".join(inline(detail.text) for detail in group), "sh")
+        else:
+            yield from map(_list_item, group)
+
+
+def _list_item(detail: Detail) -> str:
+    label, text, kind, url = detail
+    lead = f"**{prose(label)}** " if label else ""
+    if url:
+        before, _, after = text.partition(url)
+        return f"- {lead}{prose(before)}{link(url)}{prose(after)}"
+    if kind == "fix":
+        change, bracket, cost = text.partition(" (")
+        return f"- {lead}{code(change)}{prose(bracket + cost)}"
+    return f"- {lead}{code(text) if kind in _IN_CODE else prose(text)}"
 
 
 # --- escaping ---------------------------------------------------------------------------------------
 
 
 def prose(text: str) -> str:
-    """Text that is read as it stands: no markup, no link, nobody mentioned."""
+    """Escape text so that it renders as it stands: no markup, no link, no mention of a user or issue."""
     escaped = inline(text).translate(_ACTIVE).replace("www.", "www\\.")
-    return _apart(_EMOJI_OR_ADDRESS.sub(r"\\:", escaped))
+    return _without_mentions(_EMOJI_OR_ADDRESS.sub(r"\\:", escaped))
 
 
 def markup(text: str) -> str:
-    """The same where HTML stands."""
-    return _apart(inline(text).translate(_ENTITIES))
+    """Escape text as `prose` does, for use inside HTML."""
+    return _without_mentions(inline(text).translate(_ENTITIES))
 
 
-def _apart(text: str) -> str:
-    # GitHub looks for people and issues in what was rendered; a comment between the signs is not seen.
+def _without_mentions(text: str) -> str:
+    # GitHub looks for users and issues in the rendered text; an invisible comment after the sign prevents it.
     return text.replace("@", "@<!-- -->").replace("#", "#<!-- -->")
 
 
 def code(text: str) -> str:
-    """A code span, whatever backticks the text has."""
+    """Return a code span; its fence is longer than any run of backticks in the text."""
     text = inline(text)
     if not text.strip():
         return ""
@@ -166,7 +165,7 @@ def code(text: str) -> str:
 
 
 def block(text: str, language: str) -> Iterator[str]:
-    """A code block, whatever backticks the text has."""
+    """Yield a code block; its fence is longer than any run of backticks in the text."""
     fence = _fence(text, 3)
     yield from ("", f"{fence}{language}", *text.split("\n"), fence, "")
 
@@ -177,6 +176,6 @@ def _fence(text: str, least: int) -> str:
 
 
 def link(url: str) -> str:
-    """An address to click, if it is one of the web and has nothing odd; else as it stands."""
+    """Return a link if the address is a plain http or https one, else the address as code."""
     plain = url.startswith(("https://", "http://")) and not set(url) & set(" <>\"'`\\\n\t")
     return f"<{url}>" if plain and url.isascii() else code(url)

@@ -1,6 +1,6 @@
-"""The report as SARIF 2.1.0 (an OASIS standard): a result a finding, at its line where one is known.
+"""The report as SARIF 2.1.0 (an OASIS standard): one result for each finding, at its line if that is known.
 
-Section numbers are those of the standard with errata 01.
+Section numbers refer to the standard with errata 01.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from envcheck.core.errors import Place
 from envcheck.core.findings import Diagnostic, Evidence, Finding, Report, Verdict
 from envcheck.core.rules import Rule
 from envcheck.core.sanitize import inline
+from envcheck.reports.details import detail_line, details, diagnostic_details, heading
+from envcheck.reports.findings import place_of
 from envcheck.reports.formats.markdown import link, prose
-from envcheck.reports.formats.text import details, heading, line, remark_details
-from envcheck.reports.render import place_of
 
 SUFFIXES = (".sarif", ".sarif.json")
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_ENVIRONMENT = "ENVIRONMENT"  # what the paths of installed files are relative to
+_ENVIRONMENT = "ENVIRONMENT"  # the base of the paths of installed files
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 
 
 def render(report: Report) -> str:
-    """The SARIF text; ASCII only."""
+    """Return the SARIF text; ASCII only."""
     return json.dumps(_log(report), indent=2) + "\n"
 
 
 def _log(report: Report) -> dict[str, Any]:
     findings = report.judgement.findings
     rules = {finding.rule.id: finding.rule for finding in findings}
-    codes = dict.fromkeys(remark.code for remark in report.diagnostics)
+    codes = dict.fromkeys(diagnostic.code for diagnostic in report.diagnostics)
     ids = [*rules, *(f"configuration/{code}" for code in codes)]
     driver = {
         "name": "envcheck",
@@ -55,7 +55,7 @@ def _log(report: Report) -> dict[str, Any]:
             }
         ],
         "results": [
-            _remark(each, ids.index(f"configuration/{each.code}"), report)
+            _diagnostic(each, ids.index(f"configuration/{each.code}"), report)
             if isinstance(each, Diagnostic)
             else _result(each, ids.index(each.rule.id), report)
             for each in report.reported
@@ -91,48 +91,48 @@ def _rule(rule: Rule, report: Report) -> dict[str, Any]:
 
 def _result(finding: Finding, index: int, report: Report) -> dict[str, Any]:
     _, word, title = heading(finding, report.language)
-    lines = [inline(title), *map(line, details(finding, report))]
+    lines = [inline(title), *map(detail_line, details(finding, report))]
     undecided = finding.verdict is Verdict.UNDECIDED
     return {
         "ruleId": finding.rule.id,
         "ruleIndex": index,
-        # 3.27.9: what could not be decided is `open`, and has no level.
+        # 3.27.9: a result that could not be decided is `open` and has no level.
         "kind": "open" if undecided else "fail",
         "level": "none" if undecided else finding.severity.value,
         "message": {"text": _message("\n".join(lines))},
         "locations": [_location(finding, report)],
         "partialFingerprints": {"rule/v1": finding.rule.id},
-        "properties": {"verdict": word, "because": [_named(each) for each in finding.evidence]},
+        "properties": {"verdict": word, "because": [_fact_name(each) for each in finding.evidence]},
     }
 
 
-def _remark(remark: Diagnostic, index: int, report: Report) -> dict[str, Any]:
+def _diagnostic(diagnostic: Diagnostic, index: int, report: Report) -> dict[str, Any]:
     lang = report.language
-    lines = [inline(lang.told(remark.text)), *map(line, remark_details(remark, lang))]
-    first, *others = [_physical(place) for place in remark.places] or [{}]
+    lines = [inline(lang.told(diagnostic.text)), *map(detail_line, diagnostic_details(diagnostic, lang))]
+    first, *others = [_physical(place) for place in diagnostic.places] or [{}]
     return {
-        "ruleId": f"configuration/{remark.code}",
+        "ruleId": f"configuration/{diagnostic.code}",
         "ruleIndex": index,
         "kind": "fail",
-        "level": remark.severity.value,
+        "level": diagnostic.severity.value,
         "message": {"text": _message("\n".join(lines))},
         "locations": [{"physicalLocation": first}] if first else [],
         "relatedLocations": [
             {"id": number, "physicalLocation": each} for number, each in enumerate(others, 1)
         ],
-        "partialFingerprints": {"rule/v1": f"{remark.code}: {remark.text}"},
+        "partialFingerprints": {"rule/v1": f"{diagnostic.code}: {diagnostic.text}"},
     }
 
 
-def _named(because: Evidence) -> str:
-    key = because.fact.key
-    return key if because.device is None else key.replace("gpu.", f"gpu[{because.device}].", 1)
+def _fact_name(evidence: Evidence) -> str:
+    key = evidence.fact.key
+    return key if evidence.device is None else key.replace("gpu.", f"gpu[{evidence.device}].", 1)
 
 
 def _location(finding: Finding, report: Report) -> dict[str, Any]:
-    """The line of the user's own file, else the installed file; always the facts by their names."""
+    """Return the facts by name, with the line of the user's own file or else an installed package's file."""
     logical = [
-        {"fullyQualifiedName": _message(_named(each)), "kind": "resource"} for each in finding.evidence
+        {"fullyQualifiedName": _message(_fact_name(each)), "kind": "resource"} for each in finding.evidence
     ] or [{"fullyQualifiedName": finding.rule.id, "kind": "resource"}]
     found: dict[str, Any] = {"logicalLocations": _distinct(logical)}
     place = place_of(finding, report)
@@ -159,12 +159,12 @@ def _distinct(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _message(text: str) -> str:
-    """A plain text message: no placeholder (3.11.5) and no embedded link (3.11.6) can stand in it."""
+    """Escape a plain text message, so that it has no placeholder (3.11.5) or embedded link (3.11.6)."""
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
 
 
 def _uri(text: str, more: str = "") -> str:
-    """A path as a URI reference (RFC 3986): what may not stand there is written %XX."""
+    """Return a path as a URI reference (RFC 3986); reserved characters not in `more` become %XX."""
     allowed = _UNRESERVED | frozenset(more.encode())
     return "".join(
         chr(byte) if byte in allowed else f"%{byte:02X}" for byte in text.encode("utf-8", "replace")

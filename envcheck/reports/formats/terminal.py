@@ -1,4 +1,4 @@
-"""The text report in colour, for a terminal; the only module that needs rich."""
+"""The text report in colour, for a terminal; the only module that imports rich."""
 
 from __future__ import annotations
 
@@ -25,10 +25,14 @@ _STYLES = {
 }
 
 _NARROWEST = 40  # columns a detail gets even on a narrower terminal
+_DETAIL_SPANS = 2  # label and text
 
 
 def render(report: Report) -> str:
-    """The report with terminal colours; everything in it is cleaned first, for the codes must stay."""
+    """Return the report with terminal colours.
+
+    Each text is cleaned before it is coloured, because cleaning the result would remove the colour codes.
+    """
     columns = shutil.get_terminal_size().columns
     out = StringIO()
     console = Console(
@@ -36,18 +40,15 @@ def render(report: Report) -> str:
     )
     for line in lines(report):
         for part in _wrapped(line, columns):
-            # Text objects, never markup: a package called [link=…] is a name here.
+            # Text objects are never parsed as markup, so a package named [link=…] is printed as it is.
             console.print(Text.assemble(*((inline(text), _STYLES.get(style, "")) for text, style in part)))
     return out.getvalue()
 
 
 def _wrapped(line: Line, columns: int) -> list[Line]:
-    """A long detail over several lines, hanging under its beginning; commands stay whole, to be pasted."""
-    if (
-        len(line) != len(("label", "text"))
-        or not line[0].text.startswith("    ")
-        or line[1].text.startswith("$ ")
-    ):
+    """Wrap a long detail with a hanging indent; commands stay on one line so that they can be pasted."""
+    is_detail = len(line) == _DETAIL_SPANS and line[0].text.startswith("    ")
+    if not is_detail or line[1].text.startswith("$ "):
         return [line]
     label, detail = line
     room = max(columns - width(label.text), _NARROWEST)

@@ -22,7 +22,7 @@ from envcheck.core.findings import Verdict
 from envcheck.core.rules import Basis, Fix, Severity, Source
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.host.machine import Host
-from envcheck.reports.formats import text
+from envcheck.reports import overview
 from envcheck.reports.render import format_named
 from tests.command.test_command_line import BROKEN, HOSTILE, RULE, one_line
 from tests.support.paths import ROOT
@@ -108,7 +108,7 @@ def test_doctor_prints_chinese(more: tuple[str, ...], environ: dict[str, str], f
     assert "激活常驻显存" in out
     assert "pip install 'deepspeed==0.19.3'" in out
     assert out.splitlines()[-1].startswith("命中 1 条 (1 个错误) · 无法判定 0 条")
-    for english in ("because", "why  ", "fix  ", "known", "not given", "rules held", "checked"):
+    for english in ("because", "why  ", "fix  ", "known", "not given", "passed or do not apply", "checked"):
         assert english not in out
 
 
@@ -303,7 +303,13 @@ TRANSLATED = sorted(
 )
 """Files that show text in the user's language."""
 
-ENTIRELY = ("reports/formats/text.py", "knowledge/rule_pages.py")
+ENTIRELY = (
+    "knowledge/rule_pages.py",
+    "reports/details.py",
+    "reports/formats/text.py",
+    "reports/overview.py",
+    "reports/plan_text.py",
+)
 """Files whose every English phrase must go through the language."""
 
 NAMES = {"GPU ", "torch ", " GiB", "envcheck ", ", GPU "}
@@ -326,7 +332,7 @@ def dynamic() -> Iterator[str]:
     yield from (f"{{}} {each.value}" for each in Severity)
     yield from (f"{{}} {each.value}s" for each in Severity)
     yield from (each.value for each in (*Severity, *Basis))
-    yield from text._CATEGORY_OF.values()
+    yield from overview._CATEGORY_OF.values()
     yield from (phrase for key in TRAINING.values() for phrase in key.phrases.values())
     yield from (source["kind"] for row in RULES.values() for source in row["sources"])
     yield from ("undecided", "not installed", "training", "packages")

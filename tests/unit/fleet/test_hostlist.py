@@ -1,4 +1,4 @@
-"""Names of nodes and Slurm's notation for many of them, one the inverse of the other."""
+"""Names of nodes to and from Slurm's host list notation; each direction is the inverse of the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = st.text(min_size=1, max_size=12) | st.from_regex(r"[a-c]{0,2}[0-9]{1,4}(
 
 
 @given(st.lists(NAMES, min_size=1, max_size=40))
-def test_what_is_folded_unfolds_to_the_same_names_each_once(names: list[str]) -> None:
+def test_unfold_is_the_inverse_of_fold(names: list[str]) -> None:
     assert sorted(hostlist.unfold(hostlist.fold(names))) == sorted(set(names))
 
 
@@ -24,7 +24,7 @@ def test_the_order_of_names_does_not_matter_and_neighbours_become_a_range(
     folded = hostlist.fold(names)
     assert folded == hostlist.fold(reversed(names))
     runs = sum(number - 1 not in numbers for number in set(numbers))
-    assert folded.count(",") + 1 == runs  # as few ranges as there are gaps
+    assert folded.count(",") + 1 == runs  # one range between two gaps
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_order_of_names_does_not_matter_and_neighbours_become_a_range(
         ([], ""),
     ],
 )
-def test_names_as_people_write_them(names: list[str], folded: str) -> None:
+def test_fold_writes_ranges_as_slurm_does(names: list[str], folded: str) -> None:
     assert hostlist.fold(names) == folded
 
 
@@ -58,7 +58,7 @@ def test_names_as_people_write_them(names: list[str], folded: str) -> None:
         ("a[8-11]b,login", ["a8b", "a9b", "a10b", "a11b", "login"]),
     ],
 )
-def test_what_slurm_writes_is_read(text: str, names: list[str]) -> None:
+def test_unfold_reads_slurms_notation(text: str, names: list[str]) -> None:
     assert hostlist.unfold(text) == names
 
 
@@ -76,6 +76,6 @@ def test_what_slurm_writes_is_read(text: str, names: list[str]) -> None:
         (r"n\q", "backslash"),
     ],
 )
-def test_what_is_no_hostlist_or_a_bomb_is_refused(text: str, why: str) -> None:
+def test_an_invalid_or_excessive_host_list_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         hostlist.unfold(text)

@@ -1,4 +1,4 @@
-"""Weights counted from a config.json are the weights transformers builds."""
+"""The weights counted from a config.json are those that transformers builds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_count_is_exact(name: str) -> None:
     assert found.parameters == MODELS[name]["parameters"]
 
 
-def test_at_least_fifteen_types_are_compared() -> None:
+def test_at_least_thirty_types_are_compared() -> None:
     assert len({row["config"]["model_type"] for row in MODELS.values()}) >= 30
 
 
@@ -32,7 +32,7 @@ def test_every_row_is_compared() -> None:
     assert described <= compared
 
 
-def test_what_no_row_describes_is_not_guessed() -> None:
+def test_a_model_without_a_row_is_not_guessed() -> None:
     config = {**MODELS["llama-2-7b"]["config"], "model_type": "llama9"}
     assert architecture.model(config, TABLES, "config.json") is None
     stablelm = {**MODELS["stablelm-3b-4e1t"]["config"], "qk_layernorm": True}
@@ -40,7 +40,7 @@ def test_what_no_row_describes_is_not_guessed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"hidden_size": -1}, "hidden_size: expected a whole number"),
         ({"hidden_size": 1e300}, "hidden_size: expected a whole number"),
@@ -58,9 +58,9 @@ def test_what_no_row_describes_is_not_guessed() -> None:
         ({"model_type": "qwen2_vl", "vision_config": [3]}, "vision_config: expected an object"),
     ],
 )
-def test_what_is_no_model_is_one_line(change: dict[str, Any], said: str) -> None:
+def test_an_invalid_configuration_is_reported_in_one_line(change: dict[str, Any], message: str) -> None:
     config = {**MODELS["llama-2-7b"]["config"], **change}
     with pytest.raises(InputError) as raised:
         architecture.model(config, TABLES, "config.json")
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert len(str(raised.value)) < 200

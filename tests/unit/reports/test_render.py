@@ -1,4 +1,4 @@
-"""What leaves: formats over one report, hostile text, redaction."""
+"""The output boundary: installation commands, cleaning, hostile text in formats, and counts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from envcheck.core import sanitize
 from envcheck.core.errors import InputError
 from envcheck.core.findings import Report
 from envcheck.core.rules import Fix
-from envcheck.reports import render
-from envcheck.reports.formats.text import count_text
+from envcheck.reports import phrases, render
+from envcheck.reports.details import count_text
 from envcheck.rules import derive
 from tests.support.worlds import inventory, known, rule
 
@@ -37,7 +37,7 @@ def report(name: str, subject: str = "here") -> Report:
     return Report("0", subject, settled, examine.judge_inventory(settled, MATRIX, None), MATRIX)
 
 
-def shown(name: str, text: str) -> str:
+def rendered(name: str, text: str) -> str:
     return render.format_named(name)(report(text))
 
 
@@ -52,19 +52,17 @@ def shown(name: str, text: str) -> str:
         ("2.9.1+cpu", (INSTALL,)),
     ],
 )
-def test_another_build_of_the_wanted_release_is_taken_away_first(
-    here: str, commands: tuple[str, ...]
-) -> None:
+def test_another_build_of_the_same_release_is_uninstalled_first(here: str, commands: tuple[str, ...]) -> None:
     # To pip 2.10.0+cpu is 2.10.0: `pip install torch==2.10.0` would leave it in place.
     fix = Fix((("pkg.torch", "==2.10.0"),), tried=(("pkg.torch", "2.10.0"),))
     read = inventory(f"[pkg]\ntorch = {json.dumps(here)}\n")
-    assert render.fix_commands(fix, {"torch": ("torchvision",)}, read) == commands
+    assert phrases.fix_commands(fix, {"torch": ("torchvision",)}, read) == commands
 
 
 # --- cleaning ---------------------------------------------------------------------------------------
 
 
-def test_every_code_point_that_can_act_is_written_out() -> None:
+def test_every_active_code_point_is_escaped() -> None:
     for code in range(sys.maxunicode + 1):
         char = chr(code)
         out = sanitize.clean(f"a{char}b")
@@ -89,7 +87,7 @@ def test_every_code_point_that_can_act_is_written_out() -> None:
 
 
 @given(st.text())
-def test_cleaning_twice_is_cleaning_once(text: str) -> None:
+def test_cleaning_is_idempotent(text: str) -> None:
     once = sanitize.clean(text)
     assert sanitize.clean(once) == once
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", once)
@@ -119,23 +117,23 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", ["text", "terminal", "json"])
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_format_lets_outside_text_act_or_disappear(name: str, text: str) -> None:
-    out = shown(name, f"GPU {text} end")
+def test_text_from_outside_is_neither_active_nor_lost(name: str, text: str) -> None:
+    out = rendered(name, f"GPU {text} end")
     plain = out if name == "json" else sanitize.clean(ANSI.sub("", out))
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", plain)
     if text.isprintable():
         assert text in plain
-    assert "\ny end" not in plain, "a name wrote a line of its own"
+    assert "\ny end" not in plain, "a name began a new line"
 
 
-def test_the_terminal_shows_what_the_text_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_and_text_have_the_same_content(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    assert ANSI.sub("", shown("terminal", "A100")) == shown("text", "A100")
+    assert ANSI.sub("", rendered("terminal", "A100")) == rendered("text", "A100")
 
 
-def test_long_details_hang_under_their_label_and_words_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_details_wrap_with_a_hanging_indent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    lines = ANSI.sub("", shown("terminal", "A100")).splitlines()
+    lines = ANSI.sub("", rendered("terminal", "A100")).splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("    why"))
     assert lines[start + 1].startswith(" " * 12)
     assert all(len(line) <= 60 for line in lines[start : start + 3])
@@ -143,15 +141,15 @@ def test_long_details_hang_under_their_label_and_words_stay_whole(monkeypatch: p
     assert "a lot of things that nobody reads on a small screen." in joined
 
 
-def test_one_rule_that_waits_is_told_in_the_singular() -> None:
+def test_one_waiting_rule_is_counted_in_the_singular() -> None:
     empty = derive.derive(inventory("[pkg]\ntorch = '2.4.0'\n"), MATRIX)
-    for key, said in (("gpu.name", "1 needs a GPU"), ("train.zero_stage", "1 waits for training")):
+    for key, phrase in (("gpu.name", "1 needs a GPU"), ("train.zero_stage", "1 waits for training")):
         world = known(rule(f'{{ "{key}" = "present" }}'))
-        told = Report("0", "here", empty, examine.judge_inventory(empty, world, None), world)
-        assert f" · {said} · " in count_text(told)
+        waiting = Report("0", "here", empty, examine.judge_inventory(empty, world, None), world)
+        assert f" · {phrase} · " in count_text(waiting)
 
 
-def test_formats_are_found_by_their_file() -> None:
+def test_formats_are_found_by_their_module() -> None:
     assert {"json", "terminal", "text"} <= set(render.formats())
     with pytest.raises(InputError, match="no such format"):
         render.format_named("no-such-format")

@@ -1,0 +1,75 @@
+"""Which facts should be equal on all nodes, and how severe a difference is.
+
+The rows come from compat/tables/fleet.toml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envcheck.core.errors import InputError
+from envcheck.core.rules import Severity
+
+
+class Comparison(NamedTuple):
+    """A row of the table: a fact, or a family such as `pkg.*`, that is compared between nodes."""
+
+    key: str
+    name: str
+    differ: Severity | None  # of a difference; None if it does not matter
+    why: str
+    source: str
+    gpus: str = ""  # how several GPUs make one value: `each` different value once, or the `least`
+    within: float = 0.0  # share by which numbers may differ and still count as equal
+    together: bool = False  # whether all facts of the family are compared by one digest
+    follows: str = ""  # the key of a comparison whose differences explain those of this one
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the row covers a family of facts."""
+        return self.key.endswith("*")
+
+    def covers(self, key: str) -> bool:
+        """Return whether the row is about a fact."""
+        return key.startswith(self.key[:-1]) if self.is_pattern else key == self.key
+
+
+def read_comparisons(
+    rows: Iterable[Mapping[str, Any]], may_differ: Sequence[str] = ()
+) -> tuple[Comparison, ...]:
+    """Return the rows of the table; a difference in those that `may_differ` names is only a note.
+
+    `may_differ` holds keys or names of rows, or keys that a pattern covers.
+
+    Raises:
+        InputError: `may_differ` contains something that no row covers.
+    """
+    table = [_comparison(row) for row in rows]
+    known = {word for row in table for word in (row.key, row.name)}
+    exceptions = []
+    for word in may_differ:
+        if word not in known:
+            pattern = next((row for row in table if row.covers(word)), None)
+            if pattern is None:
+                raise InputError(f"--may-differ {word}", "nothing of that key or name is compared")
+            exceptions.append(pattern._replace(key=word, name="", differ=Severity.NOTE, together=False))
+    softened = (
+        row._replace(differ=Severity.NOTE) if row.differ and {row.key, row.name} & {*may_differ} else row
+        for row in table
+    )
+    return (*exceptions, *softened)
+
+
+def _comparison(row: Mapping[str, Any]) -> Comparison:
+    return Comparison(
+        row["key"],
+        row.get("name", ""),
+        None if row["differ"] == "nothing" else Severity(row["differ"]),
+        row["why"],
+        row["source"],
+        row.get("gpus", ""),
+        row.get("within", 0.0),
+        row.get("together", False),
+        row.get("follows", ""),
+    )

@@ -1,0 +1,190 @@
+"""The report on a fleet as values: findings, differences, and whether a job may start. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from envcheck.core.findings import Diagnostic, Evidence, Finding, Verdict
+from envcheck.core.rules import Matrix, Severity
+from envcheck.fleet.collect import Fleet, Judged, RepeatedRecord
+from envcheck.fleet.comparisons import Comparison
+from envcheck.fleet.differences import NodeDifference, NodesWithValue, find_differences
+from envcheck.fleet.records import RefusedRecord
+
+
+class NodeVariant(NamedTuple):
+    """The evidence of a finding on some of its nodes, and the GPUs concerned if these are not all."""
+
+    because: tuple[Evidence, ...]
+    devices: tuple[int, ...]
+    note: str
+    nodes: tuple[str, ...]
+
+
+class FleetFinding(NamedTuple):
+    """A finding with all nodes that have it; `finding` is that of the most common variant."""
+
+    finding: Finding
+    nodes: tuple[str, ...]
+    variants: tuple[NodeVariant, ...]
+
+
+class Missing(NamedTuple):
+    """A node or rank without a record, and the reason."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetContext:
+    """What a report says in addition to the records, such as the nodes that are expected.
+
+    See `FleetReport` for the fields.
+    """
+
+    expected: tuple[str, ...] | int | None = None  # names, or only their number
+    missing: tuple[Missing, ...] = ()
+    late: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    fail_on: Severity = Severity.ERROR
+
+
+class FleetReport(NamedTuple):
+    """Everything that `envcheck fleet` reports."""
+
+    version: str
+    updated: str
+    rules: int
+    nodes: tuple[str, ...]
+    expected: int | None
+    machines: int  # that the judge can tell apart
+    differences: tuple[NodeDifference, ...]
+    findings: tuple[FleetFinding, ...]
+    nothing: tuple[NodesWithValue, ...]  # nodes with nothing to judge, by the reason
+    waiting: Mapping[str, int]  # number of rules by the facts they wait for, on the most common machine
+    missing: tuple[Missing, ...] = ()
+    refused: tuple[RefusedRecord, ...] = ()
+    twice: tuple[RepeatedRecord, ...] = ()
+    late: tuple[str, ...] = ()  # records that came after the verdict
+    stale: tuple[str, ...] = ()  # records of other jobs
+    left_out: tuple[str, ...] = ()  # nodes that were not examined, with the reason
+    diagnostics: tuple[Diagnostic, ...] = ()  # of the training configuration
+    fail_on: Severity = Severity.ERROR
+
+    @property
+    def code(self) -> int:
+        """The exit code: 0 the job may start, 1 it may not, 3 that cannot be decided."""
+        level = self.fail_on.rank
+        severities = [each.severity for each in self.differences if len(each.values) > 1]
+        severities += [each.severity for each in self.diagnostics]
+        severities += [
+            each.finding.severity for each in self.findings if each.finding.verdict is Verdict.BROKEN
+        ]
+        if any(severity.rank >= level for severity in severities):
+            return 1
+        unread = any(each.unread and each.severity is Severity.ERROR for each in self.differences)
+        return 3 if unread or self.missing or self.refused or self.nothing or not self.nodes else 0
+
+    @property
+    def verdict(self) -> str:
+        """The exit code in words."""
+        return {0: "may start", 1: "may not start"}.get(self.code, "cannot tell")
+
+
+def summarize(
+    fleet: Fleet, comparisons: Sequence[Comparison], known: Matrix, version: str, context: FleetContext
+) -> FleetReport:
+    """Return the report on the records that a fleet has taken."""
+    by_machine: dict[int, list[str]] = {}
+    by_profile: dict[int, list[str]] = {}
+    for name, node in fleet.nodes.items():
+        by_machine.setdefault(node.machine, []).append(name)
+        by_profile.setdefault(node.profile, []).append(name)
+    expected = len(context.expected) if isinstance(context.expected, tuple) else context.expected
+    return FleetReport(
+        version=version,
+        updated=known.updated,
+        rules=len(known.rules),
+        nodes=tuple(fleet.nodes),
+        expected=expected,
+        machines=len(by_machine),
+        differences=find_differences(fleet.profiles, by_profile, comparisons),
+        findings=_findings(fleet.judged, by_machine),
+        nothing=_nothing_to_judge(fleet.judged, by_machine),
+        waiting=_waiting(fleet.judged, by_machine),
+        missing=(*context.missing, *_missing(fleet, context)),
+        refused=tuple(fleet.refused),
+        twice=tuple(fleet.twice),
+        late=context.late,
+        stale=context.stale,
+        left_out=context.left_out,
+        diagnostics=context.diagnostics,
+        fail_on=context.fail_on,
+    )
+
+
+def _missing(fleet: Fleet, context: FleetContext) -> list[Missing]:
+    """Return the expected nodes without a record, or one entry for all if only their number is known."""
+    expected, accounted_for = context.expected, context.missing
+    if isinstance(expected, tuple):
+        present = {*fleet.nodes, *(name.partition(".")[0] for name in fleet.nodes)}
+        present |= {each.name for each in accounted_for} | {each.name for each in fleet.refused}
+        return [Missing(name, "expected, and not there") for name in expected if name not in present]
+    if expected is None:
+        return []
+    lacking = expected - len(fleet.nodes) - len(accounted_for) - len(fleet.refused)
+    return [Missing("", f"{lacking} of {expected} that are expected are not there")] if lacking > 0 else []
+
+
+def _findings(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> tuple[FleetFinding, ...]:
+    """Return each finding once with all its nodes: broken rules first, the most severe and common first."""
+    by_rule: dict[tuple[str, Verdict, Severity], dict[Any, tuple[Finding, list[str]]]] = {}
+    for machine, names in nodes.items():
+        for finding in judged[machine].judgement.findings:
+            variants = by_rule.setdefault((finding.rule.id, finding.verdict, finding.severity), {})
+            # The source of a fact, a path on the node, makes no variant; its key and its reading do.
+            variant = (
+                tuple((*each.fact[:2], each.device, each.note) for each in finding.evidence),
+                finding.devices,
+            )
+            variants.setdefault(variant, (finding, []))[1].extend(names)
+    found = [_fleet_finding(variants.values()) for variants in by_rule.values()]
+    found.sort(
+        key=lambda each: (
+            each.finding.verdict is not Verdict.BROKEN,
+            -each.finding.severity.rank,
+            -len(each.nodes),
+            each.finding.rule.id,
+        )
+    )
+    return tuple(found)
+
+
+def _fleet_finding(variants: Iterable[tuple[Finding, list[str]]]) -> FleetFinding:
+    ordered = sorted(variants, key=lambda variant: -len(variant[1]))
+    node_variants = tuple(
+        NodeVariant(finding.evidence, finding.devices, finding.note, tuple(names))
+        for finding, names in ordered
+    )
+    all_nodes = tuple(name for variant in node_variants for name in variant.nodes)
+    return FleetFinding(ordered[0][0], all_nodes, node_variants)
+
+
+def _nothing_to_judge(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> tuple[NodesWithValue, ...]:
+    by_reason: dict[str, list[str]] = {}
+    for machine, names in nodes.items():
+        if judged[machine].nothing:
+            by_reason.setdefault(judged[machine].nothing, []).extend(names)
+    return tuple(NodesWithValue(why, tuple(names)) for why, names in by_reason.items())
+
+
+def _waiting(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> Mapping[str, int]:
+    commonest = max(nodes, key=lambda machine: len(nodes[machine]), default=None)
+    waiting = () if commonest is None else judged[commonest].judgement.waiting
+    return Counter(each.reason for each in waiting)

@@ -1,0 +1,335 @@
+"""What one rank holds under each way to spread a training: one process, DDP, DeepSpeed with ZeRO, FSDP.
+
+The formulas were read from the code that each function names: torch 2.13.0, accelerate and DeepSpeed 0.19.8.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from envcheck.memory.training import (
+    DDP,
+    DEEPSPEED,
+    FLOAT,
+    FSDP,
+    SHARDING_STAGE,
+    WIDTH,
+    Account,
+    Training,
+    sum_accounts,
+)
+from envcheck.memory.weights import Weights
+
+
+class Gradients(NamedTuple):
+    """Bytes of gradients at points of the backward pass, which goes from the last layer to the first."""
+
+    all: float  # at its end
+    late: float  # of these, what does not exist yet when the first layer's turn begins
+    early: float  # what exists when the last layer's turn begins
+    tied: float = 0.0  # the second gradient of an embedding that is also the head
+
+
+class RankMemory(NamedTuple):
+    """What a rank holds, in bytes.
+
+    `rest` is held between steps, `live` while layers run, `communication` in the backward pass, `step` in the
+    optimizer's step, and `host` in the memory of the host.
+    """
+
+    rest: Account
+    live: Account
+    communication: Account
+    gradients: Gradients
+    step: Account
+    host: Account
+
+
+def rank_memory(weights: Weights, training: Training) -> RankMemory:
+    """Return what a rank holds in a training."""
+    if training.parallel == DEEPSPEED and training.stage == SHARDING_STAGE:
+        return _zero3(weights, training)
+    if training.parallel == DEEPSPEED:
+        return _zero12(weights, training) if training.stage else _deepspeed(weights, training)
+    if training.parallel in FSDP:
+        return _fsdp(weights, training)
+    return _replicated(weights, training)
+
+
+# --- parts that all have ----------------------------------------------------------------------------
+
+_LEAST_8BIT = 4096  # elements from which bitsandbytes keeps a weight's states in 8 bit
+_STATE_BLOCK = 256  # elements that have one fp32 scale in 8-bit states
+
+
+def _optimizer_states(weights: Weights, training: Training, width: int = 0) -> float:
+    """Return the bytes of optimizer states, `width` bytes an element, or the weight's own width for 0."""
+    row, total = training.optimizer, 0.0
+    for each in weights.list:
+        if not each.trains:
+            continue
+        if row.get("factored"):
+            total += 4 * each.copies * (each.rows + each.columns if each.columns > 1 else each.numel)
+        elif row.get("bits") and each.numel >= _LEAST_8BIT:
+            total += row["states"] * each.copies * each.numel * (row["bits"] / 8 + 4 / _STATE_BLOCK)
+        else:
+            total += row["states"] * each.copies * (each.numel * width or each.size)
+    return total
+
+
+def _step_memory(training: Training, width: int, largest: float, everything: float) -> float:
+    """Return the bytes that an optimizer's step works with, for weights of `width` bytes an element.
+
+    On CUDA a foreach optimizer makes a copy of everything; on a CPU the loop makes two of the largest weight.
+    """
+    if training.cuda:
+        return everything * width if training.optimizer.get("together") else 0.0
+    return 2.0 * largest * width if training.optimizer.get("states") else 0.0
+
+
+def _whole_gradients(weights: Weights) -> Gradients:
+    """Return gradients that are as large as the weights they belong to."""
+    layer = weights.bytes(trains=True, where="layer") / weights.layers
+    outside = [each for each in weights.list if each.trains and each.where == "outside"]
+    embedding = sum(each.all for each in outside if each.kind == "embedding")
+    head = sum(each.all for each in outside if each.kind == "head")
+    return Gradients(
+        all=weights.bytes(trains=True),
+        late=layer + embedding,
+        early=head or embedding,
+        tied=0.0 if head else embedding,
+    )
+
+
+def _whole_weights(weights: Weights) -> Account:
+    return {
+        "frozen weights": weights.bytes(trains=False),
+        "trainable weights": weights.bytes(trains=True),
+    }
+
+
+# --- one process, DDP -------------------------------------------------------------------------------
+
+
+def _replicated(weights: Weights, training: Training) -> RankMemory:
+    """Return the memory of one process, or of DDP.
+
+    DDP's buckets are a second copy of all gradients (gradient_as_bucket_view). A paged optimizer keeps its
+    states on the host.
+    """
+    gradients = _whole_gradients(weights)
+    states = {"optimizer states": _optimizer_states(weights, training)}
+    paged = bool(training.optimizer.get("paged"))
+    on_gpu, on_host = ({}, states) if paged else (states, {})
+    width = FLOAT if training.adapter and training.fp32_adapters else weights.width
+    working = _step_memory(training, width, weights.largest, weights.trainable)
+    buckets: Account = {"communication buffers": gradients.all} if training.parallel == DDP else {}
+    return RankMemory(
+        rest=sum_accounts(_whole_weights(weights), on_gpu, buckets),
+        live=_autocast_copies(weights, training),
+        communication={},
+        gradients=gradients,
+        step={"gradients": gradients.all, "working memory": working},
+        host=on_host,
+    )
+
+
+def _autocast_copies(weights: Weights, training: Training) -> Account:
+    """Return the weights that autocast casts and keeps for the backward pass.
+
+    With checkpointing and a frozen base, whose casts are not cached, only the head's cast outlives its layer.
+    """
+    if not training.stored or WIDTH[training.stored] == WIDTH[training.precision]:
+        return {}
+    kinds = ("head",) if training.checkpointing and training.adapter else ("head", "linear")
+    copies = WIDTH[training.precision] * sum(
+        each.numel * each.copies for each in weights.list if each.kind in kinds and each.where != "tower"
+    )
+    return {"gathered parameters": copies}
+
+
+# --- DeepSpeed --------------------------------------------------------------------------------------
+
+_REDUCED_AT_ONCE = 500_000_000
+"""Elements that DeepSpeed reduces at once without ZeRO (MEMORY_OPT_ALLREDUCE_SIZE, runtime/engine.py)."""
+
+
+def _deepspeed(weights: Weights, training: Training) -> RankMemory:
+    """Return the memory of DeepSpeed without ZeRO (fp16/unfused_optimizer.py).
+
+    Weights, gradients and states are whole on every rank, with fp32 master weights in mixed precision. A step
+    casts the gradients to fp32.
+    """
+    width, trainable = weights.width, weights.trainable
+    mixed = width < FLOAT
+    master = 4 * trainable if mixed else 0
+    states = _optimizer_states(weights, training, FLOAT) * trainable / max(trainable, 1)
+    gradients = _whole_gradients(weights)
+    reduced = min(_REDUCED_AT_ONCE, trainable) * width if training.ranks > 1 else 0
+    return RankMemory(
+        rest=sum_accounts(_whole_weights(weights), {"optimizer states": master + states}),
+        live={},
+        communication={},
+        gradients=gradients._replace(all=gradients.all + reduced, late=gradients.late + reduced),
+        step={
+            "gradients": gradients.all + (4 * trainable if mixed else 0),
+            "working memory": _step_memory(training, FLOAT, weights.largest, trainable),
+        },
+        host={},
+    )
+
+
+def _zero12(weights: Weights, training: Training) -> RankMemory:
+    """Return the memory of ZeRO-1 and -2 (runtime/zero/stage_1_and_2.py).
+
+    Weights stay whole. fp32 master weights and states are a rank's share; gradients are reduced bucket by
+    bucket into its share. A step flattens that share and casts it to fp32. With offload, the share is on the
+    host with its fp32 gradient and a 16-bit copy, and the GPU keeps one buffer of the largest gradient.
+    """
+    width = weights.width
+    share = weights.trainable / training.ranks
+    states = _optimizer_states(weights, training, FLOAT) * share / max(weights.trainable, 1)
+    optimizer = {"optimizer states": 4 * share + states}
+    largest = weights.largest * width
+    buckets = training.reduce_bucket * width * (2 if training.overlap else 1)
+    if training.offload_optimizer:
+        return RankMemory(
+            rest=sum_accounts(_whole_weights(weights), {"communication buffers": largest}),
+            live={},
+            communication={"communication buffers": buckets},
+            gradients=Gradients(all=2 * largest, late=0, early=largest),
+            step={"gradients": largest},
+            host={
+                **optimizer,
+                "gradients": 4 * share,
+                "copies of the weights": width * share,
+                "buffers": largest,
+            },
+        )
+    own = width * share
+    working = max(own + 4 * share, 4 * share + _step_memory(training, FLOAT, share, share) - own)
+    return RankMemory(
+        rest=sum_accounts(_whole_weights(weights), optimizer),
+        live={},
+        communication={"communication buffers": buckets},
+        gradients=Gradients(
+            all=own + largest, late=0, early=own + largest, tied=_whole_gradients(weights).tied
+        ),
+        step={"gradients": own, "working memory": working},
+        host={},
+    )
+
+
+def _zero3(weights: Weights, training: Training) -> RankMemory:
+    """Return the memory of ZeRO-3 (runtime/zero/stage3.py).
+
+    A rank keeps its share of each weight. The bucket for gradients is allocated whole at the start, whatever
+    the model's size, and so is the gradient of the share.
+    """
+    width, ranks = weights.width, training.ranks
+    share = sum(-(-each.numel // ranks) * each.copies for each in weights.list if each.trains)
+    states = _optimizer_states(weights, training, FLOAT) * share / max(weights.trainable, 1)
+    shards = {
+        "frozen weights": weights.sharded(ranks, trains=False),
+        "trainable weights": weights.sharded(ranks, trains=True),
+    }
+    largest = float(weights.largest * width)
+    gradient = {"gradients": float(width * share)}
+    optimizer = {"optimizer states": 4 * share + states}
+    host: Account = {}
+    rest = sum_accounts(
+        {"gathered parameters": _persistent(weights, training)},
+        {"communication buffers": float(training.reduce_bucket * width)},
+    )
+    if training.offload_param:
+        host = sum_accounts(host, shards)
+    else:
+        rest = sum_accounts(rest, shards)
+    if training.offload_optimizer:
+        host = sum_accounts(host, optimizer, {"gradients": 4.0 * share}, gradient)
+        step: Account = {"working memory": 0.0}
+    else:
+        rest = sum_accounts(rest, optimizer, gradient)
+        group = min(share, max(training.sub_group, weights.largest // ranks))
+        stepping = _step_memory(training, FLOAT, group, group)
+        step = {"working memory": max(width * group + 4 * group, 4 * group + stepping)}
+    return RankMemory(
+        rest=rest,
+        live={"gathered parameters": _gathered(weights, training)},
+        communication={},
+        gradients=Gradients(all=largest, late=0, early=largest),
+        step=step,
+        host=host,
+    )
+
+
+def _persistent(weights: Weights, training: Training) -> float:
+    """Return the bytes of weights below the persistence threshold, which are gathered once and stay."""
+    persistent = {
+        trains: sum(
+            each.all for each in weights.list if each.trains is trains and each.numel < training.persistence
+        )
+        for trains in (True, False)
+    }
+    return persistent[True] + persistent[False]
+
+
+def _gathered(weights: Weights, training: Training) -> int:
+    """Return the bytes of weights that ZeRO-3 has gathered at a time (partitioned_param_coordinator.py).
+
+    A weight stays gathered while it is used again within max_reuse_distance, which is half of that at the
+    turn from forward to backward. In addition there are the largest module and what is prefetched, unless
+    that would exceed max_live_parameters (fetch_sub_module).
+    """
+    gathered = [each for each in weights.list if each.numel >= training.persistence]
+    moving = sum(each.numel * each.copies for each in gathered)
+    largest = max((each.numel for each in gathered), default=0)
+    reused = training.reuse // 2 + largest
+    prefetched = min(training.prefetch, max(training.live - reused, 0))
+    return min(moving, reused + prefetched) * weights.width
+
+
+# --- FSDP -------------------------------------------------------------------------------------------
+
+
+def _fsdp(weights: Weights, training: Training) -> RankMemory:
+    """Return the memory of FSDP with one unit for each layer.
+
+    A rank holds its share of weights, gradients and states; two units are whole at a time, because the next
+    one is prefetched. accelerate keeps trainable weights in fp32 in mixed precision and lets FSDP cast what
+    it gathers (accelerator.py, _prepare_fsdp). A unit's gradient is whole before it is scattered.
+    """
+    ranks = training.ranks
+    trainable = weights.trainable / ranks
+    layer_trainable = weights.bytes(trains=True, where="layer") / weights.layers
+    kept = {
+        "frozen weights": weights.bytes(trains=False) / ranks,
+        "trainable weights": 4 * trainable,
+        "optimizer states": _optimizer_states(weights, training, FLOAT) / ranks,
+    }
+    gradients = 4 * trainable
+    # FSDP2 shards each weight. FSDP1 lays a unit's weights end to end, so that one may be whole on one rank.
+    largest = min(weights.largest / (ranks if training.parallel == "fsdp2" else 1), trainable)
+    step: Account = {
+        "gradients": gradients,
+        "working memory": _step_memory(training, FLOAT, largest, trainable),
+    }
+    host: Account = {}
+    if training.offload_param or training.offload_optimizer:
+        host = sum_accounts(kept, {"gradients": gradients})
+        kept, step, gradients = {}, {}, 0.0
+    return RankMemory(
+        rest=kept,
+        live={"gathered parameters": _units(weights, training)},
+        communication={},
+        gradients=Gradients(all=gradients + layer_trainable, late=0, early=layer_trainable),
+        step=step,
+        host=host,
+    )
+
+
+def _units(weights: Weights, training: Training) -> float:
+    """Return the bytes of two layers' weights, and of those outside layers, in the precision."""
+    layer = sum(each.numel * each.copies for each in weights.list if each.where == "layer") / weights.layers
+    outside = sum(each.numel * each.copies for each in weights.list if each.where == "outside")
+    return (2 * layer + outside) * WIDTH[training.precision]

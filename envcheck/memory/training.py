@@ -1,0 +1,78 @@
+"""How a model is trained, as far as memory depends on it: settings, and the widths of data types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+GIB = 1024**3
+
+WIDTH = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 2}
+"""Bytes of an element by precision; fp8 trainings keep weights and activations in 16 bit."""
+
+FLOAT = WIDTH["fp32"]
+
+DEEPSPEED, DDP, FSDP = "deepspeed", "ddp", ("fsdp1", "fsdp2")
+"""Values of `Training.parallel`, besides `none`."""
+
+SHARDING_STAGE = 3
+"""The ZeRO stage that shards weights."""
+
+ALL_LINEAR = "all-linear"
+"""PEFT's word for every linear module except the head."""
+
+
+class Training(NamedTuple):
+    """The settings of a training.
+
+    Buckets and thresholds count elements. Empty `targets` mean PEFT's own choice.
+    """
+
+    seq: int  # tokens of a sequence
+    batch: int = 1  # sequences of a micro-batch
+    ranks: int = 1
+    precision: str = "bf16"
+    stored: str = ""  # dtype the weights are loaded in, if it is not the precision: autocast
+    parallel: str = "none"
+    stage: int = 0  # of ZeRO
+    offload_optimizer: bool = False
+    offload_param: bool = False
+    adapter: bool = False  # LoRA or DoRA; otherwise all weights train
+    rank: int = 8  # of the adapter
+    targets: tuple[str, ...] = ()
+    saved: tuple[str, ...] = ()  # modules_to_save
+    dropout: bool = False
+    dora: bool = False
+    fp32_adapters: bool = True
+    quantised: str = "none"
+    checkpointing: bool = False
+    attention: str = "sdpa"
+    optimizer: Mapping[str, Any] = {"states": 2}
+    activation: int = 1  # number of tensors that the MLP's activation keeps
+    fused_loss: bool = False  # logits are computed and dropped piece by piece (Liger)
+    # DeepSpeed's defaults (runtime/zero/config.py), in its order and under its names without stage3_.
+    overlap: bool = False
+    reduce_bucket: int = 500_000_000
+    sub_group: int = 1_000_000_000
+    prefetch: int = 50_000_000
+    persistence: int = 100_000
+    live: int = 1_000_000_000
+    reuse: int = 1_000_000_000
+    cuda: bool = True
+    autocast: bool = False  # linear modules compute in the precision, whatever the dtype of their input
+    unread: tuple[str, ...] = ()  # settings that cannot be read, counted as if not given
+
+
+# --- accounts ---------------------------------------------------------------------------------------
+
+Account = dict[str, float]
+"""Bytes by part, such as `gradients`; see `estimate.PARTS`."""
+
+
+def sum_accounts(*accounts: Account) -> Account:
+    """Return the sum of accounts, part by part."""
+    total: Account = {}
+    for account in accounts:
+        for name, size in account.items():
+            total[name] = total.get(name, 0) + size
+    return total

@@ -1,0 +1,55 @@
+"""What several formats need to know of a finding: whether it fails the run, and its place in a file."""
+
+from __future__ import annotations
+
+from envcheck.core.errors import Place
+from envcheck.core.facts import Fact
+from envcheck.core.findings import Diagnostic, Finding, Report, Verdict
+from envcheck.rules import derive
+
+
+def fails(finding: Finding | Diagnostic, report: Report) -> bool:
+    """Return whether a finding, or a diagnostic of a configuration, makes the exit code 1."""
+    if isinstance(finding, Diagnostic):
+        return f"remark:{finding.code}" not in report.waived and finding.severity.rank >= report.fail_on.rank
+    if finding.rule.id in report.waived:
+        return False
+    if finding.verdict is Verdict.UNDECIDED:
+        return report.undecided_fails
+    return finding.severity.rank >= report.fail_on.rank
+
+
+def place_of(finding: Finding, report: Report) -> Place | None:
+    """Return the place in the user's own files that a finding is best shown at, or None.
+
+    That is where the first fix has to be made; failing that, the last fact of the evidence that was read from
+    such a file. A derived fact leads to the facts it follows from: a driver that is too old leads to the line
+    that asks for torch.
+    """
+    facts = {evidence.fact.key: evidence.fact for evidence in finding.evidence}
+    to_visit = [key for fix in finding.fixes for key, _ in fix.set] + list(reversed(facts))
+    visited = set[str]()
+    while to_visit:
+        key = to_visit.pop(0)
+        if key not in visited:
+            visited.add(key)
+            fact = facts.get(key) or report.inventory.fact(key)
+            place = report.places.get(key) or _place_in_source(fact)
+            if place is not None:
+                return place
+            to_visit += derive.FOLLOWS_FROM.get(key, ())
+    return None
+
+
+def _place_in_source(fact: Fact) -> Place | None:
+    """Return the place that a fact's source names, or None.
+
+    Such sources are `requirements.txt:2:1` and `ds.json:5: zero_optimization.stage`.
+    """
+    file, *numbers = fact.source.partition(": ")[0].rsplit(":", 2)
+    if len(numbers) == 2 and not numbers[0].isdecimal():  # noqa: PLR2004 - a colon in the file name
+        file, numbers = f"{file}:{numbers[0]}", numbers[1:]
+    if not file or file.startswith("--") or not numbers or not all(map(str.isdecimal, numbers)):
+        return None
+    line, column = (*map(int, numbers), 0)[:2]
+    return Place(file, line, column)

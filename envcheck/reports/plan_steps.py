@@ -1,0 +1,114 @@
+"""How to carry out a plan: its moves by name, the commands, the settings to change, and notes; in English.
+
+JSON prints these strings as they are; `plan_text` translates those that people read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envcheck.core import versions
+from envcheck.core.facts import Absent, Inventory, Tri, package_name
+from envcheck.core.findings import Move, Plan, Report
+from envcheck.reports.phrases import value_text
+
+
+def move_name(move: Move) -> str:
+    """Return what a move changes: `deepspeed`, `train.use_reentrant`, `driver.version`."""
+    return package_name(move.key)
+
+
+def move_target(move: Move) -> str:
+    """Return the release or value after a move, or the bound if no release is known to satisfy it."""
+    if move.administrator or (move.install and "==" not in move.install):
+        return move.bound or "?"
+    return "?" if move.after is None else value_text(move.after)
+
+
+def plan_commands(plan: Plan, report: Report) -> tuple[str, ...]:
+    """Return the shell commands that change a plan's packages and environment variables.
+
+    One command installs all packages, so that the installer resolves them together. It is uv's if uv made the
+    environment, otherwise pip's.
+    """
+    packages = [move for move in plan.moves if move.install]
+    requirements = [f"'{move.install}'" for move in packages]
+    # pip treats 2.10.0+cu130 as 2.10.0 and would install nothing, so that build is uninstalled first.
+    to_uninstall = [move_name(move) for move in packages if _is_another_build(move)]
+    uninstall, install = _installer(report.inventory)
+    exports = [
+        f"export {move.key.removeprefix('env.')}={move.after}"
+        for move in plan.moves
+        if move.key.startswith("env.")
+    ]
+    return (
+        *([f"{uninstall} {' '.join(to_uninstall)}"] if to_uninstall else []),
+        *([f"{_build_settings(packages, report)}{install} {' '.join(requirements)}"] if requirements else []),
+        *exports,
+    )
+
+
+def _is_another_build(move: Move) -> bool:
+    """Return whether a move goes from one build of a release to another, such as from +cu126 to +cu130."""
+    before = str(move.before or "")
+    return (
+        move.after is not None
+        and bool(versions.local_label(before))
+        and versions.compare(before, "==", str(move.after)) is Tri.YES
+    )
+
+
+def _installer(inventory: Inventory) -> tuple[str, str]:
+    """Return the commands that uninstall and install packages here; a venv without pip was made by uv."""
+    is_venv = inventory.known("python.manager") == "venv"
+    if is_venv and isinstance(inventory.fact("pkg.pip").reading, Absent):
+        import shlex
+
+        path = str(inventory.known("python.origin") or "").rpartition(" (")[0]
+        where = f" --python {shlex.quote(path)}" if path else ""
+        return f"uv pip uninstall{where}", f"uv pip install{where}"
+    return "python -m pip uninstall -y", "python -m pip install"
+
+
+def _build_settings(packages: Sequence[Move], report: Report) -> str:
+    """Return the environment settings, such as `DS_BUILD_OPS=0 `, with which the target builds a package."""
+    from envcheck.lock.install import BUILDS  # few reports have a plan
+
+    built = report.target.build if report.target else ()
+    names = [move_name(move) for move in packages]
+    return "".join(f"{BUILDS[name].settings} " for name in names if name in built and name in BUILDS)
+
+
+def configuration_changes(plan: Plan, report: Report) -> tuple[tuple[str, str, str], ...]:
+    """Return the training facts that a plan changes.
+
+    Each is (`train.zero_stage = 2`, the source of today's value, the command line argument that sets it).
+    """
+    found = []
+    for move in plan.moves:
+        if not move.key.startswith("train."):
+            continue
+        value = value_text(move.after) if move.after is not None else ""
+        rows = report.matrix.tables.get("argument", [])
+        plain = (row for row in rows if row["key"] == move.key and not {"value", "values"} & row.keys())
+        name = next((str(row["names"][0]) for row in plain), "")
+        source = report.inventory.fact(move.key).source
+        found.append((f"{move.key} = {value}", source, f"--{name} {value}" if name else ""))
+    return tuple(found)
+
+
+def plan_notes(plan: Plan, report: Report) -> tuple[str, ...]:
+    """Return what a person should know before carrying out a plan."""
+    packages = [move for move in plan.moves if move.install]
+    inventory = report.inventory
+    notes = []
+    if packages and inventory.known("python.manager") == "conda":
+        notes.append("a conda environment: what conda installed, change with conda, or the two disagree")
+    for move in packages:
+        if inventory.known(f"{move.key}.editable") is True:
+            notes.append(f"{move_name(move)} is installed from a checkout, which this replaces")
+        if move.unchecked:
+            notes.append(f"{move_name(move)} {move_target(move)} is {move.unchecked}")
+    if plan.added:
+        notes.append(f"an installer adds what these need and is not here: {', '.join(plan.added)}")
+    return tuple(notes)
