@@ -149,3 +149,13 @@ def test_no_file_names_the_home_of_who_wrote_it() -> None:
     for path in TRACKED:
         if path.is_file() and path.suffix != ".png":
             assert home not in path.read_text(errors="replace"), path
+
+
+def test_no_function_is_longer_than_80_lines() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 80
+    ]
+    assert long == []

@@ -17,7 +17,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Inventory, Vocabulary
 from envcheck.core.findings import Judgement
 from envcheck.core.rules import Matrix
-from envcheck.fleet.comparisons import Comparison
+from envcheck.fleet.comparisons import FactComparison
 from envcheck.fleet.grouping import judge_view, machine_key, side_of
 from envcheck.fleet.profiles import Profile, profile_of, sort_key
 from envcheck.fleet.records import MOST_GPUS, NodeRecord, RefusedRecord, parse_record, take_name
@@ -79,7 +79,7 @@ class Fleet:
         self,
         vocabulary: Vocabulary,
         known: Matrix,
-        comparisons: Sequence[Comparison],
+        comparisons: Sequence[FactComparison],
         complete: Callable[[Inventory], Inventory],
         judge: Judge,
     ) -> None:

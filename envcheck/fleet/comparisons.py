@@ -12,7 +12,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.rules import Severity
 
 
-class Comparison(NamedTuple):
+class FactComparison(NamedTuple):
     """A row of the table: a fact, or a family such as `pkg.*`, that is compared between nodes."""
 
     key: str
@@ -37,7 +37,7 @@ class Comparison(NamedTuple):
 
 def read_comparisons(
     rows: Iterable[Mapping[str, Any]], may_differ: Sequence[str] = ()
-) -> tuple[Comparison, ...]:
+) -> tuple[FactComparison, ...]:
     """Return the rows of the table; a difference in those that `may_differ` names is only a note.
 
     `may_differ` holds keys or names of rows, or keys that a pattern covers.
@@ -61,8 +61,8 @@ def read_comparisons(
     return (*exceptions, *softened)
 
 
-def _comparison(row: Mapping[str, Any]) -> Comparison:
-    return Comparison(
+def _comparison(row: Mapping[str, Any]) -> FactComparison:
+    return FactComparison(
         row["key"],
         row.get("name", ""),
         None if row["differ"] == "nothing" else Severity(row["differ"]),

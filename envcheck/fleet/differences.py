@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from envcheck.core.facts import Unknown, family
 from envcheck.core.rules import Severity
-from envcheck.fleet.comparisons import Comparison
+from envcheck.fleet.comparisons import FactComparison
 from envcheck.fleet.profiles import Profile, sort_key
 
 
@@ -48,7 +48,7 @@ Values: TypeAlias = dict[str | int | None, list[int]]
 
 
 def find_differences(
-    profiles: Sequence[Profile], nodes: Mapping[int, list[str]], comparisons: Sequence[Comparison]
+    profiles: Sequence[Profile], nodes: Mapping[int, list[str]], comparisons: Sequence[FactComparison]
 ) -> tuple[NodeDifference, ...]:
     """Return what differs between nodes, worst first; `nodes` are the names by number of the profile."""
     found: dict[str, NodeDifference] = {}
@@ -63,7 +63,9 @@ def find_differences(
     return tuple(kept)
 
 
-def _compared_keys(profiles: Iterable[Profile], comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
+def _compared_keys(
+    profiles: Iterable[Profile], comparisons: Sequence[FactComparison]
+) -> dict[str, FactComparison]:
     """Return each key to compare with its row; a pattern stands for the keys that it covers."""
     patterns = [row for row in comparisons if row.is_pattern and not row.together]
     plain = {row.key: row for row in comparisons if row not in patterns}
@@ -80,7 +82,7 @@ def _same_partition(one: NodeDifference, other: NodeDifference | None) -> bool:
 
 def _difference(
     key: str,
-    row: Comparison,
+    row: FactComparison,
     severity: Severity,
     profiles: Mapping[int, Profile],
     nodes: Mapping[int, list[str]],
@@ -108,7 +110,7 @@ def _difference(
 
 def _with_nodes(
     key: str,
-    row: Comparison,
+    row: FactComparison,
     profiles: Mapping[int, Profile],
     nodes: Mapping[int, list[str]],
     ordered: Sequence[tuple[str | int | None, list[int]]],

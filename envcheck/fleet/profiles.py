@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, Unknown, family, is_device_key
-from envcheck.fleet.comparisons import Comparison
+from envcheck.fleet.comparisons import FactComparison
 from envcheck.reports.phrases import value_text
 
 ProfileValue: TypeAlias = str | int | Unknown | None
@@ -28,7 +28,7 @@ class Profile(NamedTuple):
         return None if family(key) in self.complete else Unknown("not given", asked=False)
 
 
-def profile_of(inventory: Inventory, comparisons: Sequence[Comparison]) -> Profile:
+def profile_of(inventory: Inventory, comparisons: Sequence[FactComparison]) -> Profile:
     """Return the profile of a node."""
     values: dict[str, ProfileValue] = {
         row.key: _of_gpus(inventory, row) if is_device_key(row.key) else _value(_reading(inventory, row.key))
@@ -50,7 +50,7 @@ def profile_of(inventory: Inventory, comparisons: Sequence[Comparison]) -> Profi
 
 def _add_by_pattern(
     fact: Fact,
-    patterns: Sequence[Comparison],
+    patterns: Sequence[FactComparison],
     values: dict[str, ProfileValue],
     parts: dict[str, dict[str, str]],
 ) -> None:
@@ -79,7 +79,7 @@ def _reading(inventory: Inventory, key: str) -> Reading:
     return Known(len(inventory.visible_devices()))
 
 
-def _of_gpus(inventory: Inventory, row: Comparison) -> ProfileValue:
+def _of_gpus(inventory: Inventory, row: FactComparison) -> ProfileValue:
     """Return one value for all GPUs of a node: their least number, or each different value once."""
     values = [_value(inventory.fact(row.key, number).reading) for number in range(len(inventory.devices))]
     for value in values:
@@ -103,7 +103,7 @@ def _value(reading: Reading) -> ProfileValue:
             return reading
 
 
-def _digest(inventory: Inventory, row: Comparison, parts: Mapping[str, str]) -> ProfileValue:
+def _digest(inventory: Inventory, row: FactComparison, parts: Mapping[str, str]) -> ProfileValue:
     """Return one value for a whole family: a digest of package names and versions, as a lock pins them."""
     name = family(row.key)
     if name not in inventory.complete:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from envcheck.core.findings import Diagnostic, Evidence, Finding, Verdict
 from envcheck.core.rules import Matrix, Severity
 from envcheck.fleet.collect import Fleet, Judged, RepeatedRecord
-from envcheck.fleet.comparisons import Comparison
+from envcheck.fleet.comparisons import FactComparison
 from envcheck.fleet.differences import NodeDifference, NodesWithValue, find_differences
 from envcheck.fleet.records import RefusedRecord
 
@@ -98,7 +98,7 @@ class FleetReport(NamedTuple):
 
 
 def summarize(
-    fleet: Fleet, comparisons: Sequence[Comparison], known: Matrix, version: str, context: FleetContext
+    fleet: Fleet, comparisons: Sequence[FactComparison], known: Matrix, version: str, context: FleetContext
 ) -> FleetReport:
     """Return the report on the records that a fleet has taken."""
     by_machine: dict[int, list[str]] = {}

@@ -334,7 +334,7 @@ def _torch_of_base(host: Host, environment: Environment) -> Fact:
     return Fact("python.base_torch", Absent(), "the base's package folders")
 
 
-class _Deadline(NamedTuple):
+class _RecordsDeadline(NamedTuple):
     """How many seconds reading may take, and when they are over by the monotonic clock."""
 
     seconds: float
@@ -346,7 +346,7 @@ def _records(
 ) -> tuple[dict[str, list[InstalledFiles]], list[str]]:
     """Return records by name, first the one that `import` finds, and why folders could not be fully read."""
     found: dict[str, list[InstalledFiles]] = {}
-    deadline = _Deadline(deadline_s, monotonic() + deadline_s)
+    deadline = _RecordsDeadline(deadline_s, monotonic() + deadline_s)
     unread = []
     places: dict[str, str] = {}
     for site in sites:
@@ -365,7 +365,7 @@ def _records(
 
 
 def _read_records(
-    host: Host, site: str, place: str, found: dict[str, list[InstalledFiles]], deadline: _Deadline
+    host: Host, site: str, place: str, found: dict[str, list[InstalledFiles]], deadline: _RecordsDeadline
 ) -> str:
     """Add the records of one package folder to `found`; return why it could not be fully read, or ""."""
     try:

@@ -58,7 +58,7 @@ class NodeJudge(NamedTuple):
     request: ExamineRequest
     matrix: Matrix
     keys: Vocabulary
-    rows: tuple[comparisons.Comparison, ...]
+    rows: tuple[comparisons.FactComparison, ...]
     target: Target | None
     diagnostics: tuple[Diagnostic, ...]
 

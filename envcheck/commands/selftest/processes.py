@@ -82,7 +82,7 @@ def _can_fork(claim: SelftestDeclaration, device: str) -> bool:
 # --- workers ----------------------------------------------------------------------------------------
 
 
-class _Deadline:
+class _SupervisorDeadline:
     """A deadline that runs only while this process does, so that a stop and a continue make nothing late."""
 
     def __init__(self, seconds: float) -> None:
@@ -99,7 +99,7 @@ class _Deadline:
 class _Worker(NamedTuple):
     batch: Batch
     process: Running
-    deadline: _Deadline
+    deadline: _SupervisorDeadline
 
 
 class WorkerPool:
@@ -156,7 +156,7 @@ class WorkerPool:
             [self._prepared.interpreter, "-X", "utf8", str(script), json.dumps(order)],
             self._environ(folder, batch.ranks),
         )
-        self._running.append(_Worker(batch, process, _Deadline(self._seconds_for(batch))))
+        self._running.append(_Worker(batch, process, _SupervisorDeadline(self._seconds_for(batch))))
 
     def _seconds_for(self, batch: Batch) -> float:
         """Return how long a worker may take, beyond all deadlines that it keeps itself."""

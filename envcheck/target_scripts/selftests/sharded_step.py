@@ -73,7 +73,7 @@ def steps(test, variant):
         trainer = {"ddp": DdpTrainer, "fsdp1": Fsdp1Trainer, "fsdp2": Fsdp2Trainer}[variant](
             test, build(torch)
         )
-    reference = Reference(torch, test.world)
+    reference = UnshardedReference(torch, test.world)
     for step in range(STEPS):
         expected = reference.step(step)
         with test.call(f"step {step + 1}"):
@@ -114,7 +114,7 @@ def batch(torch, step, rank, device):
     return ids[:-1].to(device), ids[1:].to(device)
 
 
-class Reference:
+class UnshardedReference:
     """Training in one process, in plain torch on the CPU, with the batches of all ranks."""
 
     def __init__(self, torch, world):
