@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from envcheck.core.facts import Absent, Inventory, Kind, Known, Unknown
 from envcheck.core.nvidia import visible_gpus
@@ -479,30 +477,6 @@ def test_gpus_that_are_counted_but_missing_cost_only_their_own_facts(box: Box) -
     assert "invalid argument" in why(inventory, "gpu.name", 1)
 
 
-@settings(max_examples=50)
-@given(st.text(max_size=30))
-def test_any_line_of_the_child_is_parsed_without_a_crash(text: str) -> None:
-    nvml.parse(text)
-
-
-@settings(max_examples=50)
-@given(st.recursive(st.none() | st.integers() | st.text(max_size=9), st.lists, max_leaves=6))
-def test_any_answer_is_known_or_unknown(value: object) -> None:
-    readers = (
-        nvml.version_of,
-        nvml.cuda_version,
-        nvml.gpu_name,
-        nvml.total_mib,
-        nvml.free_mib,
-        nvml.capability,
-        nvml.compute_mode,
-        nvml.mig_now,
-        nvml.mig_pending,
-    )
-    for read in readers:
-        assert isinstance(read(value), Known | Unknown)
-
-
 @pytest.mark.parametrize(
     ("said", "file", "version"),
     [
@@ -750,13 +724,6 @@ CARDS = ("GPU-9e8d35e3-aaaa", "GPU-9e8d7777-bbbb", "GPU-123450000-cccc", "GPU-fe
 )
 def test_cuda_sees_the_gpus_the_variable_lets_it(value: str | None, seen: tuple[int, ...]) -> None:
     assert visible_gpus(value, CARDS) == seen
-
-
-@given(st.none() | st.text(alphabet="0123456789,-+ GPUMIgx\n", max_size=12))
-def test_any_value_chooses_each_gpu_at_most_once(value: str | None) -> None:
-    seen = visible_gpus(value, CARDS)
-    assert len(set(seen)) == len(seen)
-    assert set(seen) <= set(range(4))
 
 
 def flags(

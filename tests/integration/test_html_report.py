@@ -12,8 +12,8 @@ from envcheck.core.facts import Fact, Known
 from envcheck.core.findings import Report
 from envcheck.core.sanitize import Private
 from envcheck.reports import render
+from tests.integration.test_matrix_page import Page, browser
 from tests.support.hostile import TEXTS
-from tests.unit.knowledge.test_site import Page, browser
 from tests.unit.reports.test_formats import poisoned, rich
 
 __all__ = ["browser"]

@@ -1,0 +1,1 @@
+"""Parts of envcheck with real processes: installers and a local index, fake drivers, browsers, whole pages."""
