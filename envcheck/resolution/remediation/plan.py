@@ -39,12 +39,12 @@ def plan_remediation(problem: RemediationProblem, listed: Releases) -> Plan:
     changes = without_needless(space, found.changes or {}, goal)
     after = space.judge.state(changes, frozenset(space.judge.rank_before))
     left = [finding for finding in broken if finding.rule.id in after.rule_ids]
-    unmended = (
+    unresolved = (
         Unresolved(finding.rule, NOT_TOGETHER if finding in repairable else NO_WAY) for finding in left
     )
     return Plan(
         moves=tuple(_moves(space, changes, goal)),
-        unresolved=tuple(unmended),
+        unresolved=tuple(unresolved),
         level=problem.level,
         brings=tuple(_newly_broken(space, after)) if changes else (),
         added=_added_packages(changes, after.settled),
