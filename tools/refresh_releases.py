@@ -33,14 +33,12 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
 from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
 from envcheck.resolver_backends.index.pages import ListedFile
 from envcheck.resolver_backends.index.reader import IndexReader
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 
 TABLE = Path(__file__).resolve().parent.parent / "compat/tables/releases.toml"
 MIB = 1 << 20

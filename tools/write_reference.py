@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
 
+sys.path.insert(0, str(ROOT))
 from envcheck import probes  # noqa: E402 - of this checkout
 from envcheck.cli.main import COMMANDS, build_program, command_module  # noqa: E402
 from envcheck.commands import examine  # noqa: E402 - of this checkout

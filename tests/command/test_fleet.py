@@ -507,7 +507,7 @@ def test_facts_names_the_node_only_on_request(tmp_path: Path) -> None:
         (("-", "--may-differ", "gpu.colour"), "nothing of that key"),
         (("-", "--target", "zero9"), "no such target"),
         (("-", "--train", "no-such.yaml"), "no-such.yaml"),
-        (("-", "-o", "/no/such/folder/report"), "not there"),
+        (("-", "-o", "/no/such/folder/report"), "does not exist"),
     ],
 )
 def test_wrong_use_is_a_one_line_error_and_exit_code_2(words: tuple[str, ...], why: str) -> None:

@@ -65,7 +65,7 @@ def assert_works(python: Path, elsewhere: Path, *, compiled: bool) -> None:
     where = run(
         python,
         "-c",
-        "from envcheck.host import machine; print(machine.shipped_text('judging.json') is not None)",
+        "from envcheck.host.package_files import shipped_text; print(shipped_text('judging.json') is not None)",
         cwd=elsewhere,
     )
     assert where.strip() == str(compiled)
