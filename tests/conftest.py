@@ -5,11 +5,13 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.support.compiling import compiler
+from tests.support.environments import env, pristine
 from tests.support.fake_nvml import box, built
 from tests.support.image_builds import builder
 from tests.support.stack import deepspeed, stack
 
-__all__ = ["box", "builder", "built", "deepspeed", "stack"]
+__all__ = ["box", "builder", "built", "compiler", "deepspeed", "env", "pristine", "stack"]
 
 # A test never fails for being slow: what is fast is measured in benchmarks/.
 settings.register_profile("untimed", deadline=None)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shutil
+import subprocess  # noqa: TID251 - tests are users
+import sys
 from pathlib import Path
+
+import pytest
 
 from envcheck.core.facts import Inventory, is_package_version_key
 from envcheck.host.machine import Host
@@ -56,3 +61,17 @@ def packages(inventory: Inventory) -> dict[str, object]:
         for key, fact in inventory.facts.items()
         if is_package_version_key(key)
     }
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a real, empty virtual environment once; copies of it share its link to the interpreter."""
+    folder = tmp_path_factory.mktemp("venv") / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    return folder
+
+
+@pytest.fixture
+def env(pristine: Path, tmp_path: Path) -> Path:
+    shutil.copytree(pristine, tmp_path / "env", symlinks=True)
+    return tmp_path / "env"

@@ -38,14 +38,6 @@ TORCH = {
 }
 
 
-@pytest.fixture(scope="module")
-def compiler() -> str:
-    found = shutil.which("cc")
-    if found is None or sys.platform != "linux":
-        pytest.skip("no C compiler for ELF files here")
-    return found
-
-
 def compiled(
     compiler: str,
     target: Path,

@@ -26,20 +26,6 @@ QUERY = Path(query.__file__)
 # --- building environments --------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a real, empty virtual environment once; copies of it share its link to the interpreter."""
-    folder = tmp_path_factory.mktemp("venv") / "env"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    return folder
-
-
-@pytest.fixture
-def env(pristine: Path, tmp_path: Path) -> Path:
-    shutil.copytree(pristine, tmp_path / "env", symlinks=True)
-    return tmp_path / "env"
-
-
 def other_python(name: str) -> str:
     """Return another interpreter that starts; skip the test if there is none."""
     found = shutil.which(name)
