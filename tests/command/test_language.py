@@ -1,0 +1,181 @@
+"""The language of reports and pages, as a user chooses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess  # noqa: TID251 - tests are users
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command.test_command_line import BROKEN, HOSTILE, RULE, one_line
+from tests.support.paths import ROOT
+from tests.support.running import envcheck
+from tests.unit.core.test_i18n import CHINESE, ZH, chinese
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Path:
+    path = tmp_path / "facts.toml"
+    path.write_text(BROKEN)
+    return path
+
+
+PACKAGES = (
+    "torch 2.6.0+cu124 for CUDA 12.4, deepspeed 0.16.4, transformers 4.49.0, peft 0.14.0, accelerate 1.4.0"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "environ"),
+    [
+        (("--lang", "zh"), {"LC_ALL": "C"}),
+        ((), {"LANG": "zh_CN.UTF-8"}),
+        ((), {"ENVCHECK_LANG": "zh_CN"}),
+    ],
+)
+def test_doctor_prints_chinese(more: tuple[str, ...], environ: dict[str, str], facts: Path) -> None:
+    code, out, err = envcheck("doctor", "--facts", str(facts), *more, environ=environ)
+    assert (code, err) == (1, "")
+    assert f"✗ 错误: {ZH['rule'][RULE]['title']} [{RULE}]" in out
+    assert "    依据    train.zero_stage = 3" in out
+    assert "激活常驻显存" in out
+    assert "pip install 'deepspeed==0.19.3'" in out
+    assert out.splitlines()[-1].startswith("命中 1 条 (1 个错误) · 无法判定 0 条")
+    for english in ("because", "why  ", "fix  ", "known", "not given", "passed or do not apply", "checked"):
+        assert english not in out
+
+
+def test_english_output_is_unchanged(facts: Path) -> None:
+    default = envcheck("doctor", "--facts", str(facts), environ={"LC_ALL": "C", "LANG": "zh_CN.UTF-8"}).out
+    assert default == envcheck("doctor", "--facts", str(facts), "--lang", "en").out
+    assert default == envcheck("doctor", "--facts", str(facts), environ={"LANG": "de_DE.UTF-8"}).out
+    assert not chinese(default)
+    start = default.splitlines()[2:9]
+    assert start == [
+        "",
+        "[-] Machine  not given",
+        "[-] Driver   not given",
+        "[-] GPU      not given",
+        f"[✓] Packages Python 3.11.9: {PACKAGES}",
+        "[✗] Training ZeRO-3, LoRA, gradient checkpointing, non-reentrant checkpointing",
+        "",
+    ]
+    assert "    because train.zero_stage = 3 (" in default
+    assert (
+        "    known   measured: https://github.com/deepspeedai/DeepSpeed/pull/8148 (checked 2026-" in default
+    )
+
+
+def test_json_is_the_same_in_every_language(facts: Path) -> None:
+    ask = ("doctor", "--facts", str(facts), "--json")
+    assert envcheck(*ask, "--lang", "zh").out == envcheck(*ask).out
+
+
+@pytest.mark.parametrize("command", [("doctor",), ("gate",), ("rule", RULE), ("target",)])
+def test_an_unknown_language_is_an_error_of_one_line(command: tuple[str, ...]) -> None:
+    one_line(envcheck(*command, "--lang", "fr"), 2, "--lang 'fr': no such language; known are en, zh")
+    one_line(envcheck(*command, environ={"ENVCHECK_LANG": "zz"}), 2, "ENVCHECK_LANG='zz': no such language")
+
+
+@pytest.mark.parametrize("name", ["", "*", "../rules", "/etc/passwd", "zh*", "z" * 5000, "中"])
+def test_a_language_is_a_name_and_never_a_path(name: str) -> None:
+    one_line(envcheck("rule", RULE, "--lang", name), 2, "no such language")
+
+
+def test_a_locale_without_a_translation_is_not_an_error() -> None:
+    assert "[error]" in envcheck("rule", RULE, environ={"LANG": "xx_YY.UTF-8"}).out
+
+
+def test_the_gate_and_the_pages_are_in_chinese(facts: Path) -> None:
+    shut = envcheck("gate", "--facts", str(facts), "--lang", "zh")
+    assert (shut.code, shut.out.splitlines()[-1]) == (1, f"门禁不通过: 错误 {RULE}")
+    page = envcheck("rule", RULE, "--lang", "zh").out
+    assert ZH["rule"][RULE]["why"].strip() in page
+    assert "\n解决   pkg.deepspeed >=0.19.3\n" in page
+    assert "(每张卡都要放下完整模型)" in page
+    assert ZH["rule"][RULE]["title"] in envcheck("rule", "--list", "--lang", "zh").out
+    assert "有冻结参数" in page
+    target = envcheck("target", "zero3-lora", "--lang", "zh").out
+    assert "需要     torch, deepspeed" in target
+    assert "个跑通" in target
+
+
+def test_complete_sentences_are_translated_by_their_templates(tmp_path: Path) -> None:
+    path = tmp_path / "facts.toml"
+    path.write_text(
+        'complete = ["pkg"]\npkg = { torch = "2.6.0a0+git1234567" }\nunknown = { "pkg.numpy" = "?" }\n'
+    )
+    ask = ("doctor", "--facts", str(path), "--lang", "zh", "--driver", "535.104.05", "--target", "zero3-lora")
+    out = envcheck(*ask, "--gpu", "B200", "--gpu", "A100 80GB").out
+    assert CHINESE.told("zero3-lora needs peft, which is not installed") in out
+    assert "zero3-lora 需要 peft" in out
+    assert "设 CUDA_VISIBLE_DEVICES=1 可避开它" in out
+    assert "(由 --driver 声明)" in out
+    path.write_text('complete = ["pkg"]\npkg = { numpy = "2.0.0" }')
+    assert "该环境里没有 torch" in envcheck("doctor", "--facts", str(path), "--lang", "zh").out
+
+
+def test_hostile_text_is_cleaned_in_chinese_output(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    hostile = {"gpu": [{"name": f"NVIDIA {HOSTILE}{{}}{{0}}"}], "pkg": {"torch": f"2.4.0{HOSTILE}{{}}"}}
+    path.write_text(json.dumps({**hostile, "complete": ["pkg"]}))
+    outcome = envcheck("doctor", "--facts", str(path), "--lang", "zh")
+    assert outcome.code in (0, 1)
+    assert not set(outcome.out + outcome.err) & set("\x1b\x07\r\u202e\u200b")
+    assert "{}{0}" in outcome.out
+    outcome = envcheck("doctor", "--lang", HOSTILE)
+    assert not set(outcome.err) & set("\x1b\x07\r\u202e\u200b")
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "ascii"])
+def test_a_terminal_that_lacks_a_character_gets_an_escape(encoding: str, facts: Path) -> None:
+    checkout = str(ROOT)
+    ran = subprocess.run(
+        [sys.executable, "-m", "envcheck", "doctor", "--facts", str(facts), "--lang", "zh"],
+        capture_output=True, timeout=60, check=False,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": checkout, "PYTHONIOENCODING": encoding},  # noqa: TID251
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (1, b"")
+    out = ran.stdout.decode(encoding)
+    assert "[\\u2717] " in out
+    assert ("错误" in out) is (encoding == "gbk")
+
+
+@pytest.mark.parametrize(("lang", "opened"), [("en", 0), ("zh", 1)])
+def test_english_reads_no_language_file(lang: str, opened: int, facts: Path) -> None:
+    program = (
+        "import sys\nseen = []\n"
+        "sys.addaudithook(lambda event, args: seen.append(str(args[0])) if event == 'open' else None)\n"
+        "from envcheck.cli.main import run\n"
+        f"run(['doctor', '--facts', {str(facts)!r}, '--lang', {lang!r}])\n"
+        "sys.stderr.write(str(sum('/lang/' in each for each in seen)))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
+    assert ran.stderr == str(opened)
+
+
+def test_an_overlay_rule_does_not_get_the_translation_of_a_shipped_rule(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        f"""[[rule]]
+id = "{RULE}"
+severity = "error"
+basis = "measured"
+title = "My own title"
+when = {{ "pkg.torch" = ">=2" }}
+sources = [{{ url = "https://example.org/1", kind = "docs", checked = 2026-11-20 }}]
+"""
+    )
+    (tmp_path / "facts.toml").write_text(BROKEN)
+    ask = ("--lang", "zh", "--matrix", str(mine))
+    doctor = envcheck("doctor", "--facts", str(tmp_path / "facts.toml"), *ask).out
+    assert f"✗ 错误: My own title [{RULE}]" in doctor
+    assert "叠加规则 " in doctor
+    for page in (envcheck("rule", RULE, *ask).out, envcheck("rule", "--list", *ask).out):
+        assert "My own title" in page
+        assert ZH["rule"][RULE]["title"] not in page
