@@ -1,0 +1,11 @@
+"""Read the published files of releases, and say which releases of two packages cannot be used together.
+
+Every release of the fine-tuning stack is read once: what its metadata requires, which names and keywords
+of other packages its code uses when it is imported, what it offers to others, and what its binaries were
+compiled for. What one release asks for and another lacks becomes a row of `compat/atlas/`.
+`commands/harvest.py` fetches the files and writes the rows; `knowledge/` reads them.
+
+For curators only: no command that judges an environment imports this package. Pure: it is given bytes.
+
+May import knowledge, rules and core. It must not know where the files come from.
+"""

@@ -1,0 +1,56 @@
+"""One published release as the readers see it: metadata, Python files, names of its other files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+
+class ReleaseFiles(Protocol):
+    """The files of one release by their path inside the wheel, such as `peft/__init__.py`.
+
+    Held are Python files and stubs (`.py`, `.pyi`), `METADATA` and `WHEEL` of the dist-info folder, and small
+    JSON files that describe compiled parts. Of everything else only the name is known.
+    """
+
+    def names(self) -> Sequence[str]:
+        """Return the paths of the files whose bytes are held."""
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of one held file.
+
+        Raises:
+            KeyError: the file is not held.
+
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedRelease:
+    """One release of one package.
+
+    Attributes:
+        package: normalised name, `huggingface-hub`.
+        version: as the index spells it, `2.6.0`.
+        uploaded: day of the first upload, `2025-01-29`; empty where the index does not say.
+        yanked: whether every file of the release was yanked.
+        requires_python: the specifier from the metadata; empty where there is none.
+        requires: the texts of Requires-Dist, in the order of the metadata.
+        others: paths of the files that are not held: compiled modules, data.
+        files: the files that are held.
+        wheels: names of all wheels of the release, for their Python, ABI and platform tags.
+
+    """
+
+    package: str
+    version: str
+    uploaded: str = ""
+    yanked: bool = False
+    requires_python: str = ""
+    requires: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    files: ReleaseFiles
+    wheels: tuple[str, ...] = field(default=())
+
+
+Releases: TypeAlias = Mapping[str, Sequence[PublishedRelease]]
+"""The releases of each package, by normalised name, oldest version first."""
