@@ -34,6 +34,10 @@ SubjectArgument = Annotated[
         metavar="[WHAT]", help="show: PACKAGE or PACKAGE==V. lint: a folder laid out like compat/."
     ),
 ]
+PartnerArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[PACKAGE]", help="show: a second package; shows which releases fit each other."),
+]
 OutputOption = Annotated[
     str | None,
     typer.Option(
@@ -96,6 +100,7 @@ PythonOption = Annotated[
 def command(
     action: ActionArgument,
     subject: SubjectArgument = None,
+    partner: PartnerArgument = None,
     path: OutputOption = None,
     online: OnlineOption = False,
     today: TodayOption = None,
@@ -143,6 +148,6 @@ def command(
         elif action is MatrixAction.HTML:
             text, code = matrix.html(path or "site", overlay_files), 0
         else:
-            text, code = matrix.show(subject, overlay_files), 0
+            text, code = matrix.show(subject, partner, overlay_files), 0
     output.print_data(text)
     return code
