@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from envcheck.cli import options, output
+from envcheck.core.errors import InputError
 from envcheck.host import machine as host
 
 
@@ -19,20 +21,28 @@ class MatrixAction(Enum):
     LINT = "lint"
     HTML = "html"
     MEASURE = "measure"
+    HARVEST = "harvest"
 
 
 ActionArgument = Annotated[
     MatrixAction,
     typer.Argument(
         help="show what is known; lint: check it for mistakes; html: write a page to look things up in; "
-        "measure: install combinations in separate environments, train a target in each and print cells."
+        "measure: install combinations in separate environments, train a target in each and print cells; "
+        "harvest: fetch the Python files and metadata of published releases into a folder."
     ),
 ]
-SubjectArgument = Annotated[
-    str | None,
+SubjectsArgument = Annotated[
+    list[str] | None,
     typer.Argument(
-        metavar="[WHAT]", help="show: PACKAGE or PACKAGE==V. lint: a folder laid out like compat/."
+        metavar="[WHAT]...",
+        help="show: PACKAGE or PACKAGE==V. lint: a folder laid out like compat/. "
+        "harvest: packages (default: all of compat/atlas/packages.toml).",
     ),
+]
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", metavar="FOLDER", help="harvest: folder of the fetched files; 10 GB for all."),
 ]
 OutputOption = Annotated[
     str | None,
@@ -95,7 +105,7 @@ PythonOption = Annotated[
 
 def command(
     action: ActionArgument,
-    subject: SubjectArgument = None,
+    subjects: SubjectsArgument = None,
     path: OutputOption = None,
     online: OnlineOption = False,
     today: TodayOption = None,
@@ -107,14 +117,23 @@ def command(
     only: OnlyOption = None,
     folder: FolderOption = None,
     python: PythonOption = None,
+    store: StoreOption = None,
     overlays: options.Matrix = None,
 ) -> int:
-    """Show the knowledge, check it for mistakes, write it as a page, or measure a combination.
+    """Show the knowledge, lint it, write it as a page, measure a combination, or fetch published releases.
 
-    Exit codes: 0 done, 1 lint found errors, 2 wrong usage, 3 the package index cannot be read, or a
-    combination could not be decided.
+    Exit codes: 0 done, 1 lint found errors, 2 wrong usage, 3 the package index or a release cannot be read,
+    or a combination could not be decided.
     """
     overlay_files = tuple(overlays or ())
+    if action is MatrixAction.HARVEST:
+        from envcheck.commands import harvest
+
+        options_of_harvest = harvest.HarvestOptions(folder=_store(store), packages=tuple(subjects or ()))
+        text, code = harvest.harvest(options_of_harvest, host.Host(), output.print_message)
+        output.print_data(text)
+        return code
+    subject = _only_subject(subjects or ())
     if action is MatrixAction.MEASURE:
         from envcheck.commands import measure, selftest
 
@@ -146,3 +165,17 @@ def command(
             text, code = matrix.show(subject, overlay_files), 0
     output.print_data(text)
     return code
+
+
+def _only_subject(subjects: Sequence[str]) -> str | None:
+    """Return the one subject of an action that takes one. Raises InputError."""
+    if len(subjects) > 1:
+        raise InputError(subjects[1], f"expected one subject, found {len(subjects)}")
+    return subjects[0] if subjects else None
+
+
+def _store(store: str | None) -> Path:
+    """Return the folder of the fetched files. Raises InputError."""
+    if not store:
+        raise InputError("--store", "harvest needs a folder for the fetched files")
+    return Path(store)

@@ -41,9 +41,9 @@ class MatrixError(EnvcheckError):
 
 # --- TOML texts → one plain tree --------------------------------------------------------------------
 
-_READ_ELSEWHERE = ("lang/", "dialects/")
-"""Folders of compat/ that decide nothing: translations, and the setting names of trainers
-(`training_config`)."""
+_READ_ELSEWHERE = ("lang/", "dialects/", "atlas/")
+"""Folders of compat/ that other modules read: translations, the setting names of trainers
+(`training_config`), and what was read from published releases."""
 
 
 def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:
