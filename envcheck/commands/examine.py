@@ -505,7 +505,7 @@ def source_tree() -> dict[str, Any]:
         return tree
     from envcheck.knowledge.load import gather_tree
 
-    return gather_tree(source_texts("compat", ".toml", excluded="lang"))
+    return gather_tree(source_texts("compat", ".toml", excluded=("lang", "atlas")))
 
 
 def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:
