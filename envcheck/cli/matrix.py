@@ -37,8 +37,8 @@ SubjectsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[WHAT]...",
-        help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. lint: a folder laid out like compat/. "
-        "harvest: packages (default: all of compat/atlas/packages.toml).",
+        help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. "
+        "lint: a folder laid out like compat/. harvest: packages (default: all of compat/atlas/packages.toml).",
     ),
 ]
 StoreOption = Annotated[
