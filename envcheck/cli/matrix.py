@@ -38,7 +38,8 @@ SubjectsArgument = Annotated[
     typer.Argument(
         metavar="[WHAT]...",
         help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. "
-        "lint: a folder laid out like compat/. harvest: packages (default: all of compat/atlas/packages.toml).",
+        "lint: a folder laid out like compat/. "
+        "harvest: packages (default: all of compat/atlas/packages.toml).",
     ),
 ]
 StoreOption = Annotated[
