@@ -40,7 +40,7 @@ from envcheck.core.findings import (
     Verdict,
     worst_first,
 )
-from envcheck.core.rules import Atlas, Cell, Matrix, Rule, Severity, Target
+from envcheck.core.rules import Atlas, Cell, Matrix, Requirement, Rule, Severity, Target
 from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import own_python
 from envcheck.host.files import name_exists, read_file
@@ -269,9 +269,16 @@ def _read_configurations(
 
 
 def report_on(
-    subject: str, read: Inventory, matrix: Matrix, target: Target | None, fix_from: Severity | None = None
+    subject: str,
+    read: Inventory,
+    matrix: Matrix,
+    target: Target | None,
+    fix_from: Severity | None = None,
+    requirements: tuple[Sequence[Requirement], int] | None = None,
 ) -> Report:
     """Derive what follows from an inventory as it was read, judge it, and return the report.
+
+    `requirements` is the result of `unmet_requirements`, if the caller has it.
 
     Raises:
         ExamineError: there is no rule to judge by.
@@ -279,7 +286,7 @@ def report_on(
     inventory = derive.derive(read, matrix)
     if not matrix.rules:
         raise ExamineError("cannot judge this environment: compat/ holds no rules")
-    judgement = judge_inventory(inventory, matrix, target)
+    judgement = judge_inventory(inventory, matrix, target, requirements)
     return Report(
         version=__version__,
         subject=subject,
@@ -293,9 +300,14 @@ def report_on(
     )
 
 
-def judge_inventory(inventory: Inventory, matrix: Matrix, target: Target | None) -> Judgement:
+def judge_inventory(
+    inventory: Inventory,
+    matrix: Matrix,
+    target: Target | None,
+    requirements: tuple[Sequence[Requirement], int] | None = None,
+) -> Judgement:
     """Judge an inventory by the rules of `compat/` and those generated from target, metadata and atlas."""
-    unmet, met = unmet_requirements(inventory)
+    unmet, met = requirements or unmet_requirements(inventory)
     rules = [
         *matrix.rules,
         *_atlas_rules(inventory, matrix),
