@@ -42,9 +42,9 @@ class MatrixError(EnvcheckError):
 
 # --- TOML texts → one plain tree --------------------------------------------------------------------
 
-_READ_ELSEWHERE = ("lang/", "dialects/")
-"""Folders of compat/ that decide nothing: translations, and the setting names of trainers
-(`training_config`)."""
+_READ_ELSEWHERE = ("lang/", "dialects/", "atlas/")
+"""Folders of compat/ that are no part of the tree: translations, the setting names of trainers
+(`training_config`), and the atlas (`knowledge.atlas`)."""
 
 
 def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:
