@@ -5,6 +5,7 @@ import pytest
 from envcheck.commands import examine
 from envcheck.core.errors import InputError
 from envcheck.core.rules import Cell, Matrix
+from envcheck.core.tables import Tables
 from envcheck.knowledge.atlas import read_atlas
 from envcheck.knowledge.pair_page import Pair, pair_page
 
@@ -30,7 +31,7 @@ def known() -> Matrix:
     trained = Cell("zero3-lora", "ok", {"alpha": "2.0.0", "beta": "1.2.0"}, "cpu", "2026-11-01", "2")
     matrix = examine.knowledge()
     return matrix._replace(
-        rules=(), cells=(trained,), tables={"torch": [], "release": [row]}, atlas=lambda: atlas
+        rules=(), cells=(trained,), tables=Tables({"torch": [], "release": [row]}), atlas=lambda: atlas
     )
 
 
