@@ -116,15 +116,15 @@ def explain_chunks(
         beside = judged.subject.replace("(named by --python)", "(beside the command)")
         judged = judged._replace(subject=beside)
     report = _report_on(request, judged, known.matrix)
-    fits = {
-        match.signature.case: log_diagnosis.fit(
+    here = {
+        match.signature.case: log_diagnosis.match_environment(
             known.matrix.rule(match.signature.rule), report.inventory, report.judgement
         )
         for match in (*diagnosis.matches, *diagnosis.partial)
     }
     facts = (*printed.facts.values(), *(fact for device in printed.devices for fact in device.values()))
     notes = (*text.notes, *judged.notes)
-    return Explanation(name, text.log, diagnosis, judged.subject, report, fits, notes, facts)
+    return Explanation(name, text.log, diagnosis, judged.subject, report, here, notes, facts)
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:
