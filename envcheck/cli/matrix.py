@@ -51,7 +51,7 @@ OutputOption = Annotated[
         "--output",
         metavar="PATH",
         help="html: folder for index.html (default: site). measure: file to append cells to "
-        "(default: print).",
+        "(default: print). harvest: folder like compat/atlas for what was read (default: fetch only).",
     ),
 ]
 OnlineOption = Annotated[
@@ -129,7 +129,9 @@ def command(
     if action is MatrixAction.HARVEST:
         from envcheck.commands import harvest
 
-        options_of_harvest = harvest.HarvestOptions(folder=_store(store), packages=tuple(subjects or ()))
+        options_of_harvest = harvest.HarvestOptions(
+            folder=_store(store), packages=tuple(subjects or ()), output=Path(path) if path else None
+        )
         text, code = harvest.harvest(options_of_harvest, host.Host(), output.print_message)
         output.print_data(text)
         return code
