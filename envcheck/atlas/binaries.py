@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import Specifier
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -22,6 +23,7 @@ _LINUX = re.compile(
 _CUDA_LABEL = re.compile(r"\+cu(\d{2,3})\b")
 _CUDA_CONSTANT = re.compile(r"""^cuda\b[^=\n]*= *["']([\d.]+)["']""", re.MULTILINE)
 _CUDA_LIBRARY = re.compile(r"(?:^|/)lib\w+_cuda(\d{3})(?:_nocublaslt)?\.so$")
+_ELSEWHERE = re.compile(r"extra ==|(?:platform_system|sys_platform) == \"(?!Linux|linux)")
 _COMPILED = re.compile(r"\.(?:so|pyd)(?:\.\d+)*$|\.abi3\.so$")
 
 
@@ -42,8 +44,12 @@ def _torch(release: PublishedRelease) -> tuple[str, ...]:
     """Return the torch that the compiled parts need, as specifiers: an exact pin or a build record."""
     if release.package == "torch" or not _is_compiled(release):
         return ()
+    pins = exact_pins(release, "torch")
     recorded = {f"=={version}" for version in _records(release, "torch")}
-    return tuple(sorted(recorded or exact_pins(release, "torch")))
+    floors = set() if pins else _floors(release, "torch")
+    if recorded and floors:  # built with one torch and published for all newer ones: on torch's stable ABI
+        return tuple(sorted(floors))
+    return tuple(sorted(recorded or pins))
 
 
 def _is_compiled(release: PublishedRelease) -> bool:
@@ -54,18 +60,30 @@ def _is_compiled(release: PublishedRelease) -> bool:
 def exact_pins(release: PublishedRelease, package: str) -> set[str]:
     """Return the exact pins of a package among the requirements that apply to Linux, as `==2.6.0`."""
     found = set()
+    for specifiers in _linux_specifiers(release, package):
+        if len(specifiers) == 1 and specifiers[0].operator == "==" and "*" not in specifiers[0].version:
+            found.add(f"=={specifiers[0].version.partition('+')[0]}")
+    return found
+
+
+def _floors(release: PublishedRelease, package: str) -> set[str]:
+    """Return the lower bounds of a package, as `>=2.10`, where they are all that is required of it."""
+    required = _linux_specifiers(release, package)
+    alone = [specifiers[0] for specifiers in required if len(specifiers) == 1]
+    return {str(specifier) for specifier in alone if specifier.operator == ">="}
+
+
+def _linux_specifiers(release: PublishedRelease, package: str) -> list[list[Specifier]]:
+    """Return the bounds of each requirement of a package that applies to Linux without any extra."""
+    found = []
     for text in release.requires:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
             continue
-        marker = str(requirement.marker or "")
-        elsewhere = re.search(r"extra ==|(?:platform_system|sys_platform) == \"(?!Linux|linux)", marker)
-        if canonicalize_name(requirement.name) != package or elsewhere:
-            continue
-        specifiers = [*requirement.specifier]
-        if len(specifiers) == 1 and specifiers[0].operator == "==" and "*" not in specifiers[0].version:
-            found.add(f"=={specifiers[0].version.partition('+')[0]}")
+        elsewhere = _ELSEWHERE.search(str(requirement.marker or ""))
+        if canonicalize_name(requirement.name) == package and not elsewhere:
+            found.append([*requirement.specifier])
     return found
 
 

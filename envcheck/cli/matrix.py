@@ -42,7 +42,7 @@ SubjectsArgument = Annotated[
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="FOLDER", help="harvest: folder of the fetched files; 10 GB for all."),
+    typer.Option("--store", metavar="FOLDER", help="harvest: folder of the fetched files; 5 GB for all."),
 ]
 OutputOption = Annotated[
     str | None,

@@ -45,6 +45,13 @@ def test_the_build_record_of_xformers_beats_its_requirement() -> None:
     assert (facts["torch"], facts["cuda"]) == (("==2.4.1",), ("12.1",))
 
 
+def test_a_build_published_for_every_newer_torch_is_on_the_stable_abi() -> None:
+    record = {"version": {"cuda": 1208, "torch": "2.10.0+cu128"}}
+    files = {"xformers/cpp_lib.json": json.dumps(record).encode(), "xformers/_C.so": b""}
+    facts = build_facts(release("xformers", "0.0.35", ("numpy", "torch>=2.10"), files, tag=LINUX))
+    assert facts["torch"] == (">=2.10",)
+
+
 def test_a_damaged_build_record_leaves_the_requirement() -> None:
     files = {"xformers/cpp_lib.json": b"[1", "xformers/_C.so": b""}
     facts = build_facts(release("xformers", "0.0.28", ("torch==2.4.1",), files, tag=LINUX))
