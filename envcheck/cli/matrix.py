@@ -11,6 +11,7 @@ import typer
 
 from envcheck.cli import options, output
 from envcheck.core.errors import InputError
+from envcheck.core.i18n import counted
 from envcheck.host import machine as host
 
 
@@ -36,7 +37,8 @@ SubjectsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[WHAT]...",
-        help="show: PACKAGE or PACKAGE==V. lint: a folder laid out like compat/. "
+        help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. "
+        "lint: a folder laid out like compat/. "
         "harvest: packages (default: all of compat/atlas/packages.toml).",
     ),
 ]
@@ -135,7 +137,7 @@ def command(
         text, code = harvest.harvest(options_of_harvest, host.Host(), output.print_message)
         output.print_data(text)
         return code
-    subject = _only_subject(subjects or ())
+    subject, partner = _subjects(subjects or (), action)
     if action is MatrixAction.MEASURE:
         from envcheck.commands import measure, selftest
 
@@ -164,16 +166,19 @@ def command(
         elif action is MatrixAction.HTML:
             text, code = matrix.html(path or "site", overlay_files), 0
         else:
-            text, code = matrix.show(subject, overlay_files), 0
+            text, code = matrix.show(subject, partner, overlay_files), 0
     output.print_data(text)
     return code
 
 
-def _only_subject(subjects: Sequence[str]) -> str | None:
-    """Return the one subject of an action that takes one. Raises InputError."""
-    if len(subjects) > 1:
-        raise InputError(subjects[1], f"expected one subject, found {len(subjects)}")
-    return subjects[0] if subjects else None
+def _subjects(subjects: Sequence[str], action: MatrixAction) -> tuple[str | None, str | None]:
+    """Return the subject of an action, and the second package of `show`. Raises InputError."""
+    limit = 2 if action is MatrixAction.SHOW else 1
+    if len(subjects) > limit:
+        raise InputError(
+            subjects[limit], f"expected at most {counted(limit, 'subject')}, found {len(subjects)}"
+        )
+    return (*subjects, None, None)[0], (*subjects, None, None)[1]
 
 
 def _store(store: str | None) -> Path:

@@ -400,6 +400,29 @@ def scratch_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def scratch_path() -> Iterator[Path]:
+    """Choose the path of a temporary folder that a child process creates; remove the folder afterwards.
+
+    Nothing exists before the child does, so the child can remove everything if this process is killed.
+    """
+    import shutil
+
+    path = _temporary_parent() / f"envcheck-{os.urandom(8).hex()}"
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _temporary_parent() -> Path:
+    """Return the first writable folder of those that `tempfile` tries, without writing a file there."""
+    named = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+    folders = (*named, "/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - only the parent of a folder of our own
+    writable = (Path(folder).absolute() for folder in folders if os.access(folder, os.W_OK | os.X_OK))
+    return next(writable, Path.cwd())
+
+
 def least_recently_used(folder: Path, pattern: str, kept: int) -> list[Path]:
     """Return the subfolders that match, oldest first, without the `kept` most recently used."""
     found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)

@@ -44,6 +44,10 @@ EVIDENCE = frozenset({"source", "support_source", "basis", "note"})
 """Columns of tables that say how a row is known. Pages and curators read them; judging does not."""
 
 
+_STORED = Matrix._fields.index("atlas")
+"""How many fields of the Matrix this JSON holds; the atlas is a file of its own."""
+
+
 def slim(known: Matrix) -> Matrix:
     """Return the matrix with only the tables and columns that judging reads."""
     tables = {
@@ -75,7 +79,7 @@ def freeze_matrix(known: Matrix) -> list[Any]:
         for rule in known.rules
     ]
     defaults = [default._replace(when=numbered(default.when)) for default in known.defaults]
-    small = slim(known)._replace(rules=tuple(rules), defaults=tuple(defaults))
+    small = slim(known)._replace(rules=tuple(rules), defaults=tuple(defaults))[:_STORED]
     # JSON writes a named tuple as a list; `_jsonable` writes an enumeration as its value.
     frozen: list[Any] = json.loads(json.dumps([list(numbers), *small], default=_jsonable))
     return frozen
@@ -105,7 +109,7 @@ def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
         updated,
         digest,
         machines,
-        _,
+        *_,
     ) = frozen
     clause = [_thaw_clause(*row) for row in clause_rows].__getitem__
     return Matrix(

@@ -42,8 +42,8 @@ class MatrixError(EnvcheckError):
 # --- TOML texts → one plain tree --------------------------------------------------------------------
 
 _READ_ELSEWHERE = ("lang/", "dialects/", "atlas/")
-"""Folders of compat/ that other modules read: translations, the setting names of trainers
-(`training_config`), and what was read from published releases."""
+"""Folders of compat/ that are no part of the tree: translations, the setting names of trainers
+(`training_config`), and the atlas (`knowledge.atlas`)."""
 
 
 def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def derive(read: Inventory, matrix: Matrix) -> Inventory:
 def _missing(inventory: Inventory, *keys: str, device: int | None = None) -> Reading | None:
     """Return the first reading of these inputs that is not Known, as the derived reading; None if all are."""
     for key in keys:
-        reading = inventory.fact(key, device).reading
+        reading = inventory.reading(key, device)
         match reading:
             case Known():
                 continue
@@ -142,7 +142,7 @@ def _missing(inventory: Inventory, *keys: str, device: int | None = None) -> Rea
 
 def _add(inventory: Inventory, derived: Iterable[Fact]) -> Inventory:
     """Add derived facts, except where a probe, a file or an option provided the fact."""
-    return inventory.with_facts(fact for fact in derived if _not_given(inventory.fact(fact.key).reading))
+    return inventory.with_facts(fact for fact in derived if _not_given(inventory.reading(fact.key)))
 
 
 def _not_given(reading: Reading) -> bool:
@@ -188,7 +188,7 @@ def _unlisted(torch: str) -> Unknown:
 
 
 def _torch_cuda(inventory: Inventory, torch: str, row: Mapping[str, Any] | None) -> Reading:
-    built = inventory.fact("build.torch.cuda").reading
+    built = inventory.reading("build.torch.cuda")
     if not _not_given(built):
         return built
     label = versions.local_label(torch).partition(".")[0]
@@ -356,9 +356,7 @@ def _each_device(inventory: Inventory, facts_of: Callable[[int], Iterable[Fact]]
     devices = []
     for number, device in enumerate(inventory.devices):
         derived = {
-            fact.key: fact
-            for fact in facts_of(number)
-            if _not_given(inventory.fact(fact.key, number).reading)
+            fact.key: fact for fact in facts_of(number) if _not_given(inventory.reading(fact.key, number))
         }
         devices.append({**device, **derived})
     return replace(inventory, devices=tuple(devices))
@@ -368,7 +366,7 @@ def _visible(inventory: Inventory) -> Fact:
     if inventory.devices:
         return Fact("gpus.visible", Known(len(inventory.visible_devices())), "derived from gpu.visible")
     missing = _missing(inventory, "gpus.count")
-    reading = missing or inventory.fact("gpus.count").reading
+    reading = missing or inventory.reading("gpus.count")
     return Fact("gpus.visible", reading, "derived from gpus.count")
 
 
@@ -507,7 +505,7 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
     """Give each fact that was not given the default of the first row that matches."""
     settled: set[str] = set()
     for default in matrix.defaults:
-        if default.key in settled or not _not_given(inventory.fact(default.key).reading):
+        if default.key in settled or not _not_given(inventory.reading(default.key)):
             continue
         answers = {clause.key: evaluate(clause, inventory) for clause in default.when}
         matches = min(answers.values(), default=Tri.YES)
@@ -522,7 +520,7 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
 
 def _unsettled(inventory: Inventory, answers: Mapping[str, Tri]) -> Unknown:
     undecided = sorted(key for key, answer in answers.items() if answer is Tri.MAYBE)
-    asked = not any(_not_given(inventory.fact(key).reading) for key in undecided)
+    asked = not any(_not_given(inventory.reading(key)) for key in undecided)
     return Unknown(f"its default depends on {' and '.join(undecided)}", asked)
 
 

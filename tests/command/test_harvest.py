@@ -184,7 +184,8 @@ def test_what_cannot_be_read_is_one_line_and_exit_code_3_and_the_rest_is_stored(
     [
         (("harvest", "peftt", "--store", "s"), "peftt: not a package of the atlas; did you mean 'peft'?"),
         (("harvest", "peft"), "--store: harvest needs a folder for the fetched files"),
-        (("show", "peft", "torch"), "torch: expected one subject, found 2"),
+        (("show", "peft", "torch", "trl"), "trl: expected at most 2 subjects, found 3"),
+        (("lint", "a", "b"), "b: expected at most 1 subject, found 2"),
     ],
 )
 def test_a_wrong_argument_is_one_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
