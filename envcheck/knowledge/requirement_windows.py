@@ -94,7 +94,7 @@ def disjoint_windows(
 ) -> list[DisjointWindows]:
     """Return the packages, not pinned, that two pinned releases require in windows that do not meet.
 
-    A window without any release counts only if it lies between the oldest and the newest release that were read.
+    A window without any release counts only between the oldest and the newest release that were read.
     """
     asks: dict[str, list[ReleaseRequirement]] = {}
     for package, version in pins.items():
