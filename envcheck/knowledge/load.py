@@ -28,6 +28,7 @@ from envcheck.core.rules import (
     Target,
     When,
 )
+from envcheck.core.tables import Tables
 from envcheck.rules import clauses
 
 _Word = TypeVar("_Word", bound=enum.Enum)
@@ -136,7 +137,7 @@ def read_matrix(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix
         targets=targets,
         cells=cells,
         defaults=defaults,
-        tables=tree["tables"],
+        tables=Tables(tree["tables"]),
         known_through=head.get("known_through", {}),
         moves_with={name: tuple(others) for name, others in head.get("moves_with", {}).items()},
         updated=head.get("updated", ""),
