@@ -12,7 +12,7 @@ from envcheck.core.errors import InputError
 DEFAULT_SINCE = "2022-01-01"
 """Day of the first release that is read of a package that names no other."""
 
-_KEYS = frozenset({"imports", "since", "also", "sdist"})
+_KEYS = frozenset({"imports", "since", "also", "sdist", "optional"})
 
 # torch/testing/_internal holds the tests of torch itself; other packages ship theirs under the usual names.
 _TEST_FOLDER = re.compile(r"/(?:tests?|testing/_internal|test_cases)/")

@@ -504,9 +504,12 @@ def load_atlas() -> Atlas:
         from envcheck.knowledge.atlas import thaw_atlas
 
         return thaw_atlas(json.loads(compiled))
+    from envcheck.commands.atlas_tables import release_table
     from envcheck.knowledge.atlas import read_atlas
 
-    return read_atlas(source_texts("compat/atlas", ".toml"))
+    table = release_table()
+    releases = {package: table.versions(package) for package in table.packages()}
+    return read_atlas(source_texts("compat/atlas", ".toml"), releases)
 
 
 def source_tree() -> dict[str, Any]:
