@@ -202,9 +202,9 @@ def _parse(text: str, file: str) -> Any:
         from envcheck.training_config.readers import json_text  # most starts read no file of the user's
 
         return json_text.loads(text, file)
-    from envcheck.core import toml_locations
+    from envcheck.core import parsing
 
-    return toml_locations.parse_toml(text, file)
+    return parsing.parse_toml(text, file)
 
 
 def complete_inventory(
