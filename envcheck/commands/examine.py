@@ -46,12 +46,12 @@ from envcheck.host.files import name_exists, read_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge.compiled import thaw_matrix
-from envcheck.knowledge.generated_rules import requirement_rules, selftest_rules, target_rules
+from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.clauses import format_value
 from envcheck.rules.fixes import with_passing_fixes
-from envcheck.rules.requirements import unmet_requirements
+from envcheck.rules.requirements import check_requirements
 
 if TYPE_CHECKING:
     from envcheck.policy.decision import Settings
@@ -293,14 +293,16 @@ def report_on(
 
 def judge_inventory(inventory: Inventory, matrix: Matrix, target: Target | None) -> Judgement:
     """Judge an inventory by the rules of `compat/` and those generated from the target and the metadata."""
-    unmet, met = unmet_requirements(inventory)
+    requirements = check_requirements(inventory)
     rules = [
         *matrix.rules,
         *target_rules(target),
-        *requirement_rules(unmet),
+        *requirement_rules(requirements.unmet),
+        *metadata_rules(requirements.unreadable),
         *selftest_rules(inventory.facts),
     ]
     judgement = judge.judge(inventory, rules)
+    met = requirements.met
     return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
 
 

@@ -16,7 +16,7 @@ from envcheck.host.files import read_file
 from envcheck.host.machine import Host
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.rules import derive, judge
-from envcheck.rules.requirements import unmet_requirements
+from envcheck.rules.requirements import check_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -233,7 +233,7 @@ def violated_rules(goal: LockTarget, packages: Iterable[Fact], *, complete: bool
     derived = derive.derive(inventory, goal.matrix)
     all_rules = (*goal.matrix.rules, *target_rules(goal.target))
     errors = [rule for rule in all_rules if rule.severity is Severity.ERROR]
-    unmet, _ = unmet_requirements(derived)
+    unmet = check_requirements(derived).unmet
     judgement = judge.judge(derived, [*errors, *requirement_rules(unmet)])
     return [finding.rule.id for finding in judgement.findings if judge.forbids_lock(finding)]
 
