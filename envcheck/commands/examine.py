@@ -42,7 +42,7 @@ from envcheck.core.findings import (
 from envcheck.core.rules import Cell, Matrix, Severity, Target
 from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import own_python
-from envcheck.host.files import name_exists, read_file
+from envcheck.host.files import name_exists, read_file, same_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge.compiled import thaw_matrix
@@ -155,11 +155,32 @@ def take_inventory(
     if request.facts is not None:
         subject, inventory = request.facts, read_facts(request.facts, keys)
     else:
-        path, named_by = which_environment(request.python, host)
-        probe_request = probes.ProbeRequest(path, named_by, request.static, request.deadline_s)
-        inventory = probes.survey(host, probe_request, all_probes)
-        subject = f"{path} ({named_by})"
+        environment = environment_to_read(request, host)
+        inventory = probes.survey(host, environment, all_probes)
+        subject = f"{environment.python} ({environment.named_by})"
     return (subject, *complete_inventory(inventory, request, matrix))
+
+
+FOUND = "in this folder, read and not run"
+"""What named an environment that nobody named. Its start-up files may be anybody's, so they are not run."""
+
+
+def environment_to_read(request: ExamineRequest, host: Host) -> probes.ProbeRequest:
+    """Return the environment to examine; one that was found, not named, is read without running anything."""
+    path, named_by = which_environment(request.python, host)
+    return probes.ProbeRequest(path, named_by, request.static or named_by == FOUND, request.deadline_s)
+
+
+def environment_to_run(python: str | None, host: Host) -> tuple[Path, str]:
+    """Return the environment whose interpreter shall be started, and what named it.
+
+    Raises:
+        InputError: it was found, not named, and is not the one that runs envcheck.
+    """
+    path, named_by = which_environment(python, host)
+    if named_by == FOUND and not same_file(path / "bin", Path(own_python()).parent):
+        raise InputError(str(path), f"not run, because nobody named it; name it with --python {path}")
+    return path, named_by
 
 
 def which_environment(python: str | None, host: Host) -> tuple[Path, str]:
@@ -173,7 +194,7 @@ def which_environment(python: str | None, host: Host) -> tuple[Path, str]:
     if variable := _active_environment(host):
         return Path(host.environ[variable]), f"named by {variable}"
     if Path(".venv/pyvenv.cfg").is_file():
-        return Path(".venv"), "in this folder"
+        return Path(".venv"), FOUND
     return Path(own_python()), "envcheck's own; name another with --python"
 
 

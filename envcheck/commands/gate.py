@@ -317,9 +317,7 @@ def _changed_files(request: ExamineRequest, host: Host, seconds: float) -> list[
 
     if request.facts is not None:
         raise InputError("--verify-files", "a facts file has no files; leave out --facts")
-    path, named_by = examine.which_environment(request.python, host)
-    probe_request = probes.ProbeRequest(path, named_by, request.static, request.deadline_s)
-    return record_check.verify(host, probe_request, seconds)
+    return record_check.verify(host, examine.environment_to_read(request, host), seconds)
 
 
 # --- the manifest -----------------------------------------------------------------------------------

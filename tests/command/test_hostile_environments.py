@@ -153,3 +153,46 @@ def test_verifying_files_survives_hostile_records(env: Path) -> None:
             *("gate", "--static", "--verify-files", "--python", str(env), "--manifest", "none"), cwd=env
         )
         harmless(outcome)
+
+
+# --- an environment that nobody named ------------------------------------------------------------------
+
+SETTING = {"doctor": [], "gate": ["--manifest", "none"], "facts": [], "explain": ["a.log"]}
+SETTING |= {"fit": ["--model", "params=7e9"], "pin": ["--target", "zero3-lora", "--offline"]}
+
+
+@pytest.fixture
+def found(env: Path) -> Path:
+    """Return a folder with a .venv whose start-up files leave a trace."""
+    folder = env.parent / "project"
+    folder.mkdir()
+    env.rename(folder / ".venv")
+    site = with_failure(folder / ".venv")
+    put(site, "evil.pth", f"import pathlib; pathlib.Path({str(folder / 'ran')!r}).touch()\n")
+    put(site, "sitecustomize.py", f"import pathlib; pathlib.Path({str(folder / 'ran')!r}).touch()\n")
+    (folder / "a.log").write_text("RuntimeError: CUDA error\n")
+    return folder
+
+
+@pytest.mark.parametrize("command", [*SETTING, "selftest"])
+def test_an_environment_that_was_found_is_not_run(command: str, found: Path) -> None:
+    outcome = measured(command, *SETTING.get(command, []), cwd=found)
+    assert not (found / "ran").exists()
+    assert "internal error" not in outcome.err
+    if command == "selftest":
+        assert (outcome.code, outcome.err) == (
+            2,
+            "envcheck: .venv: not run, because nobody named it; name it with --python .venv\n",
+        )
+    if command in ("doctor", "gate"):
+        assert outcome.out.splitlines()[1] == "judged  .venv (in this folder, read and not run)"
+        assert "requires-dist:asks:torch" in outcome.out
+
+
+def test_an_environment_that_was_named_is_run(found: Path) -> None:
+    for arguments, environ in ((["--python", ".venv"], {}), ([], {"VIRTUAL_ENV": str(found / ".venv")})):
+        measured("doctor", *arguments, cwd=found, environ=environ)
+        assert (found / "ran").exists()
+        (found / "ran").unlink()
+    measured("doctor", "--static", "--python", ".venv", cwd=found)
+    assert not (found / "ran").exists()
