@@ -142,6 +142,8 @@ class EntryWalk:
             if self.offers.modules.form(module) is not ModuleForm.SOURCE:
                 return
             found = self.offers.find(module, name)
+            if found.way is Way.BOUND and self._binds_submodule(module, name):
+                self._push(f"{module}.{name}", conditions)
             if found.way is Way.SUBMODULE:
                 self._push(found.module, conditions)
             if found.way is not Way.LAZY or not found.module:
@@ -151,6 +153,16 @@ class EntryWalk:
                 return
             self._push(found.module, conditions)
             module, name = found.module, found.name
+
+    def _binds_submodule(self, module: str, name: str) -> bool:
+        """Return whether a module binds a name by importing its submodule: `from . import name`."""
+        summary = self.offers.modules.summary(module)
+        origin = summary.imports.get(name) if summary else None
+        whole = f"{module}.{name}"
+        if origin is None or self.offers.modules.form(whole) is not ModuleForm.SOURCE:
+            return False
+        target = self.offers.modules.absolute(module, origin)
+        return whole == (f"{target}.{origin.name}" if origin.name else target)
 
     def _lazy_conditions(self, module: str, name: str) -> frozenset[Condition]:
         summary = self.offers.modules.summary(module)

@@ -105,7 +105,7 @@ class ReleaseOffers:
             part = ".".join(parts[:end])
             form = self.modules.form(part)
             if form is None:
-                return Offer.UNKNOWN if self._made_at_run_time(part) else Offer.NO
+                return Offer.UNKNOWN if self._made_at_run_time(part, path) else Offer.NO
             if form in (ModuleForm.UNSEEN, ModuleForm.STUB):
                 return Offer.YES if end == len(parts) else Offer.UNKNOWN
         return Offer.YES
@@ -162,19 +162,16 @@ class ReleaseOffers:
                 met = decide(found.condition, self.beside) is Tri.YES
                 return Offer.YES if met else Offer.UNKNOWN
 
-    def _made_at_run_time(self, module: str) -> bool:
-        """Return whether a module without a file may be put into `sys.modules` by the package's own code."""
+    def _made_at_run_time(self, module: str, asked: str) -> bool:
+        """Return whether the package's own code may put a module without a file into `sys.modules`.
+
+        `asked` is the whole path that is imported, of which `module` is the first part without a file.
+        """
         parent, _, name = module.rpartition(".")
         summary = self.modules.summary(parent) if parent else None
         if summary is not None and (name in summary.bindings or name in (summary.answers or ())):
             return True
-        words = self.modules.registered
-        if name in words or module in words:
-            return True
-        return any(
-            fragments and all(each in module for each in fragments)
-            for fragments in (_FRAGMENT.findall(_NOT_BEFORE.sub("", word)) for word in words if "\\" in word)
-        )
+        return any(_may_register(word, module, asked) for word in self.modules.registered)
 
     def find(self, module: str, name: str) -> Found:
         """Return where a name of a source module comes from."""
@@ -282,3 +279,11 @@ class ReleaseOffers:
                     names.setdefault(word, below)
             self._scanned[module] = names
         return self._scanned[module]
+
+
+def _may_register(word: str, module: str, asked: str) -> bool:
+    """Return whether a word of code that registers modules names a module, or is a pattern that it fits."""
+    if "\\" not in word:
+        return word.rsplit(".", 1)[-1] == module.rsplit(".", 1)[-1]
+    fragments = _FRAGMENT.findall(_NOT_BEFORE.sub("", word))
+    return bool(fragments) and all(each in asked for each in fragments)
