@@ -224,6 +224,13 @@ def _raised_by_own_code(raised: Raised) -> bool:
     return raised.name in _RAISED_BY_STATEMENTS and not wrong_call and own_code(raised.place)
 
 
+_OF_LIBRARIES = (
+    *("site-packages/", "dist-packages/", "/lib/python", "/pip-install-", "/transformers_modules/"),
+    *(f"/src/{name}/" for name in ("transformers", "peft", "accelerate", "trl", "datasets", "axolotl")),
+)
+"""Parts of paths of what is not the user's own code; a checkout of a library counts as the library."""
+
+
 def own_code(place: Frame | None) -> bool:
     """Return whether a frame is in a file of the user, not in one of a library or of the interpreter."""
     if place is None or place.file.startswith("<"):

@@ -81,6 +81,8 @@ def _package(place: Frame | None, distributions: Mapping[str, str]) -> str:
     """Return the distribution whose file a frame is in; empty for the user's own code."""
     if place is None:
         return ""
+    if "/transformers_modules/" in place.file.replace("\\", "/"):
+        return "the model's own code"
     if built := _BUILT.search(place.file):
         return normalised(built[1])
     for folder in _FOLDERS:
