@@ -3,7 +3,7 @@
 `judging.json` is the matrix as doctor and gate load it, with every clause parsed. `source.json` is all of
 compat/, for pin, lint and overlays. `atlas.json` is what the releases of packages ask of one another.
 `dialects.json` is what --train needs in addition. Each language of compat/lang is a separate file, as are
-the tables of fit and fleet. A mistake in compat/ stops the build.
+the tables of fit and fleet and that of published releases. A mistake in compat/ stops the build.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def compiled() -> dict[str, Any]:
     from envcheck.knowledge.atlas import freeze_atlas
     from envcheck.knowledge.compiled import freeze_matrix
     from envcheck.knowledge.load import build_matrix
+    from envcheck.knowledge.release_metadata import freeze_releases
 
     tree = examine.source_tree()
     known = build_matrix(tree, examine.vocabulary(probes.every_probe()))
@@ -41,6 +42,8 @@ def compiled() -> dict[str, Any]:
     }
     for name, text in source_texts("compat/lang", ".toml").items():
         contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
+    releases = source_texts("compat/atlas/releases", ".txt")
+    contents["compat/atlas/releases.json"] = freeze_releases(releases)
     for table in ("architectures", "fleet"):  # fit and fleet read only these
         for name, text in source_texts("compat/tables", ".toml", table).items():
             contents[f"compat/tables/{Path(name).stem}.json"] = tomllib.loads(text)

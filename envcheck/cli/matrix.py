@@ -44,7 +44,7 @@ SubjectsArgument = Annotated[
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="FOLDER", help="harvest: folder of the fetched files; 10 GB for all."),
+    typer.Option("--store", metavar="FOLDER", help="harvest: folder of the fetched files; 5 GB for all."),
 ]
 OutputOption = Annotated[
     str | None,
@@ -53,7 +53,7 @@ OutputOption = Annotated[
         "--output",
         metavar="PATH",
         help="html: folder for index.html (default: site). measure: file to append cells to "
-        "(default: print).",
+        "(default: print). harvest: folder like compat/atlas for what was read (default: fetch only).",
     ),
 ]
 OnlineOption = Annotated[
@@ -131,7 +131,9 @@ def command(
     if action is MatrixAction.HARVEST:
         from envcheck.commands import harvest
 
-        options_of_harvest = harvest.HarvestOptions(folder=_store(store), packages=tuple(subjects or ()))
+        options_of_harvest = harvest.HarvestOptions(
+            folder=_store(store), packages=tuple(subjects or ()), output=Path(path) if path else None
+        )
         text, code = harvest.harvest(options_of_harvest, host.Host(), output.print_message)
         output.print_data(text)
         return code

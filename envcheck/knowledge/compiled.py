@@ -28,7 +28,10 @@ from envcheck.core.rules import (
 )
 from envcheck.core.tables import Tables
 
-LOG_TABLES = frozenset({"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command"})
+LOG_TABLES = frozenset(
+    {"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command", "log_platform"}
+    | {"failure_line", "failure_message", "ending", "import_name"}
+)
 """Tables that say how to read logs. Their evidence is the logs under tests/data."""
 
 LARGE_TABLES = LOG_TABLES | frozenset(

@@ -291,10 +291,13 @@ def _foreign_driver(inventory: Inventory) -> Reading | None:
 
 
 def _family_floor(tables: Tables, cuda: str) -> Reading:
-    """Return the oldest driver of a CUDA major family: since CUDA 11, it runs every minor version of it."""
+    """Return the oldest driver of a CUDA major family: since CUDA 11, it runs every minor version of it.
+
+    Before, each minor version is a row of its own, with `cuda`.
+    """
     major = cuda.partition(".")[0]
     for row in tables.cuda_families:
-        if row.major == major:
+        if row.major == major and (row.cuda or cuda) == cuda:
             return Known(row.minimum_driver)
     return Unknown(f"the driver floor of CUDA {major}.x is not known")
 

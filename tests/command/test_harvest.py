@@ -25,10 +25,10 @@ PYTHON = {
 DAY = "2025-03-04T05:06:07Z"
 
 
-def harvest(index: LocalIndex, store: Path, *packages: str) -> Outcome:
+def harvest(index: LocalIndex, store: Path, *arguments: str) -> Outcome:
     """Run the command of this checkout, because only a checkout has the list of packages."""
     environ = {"PIP_INDEX_URL": index.url, "PYTHONPATH": str(ROOT), "PIP_CONFIG_FILE": "/dev/null"}
-    return envcheck("matrix", "harvest", *packages, "--store", str(store), environ=environ)
+    return envcheck("matrix", "harvest", *arguments, "--store", str(store), environ=environ)
 
 
 def peft(
@@ -115,6 +115,19 @@ def test_of_a_large_wheel_only_the_python_part_is_transferred(tmp_path: Path) ->
     release = ReleaseStore(tmp_path).open("vllm", "0.6.0")
     assert "vllm/_C.abi3.so" in release.others
     assert len(release.files.names()) == 302
+
+
+def test_what_releases_require_is_written_as_a_table_of_all_that_is_stored(tmp_path: Path) -> None:
+    files = dict([peft("0.13.0", ("torch>=1.13",)), peft("0.14.0", ("torch>=1.13", "numpy"))])
+    store, tables = tmp_path / "store", tmp_path / "tables"
+    with serving(LocalIndex(files, ranges=True)) as index:
+        ran = harvest(index, store, "peft", "-o", str(tables))
+    assert ran.out.endswith(": 1 packages, 0 KiB\n")
+    lines = (tables / "releases/peft.txt").read_text().splitlines()
+    assert lines[1:] == [
+        *("release 0.13.0 -", "release 0.14.0 -"),
+        *("requires 0.14.0.. numpy", "requires 0.13.0.. torch>=1.13"),
+    ]
 
 
 def linked_sdist() -> tuple[str, bytes]:

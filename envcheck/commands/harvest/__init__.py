@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from envcheck.atlas.packages import AtlasPackage, read_packages
+from envcheck.atlas.release_table import table_release, table_text
 from envcheck.commands.harvest.sdist_files import fetch_sdist
 from envcheck.commands.harvest.store import ReleaseStore, index_fields
 from envcheck.commands.harvest.wheel_files import KeptFiles, fetch_metadata, fetch_wheel
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.suggestions import suggestion
-from envcheck.host.files import free_mib, locked_folder
+from envcheck.host.files import free_mib, locked_folder, write_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import source_texts
 from envcheck.resolver_backends.index.connection import NoProjectError
@@ -57,10 +58,12 @@ class HarvestOptions:
     Attributes:
         folder: the store.
         packages: names of packages; empty for all of the atlas.
+        output: folder laid out like `compat/atlas/` for what the readers find; None to fetch only.
     """
 
     folder: Path
     packages: tuple[str, ...] = ()
+    output: Path | None = None
 
 
 @dataclass(kw_only=True)
@@ -99,7 +102,27 @@ def harvest(options: HarvestOptions, host: Host, tell: Tell) -> tuple[str, int]:
     if not index.url:
         index = Index(default_index(host, _PIP_S), index.cert)
     with locked_folder(options.folder) as folder:
-        return _Harvest(host, index, ReleaseStore(folder), tell).run(packages)
+        store = ReleaseStore(folder)
+        text, code = _Harvest(host, index, store, tell).run(packages)
+        if options.output is not None:
+            text += write_release_table(store, [package.name for package in packages], options.output)
+        return text, code
+
+
+def write_release_table(store: ReleaseStore, packages: Sequence[str], folder: Path) -> str:
+    """Write `releases/PACKAGE.txt` of each stored package below a folder; return a line about it.
+
+    Raises:
+        InputError: a stored release cannot be read, or a file cannot be written.
+    """
+    size = 0
+    for package in packages:
+        releases = [table_release(release) for release in store.releases(package)]
+        if releases:
+            text = table_text(package, releases)
+            write_file(folder / "releases" / f"{package}.txt", text)
+            size += len(text.encode())
+    return f"{folder / 'releases'}: {len(packages)} packages, {size / 1024:.0f} KiB\n"
 
 
 def _chosen(names: Sequence[str]) -> list[AtlasPackage]:

@@ -155,6 +155,7 @@ def _published(row: dict[str, Any], files: StoredFiles) -> PublishedRelease:
         others=tuple(row["others"]),
         files=files,
         wheels=tuple(row["wheels"]),
+        requires_known=row["requires_known"],
     )
 
 
