@@ -27,7 +27,7 @@ _ALWAYS_THERE = ("torch",)
 _PYTHON_TAG = re.compile(r"-cp3(\d+)-cp3\d+-")
 
 
-@dataclass
+@dataclass(eq=False)
 class PackageReader:
     """The releases of one package.
 
