@@ -462,8 +462,9 @@ class GuardReader:
             result = self._inlined(function, values, keywords)
             return result if values or keywords else as_floor(result)
         if isinstance(function, PathOf):
-            known = None if values or keywords else self.foreign(function.path)
-            return known or named_predicate(function.path, (*values, *keywords.values())) or OPAQUE
+            named = named_predicate(function.path, (*values, *keywords.values()))
+            bare = named is not None and not values and not keywords
+            return (self.foreign(function.path) if bare else None) or named or OPAQUE
         return OPAQUE
 
     def _inlined(
