@@ -127,7 +127,7 @@ def _module_refusals(
     path = offers.modules.path(module)
 
     def condition(guards: Guards) -> Condition:
-        return all_of((reached, *(offers.guards.condition(each, module) for each in guards)))
+        return all_of((reached, offers.guards.together(guards, module)))
 
     for check in summary.checks:
         text = _table(offers, summary, module, check.table).get(check.package, "")

@@ -213,7 +213,7 @@ class ReleaseOffers:
         return [each for each in stubs if each is not None]
 
     def _any_way(self, ways: tuple[Guards, ...], module: str) -> Condition:
-        return any_of(all_of(self.guards.condition(each, module) for each in guards) for guards in ways)
+        return any_of(self.guards.together(guards, module) for guards in ways)
 
     def _through_stars(self, summary: FileSummary, module: str, name: str) -> Found:
         unknown = False
@@ -230,8 +230,8 @@ class ReleaseOffers:
                 continue
             found = self.find(target, name)
             if found.way in (Way.BOUND, Way.LAZY, Way.SUBMODULE, Way.STUB):
-                conditions = (self.guards.condition(each, module) for each in star.guards)
-                return Found(Way.BOUND, condition=all_of((*conditions, found.condition)))
+                starred = self.guards.together(star.guards, module)
+                return Found(Way.BOUND, condition=all_of((starred, found.condition)))
             unknown = unknown or found.way is Way.UNKNOWN
         return Found(Way.UNKNOWN if unknown else Way.MISSING)
 
