@@ -2,17 +2,17 @@
 
 import fnmatch
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_toml
 
 DEFAULT_SINCE = "2022-01-01"
 """Day of the first release that is read of a package that names no other."""
 
-_KEYS = frozenset({"imports", "since", "also", "sdist"})
+_KEYS = frozenset({"imports", "since", "also", "sdist", "optional"})
 
 # torch/testing/_internal holds the tests of torch itself; other packages ship theirs under the usual names.
 _TEST_FOLDER = re.compile(r"/(?:tests?|testing/_internal|test_cases)/")
@@ -59,10 +59,7 @@ def read_packages(text: str, file: str) -> dict[str, AtlasPackage]:
         InputError: the text is not TOML, or a table has an unknown key or a value of the wrong kind.
 
     """
-    try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(file, f"not TOML: {error}") from None
+    tree = parse_toml(text, file)
     rows = tree.get("package")
     if not isinstance(rows, dict) or set(tree) != {"package"}:
         raise InputError(file, "expected tables [package.NAME] and nothing else")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from envcheck.core.facts import EMPTY_MAPPING, Kind, Value
+from envcheck.core.tables import Tables
 
 
 class Severity(enum.Enum):
@@ -220,13 +221,13 @@ class Origin(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """All knowledge. `tables` holds rows by table name: torch, variant, family, toolkit, gpu, …."""
+    """All knowledge of `compat/`, and of the overlays."""
 
     rules: tuple[Rule, ...]
     targets: Mapping[str, Target]
     cells: tuple[Cell, ...]
     defaults: tuple[Default, ...]
-    tables: Mapping[str, list[dict[str, Any]]]
+    tables: Tables
     known_through: Mapping[str, str]
     moves_with: Mapping[str, tuple[str, ...]]
     updated: str

@@ -26,8 +26,12 @@ from envcheck.core.rules import (
     Target,
     When,
 )
+from envcheck.core.tables import Tables
 
-LOG_TABLES = frozenset({"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command"})
+LOG_TABLES = frozenset(
+    {"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command", "log_platform"}
+    | {"failure_line", "failure_message", "ending", "import_name"}
+)
 """Tables that say how to read logs. Their evidence is the logs under tests/data."""
 
 LARGE_TABLES = LOG_TABLES | frozenset(
@@ -55,7 +59,7 @@ def slim(known: Matrix) -> Matrix:
         for name, rows in known.tables.items()
         if name not in LARGE_TABLES
     }
-    return known._replace(tables=tables)
+    return known._replace(tables=Tables(tables))
 
 
 # --- Matrix → JSON ----------------------------------------------------------------------------------
@@ -124,7 +128,7 @@ def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
         tuple(
             [Default(key, value, tuple(map(clause, when)), source) for key, value, when, source in defaults]
         ),
-        tables,
+        Tables(tables),
         known_through,
         {name: tuple(others) for name, others in moves_with.items()},
         updated,

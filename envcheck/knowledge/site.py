@@ -21,7 +21,7 @@ from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, family, pack
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Clause, Fix, Matrix, NoFix, Ref, Requirement, Rule, Span
 from envcheck.knowledge.generated_rules import requirement_rules
-from envcheck.knowledge.tables import ReleaseRow, all_releases, gpus, torch_releases
+from envcheck.knowledge.tables import ReleaseRow, all_releases, torch_releases
 from envcheck.rules import clause_algebra, derive, judge
 from envcheck.rules.atlas import in_spans
 from envcheck.rules.clauses import referenced_keys
@@ -231,7 +231,7 @@ def _gpus(known: Matrix) -> Iterator[tuple[str, str]]:
     }
     groups: dict[str, list[str]] = {}
     singles = []
-    for gpu in gpus(known):
+    for gpu in known.tables.gpu_models:
         if gpu.name in named:
             singles.append((gpu.compute_capability, gpu.name))
         elif gpu.kind != "jetson":
@@ -259,13 +259,12 @@ def _model_names(names: Sequence[str]) -> str:
 def _drivers(known: Matrix) -> Iterator[tuple[str, str]]:
     """Yield a label and a version for each driver branch: the newest in a CUDA toolkit, else the oldest."""
     yield "not said", NONE
-    shipped = [str(row["driver"]) for row in known.tables.get("toolkit", []) if row.get("driver")]
-    shipped += [str(row["minimum_driver"]) for row in known.tables.get("family", [])]
-    for row in known.tables.get("branch", []):
-        branch = str(row["branch"])
+    shipped = [toolkit.driver for toolkit in known.tables.cuda_toolkits if toolkit.driver]
+    shipped += [cuda.minimum_driver for cuda in known.tables.cuda_families]
+    for branch, cuda_version in known.tables.driver_branches:
         of_branch = [driver for driver in shipped if driver.partition(".")[0] == branch]
         version = max(of_branch, key=versions.order) if of_branch else f"{branch}.0"
-        yield f"R{branch}, speaks CUDA {row['cuda']}", version
+        yield f"R{branch}, speaks CUDA {cuda_version}", version
 
 
 # --- the judge's answers ----------------------------------------------------------------------------
