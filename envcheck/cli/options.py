@@ -16,6 +16,12 @@ from envcheck.core.rules import Severity
 if TYPE_CHECKING:
     from envcheck.commands.examine import ExamineRequest
 
+
+def dash_is_standard_output(file: str) -> str:
+    """Return the file that an option names; empty, which stands for standard output, for `-`."""
+    return "" if file == "-" else file
+
+
 # --- what to judge ----------------------------------------------------------------------------------
 
 Python = Annotated[
@@ -109,7 +115,11 @@ ReportFormat = Annotated[
 ReportFile = Annotated[
     str,
     typer.Option(
-        "-o", "--output", metavar="FILE", help="Write the report to this file, completely or not at all."
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write the report to this file, completely or not at all. Default, and with '-': print it.",
+        callback=dash_is_standard_output,
     ),
 ]
 Lang = Annotated[

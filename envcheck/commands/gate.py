@@ -434,7 +434,7 @@ def write_manifest(
         return
     try:
         write_file(Path(image_manifest.PATH), text)
-        print_note(f"manifest written to {image_manifest.PATH}")
+        print_note(f"manifest written into the container: {image_manifest.PATH} (--no-manifest writes none)")
     except InputError as error:
         print_note(f"no manifest: {error} (--manifest names another place, or none)")
 
