@@ -17,7 +17,7 @@ from envcheck.knowledge.log_signatures import KINDS
 from envcheck.logs.diagnosis import Cause, Diagnosis, Fit, Match, own_code
 from envcheck.logs.events import Frame, Log
 from envcheck.reports.formats.json import diagnostic_tree
-from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text, installed_companions
+from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text
 
 SCHEMA_VERSION = 1
 
@@ -177,12 +177,11 @@ def _fixes(rule: Rule, fit: Fit, explanation: Explanation) -> Iterator[str]:
             "none of the known ways out helps here" if fit.answer == "yes" else "depends on what is missing"
         )
         yield f"    fix     {outcome if rule.fixes else 'none known'}"
-    companions = installed_companions(explanation.report)
     for fix in fit.fixes:
         cost = f" ({fix.cost})" if fix.cost else ""
         condition = "" if fit.answer == "yes" else "if it is so here: "
         yield f"    fix     {condition}{fix_text(fix)}{cost}"
-        for command in fix_commands(fix, companions, explanation.report.inventory):
+        for command in fix_commands(fix, explanation.report):
             yield f"            $ {command}"
 
 
@@ -374,9 +373,7 @@ def _fix_tree(fix: Fix, fit: Fit, explanation: Explanation) -> dict[str, Any]:
         "set": dict(fix.set),
         "cost": fix.cost,
         "tried": fit.answer == "yes",
-        "commands": list(
-            fix_commands(fix, installed_companions(explanation.report), explanation.report.inventory)
-        ),
+        "commands": list(fix_commands(fix, explanation.report)),
     }
 
 
