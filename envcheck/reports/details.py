@@ -28,7 +28,7 @@ from envcheck.core.sanitize import inline
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.reports.findings import place_of
 from envcheck.reports.overview import training_phrase
-from envcheck.reports.phrases import fix_commands, fix_text, value_text
+from envcheck.reports.phrases import fact_text, fix_commands, fix_text, value_text
 
 
 class Detail(NamedTuple):
@@ -98,7 +98,7 @@ def brief_details(finding: Finding, report: Report) -> Iterator[Detail]:
     place = place_of(finding, report)
     if place is not None and report.question is not Question.CHECK:  # `check` begins a finding with its place
         yield Detail(lang.say("at"), str(place), "at")
-    found = [_brief_evidence(evidence, lang) for evidence in finding.evidence]
+    found = [_brief_evidence(evidence, report) for evidence in finding.evidence]
     if found:
         yield Detail(lang.say("here"), lang.say(", ").join(dict.fromkeys(found)), "here")
     yield from _note(finding, lang)
@@ -168,15 +168,21 @@ def evidence_parts(evidence: Evidence, lang: Language) -> tuple[str, str, str]:
     return name, _state(fact, lang), lang.told(fact.source)
 
 
-def _brief_evidence(evidence: Evidence, lang: Language) -> str:
+def _brief_evidence(evidence: Evidence, report: Report) -> str:
     """Return a fact of the evidence in short: `torch 2.6.0`, `ZeRO-3`, `driver.version 535.104.05`."""
-    key, value = evidence.fact.key, evidence.fact.value
+    key, value, lang = evidence.fact.key, evidence.fact.value, report.language
     name = package_name(key)
     if value is None:
         state = _state(evidence.fact, lang)
         return f"{name} {state}"
     if key in TRAINING:
         return training_phrase(key, value_text(value), lang)
+    if key == "gpu.in_torch_build":
+        gpu = fact_text(report.inventory, "gpu.name", evidence.device) or f"GPU {evidence.device}"
+        capability = fact_text(report.inventory, "gpu.compute_capability", evidence.device)
+        torch = fact_text(report.inventory, "pkg.torch")
+        label = lang.say("compute capability")
+        return lang.say(", ").join((gpu, f"{label} {capability}", f"torch {torch}"))
     if evidence.device is not None:
         name = key.replace("gpu.", f"gpu[{evidence.device}].", 1)
     return f"{name} {value_text(value)}"

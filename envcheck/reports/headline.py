@@ -31,7 +31,7 @@ class _Words(NamedTuple):
 
 _WORDS = {
     Question.DOCTOR: _Words("Will not train", "May not train", ""),
-    Question.GATE: _Words("Gate shut", "Gate shut", "Gate open"),
+    Question.GATE: _Words("gate shut", "gate shut", "gate open"),
     Question.CHECK: _Words("Failed", "Failed", "Passed"),
 }
 
