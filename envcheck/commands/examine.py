@@ -10,6 +10,7 @@ The request is a dataclass all the same: fields that can only be named are worth
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ from envcheck.core.findings import (
     Verdict,
     worst_first,
 )
-from envcheck.core.rules import Cell, Fix, Matrix, Severity, Target
+from envcheck.core.rules import Atlas, Cell, Fix, Matrix, Requirement, Rule, Severity, Target
 from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import own_python
 from envcheck.host.files import name_exists, read_file
@@ -48,6 +49,7 @@ from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge.compiled import thaw_matrix
 from envcheck.knowledge.generated_rules import requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
+from envcheck.rules.atlas import broken_rows, judged_versions, without_repetitions
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.clauses import format_value
 from envcheck.rules.conditional import conditional_findings
@@ -268,9 +270,16 @@ def _read_configurations(
 
 
 def report_on(
-    subject: str, read: Inventory, matrix: Matrix, target: Target | None, fix_from: Severity | None = None
+    subject: str,
+    read: Inventory,
+    matrix: Matrix,
+    target: Target | None,
+    fix_from: Severity | None = None,
+    requirements: tuple[Sequence[Requirement], int] | None = None,
 ) -> Report:
     """Derive what follows from an inventory as it was read, judge it, and return the report.
+
+    `requirements` is the result of `unmet_requirements`, if the caller has it.
 
     Raises:
         ExamineError: there is no rule to judge by.
@@ -278,7 +287,7 @@ def report_on(
     inventory = derive.derive(read, matrix)
     if not matrix.rules:
         raise ExamineError("cannot judge this environment: compat/ holds no rules")
-    judgement = judge_inventory(inventory, matrix, target)
+    judgement = judge_inventory(inventory, matrix, target, requirements)
     judgement = judgement._replace(
         conditional=conditional_findings(judgement, inventory, matrix.targets.values())
     )
@@ -307,17 +316,44 @@ def _lacks_fix(finding: Finding) -> bool:
     return is_error and bool(finding.rule.fixes) and not finding.fixes
 
 
-def judge_inventory(inventory: Inventory, matrix: Matrix, target: Target | None) -> Judgement:
-    """Judge an inventory by the rules of `compat/` and those generated from the target and the metadata."""
-    unmet, met = unmet_requirements(inventory)
+def judge_inventory(
+    inventory: Inventory,
+    matrix: Matrix,
+    target: Target | None,
+    requirements: tuple[Sequence[Requirement], int] | None = None,
+) -> Judgement:
+    """Judge an inventory by the rules of `compat/` and those generated from target, metadata and atlas."""
+    unmet, met = requirements or unmet_requirements(inventory)
     rules = [
         *matrix.rules,
+        *_atlas_rules(inventory, matrix),
         *target_rules(target),
         *requirement_rules(unmet),
         *selftest_rules(inventory.facts),
     ]
-    judgement = judge.judge(inventory, rules)
+    judgement = without_repetitions(judge.judge(inventory, rules))
     return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
+
+
+def _atlas_rules(inventory: Inventory, matrix: Matrix) -> Sequence[Rule]:
+    """Return a rule for each two installed packages whose code does not fit."""
+    installed = _installed_versions(inventory)
+    if len(installed) < 2:  # noqa: PLR2004 - no two packages, nothing to compare
+        return ()
+    atlas = matrix.atlas()
+    if not any(broken_rows(atlas, judged_versions(atlas, installed))):
+        return ()
+    from envcheck.knowledge import atlas_rules  # most environments fit
+
+    return tuple(atlas_rules.rules_here(atlas, installed))
+
+
+def with_atlas_rules(matrix: Matrix, inventory: Inventory) -> Matrix:
+    """Return the matrix with the atlas's rules on all releases of the packages that are installed."""
+    from envcheck.knowledge import atlas_rules
+
+    generated = atlas_rules.rules_of(matrix.atlas(), _installed_versions(inventory))
+    return matrix._replace(rules=(*matrix.rules, *generated))
 
 
 def add_fixes(
@@ -332,7 +368,8 @@ def add_fixes(
         rules = errors if finding.rule.severity is Severity.ERROR else [*errors, finding.rule]
 
         def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
-            return judge.judge(derive.derive(apply_changes(read, changes, matrix), matrix), rules)
+            changed = derive.derive(apply_changes(read, changes, matrix), matrix)
+            return judge.judge(changed, [*rules, *_atlas_rules(changed, matrix)])
 
         found = with_passing_fixes(finding, judgement, inventory, attempt)
         return found if len(found.fixes) <= 1 else _smallest_fix_first(found, inventory)
@@ -404,7 +441,8 @@ def plan_change(read: Inventory, matrix: Matrix, target: Target | None, level: S
     rows = matrix.tables.get("release") or source_tree()["tables"].get("release", [])
     python = read.known("python.version")
     releases = available_releases(matrix, rows, None if python is None else str(python))
-    problem = RemediationProblem(read=read, known=matrix, target=target, level=level)
+    known = with_atlas_rules(matrix, read)
+    problem = RemediationProblem(read=read, known=known, target=target, level=level)
     return plan_remediation(problem, releases)
 
 
@@ -479,10 +517,30 @@ def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_o
     compiled = shipped_text("judging.json")
     overlays = overlay_texts(overlay_files)
     if compiled is not None and not overlays:
-        return thaw_matrix(json.loads(compiled), errors_only=errors_only)
+        return thaw_matrix(json.loads(compiled), errors_only=errors_only)._replace(atlas=load_atlas)
     from envcheck.knowledge.overlay import build_with_overlays
 
-    return build_with_overlays(source_tree(), overlays, keys)
+    return build_with_overlays(source_tree(), overlays, keys)._replace(atlas=load_atlas)
+
+
+@cache
+def load_atlas() -> Atlas:
+    """Load the atlas: JSON in a wheel, the files of compat/atlas/ in a checkout.
+
+    Raises:
+        MatrixError: a file of the checkout has a mistake.
+    """
+    compiled = shipped_text("atlas.json")
+    if compiled is not None:
+        from envcheck.knowledge.atlas import thaw_atlas
+
+        return thaw_atlas(json.loads(compiled))
+    from envcheck.commands.atlas_tables import release_table
+    from envcheck.knowledge.atlas import read_atlas
+
+    table = release_table()
+    releases = {package: table.versions(package) for package in table.packages()}
+    return read_atlas(source_texts("compat/atlas", ".toml"), releases)
 
 
 def source_tree() -> dict[str, Any]:
@@ -493,7 +551,7 @@ def source_tree() -> dict[str, Any]:
         return tree
     from envcheck.knowledge.load import gather_tree
 
-    return gather_tree(source_texts("compat", ".toml", excluded="lang"))
+    return gather_tree(source_texts("compat", ".toml", excluded=("lang", "atlas")))
 
 
 def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:

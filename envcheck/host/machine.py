@@ -11,7 +11,6 @@ import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from envcheck.core.errors import InputError
@@ -22,12 +21,13 @@ _MOST_LINKS = 40  # as Linux itself (path_resolution(7))
 _NOWHERE = f"/{os.urandom(16).hex()}"  # random, so that no tree can contain it
 
 
-@dataclass(frozen=True, slots=True)
 class Host:
     """The machine: `root` is put before every absolute path, `environ` is its environment."""
 
-    root: Path = Path("/")
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    def __init__(self, root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> None:
+        """Take the root, and the environment's variables; without them, a copy of this process's."""
+        self.root = root
+        self.environ = dict(os.environ) if environ is None else environ
 
     @property
     def rooted(self) -> bool:

@@ -28,6 +28,7 @@ from envcheck.core.rules import (
     Target,
     When,
 )
+from envcheck.core.tables import Tables
 from envcheck.rules import clauses
 
 _Word = TypeVar("_Word", bound=enum.Enum)
@@ -41,9 +42,9 @@ class MatrixError(EnvcheckError):
 
 # --- TOML texts → one plain tree --------------------------------------------------------------------
 
-_READ_ELSEWHERE = ("lang/", "dialects/")
-"""Folders of compat/ that decide nothing: translations, and the setting names of trainers
-(`training_config`)."""
+_READ_ELSEWHERE = ("lang/", "dialects/", "atlas/")
+"""Folders of compat/ that are no part of the tree: translations, the setting names of trainers
+(`training_config`), and the atlas (`knowledge.atlas`)."""
 
 
 def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def read_matrix(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix
         targets=targets,
         cells=cells,
         defaults=defaults,
-        tables=tree["tables"],
+        tables=Tables(tree["tables"]),
         known_through=head.get("known_through", {}),
         moves_with={name: tuple(others) for name, others in head.get("moves_with", {}).items()},
         updated=head.get("updated", ""),
