@@ -40,21 +40,21 @@ from envcheck.core.findings import (
     Verdict,
     worst_first,
 )
-from envcheck.core.rules import Atlas, Cell, Fix, Matrix, Requirement, Rule, Severity, Target
+from envcheck.core.rules import Atlas, Cell, Fix, Matrix, Rule, Severity, Target
 from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import own_python
-from envcheck.host.files import name_exists, read_file
+from envcheck.host.files import name_exists, read_file, same_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge.compiled import thaw_matrix
-from envcheck.knowledge.generated_rules import requirement_rules, selftest_rules, target_rules
+from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
 from envcheck.rules.atlas import broken_rows, judged_versions, without_repetitions
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.clauses import format_value
 from envcheck.rules.conditional import conditional_findings
 from envcheck.rules.fixes import with_passing_fixes
-from envcheck.rules.requirements import unmet_requirements
+from envcheck.rules.requirements import RequirementCheck, check_requirements
 
 if TYPE_CHECKING:
     from envcheck.policy.decision import Settings
@@ -158,11 +158,32 @@ def take_inventory(
     if request.facts is not None:
         subject, inventory = request.facts, read_facts(request.facts, keys)
     else:
-        path, named_by = which_environment(request.python, host)
-        probe_request = probes.ProbeRequest(path, named_by, request.static, request.deadline_s)
-        inventory = probes.survey(host, probe_request, all_probes)
-        subject = f"{path} ({named_by})"
+        environment = environment_to_read(request, host)
+        inventory = probes.survey(host, environment, all_probes)
+        subject = f"{environment.python} ({environment.named_by})"
     return (subject, *complete_inventory(inventory, request, matrix))
+
+
+FOUND = "in this folder, read and not run"
+"""What named an environment that nobody named. Its start-up files may be anybody's, so they are not run."""
+
+
+def environment_to_read(request: ExamineRequest, host: Host) -> probes.ProbeRequest:
+    """Return the environment to examine; one that was found, not named, is read without running anything."""
+    path, named_by = which_environment(request.python, host)
+    return probes.ProbeRequest(path, named_by, request.static or named_by == FOUND, request.deadline_s)
+
+
+def environment_to_run(python: str | None, host: Host) -> tuple[Path, str]:
+    """Return the environment whose interpreter shall be started, and what named it.
+
+    Raises:
+        InputError: it was found, not named, and is not the one that runs envcheck.
+    """
+    path, named_by = which_environment(python, host)
+    if named_by == FOUND and not same_file(path / "bin", Path(own_python()).parent):
+        raise InputError(str(path), f"not run, because nobody named it; name it with --python {path}")
+    return path, named_by
 
 
 def which_environment(python: str | None, host: Host) -> tuple[Path, str]:
@@ -176,7 +197,7 @@ def which_environment(python: str | None, host: Host) -> tuple[Path, str]:
     if variable := _active_environment(host):
         return Path(host.environ[variable]), f"named by {variable}"
     if Path(".venv/pyvenv.cfg").is_file():
-        return Path(".venv"), "in this folder"
+        return Path(".venv"), FOUND
     return Path(own_python()), "envcheck's own; name another with --python"
 
 
@@ -205,9 +226,9 @@ def _parse(text: str, file: str) -> Any:
         from envcheck.training_config.readers import json_text  # most starts read no file of the user's
 
         return json_text.loads(text, file)
-    from envcheck.core import toml_locations
+    from envcheck.core import parsing
 
-    return toml_locations.parse_toml(text, file)
+    return parsing.parse_toml(text, file)
 
 
 def complete_inventory(
@@ -275,11 +296,11 @@ def report_on(
     matrix: Matrix,
     target: Target | None,
     fix_from: Severity | None = None,
-    requirements: tuple[Sequence[Requirement], int] | None = None,
+    requirements: RequirementCheck | None = None,
 ) -> Report:
     """Derive what follows from an inventory as it was read, judge it, and return the report.
 
-    `requirements` is the result of `unmet_requirements`, if the caller has it.
+    `requirements` is the result of `check_requirements`, if the caller has it.
 
     Raises:
         ExamineError: there is no rule to judge by.
@@ -320,18 +341,20 @@ def judge_inventory(
     inventory: Inventory,
     matrix: Matrix,
     target: Target | None,
-    requirements: tuple[Sequence[Requirement], int] | None = None,
+    requirements: RequirementCheck | None = None,
 ) -> Judgement:
     """Judge an inventory by the rules of `compat/` and those generated from target, metadata and atlas."""
-    unmet, met = requirements or unmet_requirements(inventory)
+    requirements = requirements or check_requirements(inventory)
     rules = [
         *matrix.rules,
         *_atlas_rules(inventory, matrix),
         *target_rules(target),
-        *requirement_rules(unmet),
+        *requirement_rules(requirements.unmet),
+        *metadata_rules(requirements.unreadable),
         *selftest_rules(inventory.facts),
     ]
     judgement = without_repetitions(judge.judge(inventory, rules))
+    met = requirements.met
     return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
 
 

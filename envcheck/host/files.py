@@ -21,6 +21,11 @@ READ_LIMIT = 4 * 1024 * 1024
 CHUNK = 4 << 20
 """Bytes of a stream that are read at once."""
 
+WRITER_WAIT_S = 3
+"""Seconds that a named pipe without a writer is waited for."""
+
+_POLL_MS = 200
+
 # O_NONBLOCK: without it, opening a FIFO that has no writer would hang.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -99,15 +104,43 @@ def read_chunks(name: str) -> Iterator[bytes]:
     """Yield a file of any size in chunks; a pipe is read to its end.
 
     Raises:
-        InputError: no such file, a folder, or unreadable.
+        InputError: no such file, a folder, unreadable, or a pipe that nobody writes to.
     """
-    descriptor = _open(name, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = _open(name, _READ_FLAGS)
     try:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
             raise InputError(name, "expected a file, found a directory")
+        if stat.S_ISFIFO(mode) and (start := _await_writer(descriptor, name)):
+            yield start
+        os.set_blocking(descriptor, True)
         yield from _chunks(descriptor, name)
     finally:
         os.close(descriptor)
+
+
+def _await_writer(descriptor: int, name: str) -> bytes:
+    """Wait until a pipe, opened without blocking, has a writer or had one; return what was read meanwhile.
+
+    Raises:
+        InputError: nobody wrote to it in time, or it is unreadable.
+    """
+    import select
+
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    until = time.monotonic() + WRITER_WAIT_S
+    while time.monotonic() < until:
+        try:
+            start = os.read(descriptor, CHUNK)
+        except BlockingIOError:  # a writer that has not written yet
+            return b""
+        except OSError as error:
+            raise InputError(name, _reason(error, "cannot be read")) from None
+        # Until a writer comes, reading ends at once and a poll waits; after it left, both end at once.
+        if start or poll.poll(_POLL_MS):
+            return start
+    raise InputError(name, f"a pipe that nobody writes to (waited {WRITER_WAIT_S} s)")
 
 
 def read_standard_input() -> Iterator[bytes]:

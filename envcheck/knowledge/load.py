@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from envcheck.core import versions
-from envcheck.core.errors import EnvcheckError
+from envcheck.core.errors import EnvcheckError, InputError
 from envcheck.core.facts import Key, Kind, Vocabulary
 from envcheck.core.rules import (
     OUTCOMES,
@@ -53,7 +53,7 @@ def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         MatrixError: a file is not TOML; all such files, one a line.
     """
-    import tomllib  # not at module level: a compiled matrix needs no TOML
+    from envcheck.core.parsing import parse_toml  # not at module level: a compiled matrix needs no TOML
 
     tree: dict[str, Any] = {"rule": [], "case": [], "tables": {}, "matrix": {}}
     problems: list[str] = []
@@ -61,9 +61,9 @@ def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:
         if name.startswith(_READ_ELSEWHERE):
             continue
         try:
-            parsed = plain_values(tomllib.loads(texts[name]))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            problems.append(f"{name}: not TOML: {error}")
+            parsed = plain_values(parse_toml(texts[name], name))
+        except InputError as error:
+            problems.append(str(error))
         else:
             _add_file(tree, name, parsed)
     if problems:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from envcheck.core.errors import InputError
 from envcheck.core.facts import Known, Reading, Unknown
 from envcheck.core.nvidia import (
     FUNCTION_NOT_FOUND,
@@ -190,11 +191,11 @@ def parse(lines: str) -> NvmlAnswers:
 
 
 def _event(line: str) -> object:
-    import json
+    from envcheck.core.parsing import parse_json
 
     try:
-        return json.loads(line)
-    except ValueError:
+        return parse_json(line, "")
+    except InputError:
         return None
 
 

@@ -177,7 +177,7 @@ def _brief_evidence(evidence: Evidence, report: Report) -> str:
         return f"{name} {state}"
     if key in TRAINING:
         return training_phrase(key, value_text(value), lang)
-    if key == "gpu.in_torch_build":
+    if key == "gpu.in_torch_build" and (evidence.device or 0) < len(report.inventory.devices):
         gpu = fact_text(report.inventory, "gpu.name", evidence.device) or f"GPU {evidence.device}"
         capability = fact_text(report.inventory, "gpu.compute_capability", evidence.device)
         torch = fact_text(report.inventory, "pkg.torch")

@@ -17,7 +17,7 @@ from envcheck.host.machine import Host
 from envcheck.knowledge import atlas_rules
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.rules import derive, judge
-from envcheck.rules.requirements import unmet_requirements
+from envcheck.rules.requirements import check_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -234,7 +234,7 @@ def violated_rules(goal: LockTarget, packages: Collection[Fact], *, complete: bo
     derived = derive.derive(inventory, goal.matrix)
     all_rules = (*goal.matrix.rules, *target_rules(goal.target))
     errors = [rule for rule in all_rules if rule.severity is Severity.ERROR]
-    unmet, _ = unmet_requirements(derived)
+    unmet = check_requirements(derived).unmet
     versions = {package_name(fact.key): str(fact.value) for fact in packages if fact.value is not None}
     code = atlas_rules.rules_here(goal.matrix.atlas(), versions)
     judgement = judge.judge(derived, [*errors, *requirement_rules(unmet), *code])

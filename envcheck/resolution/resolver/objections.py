@@ -14,7 +14,7 @@ from envcheck.resolution.resolver.problem import Objection, SearchProblem
 from envcheck.resolution.resolver.refusing_rules import refusing_rules, scope
 from envcheck.rules import derive, judge
 from envcheck.rules.fixes import bind_fix
-from envcheck.rules.requirements import unmet_requirements
+from envcheck.rules.requirements import check_requirements
 
 
 def objections(
@@ -26,7 +26,7 @@ def objections(
     the closure that were searched.
     """
     inventory = _inventory(problem, pins, changed)
-    requirements = requirement_rules(unmet_requirements(inventory)[0])
+    requirements = requirement_rules(check_requirements(inventory).unmet)
     refusing = refusing_rules(problem)
     covered = {rule.id for rule in refusing}
     code = [each for each in rules_here(problem.known.atlas(), pins) if each.id not in covered]
