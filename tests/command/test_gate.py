@@ -237,7 +237,9 @@ def test_an_unknown_build_of_a_release_does_not_match_the_locked_one(root: Path)
 
 
 def test_envcheck_and_its_dependencies_do_not_count_as_extra(root: Path) -> None:
-    install(root, wheel("envcheck", "0.1.0", ("typer>=0.26", "rich")), wheel("typer", "0.26.0", ("click",)))
+    install(
+        root, wheel("envcheck-ml", "0.1.0", ("typer>=0.26", "rich")), wheel("typer", "0.26.0", ("click",))
+    )
     install(root, wheel("click", "8.1.0"), wheel("pip", "24.0"), wheel("trl", "0.12.0"))
     found = drift(root, "torch==2.4.1", "deepspeed==0.16.4", "peft==0.14.0")
     assert found == {"lock:extra": "installed and not in the lock: trl"}
