@@ -37,6 +37,8 @@ def command(
     expect_gpus: options.ExpectGpus = None,
     overlays: options.Matrix = None,
     lang: options.Lang = None,
+    verbose: options.Verbose = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Judge this machine, this environment and this training configuration.
 
@@ -48,6 +50,7 @@ def command(
 
     severity = fail_on.severity
     report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
+    verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
     language = examine.choose_language(lang, host.Host())
     request = options.examine_request(
         python=python,
@@ -62,6 +65,8 @@ def command(
         expect_gpus=expect_gpus,
     )
     report = examine.examine(request, host.Host(), severity if fix else None)
-    report = report._replace(language=language.without(report.matrix.overlaid()), fail_on=severity)
+    report = report._replace(
+        language=language.without(report.matrix.overlaid()), fail_on=severity, verbosity=verbosity
+    )
     output.write_report(report, report_format, file)
     return decision.decide(report, decision.Policy(severity)).code

@@ -122,6 +122,10 @@ ReportFile = Annotated[
         callback=dash_is_standard_output,
     ),
 ]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Also print the reasons, the sources and all other fixes.")
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print the first line only: the answer.")]
 Lang = Annotated[
     str | None,
     typer.Option("--lang", metavar="LANG", help="Language of the report, such as zh. Default: the locale's."),

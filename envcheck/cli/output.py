@@ -20,9 +20,8 @@ from envcheck.host.environment import environment_variable, home_folders, privat
 from envcheck.host.files import append_file, check_replaceable, replace_file
 
 if TYPE_CHECKING:
-    from envcheck.core.findings import Report
-    from envcheck.core.i18n import Language
-    from envcheck.policy.decision import Decision
+    from envcheck.core.findings import Report, Verbosity
+    from envcheck.core.sanitize import Private
 
 # --- reports ----------------------------------------------------------------------------------------
 
@@ -48,17 +47,35 @@ def choose_format(*, as_json: bool, report_format: str, file: str) -> str:
     return name or ("terminal" if coloured else "text")
 
 
+def verbosity(report_format: str, *, verbose: bool, quiet: bool) -> Verbosity:
+    """Return how much a report says.
+
+    Raises:
+        InputError: both options are given, or the format always says everything.
+    """
+    from envcheck.core.findings import Verbosity
+
+    if verbose and quiet:
+        raise InputError("--quiet", "contradicts --verbose")
+    if quiet and report_format not in ("text", "terminal", "markdown", "github"):
+        raise InputError("--quiet", f"contradicts --format {report_format}")
+    return Verbosity.ALL if verbose else Verbosity.VERDICT if quiet else Verbosity.USUAL
+
+
 def write_report(report: Report, report_format: str, file: str) -> bool:
     """Write a report to `file`, or to stdout if `file` is empty.
 
-    Returns whether a verdict for people may follow on stdout: the report went to a file or is itself text.
+    Returns whether more for people may follow on stdout: the report went to a file or is itself text.
     """
+    from envcheck.core.findings import Question
     from envcheck.reports.render import beside, rendered
 
     private = private_names()
     text = rendered(report_format, report, private)
     if file:
         save_data(text, file)
+        if report.question is not Question.DOCTOR:
+            _print_answer(report, private)
     else:
         print_data(text, coloured=report_format == "terminal")
     for variable, render in beside(report_format).items():
@@ -67,12 +84,11 @@ def write_report(report: Report, report_format: str, file: str) -> bool:
     return bool(file) or report_format in ("text", "terminal", "github")
 
 
-def print_verdict(decision: Decision, language: Language) -> None:
-    """Print on one line whether the gate is open, and why."""
-    verdict = language.say("gate open") if decision.code == 0 else language.say("gate shut")
-    reasons = [*(decision.reasons or decision.remarks)]
-    reasons += [language.say("waived: {}", waived) for waived in decision.waived]
-    print_data((f"{verdict}: {'; '.join(reasons)}" if reasons else verdict) + "\n")
+def _print_answer(report: Report, private: Private) -> None:
+    """Print the first line of a report whose rest went to a file."""
+    from envcheck.reports.headline import headline
+
+    print_data(f"{inline(headline(sanitized(report, private)).text)}\n")
 
 
 # --- data -------------------------------------------------------------------------------------------
