@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,8 @@ from typing import Annotated
 import typer
 
 from envcheck.cli import options, output
+from envcheck.core.errors import InputError
+from envcheck.core.i18n import counted
 from envcheck.host import machine as host
 
 
@@ -19,20 +22,29 @@ class MatrixAction(Enum):
     LINT = "lint"
     HTML = "html"
     MEASURE = "measure"
+    HARVEST = "harvest"
 
 
 ActionArgument = Annotated[
     MatrixAction,
     typer.Argument(
         help="show what is known; lint: check it for mistakes; html: write a page to look things up in; "
-        "measure: install combinations in separate environments, train a target in each and print cells."
+        "measure: install combinations in separate environments, train a target in each and print cells; "
+        "harvest: fetch the Python files and metadata of published releases into a folder."
     ),
 ]
-SubjectArgument = Annotated[
-    str | None,
+SubjectsArgument = Annotated[
+    list[str] | None,
     typer.Argument(
-        metavar="[WHAT]", help="show: PACKAGE or PACKAGE==V. lint: a folder laid out like compat/."
+        metavar="[WHAT]...",
+        help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. "
+        "lint: a folder laid out like compat/. "
+        "harvest: packages (default: all of compat/atlas/packages.toml).",
     ),
+]
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", metavar="FOLDER", help="harvest: folder of the fetched files; 5 GB for all."),
 ]
 OutputOption = Annotated[
     str | None,
@@ -41,7 +53,7 @@ OutputOption = Annotated[
         "--output",
         metavar="PATH",
         help="html: folder for index.html (default: site). measure: file to append cells to "
-        "(default: print).",
+        "(default: print). harvest: folder like compat/atlas for what was read (default: fetch only).",
     ),
 ]
 OnlineOption = Annotated[
@@ -95,7 +107,7 @@ PythonOption = Annotated[
 
 def command(
     action: ActionArgument,
-    subject: SubjectArgument = None,
+    subjects: SubjectsArgument = None,
     path: OutputOption = None,
     online: OnlineOption = False,
     today: TodayOption = None,
@@ -107,14 +119,25 @@ def command(
     only: OnlyOption = None,
     folder: FolderOption = None,
     python: PythonOption = None,
+    store: StoreOption = None,
     overlays: options.Matrix = None,
 ) -> int:
-    """Show the knowledge, check it for mistakes, write it as a page, or measure a combination.
+    """Show the knowledge, lint it, write it as a page, measure a combination, or fetch published releases.
 
-    Exit codes: 0 done, 1 lint found errors, 2 wrong usage, 3 the package index cannot be read, or a
-    combination could not be decided.
+    Exit codes: 0 done, 1 lint found errors, 2 wrong usage, 3 the package index or a release cannot be read,
+    or a combination could not be decided.
     """
     overlay_files = tuple(overlays or ())
+    if action is MatrixAction.HARVEST:
+        from envcheck.commands import harvest
+
+        options_of_harvest = harvest.HarvestOptions(
+            folder=_store(store), packages=tuple(subjects or ()), output=Path(path) if path else None
+        )
+        text, code = harvest.harvest(options_of_harvest, host.Host(), output.print_message)
+        output.print_data(text)
+        return code
+    subject, partner = _subjects(subjects or (), action)
     if action is MatrixAction.MEASURE:
         from envcheck.commands import measure, selftest
 
@@ -143,6 +166,23 @@ def command(
         elif action is MatrixAction.HTML:
             text, code = matrix.html(path or "site", overlay_files), 0
         else:
-            text, code = matrix.show(subject, overlay_files), 0
+            text, code = matrix.show(subject, partner, overlay_files), 0
     output.print_data(text)
     return code
+
+
+def _subjects(subjects: Sequence[str], action: MatrixAction) -> tuple[str | None, str | None]:
+    """Return the subject of an action, and the second package of `show`. Raises InputError."""
+    limit = 2 if action is MatrixAction.SHOW else 1
+    if len(subjects) > limit:
+        raise InputError(
+            subjects[limit], f"expected at most {counted(limit, 'subject')}, found {len(subjects)}"
+        )
+    return (*subjects, None, None)[0], (*subjects, None, None)[1]
+
+
+def _store(store: str | None) -> Path:
+    """Return the folder of the fetched files. Raises InputError."""
+    if not store:
+        raise InputError("--store", "harvest needs a folder for the fetched files")
+    return Path(store)

@@ -26,6 +26,7 @@ from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.events import Frame, Log, Raised
 from envcheck.logs.line_format import log_patterns
+from tests.support.hostile import SECRETS
 from tests.support.paths import DATA
 from tests.support.running import Outcome, envcheck, invocation, surroundings
 
@@ -401,7 +402,8 @@ def test_no_failure_is_exit_code_0(tmp_path: Path) -> None:
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "No failure found in this log.")
 
 
-SECRETS = {
+KEY = next(each.text for each in SECRETS if each.text.startswith("-----") and each.text.count("\n") > 2)
+LOG_SECRETS = {
     "https://ana:hunter22@example.org/x?token=sekret1&a=1": ("hunter22", "sekret1"),
     "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz012345": ("hf_abc",),
     "Authorization: Bearer abcdefgh.sekret2": ("sekret2",),
@@ -409,10 +411,11 @@ SECRETS = {
     "{'api_key': 'sekret4', 'n': 3}": ("sekret4",),
     "WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567": ("0123456789abcdef",),
     "AWS_SECRET_ACCESS_KEY='sekret5'": ("sekret5",),
+    KEY.replace("\n", " "): tuple(KEY.split("\n")[1:-1]),
 }
 
 
-@pytest.mark.parametrize("text", SECRETS)
+@pytest.mark.parametrize("text", LOG_SECRETS)
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_secrets_in_a_log_are_not_repeated(text: str, more: tuple[str, ...], tmp_path: Path) -> None:
     log = tmp_path / "train.log"
@@ -422,8 +425,16 @@ def test_secrets_in_a_log_are_not_repeated(text: str, more: tuple[str, ...], tmp
     )
     ran = envcheck("explain", str(log), *more)
     assert "is missing" in ran.out
-    for secret in SECRETS[text]:
+    for secret in LOG_SECRETS[text]:
         assert secret not in ran.out + ran.err
+
+
+def test_a_key_on_several_lines_of_a_log_is_not_repeated(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(CAUSE).replace("'labels'", f"cannot load\n{KEY}\nerror: of this key"))
+    for more in ((), ("--json",)):
+        ran = envcheck("explain", str(log), *more)
+        assert not any(line in ran.out for line in KEY.split("\n")[1:-1])
 
 
 def test_control_characters_in_a_log_do_not_reach_the_terminal(tmp_path: Path) -> None:
