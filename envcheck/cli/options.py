@@ -50,15 +50,21 @@ Train = Annotated[
     ),
 ]
 Facts = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        "--facts", metavar="FILE", help="Judge this facts file (TOML or JSON) instead of this machine."
+        "--facts",
+        metavar="FILE",
+        help="Judge this facts file (TOML or JSON), or the saved output of nvidia-smi, pip list or conda "
+        "list, instead of this machine. Repeatable.",
     ),
 ]
 Driver = Annotated[
     str | None,
     typer.Option(
-        "--driver", metavar="VERSION", help="Declare the NVIDIA driver of the machine the training runs on."
+        "--driver",
+        metavar="VERSION",
+        help="Declare the NVIDIA driver of the machine the training runs on: its version, or the "
+        "CUDA version that nvidia-smi prints in its header, such as 12.8.",
     ),
 ]
 Gpu = Annotated[
@@ -208,7 +214,7 @@ def examine_request(
     *,
     python: str | None = None,
     static: bool = False,
-    facts: str | None = None,
+    facts: list[str] | None = None,
     target: str | None = None,
     train: list[str] | None = None,
     driver: str | None = None,
@@ -225,7 +231,8 @@ def examine_request(
     return ExamineRequest(
         python=python,
         static=static,
-        facts=facts,
+        facts=facts[0] if facts else None,
+        more_facts=tuple(facts[1:] if facts else ()),
         target=target,
         train=tuple(train or ()),
         driver=driver,

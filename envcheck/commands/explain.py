@@ -246,7 +246,9 @@ def _refuse_wrong_request(request: ExamineRequest, host: Host) -> None:
         return
     keys = examine.vocabulary(probes.every_probe())
     matrix = examine.load_matrix(keys, request.overlays)
-    inventory = Inventory() if request.facts is None else examine.read_facts(request.facts, keys)
+    inventory = Inventory()
+    for file in () if request.facts is None else (request.facts, *request.more_facts):
+        inventory = examine.read_facts(file, keys)
     examine.complete_inventory(inventory, request, matrix)
     if request.python is not None:
         from envcheck.probes import python_env
