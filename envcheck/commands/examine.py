@@ -306,6 +306,7 @@ def report_on(
     Raises:
         ExamineError: there is no rule to judge by.
     """
+    read = with_requirements(read)
     inventory = derive.derive(read, matrix)
     if not matrix.rules:
         raise ExamineError("cannot judge this environment: compat/ holds no rules")
@@ -355,8 +356,42 @@ def judge_inventory(
         *selftest_rules(inventory.facts),
     ]
     judgement = without_repetitions(judge.judge(inventory, rules))
+    judgement = _with_runs_beside_metadata(judgement, inventory, matrix)
     met = requirements.met
     return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
+
+
+def with_requirements(read: Inventory) -> Inventory:
+    """Return the inventory with published requirements if it is a list of versions, not an environment."""
+    if any(key.endswith(".requires") for key in read.facts):
+        return read
+    from envcheck.commands.published_requirements import with_published_requirements
+
+    return with_published_requirements(read)
+
+
+def _with_runs_beside_metadata(judgement: Judgement, inventory: Inventory, matrix: Matrix) -> Judgement:
+    """Note on each violated requirement that the same two releases trained all the same, if they did."""
+    findings = tuple(
+        finding._replace(note=note)
+        if finding.rule.group == "requires-dist" and (note := _run_beside(finding.rule.id, inventory, matrix))
+        else finding
+        for finding in judgement.findings
+    )
+    return judgement._replace(findings=findings)
+
+
+def _run_beside(rule_id: str, inventory: Inventory, matrix: Matrix) -> str:
+    _, *names = rule_id.split(":")
+    installed = {name: inventory.known(package_key(name)) for name in names}
+    for cell in matrix.cells:
+        if cell.outcome == "ok" and all(
+            version is not None
+            and versions.base_release(str(version)) == versions.base_release(cell.pkg.get(name, ""))
+            for name, version in installed.items()
+        ):
+            return f"these two trained all the same: {cell.target}, {cell.device}, {cell.date}"
+    return ""
 
 
 def _atlas_rules(inventory: Inventory, matrix: Matrix) -> Sequence[Rule]:

@@ -196,6 +196,7 @@ def report_for_machines(
     if not machines:
         return examine.report_on(subject, read, matrix, target)
     parts = []
+    read = examine.with_requirements(read)
     requirements = check_requirements(read)  # they are the same on every machine
     for declared in machines:
         moved = _on_machine(read, declared, matrix)
