@@ -164,7 +164,7 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
     if answer is None or cause is None or cause.match is not None:
         return
     yield f"    missing {_missing_sentence(answer, explanation.report)}"
-    for words in answer.ranges:
+    for words in answer.ranges[:_FEW]:
         yield f"    has it  {words}"
     for rule in answer.rules[:_FEW]:
         yield f"    rule    {rule.title} [{rule.id}]"
