@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from envcheck.cli import options, output
+from envcheck.core.errors import InputError
 from envcheck.host import machine as host
 
 
@@ -19,19 +20,23 @@ class MatrixAction(Enum):
     LINT = "lint"
     HTML = "html"
     MEASURE = "measure"
+    PROVE = "prove"
 
 
 ActionArgument = Annotated[
     MatrixAction,
     typer.Argument(
         help="show what is known; lint: check it for mistakes; html: write a page to look things up in; "
-        "measure: install combinations in separate environments, train a target in each and print cells."
+        "measure: install combinations in separate environments, train a target in each and print cells; "
+        "prove: open the releases around the version bounds of rules and record what is found."
     ),
 ]
 SubjectArgument = Annotated[
-    str | None,
+    list[str] | None,
     typer.Argument(
-        metavar="[WHAT]", help="show: PACKAGE or PACKAGE==V. lint: a folder laid out like compat/."
+        metavar="[WHAT]",
+        help="show: PACKAGE or PACKAGE==V. lint: a folder laid out like compat/. "
+        "prove: rules, or files of rules such as deepspeed; default: those without a current record.",
     ),
 ]
 OutputOption = Annotated[
@@ -41,7 +46,7 @@ OutputOption = Annotated[
         "--output",
         metavar="PATH",
         help="html: folder for index.html (default: site). measure: file to append cells to "
-        "(default: print).",
+        "(default: print). prove: folder laid out like compat/ (default: compat).",
     ),
 ]
 OnlineOption = Annotated[
@@ -87,6 +92,14 @@ FolderOption = Annotated[
         "--in", metavar="FOLDER", help="measure: folder that keeps the environments for the next run."
     ),
 ]
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FOLDER",
+        help="prove: copies of releases, PACKAGE/VERSION.zip, to read instead of the package index.",
+    ),
+]
 PythonOption = Annotated[
     str | None,
     typer.Option("--python", metavar="PATH", help="measure: interpreter to create environments for."),
@@ -95,7 +108,7 @@ PythonOption = Annotated[
 
 def command(
     action: ActionArgument,
-    subject: SubjectArgument = None,
+    subjects: SubjectArgument = None,
     path: OutputOption = None,
     online: OnlineOption = False,
     today: TodayOption = None,
@@ -107,12 +120,13 @@ def command(
     only: OnlyOption = None,
     folder: FolderOption = None,
     python: PythonOption = None,
+    store: StoreOption = None,
     overlays: options.Matrix = None,
 ) -> int:
-    """Show the knowledge, check it for mistakes, write it as a page, or measure a combination.
+    """Show the knowledge, check it, write it as a page, measure a combination, or prove rules.
 
-    Exit codes: 0 done, 1 lint found errors, 2 wrong usage, 3 the package index cannot be read, or a
-    combination could not be decided.
+    Exit codes: 0 done, 1 lint found errors or a proof contradicts its rule, 2 wrong usage, 3 the package
+    index cannot be read, or a combination could not be decided.
     """
     overlay_files = tuple(overlays or ())
     if action is MatrixAction.MEASURE:
@@ -135,9 +149,19 @@ def command(
             train=tuple(train_facts or ()),
         )
         text, code = measure.measure(run, host.Host(), output.print_message)
+    elif action is MatrixAction.PROVE:
+        from envcheck.commands import prove
+
+        proof = prove.ProveOptions(
+            rules=tuple(subjects or ()),
+            folder=Path(path or "compat"),
+            store=Path(store) if store else None,
+        )
+        text, code = prove.prove(proof, host.Host(), output.print_message)
     else:
         from envcheck.commands import matrix
 
+        subject = _only(subjects)
         if action is MatrixAction.LINT:
             text, code = matrix.lint(subject, host.Host(), today, overlay_files, online=online)
         elif action is MatrixAction.HTML:
@@ -146,3 +170,10 @@ def command(
             text, code = matrix.show(subject, overlay_files), 0
     output.print_data(text)
     return code
+
+
+def _only(subjects: list[str] | None) -> str | None:
+    """Return the one thing to show or check; None if nothing is named."""
+    if subjects and len(subjects) > 1:
+        raise InputError("WHAT", f"expected at most one; found {', '.join(subjects)}")
+    return subjects[0] if subjects else None

@@ -41,9 +41,9 @@ class MatrixError(EnvcheckError):
 
 # --- TOML texts → one plain tree --------------------------------------------------------------------
 
-_READ_ELSEWHERE = ("lang/", "dialects/")
-"""Folders of compat/ that decide nothing: translations, and the setting names of trainers
-(`training_config`)."""
+_READ_ELSEWHERE = ("lang/", "dialects/", "proofs/")
+"""Folders of compat/ that decide nothing: translations, the setting names of trainers
+(`training_config`), and what was found when rules were proven (`proofs`)."""
 
 
 def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def read_matrix(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix
 
 _RULE_KEYS = frozenset(
     {"id", "severity", "basis", "title", "why", "when", "require", "fix", "no_fix", "sources"}
-    | {"withdrawn", "reason"}
+    | {"withdrawn", "reason", "proof"}
     | {"file", "origin"}  # added by `gather_tree` and `overlay`, not written in the row
 )
 
