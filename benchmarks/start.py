@@ -2,8 +2,9 @@
 
 Builds a wheel, installs it into a fresh environment beside 80 distributions, and runs every command in turn
 with `python -c pass` (F) and `pip check`. Figures are CPU seconds of the whole process and its children, from
-the kernel's accounting; a ratio is the median of the ratios of all runs. Budgets are printed beside the
-figures; nothing fails, because timings on a shared machine are not reliable.
+the kernel's accounting; a ratio is the median of the ratios of all runs. The first round measures the peak of
+resident memory instead, and warms the page cache. Budgets are printed beside the figures; nothing fails,
+because timings on a shared machine are not reliable.
 """
 
 from __future__ import annotations
@@ -69,6 +70,24 @@ def main(runs: int) -> None:
         _report(rows, runs)
 
 
+_PEAK_OF_CHILD = """
+import os, sys
+output = int(sys.argv[1])
+child = os.fork()
+if child == 0:
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.execvp(sys.argv[2], sys.argv[2:])
+os.close(output)
+print(os.wait4(child, 0)[2].ru_maxrss)
+"""
+"""A small parent that prints the peak resident KiB of a command and its children.
+
+Linux counts towards that peak what the process had before `exec`. `subprocess` shares its own memory with the
+child until then (vfork), so that every command would seem to take what this benchmark takes.
+"""
+
+
 class _CommandCost:
     """A command with the CPU seconds and the peak memory of its runs."""
 
@@ -77,32 +96,52 @@ class _CommandCost:
         self.cpu: list[float] = []
         self.peak_mib = 0.0
 
-    def run(self) -> None:
-        ours, theirs = pty.openpty() if self.terminal else (-1, os.open(os.devnull, os.O_WRONLY))
+    def measure_cpu(self) -> None:
+        """Run the command and note the CPU seconds that it took."""
+        ours, theirs = self._output()
         process = subprocess.Popen(self.words, stdout=theirs, stderr=theirs, cwd="/")
-        os.close(theirs)
-        if self.terminal:
-            with contextlib.suppress(OSError):  # raised by a pseudo-terminal whose writers have all exited
-                while os.read(ours, 65536):
-                    pass
-            os.close(ours)
+        self._drain(ours, theirs)
         _, _, usage = os.wait4(process.pid, 0)
         self.cpu.append(usage.ru_utime + usage.ru_stime)
-        self.peak_mib = max(self.peak_mib, usage.ru_maxrss / 1024)
+
+    def measure_memory(self) -> None:
+        """Run the command under a small parent and note its peak of resident memory."""
+        ours, theirs = self._output()
+        words = [sys.executable, "-ISc", _PEAK_OF_CHILD, str(theirs), *self.words]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, pass_fds=[theirs], cwd="/") as process:
+            self._drain(ours, theirs)
+            assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+            self.peak_mib = int(process.stdout.read()) / 1024
+
+    def _output(self) -> tuple[int, int]:
+        """Return our end and the command's end of its output; our end is -1 if the output is discarded."""
+        return pty.openpty() if self.terminal else (-1, os.open(os.devnull, os.O_WRONLY))
+
+    @staticmethod
+    def _drain(ours: int, theirs: int) -> None:
+        """Close the command's end here and read what it writes to a terminal."""
+        os.close(theirs)
+        if ours < 0:
+            return
+        with contextlib.suppress(OSError):  # raised by a pseudo-terminal whose writers have all exited
+            while os.read(ours, 65536):
+                pass
+        os.close(ours)
 
 
 def _report(rows: dict[str, _CommandCost], runs: int) -> None:
-    for _ in range(runs + 1):  # the first round warms the page cache
+    for row in rows.values():
+        row.measure_memory()
+    for _ in range(runs):
         for row in rows.values():
-            row.run()
-    floor, check = rows["python -c pass"].cpu[1:], rows["pip check"].cpu[1:]
+            row.measure_cpu()
+    floor, check = rows["python -c pass"].cpu, rows["pip check"].cpu
     print(f"{'command':<22} {'CPU ms':>7} {'x F':>6} {'x pip check':>12} {'peak MiB':>9}  budget")
     for name, row in rows.items():
-        cpu = row.cpu[1:]
-        in_floors = statistics.median(one / base for one, base in zip(cpu, floor, strict=True))
-        in_checks = statistics.median(one / base for one, base in zip(cpu, check, strict=True))
+        in_floors = statistics.median(one / base for one, base in zip(row.cpu, floor, strict=True))
+        in_checks = statistics.median(one / base for one, base in zip(row.cpu, check, strict=True))
         figures = (
-            f"{statistics.median(cpu) * 1000:7.1f} {in_floors:6.2f} {in_checks:12.3f} {row.peak_mib:9.1f}"
+            f"{statistics.median(row.cpu) * 1000:7.1f} {in_floors:6.2f} {in_checks:12.3f} {row.peak_mib:9.1f}"
         )
         print(f"{name:<22} {figures}  {row.budget}")
 

@@ -1,8 +1,9 @@
 """The build hook: compile compat/*.toml to JSON files inside the wheel.
 
 `judging.json` is the matrix as doctor and gate load it, with every clause parsed. `source.json` is all of
-compat/, for pin, lint and overlays. `dialects.json` is what --train needs in addition. Each language of
-compat/lang is a separate file, as are the tables of fit and fleet. A mistake in compat/ stops the build.
+compat/, for pin, lint and overlays. `atlas.json` is what the releases of packages ask of one another.
+`dialects.json` is what --train needs in addition. Each language of compat/lang is a separate file, as are
+the tables of fit and fleet and that of published releases. A mistake in compat/ stops the build.
 """
 
 from __future__ import annotations
@@ -24,19 +25,25 @@ def compiled() -> dict[str, Any]:
     from envcheck import probes
     from envcheck.commands import examine
     from envcheck.host.package_files import source_texts
+    from envcheck.knowledge.atlas import freeze_atlas
     from envcheck.knowledge.compiled import freeze_matrix
     from envcheck.knowledge.load import build_matrix
+    from envcheck.knowledge.release_metadata import freeze_releases
 
     tree = examine.source_tree()
     known = build_matrix(tree, examine.vocabulary(probes.every_probe()))
+    atlas = freeze_atlas(examine.load_atlas())
     dialects = source_texts("compat/dialects", ".toml")
     contents = {
         "judging.json": freeze_matrix(known),
         "source.json": tree,
+        "atlas.json": atlas,
         "dialects.json": {Path(name).stem: tomllib.loads(text) for name, text in dialects.items()},
     }
     for name, text in source_texts("compat/lang", ".toml").items():
         contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
+    releases = source_texts("compat/atlas/releases", ".txt")
+    contents["compat/atlas/releases.json"] = freeze_releases(releases)
     for table in ("architectures", "fleet"):  # fit and fleet read only these
         for name, text in source_texts("compat/tables", ".toml", table).items():
             contents[f"compat/tables/{Path(name).stem}.json"] = tomllib.loads(text)

@@ -38,6 +38,7 @@ class PublishedRelease:
         others: paths of the files that are not held: compiled modules, data.
         files: the files that are held.
         wheels: names of all wheels of the release, for their Python, ABI and platform tags.
+        requires_known: false where no published file says what the release requires.
 
     """
 
@@ -50,6 +51,7 @@ class PublishedRelease:
     others: tuple[str, ...] = ()
     files: ReleaseFiles
     wheels: tuple[str, ...] = field(default=())
+    requires_known: bool = True
 
 
 Releases: TypeAlias = Mapping[str, Sequence[PublishedRelease]]

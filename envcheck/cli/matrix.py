@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from envcheck.cli import options, output
 from envcheck.core.errors import InputError
+from envcheck.core.i18n import counted
 from envcheck.host import machine as host
 
 
@@ -20,6 +22,7 @@ class MatrixAction(Enum):
     LINT = "lint"
     HTML = "html"
     MEASURE = "measure"
+    HARVEST = "harvest"
     PROVE = "prove"
 
 
@@ -28,15 +31,27 @@ ActionArgument = Annotated[
     typer.Argument(
         help="show what is known; lint: check it for mistakes; html: write a page to look things up in; "
         "measure: install combinations in separate environments, train a target in each and print cells; "
+        "harvest: fetch the Python files and metadata of published releases into a folder; "
         "prove: open the releases around the version bounds of rules and record what is found."
     ),
 ]
-SubjectArgument = Annotated[
+SubjectsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[WHAT]",
-        help="show: PACKAGE or PACKAGE==V. lint: a folder laid out like compat/. "
-        "prove: rules, or files of rules such as deepspeed; default: those without a current record.",
+        metavar="[WHAT]...",
+        help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. "
+        "lint: a folder laid out like compat/. "
+        "harvest: packages (default: all of compat/atlas/packages.toml). "
+        "prove: rules, or files of rules such as deepspeed (default: those without a current record).",
+    ),
+]
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FOLDER",
+        help="harvest: folder of the fetched files; 5 GB for all. "
+        "prove: such a folder, read instead of the package index where it has a release.",
     ),
 ]
 OutputOption = Annotated[
@@ -46,7 +61,8 @@ OutputOption = Annotated[
         "--output",
         metavar="PATH",
         help="html: folder for index.html (default: site). measure: file to append cells to "
-        "(default: print). prove: folder laid out like compat/ (default: compat).",
+        "(default: print). harvest: folder like compat/atlas for what was read (default: fetch only). "
+        "prove: folder laid out like compat/ (default: compat).",
     ),
 ]
 OnlineOption = Annotated[
@@ -92,14 +108,6 @@ FolderOption = Annotated[
         "--in", metavar="FOLDER", help="measure: folder that keeps the environments for the next run."
     ),
 ]
-StoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="FOLDER",
-        help="prove: copies of releases, PACKAGE/VERSION.zip, to read instead of the package index.",
-    ),
-]
 PythonOption = Annotated[
     str | None,
     typer.Option("--python", metavar="PATH", help="measure: interpreter to create environments for."),
@@ -108,7 +116,7 @@ PythonOption = Annotated[
 
 def command(
     action: ActionArgument,
-    subjects: SubjectArgument = None,
+    subjects: SubjectsArgument = None,
     path: OutputOption = None,
     online: OnlineOption = False,
     today: TodayOption = None,
@@ -123,12 +131,26 @@ def command(
     store: StoreOption = None,
     overlays: options.Matrix = None,
 ) -> int:
-    """Show the knowledge, check it, write it as a page, measure a combination, or prove rules.
+    """Show the knowledge, lint it, write it as a page, measure, fetch published releases, or prove rules.
 
     Exit codes: 0 done, 1 lint found errors or a proof contradicts its rule, 2 wrong usage, 3 the package
-    index cannot be read, or a combination could not be decided.
+    index or a release cannot be read, or a combination could not be decided.
     """
     overlay_files = tuple(overlays or ())
+    if action is MatrixAction.HARVEST:
+        from envcheck.commands import harvest
+
+        options_of_harvest = harvest.HarvestOptions(
+            folder=_store(store), packages=tuple(subjects or ()), output=Path(path) if path else None
+        )
+        text, code = harvest.harvest(options_of_harvest, host.Host(), output.print_message)
+        output.print_data(text)
+        return code
+    if action is MatrixAction.PROVE:
+        text, code = _prove(tuple(subjects or ()), path, store)
+        output.print_data(text)
+        return code
+    subject, partner = _subjects(subjects or (), action)
     if action is MatrixAction.MEASURE:
         from envcheck.commands import measure, selftest
 
@@ -149,31 +171,41 @@ def command(
             train=tuple(train_facts or ()),
         )
         text, code = measure.measure(run, host.Host(), output.print_message)
-    elif action is MatrixAction.PROVE:
-        from envcheck.commands import prove
-
-        proof = prove.ProveOptions(
-            rules=tuple(subjects or ()),
-            folder=Path(path or "compat"),
-            store=Path(store) if store else None,
-        )
-        text, code = prove.prove(proof, host.Host(), output.print_message)
     else:
         from envcheck.commands import matrix
 
-        subject = _only(subjects)
         if action is MatrixAction.LINT:
             text, code = matrix.lint(subject, host.Host(), today, overlay_files, online=online)
         elif action is MatrixAction.HTML:
             text, code = matrix.html(path or "site", overlay_files), 0
         else:
-            text, code = matrix.show(subject, overlay_files), 0
+            text, code = matrix.show(subject, partner, overlay_files), 0
     output.print_data(text)
     return code
 
 
-def _only(subjects: list[str] | None) -> str | None:
-    """Return the one thing to show or check; None if nothing is named."""
-    if subjects and len(subjects) > 1:
-        raise InputError("WHAT", f"expected at most one; found {', '.join(subjects)}")
-    return subjects[0] if subjects else None
+def _subjects(subjects: Sequence[str], action: MatrixAction) -> tuple[str | None, str | None]:
+    """Return the subject of an action, and the second package of `show`. Raises InputError."""
+    limit = 2 if action is MatrixAction.SHOW else 1
+    if len(subjects) > limit:
+        raise InputError(
+            subjects[limit], f"expected at most {counted(limit, 'subject')}, found {len(subjects)}"
+        )
+    return (*subjects, None, None)[0], (*subjects, None, None)[1]
+
+
+def _store(store: str | None) -> Path:
+    """Return the folder of the fetched files. Raises InputError."""
+    if not store:
+        raise InputError("--store", "harvest needs a folder for the fetched files")
+    return Path(store)
+
+
+def _prove(rules: tuple[str, ...], path: str | None, store: str | None) -> tuple[str, int]:
+    """Prove rules; return the summary and the exit code."""
+    from envcheck.commands import prove
+
+    proof = prove.ProveOptions(
+        rules=rules, folder=Path(path or "compat"), store=Path(store) if store else None
+    )
+    return prove.prove(proof, host.Host(), output.print_message)

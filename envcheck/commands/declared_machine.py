@@ -4,15 +4,15 @@ Images and locks are made where no GPU is, so `--driver`, `--gpu`, `--platform` 
 machine that will run them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from envcheck.core import nvidia, versions
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Known
 from envcheck.core.rules import Matrix
 from envcheck.core.suggestions import suggestion
+from envcheck.core.tables import GpuModel
 from envcheck.rules.changes import DRIVER_FACTS
 
 NO_GPU = "none"
@@ -112,28 +112,25 @@ def declared_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
     capability = query if digits == query else f"{digits[:-1]}.{digits[-1:]}"
     if nvidia.is_capability(capability):
         return "gpu.compute_capability", capability
-    table = matrix.tables.get("gpu", [])
-    rows = _matching_rows(query, table)
-    if not rows:
-        close = suggestion(query, [str(row["name"]) for row in table], list_all=False)
+    known = matrix.tables.gpu_models
+    models = _matching_models(query, known)
+    if not models:
+        close = suggestion(query, [model.name for model in known], list_all=False)
         raise InputError(
             "--gpu", f"no GPU {query!r} is known; a compute capability such as 9.0 will do{close}"
         )
-    if len({row["compute_capability"] for row in rows}) > 1:
-        raise InputError("--gpu", f"{query!r} may be any of {', '.join(sorted(row['name'] for row in rows))}")
-    return "gpu.name", str(rows[0]["name"])
+    if len({model.compute_capability for model in models}) > 1:
+        names = ", ".join(sorted(model.name for model in models))
+        raise InputError("--gpu", f"{query!r} may be any of {names}")
+    return "gpu.name", models[0].name
 
 
-def _matching_rows(query: str, table: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows whose name or alias consists of the query's words, else those that contain them."""
+def _matching_models(query: str, known: Sequence[GpuModel]) -> list[GpuModel]:
+    """Return the GPUs whose name or alias consists of the query's words, else those that contain them."""
     words = _name_words(query)
-    rows = [row for row in table if any(words <= _name_words(name) for name in _names(row))]
-    exact = [row for row in rows if any(words == _name_words(name) for name in _names(row))]
-    return exact or rows
-
-
-def _names(row: Mapping[str, Any]) -> list[str]:
-    return [row["name"], *row.get("aliases", [])]
+    models = [model for model in known if any(words <= _name_words(name) for name in model.names)]
+    exact = [model for model in models if any(words == _name_words(name) for name in model.names)]
+    return exact or models
 
 
 def _name_words(name: str) -> frozenset[str]:

@@ -10,6 +10,7 @@ The request is a dataclass all the same: fields that can only be named are worth
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,19 +40,20 @@ from envcheck.core.findings import (
     Verdict,
     worst_first,
 )
-from envcheck.core.rules import Cell, Matrix, Severity, Target
+from envcheck.core.rules import Atlas, Cell, Matrix, Rule, Severity, Target
 from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import own_python
-from envcheck.host.files import name_exists, read_file
+from envcheck.host.files import name_exists, read_file, same_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge.compiled import thaw_matrix
-from envcheck.knowledge.generated_rules import requirement_rules, selftest_rules, target_rules
+from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
+from envcheck.rules.atlas import broken_rows, judged_versions, without_repetitions
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.clauses import format_value
 from envcheck.rules.fixes import with_passing_fixes
-from envcheck.rules.requirements import unmet_requirements
+from envcheck.rules.requirements import RequirementCheck, check_requirements
 
 if TYPE_CHECKING:
     from envcheck.policy.decision import Settings
@@ -155,11 +157,32 @@ def take_inventory(
     if request.facts is not None:
         subject, inventory = request.facts, read_facts(request.facts, keys)
     else:
-        path, named_by = which_environment(request.python, host)
-        probe_request = probes.ProbeRequest(path, named_by, request.static, request.deadline_s)
-        inventory = probes.survey(host, probe_request, all_probes)
-        subject = f"{path} ({named_by})"
+        environment = environment_to_read(request, host)
+        inventory = probes.survey(host, environment, all_probes)
+        subject = f"{environment.python} ({environment.named_by})"
     return (subject, *complete_inventory(inventory, request, matrix))
+
+
+FOUND = "in this folder, read and not run"
+"""What named an environment that nobody named. Its start-up files may be anybody's, so they are not run."""
+
+
+def environment_to_read(request: ExamineRequest, host: Host) -> probes.ProbeRequest:
+    """Return the environment to examine; one that was found, not named, is read without running anything."""
+    path, named_by = which_environment(request.python, host)
+    return probes.ProbeRequest(path, named_by, request.static or named_by == FOUND, request.deadline_s)
+
+
+def environment_to_run(python: str | None, host: Host) -> tuple[Path, str]:
+    """Return the environment whose interpreter shall be started, and what named it.
+
+    Raises:
+        InputError: it was found, not named, and is not the one that runs envcheck.
+    """
+    path, named_by = which_environment(python, host)
+    if named_by == FOUND and not same_file(path / "bin", Path(own_python()).parent):
+        raise InputError(str(path), f"not run, because nobody named it; name it with --python {path}")
+    return path, named_by
 
 
 def which_environment(python: str | None, host: Host) -> tuple[Path, str]:
@@ -173,7 +196,7 @@ def which_environment(python: str | None, host: Host) -> tuple[Path, str]:
     if variable := _active_environment(host):
         return Path(host.environ[variable]), f"named by {variable}"
     if Path(".venv/pyvenv.cfg").is_file():
-        return Path(".venv"), "in this folder"
+        return Path(".venv"), FOUND
     return Path(own_python()), "envcheck's own; name another with --python"
 
 
@@ -202,9 +225,9 @@ def _parse(text: str, file: str) -> Any:
         from envcheck.training_config.readers import json_text  # most starts read no file of the user's
 
         return json_text.loads(text, file)
-    from envcheck.core import toml_locations
+    from envcheck.core import parsing
 
-    return toml_locations.parse_toml(text, file)
+    return parsing.parse_toml(text, file)
 
 
 def complete_inventory(
@@ -267,9 +290,16 @@ def _read_configurations(
 
 
 def report_on(
-    subject: str, read: Inventory, matrix: Matrix, target: Target | None, fix_from: Severity | None = None
+    subject: str,
+    read: Inventory,
+    matrix: Matrix,
+    target: Target | None,
+    fix_from: Severity | None = None,
+    requirements: RequirementCheck | None = None,
 ) -> Report:
     """Derive what follows from an inventory as it was read, judge it, and return the report.
+
+    `requirements` is the result of `check_requirements`, if the caller has it.
 
     Raises:
         ExamineError: there is no rule to judge by.
@@ -277,7 +307,7 @@ def report_on(
     inventory = derive.derive(read, matrix)
     if not matrix.rules:
         raise ExamineError("cannot judge this environment: compat/ holds no rules")
-    judgement = judge_inventory(inventory, matrix, target)
+    judgement = judge_inventory(inventory, matrix, target, requirements)
     return Report(
         version=__version__,
         subject=subject,
@@ -291,17 +321,46 @@ def report_on(
     )
 
 
-def judge_inventory(inventory: Inventory, matrix: Matrix, target: Target | None) -> Judgement:
-    """Judge an inventory by the rules of `compat/` and those generated from the target and the metadata."""
-    unmet, met = unmet_requirements(inventory)
+def judge_inventory(
+    inventory: Inventory,
+    matrix: Matrix,
+    target: Target | None,
+    requirements: RequirementCheck | None = None,
+) -> Judgement:
+    """Judge an inventory by the rules of `compat/` and those generated from target, metadata and atlas."""
+    requirements = requirements or check_requirements(inventory)
     rules = [
         *matrix.rules,
+        *_atlas_rules(inventory, matrix),
         *target_rules(target),
-        *requirement_rules(unmet),
+        *requirement_rules(requirements.unmet),
+        *metadata_rules(requirements.unreadable),
         *selftest_rules(inventory.facts),
     ]
-    judgement = judge.judge(inventory, rules)
+    judgement = without_repetitions(judge.judge(inventory, rules))
+    met = requirements.met
     return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
+
+
+def _atlas_rules(inventory: Inventory, matrix: Matrix) -> Sequence[Rule]:
+    """Return a rule for each two installed packages whose code does not fit."""
+    installed = _installed_versions(inventory)
+    if len(installed) < 2:  # noqa: PLR2004 - no two packages, nothing to compare
+        return ()
+    atlas = matrix.atlas()
+    if not any(broken_rows(atlas, judged_versions(atlas, installed))):
+        return ()
+    from envcheck.knowledge import atlas_rules  # most environments fit
+
+    return tuple(atlas_rules.rules_here(atlas, installed))
+
+
+def with_atlas_rules(matrix: Matrix, inventory: Inventory) -> Matrix:
+    """Return the matrix with the atlas's rules on all releases of the packages that are installed."""
+    from envcheck.knowledge import atlas_rules
+
+    generated = atlas_rules.rules_of(matrix.atlas(), _installed_versions(inventory))
+    return matrix._replace(rules=(*matrix.rules, *generated))
 
 
 def add_fixes(
@@ -316,7 +375,8 @@ def add_fixes(
         rules = errors if finding.rule.severity is Severity.ERROR else [*errors, finding.rule]
 
         def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
-            return judge.judge(derive.derive(apply_changes(read, changes, matrix), matrix), rules)
+            changed = derive.derive(apply_changes(read, changes, matrix), matrix)
+            return judge.judge(changed, [*rules, *_atlas_rules(changed, matrix)])
 
         return with_passing_fixes(finding, judgement, inventory, attempt)
 
@@ -373,7 +433,8 @@ def plan_change(read: Inventory, matrix: Matrix, target: Target | None, level: S
     rows = matrix.tables.get("release") or source_tree()["tables"].get("release", [])
     python = read.known("python.version")
     releases = available_releases(matrix, rows, None if python is None else str(python))
-    problem = RemediationProblem(read=read, known=matrix, target=target, level=level)
+    known = with_atlas_rules(matrix, read)
+    problem = RemediationProblem(read=read, known=known, target=target, level=level)
     return plan_remediation(problem, releases)
 
 
@@ -448,10 +509,30 @@ def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_o
     compiled = shipped_text("judging.json")
     overlays = overlay_texts(overlay_files)
     if compiled is not None and not overlays:
-        return thaw_matrix(json.loads(compiled), errors_only=errors_only)
+        return thaw_matrix(json.loads(compiled), errors_only=errors_only)._replace(atlas=load_atlas)
     from envcheck.knowledge.overlay import build_with_overlays
 
-    return build_with_overlays(source_tree(), overlays, keys)
+    return build_with_overlays(source_tree(), overlays, keys)._replace(atlas=load_atlas)
+
+
+@cache
+def load_atlas() -> Atlas:
+    """Load the atlas: JSON in a wheel, the files of compat/atlas/ in a checkout.
+
+    Raises:
+        MatrixError: a file of the checkout has a mistake.
+    """
+    compiled = shipped_text("atlas.json")
+    if compiled is not None:
+        from envcheck.knowledge.atlas import thaw_atlas
+
+        return thaw_atlas(json.loads(compiled))
+    from envcheck.commands.atlas_tables import release_table
+    from envcheck.knowledge.atlas import read_atlas
+
+    table = release_table()
+    releases = {package: table.versions(package) for package in table.packages()}
+    return read_atlas(source_texts("compat/atlas", ".toml"), releases)
 
 
 def source_tree() -> dict[str, Any]:
@@ -462,7 +543,7 @@ def source_tree() -> dict[str, Any]:
         return tree
     from envcheck.knowledge.load import gather_tree
 
-    return gather_tree(source_texts("compat", ".toml", excluded="lang"))
+    return gather_tree(source_texts("compat", ".toml", excluded=("lang", "atlas")))
 
 
 def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:

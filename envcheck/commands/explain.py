@@ -6,6 +6,7 @@ it failed.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import EnvcheckError, InputError
-from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary, package_name
+from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary, normalised, package_name
 from envcheck.core.findings import Diagnostic, Report
 from envcheck.core.rules import Matrix
 from envcheck.host import files, pty_passthrough
@@ -25,12 +26,14 @@ from envcheck.host.machine import Host
 from envcheck.host.pty_passthrough import Gap
 from envcheck.host.signals import signal_name
 from envcheck.knowledge import log_signatures
+from envcheck.knowledge.log_signatures import Signature
 from envcheck.logs import diagnosis as log_diagnosis
-from envcheck.logs import environment
+from envcheck.logs import environment, missing_names
 from envcheck.logs import scanner as log_scanner
+from envcheck.logs.diagnosis import Cause, Diagnosis
 from envcheck.logs.events import Event, Log
 from envcheck.logs.line_format import LogPatterns, log_patterns, plain
-from envcheck.reports.explanation import Explanation
+from envcheck.reports.explanation import Explanation, MissingAnswer
 from envcheck.rules import derive
 
 STDIN = "-"
@@ -109,9 +112,16 @@ def explain_chunks(
     text = _read(chunks, name, log_patterns(tree["tables"]))
     if origin is not None:
         text = text._replace(log=_with_end(text.log, origin.code))
-    diagnosis = log_diagnosis.diagnose(text.log, log_signatures.compile_signatures(tree["case"]))
+    platform = environment.platform(_texts(text), tree["tables"])
+    signatures = log_signatures.compile_signatures(tree["case"])
+    if platform is not None:
+        signatures = tuple(one for one in signatures if not _is_of_cuda(one, known.matrix))
+    diagnosis = log_diagnosis.diagnose(text.log, signatures)
+    missing = _missing(diagnosis, known)
+    if missing is not None and diagnosis.cause is not None:
+        diagnosis = diagnosis._replace(cause=_with_kind(diagnosis.cause, missing))
     printed = _printed_facts(text, origin.command if origin else "", known)
-    judged = _choose_environment(request, printed, host, known)
+    judged = _choose_environment(request, printed, host, known, elsewhere=platform is not None)
     if origin is not None and not origin.named:
         beside = judged.subject.replace("(named by --python)", "(beside the command)")
         judged = judged._replace(subject=beside)
@@ -124,7 +134,56 @@ def explain_chunks(
     }
     facts = (*printed.facts.values(), *(fact for device in printed.devices for fact in device.values()))
     notes = (*text.notes, *judged.notes)
-    return Explanation(name, text.log, diagnosis, judged.subject, report, fits, notes, facts)
+    return Explanation(
+        name, text.log, diagnosis, judged.subject, report, fits, notes, facts, platform, missing
+    )
+
+
+def _texts(text: _LogText) -> Iterator[tuple[str, int]]:
+    """Yield what is kept of a log, each piece with the number of its first line."""
+    yield text.head, 1
+    yield from ((event.text, event.first) for event in text.log.events)
+
+
+def _is_of_cuda(signature: Signature, matrix: Matrix) -> bool:
+    """Return whether a known failure is one of NVIDIA's driver, its GPUs or CUDA."""
+    rule = matrix.rule(signature.rule) if signature.rule else None
+    if rule is None:
+        texts = (signature.title, signature.advice, *(pattern.pattern for pattern in signature.patterns))
+        return bool(_OF_CUDA.search(" ".join(texts)))
+    keys = [clause.key for table in rule.when for clause in table]
+    return any(key.startswith(("cuda.", "driver.", "gpu.", "gpus.", "nccl.")) for key in keys)
+
+
+_OF_CUDA = re.compile(r"(?i)cuda|nvidia|nccl|nvcc|cudnn|cublas")
+
+
+def _with_kind(cause: Cause, missing: MissingAnswer) -> Cause:
+    """Return a cause that no signature knows with the kind that the missing name gives it."""
+    if cause.match is not None or cause.kind not in ("unknown", "code"):
+        return cause
+    name = missing.missing
+    between_packages = bool(name.asks and name.lacks and name.asks != name.lacks)
+    if name.half:
+        return cause._replace(kind="code")
+    if name.kind == "module" and not name.installed:
+        return cause._replace(kind="missing") if name.asks or missing.is_known else cause
+    return cause._replace(kind="version") if between_packages or missing.rules or missing.ranges else cause
+
+
+def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:
+    """Return what the first cause misses, and what is known of where it is missing."""
+    cause = diagnosis.cause
+    tables = known.tree["tables"]
+    missing = missing_names.missing_name(cause.event, tables) if cause else None
+    if missing is None:
+        return None
+    rules = tuple(missing_names.rules_on(missing, known.matrix)) if missing.installed else ()
+    published = {
+        normalised(row["package"]) for name in ("release", "import_name") for row in tables.get(name, ())
+    }
+    is_known = missing.lacks in published or missing.lacks == "torch"
+    return MissingAnswer(missing, rules, tuple(missing_names.ranges_with(missing, tables)), is_known)
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:
@@ -331,12 +390,12 @@ def _facts_of_command(command: str, source: str, matrix: Matrix) -> list[Fact]:
 
 
 def _choose_environment(
-    request: ExamineRequest, printed: Inventory, host: Host, known: _Known
+    request: ExamineRequest, printed: Inventory, host: Host, known: _Known, *, elsewhere: bool
 ) -> _Environment:
     """Return the environment to judge: the one that is named, else the one that the log describes.
 
     If none is named, the environment that `doctor` would examine stands for the log's own unless the log
-    contradicts it. The log's training facts fill what was not given.
+    contradicts it, or is of another platform (`elsewhere`). The log's training facts fill what was not given.
     """
     subject, local, diagnostics = examine.take_inventory(
         request, host, known.all_probes, known.matrix, known.keys
@@ -351,7 +410,8 @@ def _choose_environment(
     if request.python is not None or request.facts is not None:
         notes = (_note_on_differences(differing, local),) if differing else ()
         return _Environment(subject, completed, notes, diagnostics)
-    if not differing and not _has_other_gpus(printed, local) and local.known("pkg.torch") is not None:
+    elsewhere = elsewhere or bool(differing) or _has_other_gpus(printed, local)
+    if not elsewhere and local.known("pkg.torch") is not None:
         return _Environment(subject, completed, (), diagnostics)
     own, diagnostics = examine.complete_inventory(printed, request, known.matrix)
     return _Environment(_subject_of_log(printed), own, (), diagnostics)

@@ -23,12 +23,16 @@ ONLINE_DEADLINE_S = 120.0
 """Seconds for all pages of the index together."""
 
 
-def show(subject: str | None, overlays: Sequence[str]) -> str:
-    """Return the page of a package or of one of its releases; of everything if none is named.
+def show(subject: str | None, partner: str | None, overlays: Sequence[str]) -> str:
+    """Return the page of a package, a release or two packages; of everything if none is named.
 
     Raises:
         InputError: nothing is known about it; names the nearest.
     """
+    if subject is not None and partner is not None:
+        from envcheck.knowledge.pair_page import pair_page
+
+        return pair_page(subject, partner, _with_releases(overlays))
     from envcheck.knowledge.package_pages import matrix_page
 
     return matrix_page(subject, _with_releases(overlays))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from envcheck.core import versions
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.i18n import counted
+from envcheck.core.parsing import parse_toml
 from envcheck.core.rules import Matrix, Target
 from envcheck.core.suggestions import suggestion
 from envcheck.host import machine
@@ -129,10 +129,7 @@ def measure(options: MeasureOptions, host: Host, tell: Tell) -> tuple[str, int]:
 def _written_cells(output: Path | None) -> list[Mapping[str, Any]]:
     if output is None or not output.exists():
         return []
-    try:
-        rows = tomllib.loads(read_file(output).decode("utf-8", "replace")).get("cell", [])
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(str(output), f"not TOML: {error}") from None
+    rows = parse_toml(read_file(output).decode("utf-8", "replace"), str(output)).get("cell", [])
     return [row for row in rows if isinstance(row, dict)]
 
 

@@ -28,7 +28,7 @@ from envcheck.knowledge.proofs.declaration import Proof, RunCheck, read_proof
 from envcheck.knowledge.proofs.records import ProofRecord, SeenRelease
 from envcheck.knowledge.proofs.verification import Supply
 from envcheck.knowledge.tables import all_releases
-from envcheck.resolver_backends.index.published import PublishedPackages
+from envcheck.resolver_backends.index.release_contents import PublishedPackages
 
 DEADLINE_S = 3600.0
 """Seconds for all pages and files of the index together."""

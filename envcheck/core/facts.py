@@ -42,20 +42,21 @@ EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 Value: TypeAlias = str | int | bool | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A reading with a value."""
 
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(NamedTuple):
     """A reading that shows that the thing is not there."""
 
+    def __bool__(self) -> bool:
+        """Return True: every reading is an answer, and a tuple without fields would be false."""
+        return True
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+
+class Unknown(NamedTuple):
     """A reading without an answer: `why` gives the reason.
 
     `asked` is True if reading it was tried and failed, and False if nothing provided the fact. A rule that
@@ -67,6 +68,8 @@ class Unknown:
 
 
 Reading: TypeAlias = Known | Absent | Unknown
+
+_ABSENT = Absent()
 
 NOT_GIVEN = Unknown("not given", asked=False)
 """The reading of a fact that no probe, file or option provided."""
@@ -209,20 +212,26 @@ class Inventory:
 
     def fact(self, key: str, device: int | None = None) -> Fact:
         """Return the fact under a key, of the given device for a device key; never raises KeyError."""
-        if device is not None and is_device_key(key):
-            found = self.devices[device].get(key)
-        else:
-            found = self.facts.get(key)
+        found = self._facts_with(key, device).get(key)
         if found is not None:
             return found
+        reading = self.reading(key, device)
+        return Fact(key, reading, f"not among the {family(key)} facts" if isinstance(reading, Absent) else "")
+
+    def reading(self, key: str, device: int | None = None) -> Reading:
+        """Return the reading of `fact`; the judge looks up thousands and needs the source of few."""
+        found = self._facts_with(key, device).get(key)
+        if found is not None:
+            return found.reading
         if (why := self.unread.get(key)) is not None:
-            return Fact(key, Unknown(why))
+            return Unknown(why)
         name = family(key)
         if name in self.complete:
-            return Fact(key, Absent(), f"not among the {name} facts")
-        if (why := self.unread.get(name)) is not None:
-            return Fact(key, Unknown(why))
-        return Fact(key, NOT_GIVEN)
+            return _ABSENT
+        return Unknown(why) if (why := self.unread.get(name)) is not None else NOT_GIVEN
+
+    def _facts_with(self, key: str, device: int | None) -> Facts:
+        return self.devices[device] if device is not None and is_device_key(key) else self.facts
 
     def known(self, key: str, device: int | None = None) -> Value | None:
         """Return the value under a key if it is known, else None."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from envcheck.core import versions
 from envcheck.core.facts import Tri
 
+_LONGEST = 10_000  # characters; the longest that tools generate has a tenth of them
+
 
 def environment(
     python: str, *, architecture: str, system: str = "linux", implementation: str = "cpython"
@@ -33,8 +35,8 @@ def environment(
     }
 
 
-def matches(marker: str, environment: Mapping[str, str]) -> bool:
-    """Return whether a marker matches an environment; False if the marker cannot be read.
+def matches(marker: str, environment: Mapping[str, str]) -> bool | None:
+    """Return whether a marker matches an environment; None if the marker cannot be read.
 
     Nearly all published markers are `variable operator "literal"`, joined by and/or. They are evaluated
     here, because importing packaging's parser takes as long as starting Python.
@@ -42,12 +44,16 @@ def matches(marker: str, environment: Mapping[str, str]) -> bool:
     simple = _simple_marker(marker, environment)
     if simple is not None:
         return simple
-    from packaging.markers import InvalidMarker, Marker, UndefinedComparison
+    if len(marker) > _LONGEST:
+        return None
+    from packaging.markers import Marker, UndefinedComparison
 
     try:
         return Marker(marker.strip()).evaluate(dict(environment))
-    except (InvalidMarker, UndefinedComparison):
+    except UndefinedComparison:
         return False
+    except (ValueError, RecursionError):  # InvalidMarker; a number of thousands of digits; parentheses
+        return None
 
 
 def _simple_marker(marker: str, environment: Mapping[str, str]) -> bool | None:

@@ -8,10 +8,11 @@ Everything here is a frozen value. These classes are named tuples because they a
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from envcheck.core.facts import EMPTY_MAPPING, Kind, Value
+from envcheck.core.tables import Tables
 
 
 class Severity(enum.Enum):
@@ -176,6 +177,41 @@ class Default(NamedTuple):
     source: str
 
 
+Span: TypeAlias = tuple[str, str]
+"""The first and the last of consecutive releases."""
+
+
+class AtlasRow(NamedTuple):
+    """What some releases of a package ask of another package, and the releases of that one that lack it.
+
+    `kind` is `name`, `keyword` or `guard` (see `envcheck.atlas.gaps`). `entry` is what a user does that runs
+    the asking code: `import peft`. `needs` is what is asked for: `transformers.cache_utils.HybridCache`. For
+    each span of `releases`, `places` has the file and line in the newest release of the span.
+    """
+
+    package: str
+    partner: str
+    kind: str
+    entry: str
+    needs: str
+    releases: tuple[Span, ...]
+    lacking: tuple[Span, ...]
+    places: tuple[str, ...]
+
+
+class Atlas(NamedTuple):
+    """What published releases ask of one another: rows by asking package and partner.
+
+    `releases` holds every release that was read, oldest first, by package; other releases get no verdict.
+    `optional` names the entries whose failure is a warning, because few users reach them.
+    """
+
+    rows: Mapping[str, Mapping[str, tuple[AtlasRow, ...]]] = EMPTY_MAPPING
+    releases: Mapping[str, tuple[str, ...]] = EMPTY_MAPPING
+    optional: frozenset[str] = frozenset()
+    read: str = ""  # ISO date of the harvest
+
+
 class Origin(NamedTuple):
     """A user's file laid over the shipped knowledge (an overlay), what named it, and what it contains."""
 
@@ -185,19 +221,20 @@ class Origin(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """All knowledge. `tables` holds rows by table name: torch, variant, family, toolkit, gpu, …."""
+    """All knowledge of `compat/`, and of the overlays."""
 
     rules: tuple[Rule, ...]
     targets: Mapping[str, Target]
     cells: tuple[Cell, ...]
     defaults: tuple[Default, ...]
-    tables: Mapping[str, list[dict[str, Any]]]
+    tables: Tables
     known_through: Mapping[str, str]
     moves_with: Mapping[str, tuple[str, ...]]
     updated: str
     digest: str
     machines: Mapping[str, Mapping[str, Any]] = EMPTY_MAPPING
     origins: tuple[Origin, ...] = ()  # overlays, in the order in which they were applied
+    atlas: Callable[[], Atlas] = Atlas  # reads it when it is first needed
 
     def rule(self, rule_id: str) -> Rule | None:
         """Return the rule with this id, or None."""

@@ -97,21 +97,46 @@ _COMMON_NAMES = frozenset(
 
 _LONGEST_WORD = 32  # letters and digits in a row: a longer run is a key or a digest
 _HINTS = (  # every match of a pattern below contains a match of this one
-    rf"(?i)://|@|/home/|/users/|hf_|sk-|gh[oprsu]_|github_pat_|glpat-|akia|asia|eyj|xox|nvapi-"
-    rf"|(?:token|secret|passw|pwd|credential|authorization|key)[\w-]{{0,48}}[\"']?[\s=:]"
+    rf"(?i)://|@|/home/|/users/|hf_|api_org_|sk-|[rs]k_live_|gh[oprsu]_|github_pat_|gl[a-z]{{2,5}}-|akia|asia"
+    rf"|eyj|xox|nvapi-|aiza|ya29|gocspx|ltai|akid|dapi|gsk_|pypi-|npm_|r8_|dop_v1_|dckr_pat_|wandb_v1_|ms-|sg\."
+    rf"|/services/|/bot|-----"
+    rf"|(?:token|secret|passw|pwd|credential|authorization|bearer|cookie|key|sig)[\w-]{{0,48}}[\"']?[\s=:]"
     rf"|[a-z0-9+/]{{{_LONGEST_WORD + 1}}}"
 )
 
+_PREFIXES = (
+    r"sk-(?=[\w-]{20})|[rs]k_live_|hf_|api_org_|gh[oprsu]_|github_pat_|gl(?:pat|dt|rt|ptt|cbt|ft|soat)-"
+    r"|xox[abeoprs]-|nvapi-|AKIA|ASIA|LTAI|AKID|eyJ|AIza|ya29\.|GOCSPX-|gsk_|pypi-|npm_|r8_|dop_v1_|dckr_pat_|wandb_v1_|SG\."
+)
 _KNOWN_PREFIX = (
-    r"(?<![A-Za-z0-9])(?:sk-(?=[\w-]{20})|hf_|gh[oprsu]_|github_pat_|glpat-|xox[abeoprs]-|nvapi-|AKIA|ASIA|eyJ)"
-    r"(?=[\w-]*[A-Z\d])[\w-]{12,}(?:\.[\w-]{12,})*"
+    rf"(?<![A-Za-z0-9])(?:(?:{_PREFIXES})(?=[\w-]*[A-Z\d])[\w-]{{12,}}(?:\.[\w-]{{4,}})*"
+    r"|dapi[0-9a-f]{32}|ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+)
+
+# A private key on one line, its line feeds written as `\n` or blanks, or on many lines; perhaps cut off.
+_PEM = r"(-----BEGIN [A-Z0-9 ]{0,40}-----)(?:(?!-----END)[^\x00]){0,20000}(?:-----END [A-Z0-9 ]{0,40}-----)?"
+_PEM_END = r"(?<![^\s])(?:[A-Za-z0-9+/=]{1,80}+(?:\s|\\n){1,9}+){1,200}+(?=-----END )"
+_PEM_LINE = (  # a line of a key: 64 or 76 characters, an upper-case and a lower-case letter and a digit
+    r"(?m)(?<![^\s|:>\"'])(?=[A-Za-z\d+/]{0,75}[A-Z])(?=[A-Za-z\d+/]{0,75}[a-z])(?=[A-Za-z+/]{0,75}\d)"
+    r"(?:[A-Za-z\d+/]{76}|[A-Za-z\d+/]{64})(?![^\s\"'|])"
 )
 
 # A URL keeps its scheme and a setting its name; the part that identifies a person or grants access goes.
 # Repetitions have limits, so that a text that nearly matches takes no longer than one that does.
 _URL = r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{0,20}://(?=[^\s/])[^\s\"'<>|]+"
+_HEADER = (  # a header's scheme, which may have any name, what follows it, and further `name=value` parts
+    r"(?i)((?<![\w/])(?:(?:proxy-)?authorization|(?:set-)?cookie)[\"']?\s{0,9}[:=]\s{0,9}[\"']?)"
+    r"(?:[a-z][\w-]{0,30}\s{1,9})?[^\s\"',;&]+(?:\s{0,9}[,;]\s{0,9}[\w-]{1,40}=[^\s,;]{1,4000}){0,40}"
+)
+_BEARER = r"(?i)((?<![A-Za-z])bearer\s{1,9})(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}"
+_NETRC = (
+    r"(?i)((?<![A-Za-z])(?:machine\s{1,9}\S{1,253}|default)\s{1,9}login\s{1,9})\S+(\s{1,9}password\s{1,9})\S+"
+)
+_NETRC_LINE = r"(?im)(^[ \t]*password[ \t]{1,9})\S+(?=[ \t]*$)"
+_KEY_OWNERS = r"api|access|private|account|shared|storage|encryption|signing|master|service|ssh"
 _SETTING = (
-    r"(?i)(?<!/)((?:token|secret|passw(?:or)?d|pwd|credentials?|authorization|(?:api|access|private)_?-?key)"
+    r"(?i)(?<!/)((?:token|secret|passw(?:or)?d|pwd|credentials?|authorization|(?<![a-z])sig(?:nature)?"
+    rf"|(?:{_KEY_OWNERS})_?-?key)"
     r"(?![a-z])[\w-]{0,40}[\"']?\s{0,9}[=:]\s{0,9}[\"']?(?:(?:bearer|basic)\s{1,9})?)[^\s\"',;&]+"
 )
 _ARGUMENT = (
@@ -121,11 +146,20 @@ _AWS_40 = (  # 40 characters with several upper-case letters, several lower-case
     r"(?<![\w+])(?=(?:[a-z0-9+/]{0,39}[A-Z]){3})(?=(?:[A-Z0-9+/]{0,39}[a-z]){3})(?=[A-Za-z+/]{0,39}\d)"
     r"[A-Za-z0-9+/]{40}(?![\w+])"
 )
-_SECRETS = (
+_IDENTIFYING = (
     (rf"(?={_URL})([^:]+://)[^\s\"'<>|]+", rf"\1{HIDDEN}"),
     (r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,9}\.[A-Za-z]{2,24}\b", HIDDEN),
     (r"(/home/|/Users/)[^/\s:;,'\"]+", rf"\1{HIDDEN}"),
+)
+_SECRETS = (
+    (_PEM, rf"\1{HIDDEN}"),
+    (_PEM_END, HIDDEN),
+    (_PEM_LINE, HIDDEN),
+    (_HEADER, rf"\1{HIDDEN}"),
+    (_NETRC, rf"\1{HIDDEN}\2{HIDDEN}"),
+    (_NETRC_LINE, rf"\1{HIDDEN}"),
     (_KNOWN_PREFIX, HIDDEN),
+    (_BEARER, rf"\1{HIDDEN}"),
     (_SETTING, rf"\1{HIDDEN}"),
     (_ARGUMENT, rf"\1{HIDDEN}"),
     (_AWS_40, HIDDEN),
@@ -144,14 +178,24 @@ def _url_pattern() -> Any:
 def _login_pattern() -> Any:
     import re
 
-    return re.compile(r"(://)[^/]*@")
+    # A password may hold a slash that should have been escaped; a port and a path are no password.
+    return re.compile(r"(://)(?:[^/]*@|[^/@:]*:(?!\d+(?:/|$))[^@\s]*@)")
 
 
 @lru_cache(maxsize=1)
 def _secret_patterns() -> list[tuple[Any, str]]:
+    return _compiled(_SECRETS)
+
+
+@lru_cache(maxsize=1)
+def _identifying_patterns() -> list[tuple[Any, str]]:
+    return _compiled(_IDENTIFYING)
+
+
+def _compiled(patterns: Iterable[tuple[str, str]]) -> list[tuple[Any, str]]:
     import re  # most reports do not need it
 
-    return [(re.compile(pattern), replacement) for pattern, replacement in _SECRETS]
+    return [(re.compile(pattern), replacement) for pattern, replacement in patterns]
 
 
 def hide_private(text: str, private: Private) -> str:
@@ -164,8 +208,30 @@ def hide_private_keep_urls(text: str, private: Private) -> str:
     without_names = _hide_names(text, private)
     pieces = _url_pattern().split(without_names) if "://" in text else [without_names]
     pieces[::2] = map(_hide_patterns, pieces[::2])  # every second piece is a URL
-    pieces[1::2] = (_login_pattern().sub(r"\1", piece).partition("?")[0] for piece in pieces[1::2])
+    pieces[1::2] = map(_without_login, pieces[1::2])
     return "".join(pieces)
+
+
+def _without_login(url: str) -> str:
+    """Return a URL without login and query, and without a token in its path; a commit's digest stays."""
+    url = _login_pattern().sub(r"\1", url).partition("?")[0]
+    if _may_hold_secret(url.partition("://")[2]):
+        for pattern, replacement in _url_secret_patterns():
+            url = pattern.sub(replacement, url)
+    return url
+
+
+@lru_cache(maxsize=1)
+def _url_secret_patterns() -> list[tuple[Any, str]]:
+    hook = r"(hooks\.slack\.com/services/|api\.telegram\.org/bot)[^\s\"']+"
+    return _compiled(((_KNOWN_PREFIX, HIDDEN), (_SETTING, rf"\1{HIDDEN}"), (hook, rf"\1{HIDDEN}")))
+
+
+def holds_secret(text: str) -> bool:
+    """Return whether a text holds a password, a token or a key, or a URL with a login."""
+    if "://" in text and any(_without_login(url) != url for url in _url_pattern().findall(text)):
+        return True
+    return _may_hold_secret(text) and any(pattern.search(text) for pattern, _ in _secret_patterns())
 
 
 def hide_secrets(text: str) -> str:
@@ -186,7 +252,7 @@ def _hide_names(text: str, private: Private) -> str:
 
 def _hide_patterns(text: str) -> str:
     if _may_hold_secret(text):
-        for pattern, replacement in _secret_patterns():
+        for pattern, replacement in (*_identifying_patterns(), *_secret_patterns()):
             text = pattern.sub(replacement, text)
     return text
 

@@ -1,37 +1,14 @@
-"""Find the lines of rows in TOML files and of facts in facts files; TOML and JSON parsers do not give them.
-
-Also parses TOML, with the place of a mistake.
-"""
+"""Find the lines of rows in TOML files and of facts in facts files, which the parsers do not give."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
-
-from envcheck.core.errors import InputError
+from typing import NamedTuple
 
 _HEADER = re.compile(r"\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
 _LONG_STRINGS = ('"""', "'''")
-
-
-def parse_toml(text: str, where: str) -> dict[str, Any]:
-    """Parse a TOML text; `where` is its name, for messages.
-
-    Raises:
-        InputError: it is not TOML; the message has line and column.
-    """
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+), column (\d+)", str(error))
-        place = f"{where}:{found[1]}:{found[2]}" if found else where
-        raise InputError(place, f"not TOML: {str(error).partition(' (at ')[0].lower()}") from None
-    except RecursionError:
-        raise InputError(where, "not TOML: nested too deeply") from None
 
 
 class Block(NamedTuple):
@@ -114,7 +91,7 @@ def locate_rows(texts: Mapping[str, str]) -> RowLocations:
     rows: dict[str, list[TomlRow]] = {kind: [] for kind in _KINDS}
     tables: dict[str, TomlRow] = {}
     for file in sorted(texts):
-        if file.startswith(("lang/", "dialects/", "proofs/")) or (
+        if file.startswith(("lang/", "dialects/", "atlas/", "proofs/")) or (
             file.startswith("tables/") and "[[default]]" not in texts[file]
         ):
             continue

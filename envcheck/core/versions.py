@@ -18,7 +18,7 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envcheck.core.facts import Tri
 from envcheck.core.rules import Comparison
@@ -32,7 +32,7 @@ def parse(text: str) -> Version | None:
     """Return the version, or None if the text is not a version in PEP 440."""
     try:
         return Version(text)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, or a number of thousands of digits
         return None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Known, Unknown, normalised
+from envcheck.core.parsing import check_yaml
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
 from envcheck.dependency_files.parsing.requirement import conda_version
 from envcheck.dependency_files.parsing.requirement_collector import RequirementCollector
@@ -92,7 +93,8 @@ def _dependencies(text: str, where: str) -> Any:
     import yaml
 
     try:
-        root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+        check_yaml(text, where)
+        root: Any = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where

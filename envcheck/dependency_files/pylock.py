@@ -7,7 +7,7 @@ import re
 from envcheck.core import markers
 from envcheck.core.errors import InputError
 from envcheck.core.facts import normalised
-from envcheck.core.toml_locations import parse_toml
+from envcheck.core.parsing import parse_toml
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
 from envcheck.dependency_files.parsing import toml_lines
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.core import toml_locations
+from envcheck.core import parsing, toml_locations
 from envcheck.core.errors import InputError
 from envcheck.dependency_files import DependencyFormat, DependencyList, ReadingContext
 from envcheck.dependency_files.parsing import toml_lines
@@ -15,7 +15,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
     Raises:
         InputError: the file is not TOML, or a dependency is not a requirement; with line and column.
     """
-    tree = toml_locations.parse_toml(text, where)
+    tree = parsing.parse_toml(text, where)
     project = tree.get("project")
     if not isinstance(project, dict):
         raise InputError(where, "no [project] table: it declares nothing that pip would install")

@@ -7,6 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError
+from envcheck.core.parsing import check_json, parse_toml
 
 LARGEST_RECORD = 4 * 1024 * 1024
 """Largest size of one node's facts, in bytes. The record of a node with 600 packages has a fiftieth of it."""
@@ -52,17 +53,17 @@ def parse_record(text: str, where: str) -> dict[str, Any]:
     content = text.lstrip("\ufeff \t\r\n")
     if content[:1] == "{" or (content[:1] == "[" and not _TOML_HEADER.match(content)):
         return _parse_json(text, where)
-    import tomllib  # rarely needed: streams of records are JSON
-
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(where, f"neither JSON nor TOML: {error}") from None
-    except RecursionError:
-        raise InputError(where, "nested too deeply") from None
+        return parse_toml(text, where, otherwise="neither JSON nor TOML")
+    except InputError as error:
+        line, _, column = error.where.removeprefix(where)[1:].partition(":")
+        raise InputError(
+            where, error.problem + (f" (line {line}, column {column})" if column else "")
+        ) from None
 
 
 def _parse_json(text: str, where: str) -> dict[str, Any]:
+    check_json(text, where)
     try:
         tree = json.loads(text.lstrip("\ufeff"), parse_constant=_reject_constant)
     except json.JSONDecodeError as error:

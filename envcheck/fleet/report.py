@@ -10,6 +10,7 @@ from envcheck.core.i18n import counted, wrap
 from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
 from envcheck.fleet import hostlist
+from envcheck.fleet.collect import RepeatedRecord
 from envcheck.fleet.differences import NodeDifference, NodesWithValue
 from envcheck.fleet.summary import FleetFinding, FleetReport, NodeVariant
 from envcheck.reports.phrases import fix_text, value_text
@@ -19,6 +20,7 @@ SCHEMA_VERSION = 1
 _WRAP_AT = 100  # columns
 _LONGEST_LIST = 160  # characters of a host list in the text; JSON has all of it
 _LISTED = 6  # values of a difference, variants of a finding
+_PROBLEMS = 5  # records with a problem of one kind
 _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "-"}
 
 
@@ -176,15 +178,25 @@ def _missing(report: FleetReport) -> Iterator[str]:
 
 
 def _record_problems(report: FleetReport) -> Iterator[str]:
-    """Yield a line for each problem, even if there are thousands: each names another file or line."""
-    for refused in report.refused:
-        yield f"record   {refused.where}: {refused.problem}"
-    for twice in report.twice:
-        ending = "which are equal" if twice.same else "which differ; the later counts"
-        yield f"twice    {twice.name}: {twice.first} and {twice.last}, {ending}"
-    yield from (f"late     {text}" for text in report.late)
-    yield from (f"stale    {text}" for text in report.stale)
-    yield from (f"left out {text}" for text in report.left_out)
+    """Yield the first problems of each kind, and how many more there are; JSON has all of them."""
+    yield from _first("record", [f"{each.where}: {each.problem}" for each in report.refused])
+    yield from _first("twice", [_repetition(each) for each in report.twice])
+    yield from _first("late", report.late)
+    yield from _first("stale", report.stale)
+    yield from _first("left out", report.left_out)
+
+
+def _first(label: str, texts: Sequence[str]) -> Iterator[str]:
+    # One more than the limit is listed too: a line that counts it would be as long.
+    listed = texts[: _PROBLEMS if len(texts) > _PROBLEMS + 1 else _PROBLEMS + 1]
+    yield from (f"{label:<8} {text}" for text in listed)
+    if len(listed) < len(texts):
+        yield f"{label:<8} and {len(texts) - len(listed)} more"
+
+
+def _repetition(twice: RepeatedRecord) -> str:
+    ending = "which are equal" if twice.same else "which differ; the later counts"
+    return f"{twice.name}: {twice.first} and {twice.last}, {ending}"
 
 
 # --- the verdict ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,11 @@ READ_LIMIT = 4 * 1024 * 1024
 
 CHUNK = 4 << 20
 """Bytes of a stream that are read at once."""
+
+WRITER_WAIT_S = 3
+"""Seconds that a named pipe without a writer is waited for."""
+
+_POLL_MS = 200
 
 # O_NONBLOCK: without it, opening a FIFO that has no writer would hang.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -99,15 +104,43 @@ def read_chunks(name: str) -> Iterator[bytes]:
     """Yield a file of any size in chunks; a pipe is read to its end.
 
     Raises:
-        InputError: no such file, a folder, or unreadable.
+        InputError: no such file, a folder, unreadable, or a pipe that nobody writes to.
     """
-    descriptor = _open(name, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = _open(name, _READ_FLAGS)
     try:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
             raise InputError(name, "expected a file, found a directory")
+        if stat.S_ISFIFO(mode) and (start := _await_writer(descriptor, name)):
+            yield start
+        os.set_blocking(descriptor, True)
         yield from _chunks(descriptor, name)
     finally:
         os.close(descriptor)
+
+
+def _await_writer(descriptor: int, name: str) -> bytes:
+    """Wait until a pipe, opened without blocking, has a writer or had one; return what was read meanwhile.
+
+    Raises:
+        InputError: nobody wrote to it in time, or it is unreadable.
+    """
+    import select
+
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    until = time.monotonic() + WRITER_WAIT_S
+    while time.monotonic() < until:
+        try:
+            start = os.read(descriptor, CHUNK)
+        except BlockingIOError:  # a writer that has not written yet
+            return b""
+        except OSError as error:
+            raise InputError(name, _reason(error, "cannot be read")) from None
+        # Until a writer comes, reading ends at once and a poll waits; after it left, both end at once.
+        if start or poll.poll(_POLL_MS):
+            return start
+    raise InputError(name, f"a pipe that nobody writes to (waited {WRITER_WAIT_S} s)")
 
 
 def read_standard_input() -> Iterator[bytes]:
@@ -156,11 +189,11 @@ def sha256(path: Path, until: float) -> str | None:
         os.close(descriptor)
 
 
-def folder_texts(folder: Path, suffix: str, stem: str = "", excluded: str = "") -> dict[str, str]:
+def folder_texts(folder: Path, suffix: str, stem: str = "", excluded: Collection[str] = ()) -> dict[str, str]:
     """Return the texts of the files in a folder and its subfolders, by name.
 
     Names are relative to the folder, with forward slashes. File names begin with `stem` and end with
-    `suffix`; the subfolder `excluded` is not read.
+    `suffix`; the subfolders `excluded` are not read.
 
     Raises:
         InputError: it is not a folder, or a file cannot be read.
@@ -172,7 +205,7 @@ def folder_texts(folder: Path, suffix: str, stem: str = "", excluded: str = "") 
     return {
         name.as_posix(): read_file(path).decode("utf-8", "replace")
         for name, path in paths.items()
-        if name.parts[0] != excluded
+        if name.parts[0] not in excluded
     }
 
 
@@ -257,6 +290,24 @@ def write_file(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(str(path), _reason(error, "cannot be written")) from None
+
+
+def store_file(path: Path, data: bytes) -> None:
+    """Write a file in one step; create missing folders. It works in any thread.
+
+    Raises:
+        ExamineError: it cannot be written; an old file is unchanged.
+    """
+    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            draft.write_bytes(data)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise ExamineError(f"{path}: {_reason(error, 'cannot be written')}") from None
 
 
 def append_file(path: Path, text: str) -> None:
@@ -380,6 +431,29 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def scratch_path() -> Iterator[Path]:
+    """Choose the path of a temporary folder that a child process creates; remove the folder afterwards.
+
+    Nothing exists before the child does, so the child can remove everything if this process is killed.
+    """
+    import shutil
+
+    path = _temporary_parent() / f"envcheck-{os.urandom(8).hex()}"
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _temporary_parent() -> Path:
+    """Return the first writable folder of those that `tempfile` tries, without writing a file there."""
+    named = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+    folders = (*named, "/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - only the parent of a folder of our own
+    writable = (Path(folder).absolute() for folder in folders if os.access(folder, os.W_OK | os.X_OK))
+    return next(writable, Path.cwd())
 
 
 def least_recently_used(folder: Path, pattern: str, kept: int) -> list[Path]:

@@ -11,7 +11,6 @@ import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from envcheck.core.errors import InputError
@@ -22,12 +21,13 @@ _MOST_LINKS = 40  # as Linux itself (path_resolution(7))
 _NOWHERE = f"/{os.urandom(16).hex()}"  # random, so that no tree can contain it
 
 
-@dataclass(frozen=True, slots=True)
 class Host:
     """The machine: `root` is put before every absolute path, `environ` is its environment."""
 
-    root: Path = Path("/")
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    def __init__(self, root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> None:
+        """Take the root, and the environment's variables; without them, a copy of this process's."""
+        self.root = root
+        self.environ = dict(os.environ) if environ is None else environ
 
     @property
     def rooted(self) -> bool:
@@ -41,7 +41,9 @@ class Host:
 
     def path(self, path: str | Path) -> Path:
         """Return where an absolute path of the machine lies under the root, its links followed inside it."""
-        return self.root / self.follow(path).lstrip("/") if self.rooted else Path(path)
+        if self.rooted:
+            return self.root / self.follow(path).lstrip("/")
+        return Path(path) if "\0" not in str(path) else Path(_NOWHERE)
 
     def follow(self, path: str | Path) -> str:
         """Return an absolute path of the machine with its symbolic links followed inside the root.
@@ -50,6 +52,8 @@ class Host:
         the path so far is returned, and opening it fails with the right reason. A loop of links leads to
         a path that does not exist.
         """
+        if "\0" in str(path):  # no file can have such a name, and the system's calls raise for it
+            return _NOWHERE
         if not self.rooted:
             return os.path.realpath(path)
         done, left, links = "", str(path).split("/")[::-1], 0

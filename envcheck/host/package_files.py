@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from envcheck.host.files import READ_LIMIT, folder_texts, read_file
@@ -26,7 +27,7 @@ def package_text(name: str) -> str:
     return read_file(_PACKAGE / name).decode()
 
 
-def source_texts(folder: str, suffix: str, stem: str = "", excluded: str = "") -> dict[str, str]:
+def source_texts(folder: str, suffix: str, stem: str = "", excluded: Collection[str] = ()) -> dict[str, str]:
     """Return the texts of a top-level folder of the checkout, or of its copy in the wheel.
 
     Names, `stem` and `excluded` are those of `folder_texts`. Empty if neither folder exists.

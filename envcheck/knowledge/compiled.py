@@ -26,8 +26,12 @@ from envcheck.core.rules import (
     Target,
     When,
 )
+from envcheck.core.tables import Tables
 
-LOG_TABLES = frozenset({"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command"})
+LOG_TABLES = frozenset(
+    {"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command", "log_platform"}
+    | {"failure_line", "failure_message", "ending", "import_name"}
+)
 """Tables that say how to read logs. Their evidence is the logs under tests/data."""
 
 LARGE_TABLES = LOG_TABLES | frozenset(
@@ -44,6 +48,10 @@ EVIDENCE = frozenset({"source", "support_source", "basis", "note"})
 """Columns of tables that say how a row is known. Pages and curators read them; judging does not."""
 
 
+_STORED = Matrix._fields.index("atlas")
+"""How many fields of the Matrix this JSON holds; the atlas is a file of its own."""
+
+
 def slim(known: Matrix) -> Matrix:
     """Return the matrix with only the tables and columns that judging reads."""
     tables = {
@@ -51,7 +59,7 @@ def slim(known: Matrix) -> Matrix:
         for name, rows in known.tables.items()
         if name not in LARGE_TABLES
     }
-    return known._replace(tables=tables)
+    return known._replace(tables=Tables(tables))
 
 
 # --- Matrix → JSON ----------------------------------------------------------------------------------
@@ -75,7 +83,7 @@ def freeze_matrix(known: Matrix) -> list[Any]:
         for rule in known.rules
     ]
     defaults = [default._replace(when=numbered(default.when)) for default in known.defaults]
-    small = slim(known)._replace(rules=tuple(rules), defaults=tuple(defaults))
+    small = slim(known)._replace(rules=tuple(rules), defaults=tuple(defaults))[:_STORED]
     # JSON writes a named tuple as a list; `_jsonable` writes an enumeration as its value.
     frozen: list[Any] = json.loads(json.dumps([list(numbers), *small], default=_jsonable))
     return frozen
@@ -105,7 +113,7 @@ def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
         updated,
         digest,
         machines,
-        _,
+        *_,
     ) = frozen
     clause = [_thaw_clause(*row) for row in clause_rows].__getitem__
     return Matrix(
@@ -120,7 +128,7 @@ def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
         tuple(
             [Default(key, value, tuple(map(clause, when)), source) for key, value, when, source in defaults]
         ),
-        tables,
+        Tables(tables),
         known_through,
         {name: tuple(others) for name, others in moves_with.items()},
         updated,

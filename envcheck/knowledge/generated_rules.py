@@ -19,6 +19,7 @@ from envcheck.core.rules import (
     Target,
 )
 from envcheck.rules import clauses
+from envcheck.rules.requirements import UnreadableMetadata
 
 
 def requirement_rules(requirements: Iterable[Requirement]) -> Iterator[Rule]:
@@ -42,6 +43,21 @@ def requirement_rules(requirements: Iterable[Requirement]) -> Iterator[Rule]:
             require=(satisfied,),
             sources=(Source(source, "metadata", ""),),
             group="requires-dist",
+        )
+
+
+def metadata_rules(unreadable: Iterable[UnreadableMetadata]) -> Iterator[Rule]:
+    """Yield a rule for each package whose metadata cannot be read: what it requires is not known."""
+    for package, key, source, why in unreadable:
+        kind = Kind.VERSION if key == package_key(package) else Kind.FLAG
+        yield Rule(
+            id=f"metadata:{package}",
+            severity=Severity.WARNING,
+            basis=Basis.METADATA,
+            title=f"the metadata of {package} cannot be read: {why}",
+            when=((Clause(key, kind, ((PRESENT,),), "present"),),),
+            sources=(Source(source, "metadata", ""),),
+            group="metadata",
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from envcheck.core import versions
-from envcheck.core.errors import EnvcheckError
+from envcheck.core.errors import EnvcheckError, InputError
 from envcheck.core.facts import Key, Kind, Vocabulary
 from envcheck.core.rules import (
     OUTCOMES,
@@ -28,6 +28,7 @@ from envcheck.core.rules import (
     Target,
     When,
 )
+from envcheck.core.tables import Tables
 from envcheck.rules import clauses
 
 _Word = TypeVar("_Word", bound=enum.Enum)
@@ -41,9 +42,9 @@ class MatrixError(EnvcheckError):
 
 # --- TOML texts → one plain tree --------------------------------------------------------------------
 
-_READ_ELSEWHERE = ("lang/", "dialects/", "proofs/")
-"""Folders of compat/ that decide nothing: translations, the setting names of trainers
-(`training_config`), and what was found when rules were proven (`proofs`)."""
+_READ_ELSEWHERE = ("lang/", "dialects/", "atlas/", "proofs/")
+"""Folders of compat/ that are no part of the tree: translations, the setting names of trainers
+(`training_config`), the atlas (`knowledge.atlas`), and the records of proofs (`knowledge.proofs`)."""
 
 
 def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         MatrixError: a file is not TOML; all such files, one a line.
     """
-    import tomllib  # not at module level: a compiled matrix needs no TOML
+    from envcheck.core.parsing import parse_toml  # not at module level: a compiled matrix needs no TOML
 
     tree: dict[str, Any] = {"rule": [], "case": [], "tables": {}, "matrix": {}}
     problems: list[str] = []
@@ -60,9 +61,9 @@ def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:
         if name.startswith(_READ_ELSEWHERE):
             continue
         try:
-            parsed = plain_values(tomllib.loads(texts[name]))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            problems.append(f"{name}: not TOML: {error}")
+            parsed = plain_values(parse_toml(texts[name], name))
+        except InputError as error:
+            problems.append(str(error))
         else:
             _add_file(tree, name, parsed)
     if problems:
@@ -136,7 +137,7 @@ def read_matrix(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix
         targets=targets,
         cells=cells,
         defaults=defaults,
-        tables=tree["tables"],
+        tables=Tables(tree["tables"]),
         known_through=head.get("known_through", {}),
         moves_with={name: tuple(others) for name, others in head.get("moves_with", {}).items()},
         updated=head.get("updated", ""),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 KINDS = {
     "version": "versions that do not go together",
+    "missing": "a package that is not installed",
     "setting": "a setting or an argument",
     "memory": "out of memory",
     "killed": "killed from outside",

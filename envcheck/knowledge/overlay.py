@@ -11,6 +11,7 @@ from typing import Any
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Vocabulary
 from envcheck.core.i18n import counted
+from envcheck.core.parsing import parse_toml
 from envcheck.core.rules import Matrix
 from envcheck.knowledge.load import build_matrix, plain_values, read_matrix, tree_digest
 
@@ -46,14 +47,7 @@ def parse_overlay(text: str, name: str) -> dict[str, Any]:
         InputError: the file is not TOML, or has a key that an overlay cannot have; one line with file and
         key.
     """
-    import tomllib
-
-    try:
-        overlay: dict[str, Any] = plain_values(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(name, f"not TOML: {error}") from None
-    except RecursionError:
-        raise InputError(name, "not TOML: nested too deeply") from None
+    overlay: dict[str, Any] = plain_values(parse_toml(text, name))
     for key, value in overlay.items():
         _check_shape(name, key, value)
     return overlay

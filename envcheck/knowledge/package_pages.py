@@ -11,7 +11,7 @@ from envcheck.core.facts import Known, Tri, is_package_key, package_key, package
 from envcheck.core.i18n import counted
 from envcheck.core.rules import OUTCOMES, Cell, Clause, Matrix, Rule, When
 from envcheck.core.suggestions import suggestion
-from envcheck.knowledge.tables import ReleaseRow, all_releases, torch_builds, torch_variants
+from envcheck.knowledge.tables import ReleaseRow, all_releases
 from envcheck.rules import clause_algebra
 
 _MARKS = {Tri.YES: "yes", Tri.MAYBE: "may", Tri.NO: "no"}
@@ -168,7 +168,7 @@ def _joined(requires: Mapping[str, str]) -> str:
 
 def _torch(version: str, known: Matrix) -> Iterator[str]:
     """Yield what the builds of a torch release were made for."""
-    build = next(build for build in torch_builds(known) if build.version == version)
+    build = next(build for build in known.tables.torch_builds if build.version == version)
     yield f"CUDA      {build.cuda}{_oldest_driver(build.cuda, known)}"
     yield f"code for  {' '.join(build.architectures)}"
     yield f"with      {', '.join(f'{name} {release}' for name, release in build.companions.items())}"
@@ -176,7 +176,7 @@ def _torch(version: str, known: Matrix) -> Iterator[str]:
     yield f"brings    {', '.join(f'{name} {release}' for name, release in libraries.items() if release)}"
     abi = "C++ ABI not known" if build.cxx11_abi is None else f"{'new' if build.cxx11_abi else 'old'} C++ ABI"
     yield f"needs     glibc {build.glibc or 'not known'}, {abi}"
-    for variant in torch_variants(known):
+    for variant in known.tables.torch_variants:
         if variant.torch == version:
             driver = _oldest_driver(variant.cuda, known)
             yield f"also for  CUDA {variant.cuda}{driver}: {' '.join(variant.architectures)}"
@@ -184,9 +184,9 @@ def _torch(version: str, known: Matrix) -> Iterator[str]:
 
 def _oldest_driver(cuda: str, known: Matrix) -> str:
     """Return `, driver V or newer` for the major version of a CUDA; empty where that is not known."""
-    for row in known.tables.get("family", []):
-        if str(row["major"]) == cuda.partition(".")[0]:
-            return f", driver {row['minimum_driver']} or newer"
+    for row in known.tables.cuda_families:
+        if row.major == cuda.partition(".")[0]:
+            return f", driver {row.minimum_driver} or newer"
     return ""
 
 

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, family, package_key, package_name
 from envcheck.core.findings import Verdict
-from envcheck.core.rules import Clause, Fix, Matrix, NoFix, Ref, Requirement, Rule
+from envcheck.core.rules import Clause, Fix, Matrix, NoFix, Ref, Requirement, Rule, Span
 from envcheck.knowledge.generated_rules import requirement_rules
-from envcheck.knowledge.tables import ReleaseRow, all_releases, gpus, torch_releases
+from envcheck.knowledge.tables import ReleaseRow, all_releases, torch_releases
 from envcheck.rules import clause_algebra, derive, judge
+from envcheck.rules.atlas import in_spans
 from envcheck.rules.clauses import referenced_keys
 
 NONE = "none"
@@ -51,7 +52,7 @@ def assemble(known: Matrix) -> dict[str, Any]:
         "digest": known.digest,
         "overlays": [f"{origin.name} ({origin.named_by}): {origin.brings}" for origin in known.origins],
         "packages": {
-            name: [_release(choices, release) for release in releases]
+            name: [_release(choices, name, release) for release in releases]
             for name, releases in choices.releases.items()
         },
         "choices": {
@@ -66,6 +67,8 @@ def assemble(known: Matrix) -> dict[str, Any]:
         "rules": [_rule(rule) for rule in known.rules],
         "entries": entries,
         "forbids": list(_metadata_bounds(choices)),
+        "gaps": {f"{row[0]} {row[1]}": gaps for row, gaps in _gaps(choices)},
+        "read": known.atlas().read,
         "cells": [_cell(choices, number) for number in range(len(known.cells))],
     }
 
@@ -145,10 +148,21 @@ def _releases_by_package(known: Matrix) -> dict[str, list[ReleaseRow]]:
     found: dict[str, list[ReleaseRow]] = {}
     for release in all_releases(known):
         found.setdefault(release.package, []).append(release)
+    for name in _packages_with_gaps(known):
+        listed = {versions.parse(release.version) for release in found.get(name, ())}
+        read = known.atlas().releases.get(name, ())
+        rows = [ReleaseRow.of({}, name, version) for version in read if versions.parse(version) not in listed]
+        found.setdefault(name, []).extend(rows)
     return {
         name: sorted(releases, key=lambda release: versions.order(release.version))
         for name, releases in found.items()
     }
+
+
+def _packages_with_gaps(known: Matrix) -> list[str]:
+    """Return the packages whose code the atlas compares with that of another package."""
+    rows = known.atlas().rows
+    return sorted({*rows, *(partner for partners in rows.values() for partner in partners)})
 
 
 def _worth_showing(name: str, releases: Sequence[ReleaseRow], known: Matrix) -> list[ReleaseRow]:
@@ -180,7 +194,16 @@ def _bounds(known: Matrix, key: str) -> set[str]:
         for alternative in clause.any_of
         for test in alternative
         if test.op not in ("present", "absent") and not isinstance(test.operand, Ref)
-    }
+    } | _ends_of_spans(known, package_name(key))
+
+
+def _ends_of_spans(known: Matrix, package: str) -> set[str]:
+    """Return the first and the last release of every span that a row of the atlas gives for a package."""
+    rows = known.atlas().rows
+    spans = [span for of_pair in rows.get(package, {}).values() for row in of_pair for span in row.releases]
+    for partners in rows.values():
+        spans += [span for row in partners.get(package, ()) for span in row.lacking]
+    return {end for span in spans for end in span}
 
 
 def _trainings(known: Matrix) -> Iterator[_Training]:
@@ -208,7 +231,7 @@ def _gpus(known: Matrix) -> Iterator[tuple[str, str]]:
     }
     groups: dict[str, list[str]] = {}
     singles = []
-    for gpu in gpus(known):
+    for gpu in known.tables.gpu_models:
         if gpu.name in named:
             singles.append((gpu.compute_capability, gpu.name))
         elif gpu.kind != "jetson":
@@ -236,13 +259,12 @@ def _model_names(names: Sequence[str]) -> str:
 def _drivers(known: Matrix) -> Iterator[tuple[str, str]]:
     """Yield a label and a version for each driver branch: the newest in a CUDA toolkit, else the oldest."""
     yield "not said", NONE
-    shipped = [str(row["driver"]) for row in known.tables.get("toolkit", []) if row.get("driver")]
-    shipped += [str(row["minimum_driver"]) for row in known.tables.get("family", [])]
-    for row in known.tables.get("branch", []):
-        branch = str(row["branch"])
+    shipped = [toolkit.driver for toolkit in known.tables.cuda_toolkits if toolkit.driver]
+    shipped += [cuda.minimum_driver for cuda in known.tables.cuda_families]
+    for branch, cuda_version in known.tables.driver_branches:
         of_branch = [driver for driver in shipped if driver.partition(".")[0] == branch]
         version = max(of_branch, key=versions.order) if of_branch else f"{branch}.0"
-        yield f"R{branch}, speaks CUDA {row['cuda']}", version
+        yield f"R{branch}, speaks CUDA {cuda_version}", version
 
 
 # --- the judge's answers ----------------------------------------------------------------------------
@@ -421,11 +443,16 @@ def _is_broken(choices: PageChoices, rule: Rule, chosen: Mapping[str, int]) -> T
 # --- rows of the page -------------------------------------------------------------------------------
 
 
-def _release(choices: PageChoices, release: ReleaseRow) -> dict[str, Any]:
-    """Return a release: version, date, whether yanked, and a digit for each Python: 1 if installable."""
+def _release(choices: PageChoices, name: str, release: ReleaseRow) -> dict[str, Any]:
+    """Return a release: version, date, whether it is yanked and whether its code was read.
+
+    A digit for each Python is 1 if that may install the release; without digits, every one may.
+    """
     shown: dict[str, Any] = {"v": release.version, "date": release.date}
     if release.yanked:
         shown["yanked"] = True
+    if release.version in choices.known.atlas().releases.get(name, ()):
+        shown["read"] = True
     admitted = "".join(str(int(_admits(release, python))) for python in choices.pythons)
     if "0" in admitted:
         shown["python"] = admitted
@@ -526,6 +553,43 @@ def _metadata_bounds(choices: PageChoices) -> Iterator[dict[str, Any]]:
                     "bound": [distinct.index(bound) for bound in bounds],
                     "admits": admitted,
                 }
+
+
+def _gaps(choices: PageChoices) -> Iterator[tuple[tuple[str, str], list[dict[str, Any]]]]:
+    """Yield each package and partner with what the code asks for: the shown releases as ranges of places."""
+    atlas = choices.known.atlas()
+    for package, partners in atlas.rows.items():
+        for partner in partners:
+            gaps = []
+            for row in partners[partner]:
+                asking = _ranges(choices.releases[package], row.releases)
+                lacking = _ranges(choices.releases[partner], row.lacking)
+                if asking and lacking:
+                    gaps.append(
+                        {
+                            "text": f"`{row.entry}` {_VERBS[row.kind]} {row.needs}",
+                            "place": f"{row.places[-1]} in {package} {row.releases[-1][1]}",
+                            "error": row.entry not in atlas.optional,
+                            "asking": asking,
+                            "lacking": lacking,
+                        }
+                    )
+            yield (package, partner), gaps
+
+
+_VERBS = {"name": "needs", "keyword": "passes", "guard": "asks for"}
+
+
+def _ranges(shown: Sequence[ReleaseRow], spans: Iterable[Span]) -> list[list[int]]:
+    """Return the places of the shown releases that lie in the spans, as first and last of each range."""
+    inside = [in_spans(release.version, spans) for release in shown]
+    ranges: list[list[int]] = []
+    for place, yes in enumerate(inside):
+        if yes and ranges and ranges[-1][1] == place - 1:
+            ranges[-1][1] = place
+        elif yes:
+            ranges.append([place, place])
+    return ranges
 
 
 def _satisfies(name: str, other: str, bound: str, version: str) -> bool:

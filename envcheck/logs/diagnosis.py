@@ -28,7 +28,12 @@ _STRONG = frozenset({"memory", "killed", "crash", "disk", "network", "hardware"}
 
 _MIN_PARTIAL_SCORE = 0.25  # for example one full sentence of two
 
-_EVENT_ORDER = ("ended", "raised", "said")  # of several events with a text, the first of these has it
+_EVENT_ORDER = (
+    "ended",
+    "raised",
+    "stated",
+    "said",
+)  # of several events with a text, the first of these has it
 
 _RAISED_BY_STATEMENTS = frozenset(
     {"KeyError", "NameError", "UnboundLocalError", "TypeError", "IndexError", "ZeroDivisionError"}
@@ -63,8 +68,8 @@ class Cause(NamedTuple):
 
     @property
     def place(self) -> Frame | None:
-        """The innermost frame of the first exception."""
-        return self.event.exceptions[0].place if self.event.exceptions else None
+        """The innermost frame of the first exception, or the last one of a traceback that was cut."""
+        return self.event.exceptions[0].place if self.event.exceptions else self.event.cut_at
 
 
 class Diagnosis(NamedTuple):
@@ -91,17 +96,21 @@ class Diagnosis(NamedTuple):
 def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
     """Return the diagnosis of a log's events."""
     matches, partial = _matches(log.events, signatures)
+    told = _told_by_tracebacks(log)
     failures = [
         cause
         for number, event in enumerate(log.events)
         if (cause := _failure(event, [match for match in matches if match.event == number]))
+        and not _is_said_again(cause, log, told)
     ]
     follows = [failure for failure in failures if failure.kind == "consequence"]
     causes = [failure for failure in failures if failure.kind != "consequence"]
     first = _first_cause(log, causes) or _passage_cause(log, matches)
     if first is None:
         return Diagnosis(None, tuple(follows), matches=matches, partial=partial)
-    survived = tuple(cause for cause in causes if cause.event.last < first.event.first)
+    survived = tuple(
+        cause for cause in causes if cause.event.last < first.event.first and cause.event.what != "stated"
+    )
     ends = [cause for cause in causes if cause.event.what == "ended" and cause is not first]
     follows += ends if first.event.what != "ended" else [cause for cause in ends if cause.event.ranks]
     apart = [
@@ -159,11 +168,54 @@ def _failure(event: Event, matches: Sequence[Match]) -> Cause | None:
         return Cause(event, kind, best) if kind in _STRONG | {"consequence"} else None
     if kind == "harmless":
         kind, best = "unknown", None
-    if event.what == "ended" and best is None:
+    if best is None and event.form is not None:
+        return Cause(event, event.form.kind)
+    if best is None and event.cut_at is not None and _OF_LAUNCHER.search(event.cut_at.file):
+        return Cause(event, "consequence")
+    if event.what == "ended" and best is None:  # the end of the command that envcheck ran
         return Cause(event, "consequence" if event.code == _SIGTERM else "unknown")
     if best is None and event.exceptions and _raised_by_own_code(event.exceptions[0]):
         kind = "code"
     return Cause(event, kind, best)
+
+
+def _same_end(event: Event, other: Event) -> bool:
+    """Return whether a launcher's table has the end of a process that one line states."""
+    same = (other.what, other.code, other.ranks) == (event.what, event.code, event.ranks)
+    return same and len(other.numbers) > 1
+
+
+def _told_by_tracebacks(log: Log) -> frozenset[tuple[str, str]]:
+    """Return the exceptions of tracebacks; a line that repeats one of them is no failure of its own."""
+    return frozenset(
+        _exception_key(one) for event in log.events if event.what == "raised" for one in event.exceptions
+    )
+
+
+def _exception_key(raised: Raised) -> tuple[str, str]:
+    return raised.name.rpartition(".")[2], raised.message[:60]
+
+
+def _is_said_again(cause: Cause, log: Log, told: frozenset[tuple[str, str]]) -> bool:
+    """Return whether a line that states a failure adds nothing.
+
+    It repeats a traceback or a table, or the run trained on after it and nothing is known of it.
+    """
+    event = cause.event
+    if event.what == "ended":
+        return len(event.numbers) == 1 and any(_same_end(event, other) for other in log.events)
+    if event.what != "stated":
+        return False
+    if event.exceptions and _exception_key(event.exceptions[0]) in told:
+        return True
+    return cause.match is None and event.again - len(event.numbers) + 1 < log.trained_until
+
+
+_OF_LAUNCHER = re.compile(
+    r"accelerate/commands/|torch/distributed/(?:run|launch|launcher/\w+|elastic/.+)\.py|deepspeed/launcher/"
+    r"|bin/(?:torchrun|accelerate|deepspeed)$|/subprocess\.py"
+)
+"""Files of launchers, in which a traceback ends that only reports how the processes ended."""
 
 
 def _raised_by_own_code(raised: Raised) -> bool:
@@ -172,11 +224,21 @@ def _raised_by_own_code(raised: Raised) -> bool:
     return raised.name in _RAISED_BY_STATEMENTS and not wrong_call and own_code(raised.place)
 
 
+_OF_LIBRARIES = (
+    *("site-packages/", "dist-packages/", "/lib/python", "/pip-install-", "/transformers_modules/"),
+    *(f"/src/{name}/" for name in ("transformers", "peft", "accelerate", "trl", "datasets", "axolotl")),
+)
+"""Parts of paths of what is not the user's own code; a checkout of a library counts as the library."""
+
+
 def own_code(place: Frame | None) -> bool:
     """Return whether a frame is in a file of the user, not in one of a library or of the interpreter."""
     if place is None or place.file.startswith("<"):
         return False
-    return not any(part in place.file for part in ("site-packages/", "dist-packages/", "/lib/python"))
+    file = place.file.replace("\\", "/")
+    return not any(
+        part in file for part in ("site-packages/", "dist-packages/", "/lib/python", "/pip-install-")
+    )
 
 
 _AN_ERROR = re.compile(r"(?i)error|fatal|exception|failed")
@@ -207,14 +269,25 @@ def _not_survived(log: Log, causes: Sequence[Cause]) -> list[Cause]:
 
 def _first_cause(log: Log, causes: Sequence[Cause]) -> Cause | None:
     """Return the earliest cause that the run did not survive, preferably of the rank that torchrun names."""
-    not_ends = [cause for cause in causes if cause.event.what != "ended"]
-    explained = [cause for cause in not_ends if cause.event.exceptions or cause.match]
-    raised = _not_survived(log, explained or not_ends)
+    not_ends = [cause for cause in causes if cause.event.what != "ended" and not _is_aside(cause)]
+    explained = [cause for cause in not_ends if cause.match or _is_traceback(cause)]
+    stated = [cause for cause in not_ends if cause.event.exceptions or cause.kind != "unknown"]
+    signals = [cause for cause in causes if cause.event.what == "ended" and cause.kind != "unknown"]
+    raised = _not_survived(log, explained or stated or signals or not_ends)
     roots = [cause for cause in causes if cause.event.root]
     ranks = {rank for cause in roots for rank in cause.event.ranks}
     of_root_ranks = [cause for cause in raised if ranks & {*cause.event.ranks}]
     killed = [cause for cause in roots if (cause.event.code or 0) < 0 and cause.event.code != _SIGABRT]
     return next(iter([*of_root_ranks, *killed, *raised, *roots, *causes]), None)
+
+
+def _is_traceback(cause: Cause) -> bool:
+    return cause.event.what == "raised" and bool(cause.event.exceptions)
+
+
+def _is_aside(cause: Cause) -> bool:
+    """Return whether a run may print this without failing; then any other failure counts before it."""
+    return cause.match is None and cause.event.form is not None and cause.event.form.aside
 
 
 # --- in an environment --------------------------------------------------------------------------------

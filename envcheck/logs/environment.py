@@ -39,10 +39,10 @@ class Printed(NamedTuple):
 def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Iterator[Printed]:
     """Yield the values that a text prints; `number` is that of its first line."""
     for row in tables.get("log_fact", ()):
-        for match in re.finditer(row["pattern"], text):
+        for match in _matches(row, text):
             groups = match.groupdict()
             key = row["key"].replace("*", normalised(groups.get("package") or ""))
-            device = int(groups["device"]) if "device" in groups else None
+            device = int(groups.get("device", 0)) if key.startswith("gpu.") else None
             value = _value(groups["value"], row.get("values"), key, vocabulary)
             if value is not None:
                 yield Printed(key, value, device, number + text.count("\n", 0, match.start()))
@@ -52,11 +52,42 @@ def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Ite
                 yield Printed(package_key(normalised(package)), version, None, number + line)
 
 
+def _matches(row: Mapping[str, Any], text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of a row; with `after`, only those shortly behind a match of that."""
+    pattern = re.compile(row["pattern"])
+    if "after" not in row:
+        yield from pattern.finditer(text)
+        return
+    for banner in re.finditer(row["after"], text):
+        yield from pattern.finditer(text, banner.start(), banner.start() + _BANNER)
+
+
+_BANNER = 700
+"""Characters of a banner that a program prints when it starts."""
+
+
 def commands(text: str, number: int, tables: Tables) -> Iterator[tuple[str, int]]:
     """Yield the commands that a text reports as started, with their line numbers."""
     for row in tables.get("log_command", ()):
         for match in re.finditer(row["pattern"], text):
             yield match["command"], number + text.count("\n", 0, match.start())
+
+
+class Platform(NamedTuple):
+    """An accelerator or system other than NVIDIA's that a log is of, and the line that shows it."""
+
+    name: str
+    line: int
+
+
+def platform(texts: Iterable[tuple[str, int]], tables: Tables) -> Platform | None:
+    """Return the platform that texts, each with the number of its first line, show; None for NVIDIA's."""
+    rows = [(row["name"], re.compile(row["pattern"])) for row in tables.get("log_platform", ())]
+    for text, number in texts:
+        for name, pattern in rows:
+            if found := pattern.search(text):
+                return Platform(name, number + text.count("\n", 0, found.start()))
+    return None
 
 
 def inventory(printed: Iterable[Printed]) -> Inventory:
@@ -73,6 +104,9 @@ def inventory(printed: Iterable[Printed]) -> Inventory:
         else:
             gpus.setdefault(device, {})[key] = fact
     devices = tuple(gpus[number] for number in sorted(gpus)) if sorted(gpus) == [*range(len(gpus))] else ()
+    count = machine.pop("gpus.count", None)
+    if len(devices) == 1 and count is not None and isinstance(count.value, int):
+        devices *= count.value  # the log names one model and how many there are
     if devices:
         machine["gpus.count"] = Fact(
             "gpus.count", Known(len(devices)), next(iter(devices[0].values())).source
@@ -110,9 +144,11 @@ def _value(text: str, values: Mapping[str, Value] | None, key: str, vocabulary: 
 def _listed_packages(row: Mapping[str, Any], text: str) -> Iterator[tuple[str, str, int]]:
     """Yield (package, version, line) of each list of packages.
 
-    A list begins with its header; one without a header needs at least `least` consecutive rows.
+    A list begins with its header; one without a header needs at least `least` consecutive rows, and one of
+    the packages of `one_of`.
     """
     header, least = row.get("header"), row.get("least", 1)
+    one_of = {*row.get("one_of", ())}
     packages: list[tuple[str, str, int]] = []
     in_list = header is None
     for line_number, line in enumerate([*text.split("\n"), ""]):
@@ -122,7 +158,7 @@ def _listed_packages(row: Mapping[str, Any], text: str) -> Iterator[tuple[str, s
         elif header is not None and re.match(header, line):
             in_list = True
         elif not (in_list and header and _is_ruler(line)):
-            if len(packages) >= least:
+            if len(packages) >= least and (not one_of or one_of & {name for name, _, _ in packages}):
                 yield from packages
             packages, in_list = [], header is None
 

@@ -21,8 +21,23 @@ class Raised(NamedTuple):
     place: Frame | None
 
 
+class FailureForm(NamedTuple):
+    """What the form of a line says of a failure: its kind, what it means and what to do; texts may be empty.
+
+    `aside` marks what a run may print without failing: it counts if nothing else in the log failed.
+    """
+
+    kind: str = "unknown"
+    means: str = ""
+    advice: str = ""
+    aside: bool = False
+
+
 class Event(NamedTuple):
     """Something that a log reports: chained exceptions, the end of a process, or a passage around a word.
+
+    A failure that one line states is an end, or `stated`; `form` says what the form of that line tells.
+    `cut_at` is the last frame of a traceback whose exception is not in the log.
 
     `numbers` are the line numbers of its text, from 1. `exceptions` are in the order in which they were
     raised; an end and a passage have none. `code` is the exit code of an end, negative for a signal; `root`
@@ -30,7 +45,7 @@ class Event(NamedTuple):
     line of the last one.
     """
 
-    what: str  # raised, ended, or said for a passage
+    what: str  # raised, ended, stated, or said for a passage
     numbers: tuple[int, ...]
     text: str
     ranks: tuple[str, ...] = ()
@@ -39,6 +54,8 @@ class Event(NamedTuple):
     root: bool = False
     times: int = 1
     again: int = 0
+    form: FailureForm | None = None
+    cut_at: Frame | None = None
 
     @property
     def first(self) -> int:
@@ -54,8 +71,8 @@ class Event(NamedTuple):
 class Log(NamedTuple):
     """The events of a log by first line, with the number of its lines and bytes.
 
-    `progress` has the first and last line of each stretch in which the run trained. `crowded` says that some
-    events were left out.
+    `progress` has the first and last line of each stretch in which the run trained, and `trained_until` is
+    the last line that reports a step, 0 without one. `crowded` says that some events were left out.
     """
 
     events: tuple[Event, ...]
@@ -63,6 +80,7 @@ class Log(NamedTuple):
     size: int
     progress: tuple[tuple[int, int], ...] = ()
     crowded: bool = False
+    trained_until: int = 0
 
     def trained(self, first: int, last: int) -> int:
         """Return how many lines of training there are between two lines."""

@@ -6,18 +6,24 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envcheck.logs.statements import StatementPatterns
+
 
 class LogPatterns(NamedTuple):
-    """What logs look like: words to search for and words of training, in lower case; launchers' prefixes."""
+    """What logs look like: words to search for and words of training, in lower case; launchers' prefixes.
+
+    `statements` are the lines that state a failure.
+    """
 
     words: tuple[bytes, ...]
     progress: tuple[bytes, ...]
     prefix: re.Pattern[str]
     times: re.Pattern[str]
+    statements: StatementPatterns
 
 
 def log_patterns(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> LogPatterns:
-    """Return the patterns of compat/tables/log.toml."""
+    """Return the patterns of compat/tables/log.toml and failure_lines.toml."""
     rows = tables.get("log_prefix", ())
 
     def joined(*, time: bool) -> re.Pattern[str]:
@@ -31,6 +37,7 @@ def log_patterns(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> LogPatter
         tuple(row["word"].lower().encode() for row in tables.get("progress", ())),
         joined(time=False),
         joined(time=True),
+        StatementPatterns(tables),
     )
 
 

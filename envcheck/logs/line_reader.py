@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from envcheck.logs.event_store import EventStore
 from envcheck.logs.events import Event
 from envcheck.logs.line_format import LogPatterns, line_text
+from envcheck.logs.statements import Statement
 from envcheck.logs.tracebacks import (
     MAX_LINES,
     MAX_TEXT,
     PATIENCE,
     Traceback,
     begins_traceback,
+    headless,
     unreadable_script,
     without_group_bars,
 )
@@ -38,6 +40,13 @@ class _Passage:
         self.lines = list(before)
         self.lines_left = _LINES_AFTER
         self.size = 0
+        self.statements: list[tuple[int, Statement]] = []  # each with the index of its line
+
+    def state(self, statement: Statement) -> None:
+        """Note that the last line states a failure; what counts aside is a part of the one before it."""
+        if statement.form.aside and self.statements:
+            return
+        self.statements.append((len(self.lines) - 1, statement))
 
     def add(self, number: int, text: str) -> None:
         self.lines.append((number, text))
@@ -47,6 +56,22 @@ class _Passage:
     @property
     def complete(self) -> bool:
         return self.lines_left < 0 or len(self.lines) > MAX_LINES or self.size > MAX_TEXT
+
+
+def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
+    """Yield the failures that lines of a passage state; the lines up to the next one belong to each."""
+    ends = [*(at for at, _ in passage.statements[1:]), len(passage.lines)]
+    for (at, said), end in zip(passage.statements, ends, strict=False):
+        lines = passage.lines[at : at + 1] if said.ended else passage.lines[at:end]
+        yield Event(
+            "ended" if said.ended else "stated",
+            tuple(number for number, _ in lines),
+            "\n".join(text for _, text in lines),
+            (said.rank,) if said.rank else ranks,
+            said.exceptions,
+            said.code,
+            form=said.form,
+        )
 
 
 class _FailureTable:
@@ -145,7 +170,7 @@ class LineReader:
         traceback = stream.traceback
         if "Exception Group Traceback" in text or (traceback is not None and traceback.grouped):
             text = without_group_bars(text)
-        self._keep(stream.failures.take(number, text))
+        self._keep_end(stream.failures.take(number, text))
         if begins_traceback(text):
             self._take_header(stream, number, text)
         elif traceback is None or not traceback.take(number, text):
@@ -162,7 +187,9 @@ class LineReader:
         """Read a line that does not belong to the open traceback; a complete one ends here."""
         if stream.traceback is not None and not stream.traceback.pending:
             self._close_traceback(stream)
-        if stream.traceback is None and (found := unreadable_script(number, text, stream.recent)):
+        if stream.traceback is None and (
+            found := unreadable_script(number, text, stream.recent) or headless(number, text, stream.recent)
+        ):
             self._close(stream)
             stream.traceback = found
         else:
@@ -170,11 +197,15 @@ class LineReader:
 
     def _read_passage(self, stream: _Stream, number: int, text: str) -> None:
         lowered = text.lower()
+        statement = None
         if any(word in lowered for word in self._words):
             stream.passage = stream.passage or _Passage(stream.recent)
             stream.passage.lines_left = _LINES_AFTER
+            statement = self.patterns.statements.statement(text)
         if stream.passage is not None:
             stream.passage.add(number, text)
+            if statement is not None:
+                stream.passage.state(statement)
             if stream.passage.complete:
                 self._close_passage(stream)
 
@@ -192,20 +223,28 @@ class LineReader:
     def _close(self, stream: _Stream) -> None:
         self._close_traceback(stream)
         self._close_passage(stream)
-        self._keep(stream.failures.close())
+        self._keep_end(stream.failures.close())
 
     def _close_traceback(self, stream: _Stream) -> None:
         traceback, stream.traceback = stream.traceback, None
         if traceback is not None:
             text = "\n".join(traceback.texts)
             numbers = tuple(traceback.numbers)
-            self._keep(Event("raised", numbers, text, stream.ranks, tuple(traceback.raised)))
+            raised, cut_at = tuple(traceback.raised), traceback.cut_at
+            self._keep(Event("raised", numbers, text, stream.ranks, raised, cut_at=cut_at))
 
     def _close_passage(self, stream: _Stream) -> None:
         passage, stream.passage = stream.passage, None
         if passage is not None:
             text = "\n".join(text for _, text in passage.lines)
             self._keep(Event("said", tuple(number for number, _ in passage.lines), text, stream.ranks))
+            for event in _stated(passage, stream.ranks):
+                self._keep(event)
+
+    def _keep_end(self, end: Event | None) -> None:
+        """Keep the end of a process with what its exit code says."""
+        if end is not None:
+            self._keep(end._replace(form=self.patterns.statements.ending(end.code or 0)))
 
     def _keep(self, event: Event | None) -> None:
         if event is not None:

@@ -6,6 +6,7 @@ the lines around these words are decoded and read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from envcheck.logs.events import Log
@@ -48,6 +49,7 @@ class Scanner:
         self._repetitions: dict[int, int] = {}
         self._progress_words = patterns.progress
         self._progress: list[tuple[int, int]] = []
+        self._trained_until = 0
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes."""
@@ -78,7 +80,8 @@ class Scanner:
         if len(self._rest) > self._scanned:
             self._scan(self._rest, len(self._rest))
         progress = tuple(self._progress)
-        return Log(self.reader.finish(), self._lines, self._size, progress, self.reader.store.crowded)
+        crowded, until = self.reader.store.crowded, self._trained_until
+        return Log(self.reader.finish(), self._lines, self._size, progress, crowded, until)
 
     def _scan(self, data: bytes, end: int) -> None:
         """Search the bytes up to `end`, one block after the other, and keep the rest."""
@@ -101,7 +104,10 @@ class Scanner:
         letters = data[overlap:stop].translate(_LOWER, _NO_LETTER)
         words = [word for word_letters, word in self._words_by_letters if word_letters in letters]
         if any(word in letters for word in self._progress_words):
-            self._add_progress(self._line_at(data, at), data.count(b"\n", at, stop))
+            first = self._line_at(data, at)
+            self._add_progress(first, data.count(b"\n", at, stop))
+            if (step := _last_step(data[at:stop])) >= 0:
+                self._trained_until = first + data.count(b"\n", at, at + step)
         if words or self.reader.busy:
             return self._search(data, overlap, stop, end, words)
         return stop
@@ -174,6 +180,14 @@ class Scanner:
         hits = [offset for word in self._words if (offset := lowered.find(word)) >= 0]
         begin = max(0, min(hits, default=0) - _MAX_LINE // 4)
         return raw[begin : begin + _MAX_LINE]
+
+
+_STEP = re.compile(rb"(?i)\b(?:loss|epoch|throughput)\b['\"]?\s?[:=]\s?['\"]?\d")
+
+
+def _last_step(block: bytes) -> int:
+    """Return the offset of the last report on a training step in a block, or -1."""
+    return max((found.start() for found in _STEP.finditer(block)), default=-1)
 
 
 class _Hits:

@@ -35,6 +35,12 @@ _EXCEPTION_NAME = re.compile(
     r"(?i)(error|exception|exit|interrupt|warning|group|iteration|timeout|expired|abort|fault|refused|failure"
     r"|traceback|empty|full|cancelled|killed)$"
 )
+_PRINTED_STACK = re.compile(
+    r"(?i)stack \(most recent call|most recent call first|traceback of forward|user code"
+    r"|most recent call last\): +file"
+)
+"""Lines above a stack that is printed by a warning."""
+
 _CHAIN = re.compile(
     r"\s*(?:During handling of the above exception, another exception occurred:"
     r"|The above exception was the direct cause of the following exception:)"
@@ -77,11 +83,29 @@ def unreadable_script(number: int, text: str, recent: Iterable[tuple[int, str]])
     return traceback
 
 
+def headless(number: int, text: str, recent: Iterable[tuple[int, str]]) -> Traceback | None:
+    """Return the traceback that a frame without a header begins, as in a log that was cut; else None.
+
+    A stack that a program prints without failing says so in the line above.
+    """
+    frame = _FRAME.match(text)
+    if frame is None or not frame[4]:
+        return None
+    above = next((line for _, line in reversed([*recent]) if line.strip()), "")
+    if _PRINTED_STACK.search(above):
+        return None
+    traceback = Traceback()
+    traceback.headless = True
+    traceback.add_frame_line(number, text)
+    return traceback
+
+
 class Traceback:
     """One traceback with those chained to it, or several that unnamed ranks print into each other.
 
     `pending` counts the headers whose exception has not been read yet. `chained` says that the next traceback
-    was announced as chained to this one. `grouped` marks an exception group.
+    was announced as chained to this one. `grouped` marks an exception group, `headless` one whose
+    header is not in the log.
     """
 
     def __init__(self) -> None:
@@ -91,6 +115,7 @@ class Traceback:
         self.pending = 1
         self.chained = False
         self.grouped = False
+        self.headless = False
         self.raised: list[Raised] = []
         self._size = 0
         self._mixed = False  # several ranks print into each other
@@ -100,6 +125,11 @@ class Traceback:
         self._frames: list[Frame] = []
         self._indent = 2
         self._message: list[str] = []
+
+    @property
+    def cut_at(self) -> Frame | None:
+        """The last frame, if no exception was read."""
+        return None if self.raised or not self._frames else self._frames[-1]
 
     def add(self, number: int, text: str) -> None:
         """Keep a line, as long as there is room."""
@@ -183,8 +213,20 @@ class Traceback:
             if ending and self._frames and len(ending[1]) < self._indent and _is_exception(ending[2]):
                 self._add_exception_line(number, text, ending)
                 return True
+            if self._indent == 0:
+                return self._add_flat_line(number, text, ending)
             if text and not text[0].isspace() and not self._mixed:
                 return False
+        self.add(number, text)
+        return True
+
+    def _add_flat_line(self, number: int, text: str, ending: re.Match[str] | None) -> bool:
+        """Read a line of a traceback that lost its indents: one line of source follows each frame."""
+        if ending and _EXCEPTION_NAME.search(ending[2]) and ":" in text:
+            self._add_exception_line(number, text, ending)
+            return True
+        if not text.strip() or not self.texts or not _FRAME.match(self.texts[-1]):
+            return False
         self.add(number, text)
         return True
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from envcheck.core import toml_locations, versions
+from envcheck.core import parsing, toml_locations, versions
 from envcheck.core.errors import EnvcheckError
 from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
@@ -55,7 +55,7 @@ def read_settings(name: str, text: str) -> Settings | None:
         InputError: the text is not TOML.
         SettingsError: an unknown key (with the nearest known one), or a value of the wrong kind.
     """
-    tree: Any = toml_locations.parse_toml(text, name)
+    tree: Any = parsing.parse_toml(text, name)
     path = FILES[name]
     for step in path:
         if not isinstance(tree, dict) or step not in tree:

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from envcheck.core.errors import InputError
 from envcheck.core.facts import normalised
 from envcheck.probes.layout import PLAIN_PTH
 
@@ -217,12 +218,13 @@ def _checkout(path: str) -> str | None:
     text = _read(path, _FIRST_READ)
     if b'"editable":true' not in text.replace(b" ", b"").replace(b"\n", b""):
         return None
-    import json
     from urllib.parse import unquote, urlsplit
 
+    from envcheck.core.parsing import parse_json
+
     try:
-        url = urlsplit(json.loads(text)["url"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        url = urlsplit(parse_json(text.decode("utf-8", "replace"), path)["url"])
+    except (InputError, ValueError, KeyError, TypeError, AttributeError):
         return ""
     return unquote(url.path) if url.scheme == "file" else ""
 

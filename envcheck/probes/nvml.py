@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from envcheck.core.errors import InputError
 from envcheck.core.facts import Known, Reading, Unknown
 from envcheck.core.nvidia import (
     FUNCTION_NOT_FOUND,
@@ -108,7 +108,6 @@ class DriverProblem(NamedTuple):
     lost: str = ""
 
 
-@dataclass(slots=True)
 class NvmlAnswers:
     """What the child wrote: answers, problems, and the calls that it entered and did not leave, oldest first.
 
@@ -116,12 +115,14 @@ class NvmlAnswers:
     `passed_over` names a library that was found first and failed, with its code.
     """
 
-    answers: dict[CallKey, object] = field(default_factory=dict)
-    problems: dict[CallKey, DriverProblem] = field(default_factory=dict)
-    entered: list[CallKey] = field(default_factory=list)
-    lost: str = ""
-    silence: str = ""
-    passed_over: tuple[str, int] | None = None
+    def __init__(self, silence: str = "") -> None:
+        """Start without answers; `silence` is why no call will be made, if that is known."""
+        self.answers: dict[CallKey, object] = {}
+        self.problems: dict[CallKey, DriverProblem] = {}
+        self.entered: list[CallKey] = []
+        self.lost = ""
+        self.silence = silence
+        self.passed_over: tuple[str, int] | None = None
 
     def value(self, gpu: int | None, call: str) -> object:
         """Return the answer of a call, or Unknown with the reason that explains it best."""
@@ -190,11 +191,11 @@ def parse(lines: str) -> NvmlAnswers:
 
 
 def _event(line: str) -> object:
-    import json
+    from envcheck.core.parsing import parse_json
 
     try:
-        return json.loads(line)
-    except ValueError:
+        return parse_json(line, "")
+    except InputError:
         return None
 
 

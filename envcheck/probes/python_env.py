@@ -225,11 +225,11 @@ def _answer(interpreter: str, ran: FinishedProcess, marker: str, deadline_s: flo
     framed = ran.out.split(marker)
     if len(framed) != 3:  # noqa: PLR2004 - text before, the answer, text after
         raise ExamineError(f"{interpreter}: {_complaint(ran)}")
-    import json
+    from envcheck.core.parsing import parse_json
 
     try:
-        return _environment(json.loads(framed[1]), f"asked {interpreter}")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return _environment(parse_json(framed[1], interpreter), f"asked {interpreter}")
+    except (InputError, KeyError, TypeError, AttributeError):
         raise ExamineError(f"{interpreter}: its answer is not one of Python's: {framed[1][:60]!r}") from None
 
 

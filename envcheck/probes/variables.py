@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envcheck.core.facts import Fact, Known, Reading, Unknown
+from envcheck.core.sanitize import holds_secret
 
 _PREFIXES = ("CUDA_", "NVIDIA_", "NCCL_", "TORCH_", "PYTORCH_", "DS_", "ACCELERATE_")
 _NAMES = frozenset(
@@ -21,9 +22,7 @@ _NAMES = frozenset(
     )
 )
 _SECRET_WORDS = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH", "API_KEY", "ACCESS_KEY", "PRIVATE")
-_SECRET_STARTS = ("hf_", "sk-", "ghp_", "github_pat_", "glpat-", "AKIA", "eyJ", "xoxb-", "nvapi-")
 _LONGEST_VALUE = 2000
-_LONGEST_WORD = 32  # letters and digits without a break: a longer word is a key or a hash
 
 
 def variables(environ: Mapping[str, str]) -> Iterator[Fact]:
@@ -39,7 +38,7 @@ def variables(environ: Mapping[str, str]) -> Iterator[Fact]:
 
 
 def _shown(name: str, value: str, home: str) -> Reading:
-    if len(value) > _LONGEST_VALUE or any(word in name for word in _SECRET_WORDS) or _looks_secret(value):
+    if len(value) > _LONGEST_VALUE or any(word in name for word in _SECRET_WORDS) or holds_secret(value):
         return Unknown("not shown: may hold a secret")
     if len(home.strip("/")) > 0:
         value = value.replace(home.rstrip("/"), "~")
@@ -50,12 +49,3 @@ def _without_uuid(part: str) -> str:
     """Return `GPU-…` for the UUID of a GPU or MIG slice, which CUDA_VISIBLE_DEVICES may contain."""
     start = part.strip()[:4]
     return f"{start}…" if start in ("GPU-", "MIG-") else part
-
-
-def _looks_secret(value: str) -> bool:
-    """Return whether a value starts like a known token, has credentials in a URL, or a long unbroken word."""
-    if value.startswith(_SECRET_STARTS) or ("://" in value and "@" in value.partition("://")[2]):
-        return True
-    for mark in "/,:;=. _-":
-        value = value.replace(mark, " ")
-    return any(len(word) > _LONGEST_WORD and not word.isalpha() for word in value.split())

@@ -6,16 +6,20 @@ to this environment.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.core.facts import Fact
-from envcheck.core.findings import Report
-from envcheck.core.rules import Fix, Rule
+from envcheck.core.facts import Fact, package_key
+from envcheck.core.findings import Report, Verdict
+from envcheck.core.rules import Fix, Rule, Severity
 from envcheck.core.sanitize import hide_secrets, inline
 from envcheck.knowledge.log_signatures import KINDS
+from envcheck.logs.clashes import clashing_requirements
 from envcheck.logs.diagnosis import Cause, Diagnosis, Fit, Match, own_code
+from envcheck.logs.environment import Platform
 from envcheck.logs.events import Frame, Log
+from envcheck.logs.missing_names import MissingName
 from envcheck.reports.formats.json import diagnostic_tree
 from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text, installed_companions
 
@@ -25,7 +29,20 @@ NOTHING, FAILED, UNEXPLAINED = 0, 1, 3
 """Exit codes: the log shows no failure; a failure with a known cause; a failure whose cause is not known."""
 
 _SHORT, _LONG = 160, 400  # characters shown of one line of a log
+_FEW = 3  # rules shown on a missing name
 _LISTED = 6  # items shown of a long list
+
+
+class MissingAnswer(NamedTuple):
+    """A name that is missing, the rules that say where, and the ranges of releases that have it, in words.
+
+    `is_known` says that the package which lacks it is one that envcheck knows.
+    """
+
+    missing: MissingName
+    rules: tuple[Rule, ...] = ()
+    ranges: tuple[str, ...] = ()
+    is_known: bool = False
 
 
 class Explanation(NamedTuple):
@@ -33,7 +50,8 @@ class Explanation(NamedTuple):
 
     `subject` describes the environment; `report` holds its inventory and the known failures. `fits` maps the
     case of a signature to its fit. `notes` list what could not be read of the log. `printed` are facts taken
-    from the log itself.
+    from the log itself. `platform` is what the log is of if not NVIDIA's; `missing` is a name that the cause
+    misses.
     """
 
     name: str
@@ -44,6 +62,8 @@ class Explanation(NamedTuple):
     fits: Mapping[str, Fit]
     notes: tuple[str, ...] = ()
     printed: tuple[Fact, ...] = ()
+    platform: Platform | None = None
+    missing: MissingAnswer | None = None
 
     @property
     def code(self) -> int:
@@ -68,6 +88,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield f"judged  {explanation.subject}"
     for note in explanation.notes:
         yield f"note    {note}"
+    if (platform := explanation.platform) is not None:
+        yield f"log of  {platform.name} (line {platform.line}): what is known of CUDA is left out"
     for diagnostic in explanation.report.diagnostics:
         yield f"remark  {diagnostic_line(diagnostic)}"
     yield ""
@@ -75,12 +97,14 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         part = "what was read" if explanation.notes else "this log"
         yield f"No failure found in {part}."
     elif diagnosis.cause is None:
-        yield "Only what follows from a failure elsewhere: the log of the rank that failed first says why."
+        yield from _only_consequences(explanation)
     else:
         yield from _cause(diagnosis.cause, explanation)
     if diagnosis.cause is None:
         yield from _known([match for match in diagnosis.matches if _names_a_cause(match)], explanation)
     yield from _others(explanation)
+    if diagnosis.failed:
+        yield from _known_of_the_versions(explanation)
     if diagnosis.failed and explanation.code == UNEXPLAINED:
         yield ""
         if any(map(_names_a_cause, diagnosis.matches)):
@@ -103,14 +127,98 @@ def _cause(cause: Cause, explanation: Explanation) -> Iterator[str]:
     if cause.event.times > max(1, len(cause.event.ranks)):
         yield f"    again   {cause.event.times} times, last in line {cause.event.again}"
     yield f"    kind    {_kind(cause)}"
+    yield from _form(cause)
+    yield from _missing_lines(explanation)
     index = explanation.log.events.index(cause.event)
     yield from _known([match for match in explanation.diagnosis.matches if match.event == index], explanation)
     if cause.match is None and explanation.diagnosis.partial:
         yield from _resembling(explanation)
 
 
+def _only_consequences(explanation: Explanation) -> Iterator[str]:
+    """Say what a log reports that holds only consequences: time-outs of peers, the launcher's summary."""
+    first = explanation.diagnosis.consequences[0]
+    yield f"✗ failed  {_where(first, explanation.log)}: {event_text(first)}"
+    yield "    kind    follows from a failure elsewhere: the log of the rank that failed first says why"
+    if first.match and first.match.signature.advice:
+        yield f"    advice  {first.match.signature.advice}"
+
+
+def _form(cause: Cause) -> Iterator[str]:
+    """Yield what the form of a line, or the signal that ended a process, says."""
+    form = cause.event.form
+    if cause.match is not None or form is None:
+        return
+    if form.means:
+        yield f"    means   {form.means}"
+    for requirement in clashing_requirements(cause.event.text)[:_LISTED]:
+        yield f"    clash   {requirement}"
+    if form.advice:
+        yield f"    advice  {form.advice}"
+
+
+def _missing_lines(explanation: Explanation) -> Iterator[str]:
+    """Yield who asks for a missing name, who lacks it, and what is known of the releases that have it."""
+    answer = explanation.missing
+    cause = explanation.diagnosis.cause
+    if answer is None or cause is None or cause.match is not None:
+        return
+    yield f"    missing {_missing_sentence(answer, explanation.report)}"
+    for words in answer.ranges:
+        yield f"    has it  {words}"
+    for rule in answer.rules[:_FEW]:
+        yield f"    rule    {rule.title} [{rule.id}]"
+
+
+_NOBODY = {True: "your own code", False: "something that the log does not name"}
+
+
+def _missing_sentence(answer: MissingAnswer, report: Report) -> str:
+    missing = answer.missing
+    asks = _with_version(missing.asks, report) if missing.asks else _NOBODY[missing.own]
+    lacks = _with_version(missing.lacks, report)
+    if missing.half:
+        return (
+            f"{missing.module} was still being imported: a circular import, or a file of yours with its name"
+        )
+    if missing.kind == "argument":
+        return f"{asks} passes {missing.name} to {missing.module}(), which does not take it in this release"
+    if missing.kind == "module" and not missing.installed:
+        unknown = "" if answer.is_known or missing.asks else ", if it is not a file of yours"
+        package = f"of the package {missing.lacks}{unknown}"
+        return f"{asks} imports {missing.module}, {package}, which is not installed"
+    what = (
+        f"the module {missing.module}" if missing.kind == "module" else f"{missing.name} of {missing.module}"
+    )
+    return f"{asks} asks for {what}, which this release of {lacks} does not have"
+
+
+def _with_version(package: str, report: Report) -> str:
+    version = report.inventory.known(package_key(package)) if package else None
+    return f"{package} {version}" if version else package
+
+
+def _known_of_the_versions(explanation: Explanation) -> Iterator[str]:
+    """Yield the errors that this environment has by its versions, other than those that the text matches."""
+    cause = explanation.diagnosis.cause
+    matched = {match.signature.rule for match in explanation.diagnosis.matches}
+    if cause is not None and cause.match is not None:
+        return
+    broken = [
+        found
+        for found in explanation.report.judgement.findings
+        if found.verdict is Verdict.BROKEN
+        and found.severity is Severity.ERROR
+        and found.rule.id not in matched
+    ]
+    if broken:
+        yield ""
+        yield "known to fail with these versions, whatever the log says:"
+        yield from (f"  {found.rule.title} [{found.rule.id}]" for found in broken[:_LISTED])
+
+
 def _kind(cause: Cause) -> str:
-    if cause.kind == "code" and cause.match is None:
+    if cause.kind == "code" and cause.match is None and cause.place is not None:
         return "raised by a line of your own code"
     if cause.kind != "unknown":
         return KINDS[cause.kind]
@@ -238,6 +346,8 @@ def _where(cause: Cause, log: Log) -> str:
     first, last = cause.event.first, cause.event.last
     if first > log.lines:
         return f"{who}the end"
+    if cause.event.what == "stated":
+        return f"{who}line {first}"
     return f"{who}line {first}" if first == last else f"{who}lines {first}-{last}"
 
 
@@ -253,18 +363,24 @@ def event_text(cause: Cause, limit: int = _LONG) -> str:
         first = event.exceptions[0]
         text = f"{first.name}: {first.message}" if first.message else first.name
     elif event.what == "raised":
-        text = "a traceback without its end"
+        text = "a traceback whose exception is not in the log"
     elif event.what == "ended":
         text = " ".join(event.text.split("\n")[0].split())
     elif cause.match:
         texts = dict(zip(event.numbers, event.text.split("\n"), strict=False))
-        text = texts.get(cause.match.lines[0], event.text.split("\n")[0]).strip()
+        text = _without_raise(texts.get(cause.match.lines[0], event.text.split("\n")[0]))
     else:
         text = event.text.strip().split("\n")[0]
     text = hide_secrets(
         text[: 10 * limit]
     )  # longer than what is shown, so that a secret in it is found whole
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _without_raise(line: str) -> str:
+    """Return a line; of the source `raise X("…")` the exception as it would be printed."""
+    found = re.match(r"\s*raise ([\w.]+)\([fr]?[\"']?(.*?)[\"']?\)?$", line.strip())
+    return f"{found[1]}: {found[2]}".rstrip(": ") if found else line.strip()
 
 
 def _brief(cause: Cause) -> str:
@@ -302,6 +418,8 @@ def tree(explanation: Explanation) -> dict[str, Any]:
             "notes": list(explanation.notes),
         },
         "subject": explanation.subject,
+        "platform": explanation.platform.name if explanation.platform else None,
+        "missing": _missing_tree(explanation.missing) if explanation.missing else None,
         "remarks": [diagnostic_tree(one) for one in explanation.report.diagnostics],
         "failed": diagnosis.failed,
         "cause": _cause_tree(diagnosis.cause) if diagnosis.cause else None,
@@ -319,11 +437,23 @@ def tree(explanation: Explanation) -> dict[str, Any]:
     }
 
 
+def _missing_tree(answer: MissingAnswer) -> dict[str, Any]:
+    missing = answer.missing
+    return {
+        "kind": missing.kind,
+        "name": missing.name,
+        "module": missing.module,
+        "lacks": missing.lacks or None,
+        "asks": missing.asks or None,
+        "rules": [rule.id for rule in answer.rules],
+    }
+
+
 def _cause_tree(cause: Cause) -> dict[str, Any]:
     event = cause.event
     return {
         "kind": cause.kind,
-        "what": event.what,
+        "what": "said" if event.what == "stated" else event.what,
         "said": event_text(cause),
         "ranks": list(event.ranks),
         "lines": [event.first, event.last],
@@ -335,6 +465,10 @@ def _cause_tree(cause: Cause) -> dict[str, Any]:
             for one in event.exceptions
         ],
         "exit_code": event.code,
+        "clash": list(clashing_requirements(event.text)) if event.form else [],
+        "means": (event.form.means if event.form else "") or None,
+        "advice": (event.form.advice if event.form else "") or None,
+        "place": frame_text(cause.place) if cause.place else None,
         "root": event.root,
         "case": cause.match.signature.case if cause.match else None,
         "rule": (cause.match.signature.rule or None) if cause.match else None,

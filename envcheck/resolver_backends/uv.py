@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envcheck.core.errors import ExamineError, NoSolutionError
+from envcheck.core.errors import ExamineError, InputError, NoSolutionError
+from envcheck.core.parsing import parse_toml
 from envcheck.host.environment import own_python
 from envcheck.host.files import scratch_folder
 from envcheck.host.machine import Host, find_program
@@ -79,9 +79,9 @@ def _packages(text: str) -> dict[str, tuple[str, tuple[Artifact, ...]]]:
         ExamineError: the file does not have the expected layout.
     """
     try:
-        packages = tomllib.loads(text)["packages"]
+        packages = parse_toml(text, "uv")["packages"]
         return {package["name"]: (package["version"], tuple(_files(package))) for package in packages}
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError):
+    except (InputError, KeyError, TypeError, ValueError):
         raise ExamineError("uv's answer cannot be read; a newer uv may write it differently") from None
 
 

@@ -92,7 +92,7 @@ def referenced_keys(clause: Clause) -> Iterator[str]:
 
 def evaluate(clause: Clause, inventory: Inventory, device: int | None = None) -> Tri:
     """Return whether the inventory satisfies the clause, on the given device if its key is a device key."""
-    reading = inventory.fact(clause.key, device).reading
+    reading = inventory.reading(clause.key, device)
     if isinstance(reading, Unknown):
         return Tri.MAYBE
     if isinstance(reading, Absent):
@@ -118,7 +118,7 @@ def evaluate(clause: Clause, inventory: Inventory, device: int | None = None) ->
 def _compare(value: Value, kind: Kind, test: Comparison, inventory: Inventory, device: int | None) -> Tri:
     operand = test.operand
     if isinstance(operand, Ref):
-        other = inventory.fact(operand.key, device).reading
+        other = inventory.reading(operand.key, device)
         if not isinstance(other, Known):
             return Tri.MAYBE if isinstance(other, Unknown) else Tri.NO
         if isinstance(other.value, tuple):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import (
@@ -29,6 +29,7 @@ from envcheck.core.facts import (
 )
 from envcheck.core.nvidia import has_code, has_ptx, is_capability
 from envcheck.core.rules import Matrix
+from envcheck.core.tables import GpuModel, Tables, TorchBuild
 from envcheck.rules.clauses import evaluate
 
 KEYS = {
@@ -69,9 +70,6 @@ KEYS = {
     ),
 }
 """The declarations of derived facts."""
-
-Tables: TypeAlias = Mapping[str, list[dict[str, Any]]]
-"""The tables of the matrix: rows by table name."""
 
 _BATCH_KEYS = (
     "train.micro_batch_size",
@@ -129,7 +127,7 @@ def derive(read: Inventory, matrix: Matrix) -> Inventory:
 def _missing(inventory: Inventory, *keys: str, device: int | None = None) -> Reading | None:
     """Return the first reading of these inputs that is not Known, as the derived reading; None if all are."""
     for key in keys:
-        reading = inventory.fact(key, device).reading
+        reading = inventory.reading(key, device)
         match reading:
             case Known():
                 continue
@@ -142,7 +140,7 @@ def _missing(inventory: Inventory, *keys: str, device: int | None = None) -> Rea
 
 def _add(inventory: Inventory, derived: Iterable[Fact]) -> Inventory:
     """Add derived facts, except where a probe, a file or an option provided the fact."""
-    return inventory.with_facts(fact for fact in derived if _not_given(inventory.fact(fact.key).reading))
+    return inventory.with_facts(fact for fact in derived if _not_given(inventory.reading(fact.key)))
 
 
 def _not_given(reading: Reading) -> bool:
@@ -164,48 +162,49 @@ def _torch_build(inventory: Inventory, tables: Tables) -> Inventory:
         keys = ("cuda.runtime", "build.torch.architectures", *(f"build.torch.{name}" for name in names))
         return _add(inventory, (Fact(key, missing, "derived from pkg.torch") for key in keys))
     torch = _text(inventory, "pkg.torch")
-    row = _release_row(tables.get("torch", []), "version", torch)
-    runtime = _torch_cuda(inventory, torch, row)
+    build = _build_of(tables, torch)
+    runtime = _torch_cuda(inventory, torch, build)
     source = f"derived from torch {torch}"
     facts = [Fact("cuda.runtime", runtime, source)]
     unread = _unread_platform(inventory) if isinstance(runtime, Known) else None
-    architectures = unread or _architectures(torch, runtime, row, tables)
+    architectures = unread or _architectures(torch, runtime, build, tables)
     facts.append(Fact("build.torch.architectures", architectures, source))
-    facts += [Fact(f"build.torch.{name}", _companion(torch, row, name), source) for name in names]
+    facts += [Fact(f"build.torch.{name}", _companion(torch, build, name), source) for name in names]
     return _add(inventory, facts)
 
 
-def _release_row(rows: Sequence[Mapping[str, Any]], column: str, version: str) -> Mapping[str, Any] | None:
-    """Return the row of this release, whatever its local label; None for snapshots and pre-releases."""
-    parsed = versions.parse(version)
+def _build_of(tables: Tables, torch: str) -> TorchBuild | None:
+    """Return the build of this release, whatever its local label; None for snapshots and pre-releases."""
+    parsed = versions.parse(torch)
     if parsed is None or parsed.is_prerelease:
         return None
-    return next((row for row in rows if versions.parse(row[column]) == versions.parse(parsed.public)), None)
+    release = versions.parse(parsed.public)
+    return next((each for each in tables.torch_builds if versions.parse(each.version) == release), None)
 
 
 def _unlisted(torch: str) -> Unknown:
     return Unknown(f"torch {torch} is not among the releases whose builds are known")
 
 
-def _torch_cuda(inventory: Inventory, torch: str, row: Mapping[str, Any] | None) -> Reading:
-    built = inventory.fact("build.torch.cuda").reading
+def _torch_cuda(inventory: Inventory, torch: str, build: TorchBuild | None) -> Reading:
+    built = inventory.reading("build.torch.cuda")
     if not _not_given(built):
         return built
     label = versions.local_label(torch).partition(".")[0]
     if label:
         return _cuda_of_label(torch, label)
-    if row is None:
+    if build is None:
         return _unlisted(torch)
-    return _default_cuda(inventory, row)
+    return _default_cuda(inventory, build)
 
 
-def _default_cuda(inventory: Inventory, row: Mapping[str, Any]) -> Reading:
+def _default_cuda(inventory: Inventory, build: TorchBuild) -> Reading:
     """Return the CUDA of the build that a plain `pip install` of this torch installs on this platform."""
     system, arch = (inventory.known(key) for key in ("host.os", "host.arch"))
-    if system in (None, "linux") and arch in (None, "x86_64") and row.get("cuda"):
-        return Known(str(row["cuda"]))
-    if system in (None, "linux") and arch == "aarch64" and row.get("aarch64"):
-        return _cuda_of_label(str(row["version"]), str(row["aarch64"]))
+    if system in (None, "linux") and arch in (None, "x86_64") and build.cuda:
+        return Known(build.cuda)
+    if system in (None, "linux") and arch == "aarch64" and build.aarch64:
+        return _cuda_of_label(build.version, build.aarch64)
     return Unknown("only the default builds for Linux on x86_64 and aarch64 are known")
 
 
@@ -224,25 +223,24 @@ def _cuda_of_label(torch: str, label: str) -> Reading:
     return Unknown(f"torch {torch} is a build of somebody's own: its label names no CUDA")
 
 
-def _architectures(torch: str, runtime: Reading, row: Mapping[str, Any] | None, tables: Tables) -> Reading:
+def _architectures(torch: str, runtime: Reading, build: TorchBuild | None, tables: Tables) -> Reading:
     if not isinstance(runtime, Known):
         return runtime
-    if row is None:
+    if build is None:
         return _unlisted(torch)
-    if row["cuda"] == runtime.value:
-        return Known(tuple(row["architectures"]))
-    for variant in tables.get("variant", []):
-        if variant["torch"] == row["version"] and variant["cuda"] == runtime.value:
-            return Known(tuple(variant["architectures"]))
-    return Unknown(f"no torch {row['version']} for CUDA {runtime.value} is among the builds that are known")
+    if build.cuda == runtime.value:
+        return Known(build.architectures)
+    for variant in tables.torch_variants:
+        if variant.torch == build.version and variant.cuda == runtime.value:
+            return Known(variant.architectures)
+    return Unknown(f"no torch {build.version} for CUDA {runtime.value} is among the builds that are known")
 
 
-def _companion(torch: str, row: Mapping[str, Any] | None, name: str) -> Reading:
-    if row is None:
+def _companion(torch: str, build: TorchBuild | None, name: str) -> Reading:
+    if build is None:
         return _unlisted(torch)
-    return (
-        Known(str(row[name])) if row.get(name) else Unknown(f"no {name} is known to belong to torch {torch}")
-    )
+    release = build.companions.get(name)
+    return Known(release) if release else Unknown(f"no {name} is known to belong to torch {torch}")
 
 
 # --- drivers and CUDA -------------------------------------------------------------------------------
@@ -293,11 +291,14 @@ def _foreign_driver(inventory: Inventory) -> Reading | None:
 
 
 def _family_floor(tables: Tables, cuda: str) -> Reading:
-    """Return the oldest driver of a CUDA major family: since CUDA 11, it runs every minor version of it."""
+    """Return the oldest driver of a CUDA major family: since CUDA 11, it runs every minor version of it.
+
+    Before, each minor version is a row of its own, with `cuda`.
+    """
     major = cuda.partition(".")[0]
-    for row in tables.get("family", []):
-        if str(row["major"]) == major:
-            return Known(str(row["minimum_driver"]))
+    for row in tables.cuda_families:
+        if row.major == major and (row.cuda or cuda) == cuda:
+            return Known(row.minimum_driver)
     return Unknown(f"the driver floor of CUDA {major}.x is not known")
 
 
@@ -312,9 +313,7 @@ def _with_compat(inventory: Inventory, floor: Reading) -> Reading:
 
 
 def _shipped_driver(tables: Tables, cuda: str) -> Reading:
-    drivers = [
-        str(row["driver"]) for row in tables.get("toolkit", []) if row["cuda"] == cuda and row.get("driver")
-    ]
+    drivers = [row.driver for row in tables.cuda_toolkits if row.cuda == cuda and row.driver]
     if not drivers:
         return Unknown(f"the driver that ships with CUDA {cuda} is not known")
     return Known(min(drivers, key=versions.order))
@@ -325,9 +324,9 @@ def _cuda_of_driver(inventory: Inventory, tables: Tables) -> Reading:
     if missing is not None:
         return missing
     branch = _text(inventory, "driver.version").partition(".")[0]
-    for row in tables.get("branch", []):
-        if str(row["branch"]) == branch:
-            return Known(str(row["cuda"]))
+    for row in tables.driver_branches:
+        if row.branch == branch:
+            return Known(row.cuda)
     return Unknown(f"driver branch R{branch} is not known")
 
 
@@ -340,12 +339,12 @@ def _torch_of_driver(inventory: Inventory, tables: Tables) -> Reading:
         return Unknown("only the drivers of Linux on servers and workstations are known")
     driver = _text(inventory, "driver.version")
 
-    def runs(row: Mapping[str, Any]) -> bool:
-        runtime = _default_cuda(inventory, row)
+    def runs(build: TorchBuild) -> bool:
+        runtime = _default_cuda(inventory, build)
         floor = _family_floor(tables, str(runtime.value)) if isinstance(runtime, Known) else runtime
         return isinstance(floor, Known) and versions.compare(driver, ">=", str(floor.value)) is Tri.YES
 
-    releases = [str(row["version"]) for row in tables.get("torch", []) if runs(row)]
+    releases = [build.version for build in tables.torch_builds if runs(build)]
     return Known(max(releases, key=versions.order)) if releases else Absent()
 
 
@@ -356,9 +355,7 @@ def _each_device(inventory: Inventory, facts_of: Callable[[int], Iterable[Fact]]
     devices = []
     for number, device in enumerate(inventory.devices):
         derived = {
-            fact.key: fact
-            for fact in facts_of(number)
-            if _not_given(inventory.fact(fact.key, number).reading)
+            fact.key: fact for fact in facts_of(number) if _not_given(inventory.reading(fact.key, number))
         }
         devices.append({**device, **derived})
     return replace(inventory, devices=tuple(devices))
@@ -368,32 +365,27 @@ def _visible(inventory: Inventory) -> Fact:
     if inventory.devices:
         return Fact("gpus.visible", Known(len(inventory.visible_devices())), "derived from gpu.visible")
     missing = _missing(inventory, "gpus.count")
-    reading = missing or inventory.fact("gpus.count").reading
+    reading = missing or inventory.reading("gpus.count")
     return Fact("gpus.visible", reading, "derived from gpus.count")
 
 
 def _device_models(inventory: Inventory, tables: Tables) -> Inventory:
     """Add to each GPU what the table of GPU models says about its name."""
-    models: dict[str, Mapping[str, Any]] = {}
+    models: dict[str, GpuModel] = {}
     if inventory.devices:
-        for row in tables.get("gpu", []):
-            for name in (row["name"], *row.get("aliases", [])):
-                models[_plain_name(name)] = row
+        models = {_plain_name(name): model for model in tables.gpu_models for name in model.names}
 
     def facts_of(number: int) -> Iterator[Fact]:
         source = "derived from gpu.name"
         missing = _missing(inventory, "gpu.name", device=number)
         name = _text(inventory, "gpu.name", number)
-        row = None if missing else models.get(_plain_name(name))
+        model = None if missing else models.get(_plain_name(name))
         unlisted = missing or Unknown(f"{name} is not among the GPUs that are known")
-        yield Fact(
-            "gpu.compute_capability", Known(str(row["compute_capability"])) if row else unlisted, source
-        )
-        yield Fact("gpu.kind", Known(str(row["kind"])) if row else unlisted, source)
-        memory = row["memory_gb"] if row else []
-        if len(memory) == 1:
+        yield Fact("gpu.compute_capability", Known(model.compute_capability) if model else unlisted, source)
+        yield Fact("gpu.kind", Known(model.kind) if model else unlisted, source)
+        if model and len(model.memory_gb) == 1:
             # Advertised GB; a driver reports a few per cent less, so this serves only a declared GPU.
-            yield Fact("gpu.memory_mib", Known(memory[0] * 1024), source)
+            yield Fact("gpu.memory_mib", Known(model.memory_gb[0] * 1024), source)
 
     return _each_device(inventory, facts_of)
 
@@ -414,7 +406,7 @@ class _Code(NamedTuple):
 def _device_code(inventory: Inventory, tables: Tables) -> Inventory:
     """Add to each GPU which torch releases, and which installed packages, have code for it."""
     code = _Code(
-        releases=[(str(row["version"]), tuple(row["architectures"])) for row in tables.get("torch", [])],
+        releases=[(build.version, build.architectures) for build in tables.torch_builds],
         packages={
             package_of_key(key): fact.value
             for key, fact in inventory.facts.items()
@@ -507,7 +499,7 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
     """Give each fact that was not given the default of the first row that matches."""
     settled: set[str] = set()
     for default in matrix.defaults:
-        if default.key in settled or not _not_given(inventory.fact(default.key).reading):
+        if default.key in settled or not _not_given(inventory.reading(default.key)):
             continue
         answers = {clause.key: evaluate(clause, inventory) for clause in default.when}
         matches = min(answers.values(), default=Tri.YES)
@@ -522,7 +514,7 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
 
 def _unsettled(inventory: Inventory, answers: Mapping[str, Tri]) -> Unknown:
     undecided = sorted(key for key, answer in answers.items() if answer is Tri.MAYBE)
-    asked = not any(_not_given(inventory.fact(key).reading) for key in undecided)
+    asked = not any(_not_given(inventory.reading(key)) for key in undecided)
     return Unknown(f"its default depends on {' and '.join(undecided)}", asked)
 
 

@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from envcheck.core import markers, versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, normalised, package_key, package_of_key
 from envcheck.core.rules import Requirement
 
+_LONGEST_QUOTE = 60  # characters of a line that a message quotes
 _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
+
+class UnreadableMetadata(NamedTuple):
+    """A package whose metadata cannot be read, or not all of it: the key with its source, and why."""
+
+    package: str
+    key: str
+    source: str
+    why: str
+
+
+class RequirementCheck(NamedTuple):
+    """The requirements that are not surely met, the number of those that are, and what cannot be read."""
+
+    unmet: list[Requirement]
+    met: int
+    unreadable: list[UnreadableMetadata]
 
 
 def installed_requirements(inventory: Inventory) -> Iterator[Requirement]:
     """Yield every requirement of every installed package whose marker matches this environment."""
-    environment: dict[str, str] | None = None
-    for fact, line in _requirement_lines(inventory):
-        bare, _, marker = line.partition(";")
-        if marker:
-            environment = environment or _marker_environment(inventory)
-            if not markers.matches(marker, environment):
-                continue
-        name, specifier = _split_requirement(bare)
-        if name:
-            yield Requirement(package_of_key(fact.key), name, specifier, fact.source)
+    return (found for found in _read_requirements(inventory) if isinstance(found, Requirement))
 
 
-def unmet_requirements(inventory: Inventory) -> tuple[list[Requirement], int]:
-    """Return the requirements that are not surely met, and the number of those that are.
+def check_requirements(inventory: Inventory) -> RequirementCheck:
+    """Return the requirements that are not surely met, how many are met, and what cannot be read.
 
     An environment meets hundreds of requirements and misses a few: only the few become rules.
     """
-    unmet, met = [], 0
-    for requirement in installed_requirements(inventory):
+    found = RequirementCheck([], 0, [])
+    unreadable: dict[str, UnreadableMetadata] = {}
+    met = 0
+    for requirement in _read_requirements(inventory):
+        if isinstance(requirement, UnreadableMetadata):
+            unreadable.setdefault(requirement.package, requirement)
+            continue
         installed = inventory.fact(package_key(requirement.requires)).reading
         # An unreadable specifier does not restrict anything.
         if isinstance(installed, Known) and (
@@ -39,15 +54,35 @@ def unmet_requirements(inventory: Inventory) -> tuple[list[Requirement], int]:
         ):
             met += 1
         else:
-            unmet.append(requirement)
-    return unmet, met
+            found.unmet.append(requirement)
+    return found._replace(met=met, unreadable=list(unreadable.values()))
 
 
-def _requirement_lines(inventory: Inventory) -> Iterator[tuple[Fact, str]]:
+def _read_requirements(inventory: Inventory) -> Iterator[Requirement | UnreadableMetadata]:
+    environment: dict[str, str] | None = None
     for key, fact in inventory.facts.items():
-        if key.endswith(".requires") and isinstance(fact.value, tuple):
-            for line in fact.value:
-                yield fact, line
+        if key.endswith(".degraded") and fact.value is True:
+            yield UnreadableMetadata(package_of_key(key), key, fact.source, "no name or version in it")
+        if not key.endswith(".requires") or not isinstance(fact.value, tuple):
+            continue
+        for line in fact.value:
+            bare, _, marker = line.partition(";")
+            if marker:
+                environment = environment or _marker_environment(inventory)
+                matches = markers.matches(marker, environment)
+                if matches is None:
+                    yield _unreadable_line(fact, line)
+                if not matches:
+                    continue
+            name, specifier = _split_requirement(bare)
+            if name:
+                yield Requirement(package_of_key(key), name, specifier, fact.source)
+
+
+def _unreadable_line(fact: Fact, line: str) -> UnreadableMetadata:
+    short = line if len(line) <= _LONGEST_QUOTE else f"{line[:_LONGEST_QUOTE]}…"
+    package = package_of_key(fact.key)
+    return UnreadableMetadata(package, package_key(package), fact.source, f"it requires {short!r}")
 
 
 def _split_requirement(text: str) -> tuple[str, str]:

@@ -5,11 +5,12 @@ If several ranks went wrong, the outcome names the one that caused it, whether i
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_json
 from envcheck.selftest.declaration import SelftestDeclaration, SelftestVariant
 from envcheck.selftest.outcome import FAIL, PASS, SKIP, UNKNOWN, Outcome
 from envcheck.selftest.stacks import WaitState, innermost_line, waiting
@@ -92,8 +93,8 @@ def _events(journal: str) -> Iterator[Mapping[str, Any]]:
     """
     for line in journal.splitlines():
         try:
-            event = json.loads(line)
-        except ValueError:
+            event = parse_json(line, "")
+        except InputError:
             continue
         if (
             isinstance(event, dict)

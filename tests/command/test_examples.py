@@ -252,6 +252,18 @@ def test_every_step_of_the_action_has_a_shell_and_no_input_in_its_script() -> No
         ("check", "", 0, ["check"]),
         ("check", "a.txt 'b c.txt' --machine x", 0, ["check", "a.txt", "b c.txt", "--machine", "x"]),
         ("gate", "$(touch x) `id` ; echo", 1, ["gate", "$(touch", "x)", "`id`", ";", "echo"]),
+        ("check", "a.txt\n--machine\nx y\n", 0, ["check", "a.txt", "--machine", "x y"]),
+        ("check", 'a.txt\r\n\r\n--only\r\nlock: "\r\n', 0, ["check", "a.txt", "--only", 'lock: "']),
+        ("check", "$(touch x)\n--a 'b", 0, ["check", "$(touch x)", "--a 'b"]),
+        (
+            "check",
+            "requirements.txt --only lock: --strict\n",
+            1,
+            ["check", "requirements.txt", "--only", "lock:", "--strict"],
+        ),
+        ("check", "a.txt ''", 0, ["check", "a.txt", ""]),
+        ("check", 'requirements.txt --only lock: "--strict', 2, None),
+        ("gate", "--python it's", 2, None),
         ("doctor", "", 2, None),
     ],
 )
@@ -279,6 +291,8 @@ def test_the_actions_judging_step(
     assert ran.returncode == code, ran.stderr
     if words is None:
         assert not (tmp_path / "words").exists()
+        assert (tmp_path / "output").read_text() == "code=2\n"
+        assert ran.stderr.strip().splitlines()[-1].startswith(("arguments: ", "command: "))
     else:
         assert json.loads((tmp_path / "words").read_text()) == words
         assert (tmp_path / "output").read_text() == f"code={code}\n"

@@ -26,6 +26,7 @@ from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.events import Frame, Log, Raised
 from envcheck.logs.line_format import log_patterns
+from tests.support.hostile import SECRETS
 from tests.support.paths import DATA
 from tests.support.running import Outcome, envcheck, invocation, surroundings
 
@@ -401,7 +402,8 @@ def test_no_failure_is_exit_code_0(tmp_path: Path) -> None:
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "No failure found in this log.")
 
 
-SECRETS = {
+KEY = next(each.text for each in SECRETS if each.text.startswith("-----") and each.text.count("\n") > 2)
+LOG_SECRETS = {
     "https://ana:hunter22@example.org/x?token=sekret1&a=1": ("hunter22", "sekret1"),
     "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz012345": ("hf_abc",),
     "Authorization: Bearer abcdefgh.sekret2": ("sekret2",),
@@ -409,10 +411,11 @@ SECRETS = {
     "{'api_key': 'sekret4', 'n': 3}": ("sekret4",),
     "WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567": ("0123456789abcdef",),
     "AWS_SECRET_ACCESS_KEY='sekret5'": ("sekret5",),
+    KEY.replace("\n", " "): tuple(KEY.split("\n")[1:-1]),
 }
 
 
-@pytest.mark.parametrize("text", SECRETS)
+@pytest.mark.parametrize("text", LOG_SECRETS)
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_secrets_in_a_log_are_not_repeated(text: str, more: tuple[str, ...], tmp_path: Path) -> None:
     log = tmp_path / "train.log"
@@ -422,8 +425,16 @@ def test_secrets_in_a_log_are_not_repeated(text: str, more: tuple[str, ...], tmp
     )
     ran = envcheck("explain", str(log), *more)
     assert "is missing" in ran.out
-    for secret in SECRETS[text]:
+    for secret in LOG_SECRETS[text]:
         assert secret not in ran.out + ran.err
+
+
+def test_a_key_on_several_lines_of_a_log_is_not_repeated(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(CAUSE).replace("'labels'", f"cannot load\n{KEY}\nerror: of this key"))
+    for more in ((), ("--json",)):
+        ran = envcheck("explain", str(log), *more)
+        assert not any(line in ran.out for line in KEY.split("\n")[1:-1])
 
 
 def test_control_characters_in_a_log_do_not_reach_the_terminal(tmp_path: Path) -> None:
@@ -527,7 +538,7 @@ def test_a_line_of_words_without_an_end_still_shows_what_it_says() -> None:
 def test_an_error_without_a_traceback_is_a_failure() -> None:
     said = "Collecting torch==2.1.2\nERROR: No matching distribution found for torch==2.1.2\n"
     cause = cause_of(said)
-    assert (cause.kind, cause.event.what) == ("version", "said")
+    assert (cause.kind, cause.event.what) == ("version", "stated")
 
 
 def test_a_known_warning_is_not_a_failure() -> None:
@@ -655,3 +666,116 @@ def test_configuration_diagnostics_are_shown_beside_the_cause(tmp_path: Path) ->
     assert "\nremark  ds.json:1:37: warning: gradient_cliping is no setting of deepspeed" in ran.out
     told = json.loads(envcheck(*words, "--json", cwd=tmp_path).out)["remarks"]
     assert [each["code"] for each in told] == ["unreadable", "unknown-key"]
+
+
+# --- what is never left unsaid ------------------------------------------------------------------------
+
+NO_FACTS = ("--facts", os.devnull)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ModuleNotFoundError: No module named 'flash_attn'",
+        "Segmentation fault (core dumped)",
+        "CheckpointError: the flux differs",
+        "RuntimeError: NCCL error: unhandled system error",
+        "torch.distributed.DistBackendError: something with NCCL",
+        "ERROR: Could not install packages due to an OSError",
+        "ImportError: cannot import name 'x' from 'y'",
+    ],
+)
+def test_a_failure_of_one_line_is_never_exit_code_0(line: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(f"{line}\n")
+    ran = envcheck("explain", "log", cwd=tmp_path)
+    assert ran.code in (1, 3)
+    assert line in ran.out
+
+
+def test_a_missing_package_is_named_with_who_asks_for_it(tmp_path: Path) -> None:
+    frame = (
+        '  File "/e/lib/python3.11/site-packages/transformers/a.py", line 3, in <module>\n    import cv2\n'
+    )
+    said = "ModuleNotFoundError: No module named 'cv2'"
+    (tmp_path / "log").write_text(f"Traceback (most recent call last):\n{frame}{said}\n")
+    code, tree = explained("log", cwd=tmp_path)
+    assert (code, tree["cause"]["kind"]) == (1, "missing")
+    assert (tree["missing"]["lacks"], tree["missing"]["asks"]) == ("opencv-python", "transformers")
+    assert (
+        "transformers imports cv2, of the package opencv-python"
+        in envcheck("explain", "log", cwd=tmp_path).out
+    )
+
+
+def test_a_missing_name_is_told_with_both_packages_and_their_releases(tmp_path: Path) -> None:
+    frame = (
+        '  File "/e/lib/python3.11/site-packages/trl/core.py", line 3, in <module>\n    from peft import Q\n'
+    )
+    said = "ImportError: cannot import name 'Quux' from 'peft' (/e/lib/python3.11/site-packages/peft/__init__.py)"
+    (tmp_path / "log").write_text(f"Traceback (most recent call last):\n{frame}{said}\n")
+    (tmp_path / "facts.toml").write_text('[pkg]\npeft = "0.11.1"\ntrl = "0.20.0"\n')
+    ran = envcheck("explain", "log", "--facts", "facts.toml", cwd=tmp_path)
+    assert "trl 0.20.0 asks for Quux of peft, which this release of peft 0.11.1 does not have" in ran.out
+
+
+def test_a_name_of_a_half_imported_module_is_a_matter_of_ones_own_files(tmp_path: Path) -> None:
+    said = "AttributeError: partially initialized module 'torch' has no attribute 'nn' (most likely due to a circular import)"
+    frame = '  File "/home/li/torch.py", line 3, in <module>\n    torch.nn\n'
+    (tmp_path / "log").write_text(f"Traceback (most recent call last):\n{frame}{said}\n")
+    assert explained("log", cwd=tmp_path)[1]["cause"]["kind"] == "code"
+
+
+@pytest.mark.parametrize(
+    ("mark", "platform"),
+    [
+        ("[INFO] Setting ds_accelerator to npu (auto detect)", "Ascend"),
+        ("torch: 2.6.0+rocm6.1", "ROCm"),
+        ("torch 2.7.0+xpu", "Intel XPU"),
+        ("Platform: macOS-14.5-arm64", "macOS"),
+    ],
+)
+def test_a_log_of_another_platform_is_not_read_as_one_of_cuda(
+    mark: str, platform: str, tmp_path: Path
+) -> None:
+    frame = '  File "/e/lib/python3.11/site-packages/torch/cuda/__init__.py", line 310, in _lazy_init\n'
+    said = "AssertionError: Torch not compiled with CUDA enabled"
+    (tmp_path / "log").write_text(f"{mark}\nTraceback (most recent call last):\n{frame}    raise\n{said}\n")
+    code, tree = explained("log", cwd=tmp_path)
+    assert (code, tree["platform"], tree["matches"]) == (3, platform, [])
+
+
+def test_a_log_of_cuda_that_names_the_other_platforms_stays_one_of_cuda(tmp_path: Path) -> None:
+    lines = "ROCM used to build PyTorch: N/A\nNPU available: False\nPyTorch XPU available: False\nMIOpen runtime version: N/A\n"
+    (tmp_path / "log").write_text(lines + "\n".join(CAUSE))
+    assert explained("log", cwd=tmp_path)[1]["platform"] is None
+
+
+def test_the_banners_of_training_programs_are_read(tmp_path: Path) -> None:
+    banner = (
+        "- `llamafactory` version: 0.9.4.dev0\n- PyTorch version: 2.6.0+cu124 (GPU)\n- PEFT version: 0.15.2\n"
+        "- GPU type: NVIDIA A100-SXM4-80GB\n- GPU number: 2\n- vLLM version: 0.8.5\n"
+        "**** Axolotl Dependency Versions *****\n  accelerate: 0.30.1         \n        trl: 0.8.5\n\n"
+        "==((====))==  Unsloth 2025.3.19: Fast Llama patching. Transformers: 4.50.3.\n"
+    )
+    (tmp_path / "log").write_text(banner + "\n".join(CAUSE))
+    said = {each["key"]: each["value"] for each in explained("log", cwd=tmp_path)[1]["facts_from_log"]}
+    assert {
+        "pkg.peft": "0.15.2",
+        "pkg.vllm": "0.8.5",
+        "pkg.torch": "2.6.0+cu124",
+        "pkg.trl": "0.8.5",
+    }.items() <= said.items()
+    assert {
+        "pkg.unsloth": "2025.3.19",
+        "pkg.transformers": "4.50.3",
+        "pkg.accelerate": "0.30.1",
+    }.items() <= said.items()
+    assert (said["gpus.count"], said["gpu.name"]) == (2, "NVIDIA A100-SXM4-80GB")
+
+
+def test_versions_that_are_known_to_fail_are_named_beside_an_unknown_failure(tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text(FACTS.format(torch="2.4.0", deepspeed="0.14.2"))
+    (tmp_path / "log").write_text("RuntimeError: the flux is out of phase\n")
+    ran = envcheck("explain", "log", "--facts", "facts.toml", cwd=tmp_path)
+    assert ran.code == 3
+    assert f"[{RULE}]" in ran.out

@@ -327,6 +327,25 @@ def test_no_process_is_left_of_fifty_runs_that_were_ended_at_any_moment(world: W
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+def test_nothing_is_left_of_a_run_that_is_killed_before_its_worker_runs(world: World, tmp_path: Path) -> None:
+    marker = f"early-{os.getpid()}"
+    hang = next((world.environment / "lib").glob("python*/site-packages")) / "hang.pth"
+    hang.write_text("import sys, time; time.sleep(600 * any('_worker' in each for each in sys.orig_argv))\n")
+    try:
+        process = started(world, marker, tmp_path / "scratch")
+        until = time.monotonic() + 30
+        while not (workers := [each for each in marked(marker, 0.0) if "_worker.py" in each]):
+            assert time.monotonic() < until
+    finally:
+        hang.unlink()
+    process.kill()
+    process.communicate(timeout=10)
+    for worker in workers:
+        os.kill(int(worker.partition(" ")[0]), signal.SIGKILL)
+    assert marked(marker) == []
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_an_interrupted_run_prints_one_line_and_ends_at_once(
     world: World, tmp_path: Path, number: int

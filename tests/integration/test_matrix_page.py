@@ -17,6 +17,7 @@ from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix
 from envcheck.host.package_files import package_text
 from envcheck.knowledge import site
+from envcheck.knowledge.atlas import read_atlas
 from envcheck.rules import derive, judge
 from tests.support.running import envcheck
 from tests.support.worlds import known, rule
@@ -348,6 +349,36 @@ def test_the_page_shows_every_state_and_requests_nothing(browser: Any, world: Ma
     assert page.state("peft 0.14.0, deepspeed 0.15.0") == "metadata forbids"
     assert page.complaints == []
     assert page.asked == [f"file://{tmp_path}/index.html"]
+
+
+GAPS = """
+read = 2026-11-22
+["import peft"]
+accelerate = [["name", "accelerate.utils.clear_device_cache", "0.15.0", "1.0.0", "peft/helpers.py:7"]]
+["peft.PeftModel.save_pretrained(...)"]
+accelerate = [["keyword", "accelerate.save(safe=)", "0.14.0", "1.0.0", "peft/peft_model.py:9"]]
+"""
+PACKAGES = """
+[package.peft]
+optional = ["peft.PeftModel.save_pretrained(...)"]
+"""
+RELEASES = {"peft": ("0.14.0", "0.15.0"), "accelerate": ("1.0.0", "1.1.0")}
+
+
+@pytest.mark.browser
+def test_gaps_in_the_code_are_shown_with_their_file_and_line(
+    browser: Any, world: Matrix, tmp_path: Path
+) -> None:
+    atlas = read_atlas({"packages.toml": PACKAGES, "gaps/peft.toml": GAPS}, RELEASES)
+    page = Page(browser, page_of(world._replace(atlas=lambda: atlas)), tmp_path)
+    page.choose(rows="peft", columns="accelerate")
+
+    assert page.state("peft 0.15.0, accelerate 1.0.0") == "known bad"
+    assert page.state("peft 0.14.0, accelerate 1.0.0") == "no gap in the code, with a warning"
+    assert page.state("peft 0.15.0, accelerate 1.1.0") == "no gap in the code"
+    page.cell("peft 0.15.0, accelerate 1.0.0").click()
+    assert "needs accelerate.utils.clear_device_cache (peft/helpers.py:7 in peft 0.15.0)" in page.evidence()
+    assert page.complaints == []
 
 
 @pytest.mark.browser

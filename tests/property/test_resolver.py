@@ -13,7 +13,7 @@ from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.resolution import resolver
 from envcheck.resolution.resolver import Release, SearchProblem
 from envcheck.rules import derive, judge
-from envcheck.rules.requirements import unmet_requirements
+from envcheck.rules.requirements import check_requirements
 from tests.support.package_worlds import forbids, problem
 from tests.support.worlds import rule
 
@@ -112,7 +112,7 @@ def passes(asked: SearchProblem, versions: Mapping[str, str], changed: Mapping[s
         if each.requires and versions.get(each.package) == each.version
     ]
     inventory = derive.derive(asked.machine.with_facts(facts), asked.known)
-    rules = [*asked.known.rules, *requirement_rules(unmet_requirements(inventory)[0])]
+    rules = [*asked.known.rules, *requirement_rules(check_requirements(inventory).unmet)]
     return not any(finding.verdict.value == "broken" for finding in judge.judge(inventory, rules).findings)
 
 

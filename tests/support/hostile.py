@@ -259,6 +259,11 @@ class Secret(NamedTuple):
 
 # Invented, or from vendors' documentation; concatenated, so that secret scanners do not report them.
 _HEX40 = "0123456789abcdef" * 2 + "01234567"
+_BEGIN, _END = "-----BEGIN RSA PRIVATE " + "KEY-----", "-----END RSA PRIVATE " + "KEY-----"
+_BODY = [
+    "MIIEowIBAAKCAQEA7b/3qk+Zx1v8Yw2u/9Jm4tH6d0Rr+Pq5sLk/8Nf3cGhVbXyQ",
+    "a1+Zx/9QwErTyU/iOp8+AsDfGh/JkL7zXcV+bNm6QwE/rTy5UiOp+4AsDf/GhJk3",
+]
 SECRETS = [
     Secret("/home/alice/env/bin/python", "alice"),
     Secret("/home/alice", "alice"),
@@ -296,4 +301,47 @@ SECRETS = [
     Secret("--hub_token s3cr3t-value", "s3cr3t-value"),
     Secret("password=correct-horse", "correct-horse"),
     Secret("eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl", "eyJzdWIi"),
+    Secret("eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2ln", "c2ln"),
+    # keys, on one line, with written line feeds, on many lines, and cut off at either end
+    Secret(f"{_BEGIN} {_BODY[0]} {_BODY[1]} x9Yz+/== {_END}", "x9Yz"),
+    Secret(f"{_BEGIN}\\n{_BODY[0]}\\nx9Yz+/==\\n{_END}\\n", "x9Yz"),
+    Secret(f"{_BEGIN}{''.join(_BODY)}{_END}", _BODY[1][:20]),
+    Secret("\n".join((_BEGIN, *_BODY, "x9Yz+/==", _END)), "x9Yz"),
+    Secret("\n".join((_BEGIN, *_BODY, "x9Yz+/==")), _BODY[1][20:40]),
+    Secret("\n".join((_BODY[1], "x9Yz+/==", _END)), "x9Yz"),
+    Secret(f"key: {_BODY[1]}", _BODY[1][20:40]),
+    Secret("-----BEGIN OPENSSH PRIVATE " + "KEY----- b3BlbnNzaC1rZXktdjEAAAAA", "b3BlbnNzaC1r"),
+    # clouds and hubs
+    Secret("ASIA" + "IOSFODNN7EXAMPLE", "IOSFODNN7EXAMPLE"),
+    Secret("gho_" + "16C7e42F292c6912E7710c838347Ae178B4a", "16C7e42F"),
+    Secret("AIza" + "SyA1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q", "C3d4E5f6"),
+    Secret("ya29." + "a0AfH6SMBx1y2z3A4b5C6", "AfH6SMBx"),
+    Secret("LTAI" + "5tA1b2C3d4E5f6G7", "A1b2C3d4"),
+    Secret("AKID" + "z8krbsJ5yKBZQpn74WFkmLPx3", "krbsJ5yK"),
+    Secret("dapi" + "0123456789abcdef0123456789abcdef", "0123456789abcdef"),
+    Secret("gsk_" + "A1b2C3d4E5f6G7h8I9j0", "C3d4E5f6"),
+    Secret("npm_" + "A1b2C3d4E5f6G7h8I9j0K1", "C3d4E5f6"),
+    Secret("r8_" + "A1b2C3d4E5f6G7h8I9j0K1", "C3d4E5f6"),
+    Secret("ms-" + "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", "4e5f-6071"),
+    Secret("pypi-" + "AgEIcHlwaS5vcmcCJDEyMzQ1", "IcHlwaS5"),
+    Secret("DefaultEndpointsProtocol=https;Account" + "Key=Ab+/cd12==;EndpointSuffix=x", "Ab+/cd12"),
+    Secret("sv=2024-01-01&sr=b&sig=" + "a%2Bb%3D12", "a%2Bb"),
+    Secret("ENCRYPTION_KEY=" + "s3cr3t-9", "s3cr3t-9"),
+    # headers
+    Secret("Authorization: token " + "s3cr3t-9", "s3cr3t-9"),
+    Secret("Proxy-Authorization: Basic " + "dXNlcjpwdw==", "dXNlcjpwdw"),
+    Secret("authorization: AWS4-HMAC-SHA256 Credential=AB/x, Signature=" + "fe12ab", "fe12ab"),
+    Secret("X-Api-Key: " + "s3cr3t-9", "s3cr3t-9"),
+    Secret("X-Auth-Token: " + "s3cr3t-9", "s3cr3t-9"),
+    Secret("Cookie: session=" + "s3cr3t-9; csrf=x1", "s3cr3t-9"),
+    Secret("sent Bearer " + "s3cr3t-token.9", "s3cr3t-token"),
+    # .netrc, and URLs whose login is written wrongly or whose path is a token
+    Secret("machine api.example login ana password " + "s3cr3t-9", "s3cr3t-9"),
+    Secret("machine api.example\n  login ana\n  password " + "s3cr3t-9", "s3cr3t-9"),
+    Secret("default login ana password " + "s3cr3t-9", "s3cr3t-9"),
+    Secret("https://ana:pa/s3cr3t-9@corp.example/x", "s3cr3t-9"),
+    Secret("https://hooks.slack.com/services/T0001/B0002/" + "abcdEFGH", "abcdEFGH"),
+    Secret("https://api.telegram.org/bot" + "123456:ABC-DEF1234/send", "ABC-DEF1234"),
+    Secret("https://corp.example/ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a/x", "16C7e42F"),
+    Secret("https://corp.example/cb#access_token=" + "s3cr3t-9", "s3cr3t-9"),
 ]

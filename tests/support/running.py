@@ -11,6 +11,7 @@ import shutil
 import subprocess  # noqa: TID251 - tests are users
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,6 +77,43 @@ def envcheck(*arguments: str, cwd: Path | None = None, environ: Mapping[str, str
         check=False,
     )
     return Outcome(ran.returncode, ran.stdout, ran.stderr)
+
+
+class MeasuredOutcome(NamedTuple):
+    """The result that a user sees, and what it cost: processor time, which other processes do not change."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+    peak_mib: int
+
+
+def measured(
+    *arguments: str, cwd: Path, environ: Mapping[str, str] | None = None, text: bytes = b""
+) -> MeasuredOutcome:
+    """Run `envcheck` on this standard input; also return its processor time and its largest resident memory."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(text)
+        given.seek(0)
+        process = subprocess.Popen(
+            invocation(*arguments), stdin=given, stdout=out, stderr=err, cwd=cwd, env=surroundings(environ)
+        )
+        watchdog = threading.Timer(DEADLINE_S, process.kill)
+        watchdog.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        watchdog.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = usage.ru_utime + usage.ru_stime
+        out.seek(0)
+        err.seek(0)
+        return MeasuredOutcome(
+            process.returncode,
+            out.read().decode("utf-8", "replace"),
+            err.read().decode("utf-8", "replace"),
+            seconds,
+            usage.ru_maxrss // 1024,
+        )
 
 
 @contextmanager

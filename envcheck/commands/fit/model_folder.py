@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_json
 from envcheck.host.files import list_folder, read_file, read_start
 from envcheck.memory import architecture
 from envcheck.memory.architecture_table import LARGEST
@@ -90,11 +90,7 @@ def _dtype(config: Mapping[str, Any]) -> Any:
 
 
 def _parse_json(data: bytes, where: str) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        why = str(error) if isinstance(error, json.JSONDecodeError) else "it cannot be decoded"
-        raise InputError(where, f"not JSON: {why}") from None
+    found = parse_json(data.decode("utf-8", "replace"), where)
     if not isinstance(found, dict):
         raise InputError(where, "expected a JSON object")
     return found

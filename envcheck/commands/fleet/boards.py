@@ -147,7 +147,7 @@ def open_board(
 def _store_board(
     python: str | None, wait_s: float, host: Host, started: launchers.Started
 ) -> Iterator[StoreMessageBoard]:
-    path, named_by = examine.which_environment(python, host)
+    path, named_by = examine.environment_to_run(python, host)
     interpreter = find_interpreter(host, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
     with scratch_folder() as folder:
         for name in ("out", "in"):

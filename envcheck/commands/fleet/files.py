@@ -8,9 +8,13 @@ from pathlib import Path
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.fleet.judging import FleetOptions, expected_nodes, prepare
 from envcheck.core.errors import InputError
-from envcheck.fleet import summary
+from envcheck.core.i18n import counted
+from envcheck.fleet import collect, summary
 from envcheck.fleet.records import LARGEST_RECORD, NodeRecord, RefusedRecord
 from envcheck.host.files import list_folder, read_chunks, read_file, read_standard_input
+
+_FIRST_DOUBT = 1000  # unreadable records after which it counts how many could be read
+_MOST_REFUSED = 10_000  # unreadable records after which reading stops in any case
 
 
 def report_on_files(request: ExamineRequest, options: FleetOptions) -> summary.FleetReport:
@@ -28,8 +32,20 @@ def report_on_files(request: ExamineRequest, options: FleetOptions) -> summary.F
             fleet.take(record)
         else:
             fleet.refused.append(record)
+        if _is_hopeless(fleet):
+            count = counted(len(fleet.refused), "record")
+            fleet.refused.append(
+                RefusedRecord(record.where, f"reading stops here: {count} could not be read")
+            )
+            break
     context = summary.FleetContext(expected=expected, diagnostics=judge.diagnostics, fail_on=options.fail_on)
     return judge.report(fleet, context)
+
+
+def _is_hopeless(fleet: collect.Fleet) -> bool:
+    """Return whether so many records could not be read that this is not a file of records, but a log."""
+    refused = len(fleet.refused)
+    return refused >= _MOST_REFUSED or (refused >= _FIRST_DOUBT and refused > 9 * len(fleet.nodes))
 
 
 def read_records(source: str) -> Iterator[NodeRecord | RefusedRecord]:

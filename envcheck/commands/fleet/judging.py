@@ -10,7 +10,7 @@ from envcheck import __version__, probes
 from envcheck.commands import examine
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Inventory, Vocabulary
+from envcheck.core.facts import Absent, Inventory, Vocabulary
 from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import sanitized
@@ -71,11 +71,21 @@ class NodeJudge(NamedTuple):
 
     def _examine(self, subject: str, inventory: Inventory) -> collect.Judged:
         report = examine.report_on(subject, inventory, self.matrix, self.target)
-        return collect.Judged(report.judgement, report.nothing_to_judge)
+        return collect.Judged(report.judgement, report.nothing_to_judge or _why_untold(report.inventory))
 
     def report(self, fleet: collect.Fleet, context: summary.FleetContext) -> summary.FleetReport:
         """Return the report on the nodes that were taken into the fleet."""
         return summary.summarize(fleet, self.rows, self.matrix, __version__, context)
+
+
+def _why_untold(inventory: Inventory) -> str:
+    """Return why passing every rule does not tell that a job starts on a node; empty if it does.
+
+    Hardly a rule applies without a GPU, and a torch that is built for CUDA is there to use one.
+    """
+    if inventory.known("gpus.count") != 0 or isinstance(inventory.fact("cuda.runtime").reading, Absent):
+        return ""
+    return "no GPU there, and torch is not known to be a CPU build"
 
 
 def prepare(request: ExamineRequest, options: FleetOptions) -> NodeJudge:

@@ -24,7 +24,8 @@ from envcheck.commands.fleet.judging import (
     node_facts,
     prepare,
 )
-from envcheck.core.errors import EnvcheckError, ExamineError
+from envcheck.core.errors import EnvcheckError, ExamineError, InputError
+from envcheck.core.parsing import parse_json
 from envcheck.core.sanitize import sanitized
 from envcheck.fleet import collect, hostlist, launchers, records, summary
 from envcheck.fleet.records import NodeRecord
@@ -157,8 +158,8 @@ def _answers(board: MessageBoard, call: str, ranks: Iterable[int]) -> dict[int, 
 def _parse_post(text: str) -> RankPost | None:
     """Return a post, or None if the text is none."""
     try:
-        post = RankPost(**json.loads(text))
-    except (ValueError, TypeError, RecursionError):
+        post = RankPost(**parse_json(text, "a rank's post"))
+    except (InputError, TypeError):
         return None
     whole = all(isinstance(field, str) for field in (post.mark, post.node, post.facts, post.trouble))
     return post if whole and 0 < len(post.node) <= records.LONGEST_NAME else None
@@ -257,7 +258,7 @@ def _answer(board: MessageBoard, own: RankPost, wait_s: float) -> FleetResult:
 def _field(text: str, name: str) -> Any:
     """Return a field of a small JSON object; None if the text is none or lacks the field."""
     try:
-        tree = json.loads(text)
-    except (ValueError, RecursionError):
+        tree = parse_json(text, "")
+    except InputError:
         return None
     return tree.get(name) if isinstance(tree, dict) else None

@@ -97,11 +97,15 @@ class Completer:
         """Take all packages compiled for torch's CUDA from the index that torch was taken from."""
         shelf = self._shelf_with(request.pins["torch"])
         release, _, tag = request.pins["torch"].partition("+")
-        row = next(each for each in self._matrix.tables["torch"] if each["version"] == release)
+        build = next(each for each in self._matrix.tables.torch_builds if each.version == release)
         while stray := [pin for pin in pins if pin.name in COMPILED_FOR_TORCH and not pin.url]:
             companions = [
                 fetch_companion_wheel(
-                    self.host, shelf, pin.name, f"{row.get(pin.name, pin.version)}+{tag}", request
+                    self.host,
+                    shelf,
+                    pin.name,
+                    f"{build.companions.get(pin.name, pin.version)}+{tag}",
+                    request,
                 )
                 for pin in stray
             ]

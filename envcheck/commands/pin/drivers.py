@@ -35,8 +35,7 @@ def driver_window(goal: LockTarget, floor: str) -> tuple[str, list[str]]:
 
 def _drivers_from(floor: str, goal: LockTarget) -> list[str]:
     """Return the floor and every newer driver branch, oldest first."""
-    rows = goal.matrix.tables.get("branch", [])
-    branches = sorted((str(row["branch"]) for row in rows), key=versions.order)
+    branches = sorted((row.branch for row in goal.matrix.tables.driver_branches), key=versions.order)
     return [floor, *(each for each in branches if versions.compare(each, ">", floor) is Tri.YES)]
 
 

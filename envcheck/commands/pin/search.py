@@ -8,7 +8,7 @@ cannot be met, the search refuses every choice that breaks the rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,8 +20,9 @@ from envcheck.commands.pin.target import LockTarget, describe
 from envcheck.core import versions
 from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.core.facts import Value
-from envcheck.core.rules import UserRequirement
+from envcheck.core.rules import Matrix, UserRequirement
 from envcheck.host.machine import Host
+from envcheck.knowledge import atlas_rules
 from envcheck.lock import model as lock
 from envcheck.resolution import resolver
 from envcheck.resolution.resolver import Objection, Reason, Release, SearchProblem
@@ -70,7 +71,7 @@ def search_problem(goal: LockTarget) -> SearchProblem:
     ]
     return SearchProblem(
         # Only cells make the search prefer what was measured to what is new.
-        known=goal.matrix._replace(cells=()) if goal.newest else goal.matrix,
+        known=_with_atlas(goal.matrix._replace(cells=()) if goal.newest else goal.matrix, rows),
         target=goal.target,
         machine=goal.machine,
         python=goal.python,
@@ -79,6 +80,12 @@ def search_problem(goal: LockTarget) -> SearchProblem:
         until=goal.until,
         until_by=goal.until_by,
     )
+
+
+def _with_atlas(known: Matrix, rows: Iterable[Mapping[str, Any]]) -> Matrix:
+    """Return the knowledge with what the releases of the searched packages ask of one another."""
+    packages = {str(row["package"]) for row in rows}
+    return known._replace(rules=(*known.rules, *atlas_rules.rules_of(known.atlas(), packages)))
 
 
 def _release(row: Mapping[str, Any]) -> Release:

@@ -23,7 +23,7 @@ from envcheck.commands.selftest.selection import (
     refuse_unknown,
     select,
 )
-from envcheck.host.files import scratch_folder
+from envcheck.host.files import scratch_path
 from envcheck.host.machine import Host
 from envcheck.host.signals import raise_on_termination
 from envcheck.selftest import outcome as selftest_outcome
@@ -67,7 +67,7 @@ def run(prepared: TestEnvironment, options: SelftestOptions, device: str, host: 
     ended: dict[tuple[str, str], Outcome] = {}
     with (
         raise_on_termination(),
-        scratch_folder() as folder,
+        scratch_path() as folder,
         WorkerPool(host, prepared, options, device, folder) as workers,
     ):
         for batch, ranks in workers.run(make_batches(selected, device, launched.launched_rank(host))):

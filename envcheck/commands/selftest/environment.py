@@ -64,8 +64,8 @@ def prepare(request: ExamineRequest, host: Host) -> TestEnvironment:
     target = examine.find_target(request.target, matrix)
     # The target's training facts select variants; they must not become facts of the environment.
     untrained = replace(request, target=None, train=())
+    path, _ = examine.environment_to_run(request.python, host)
     subject, read, _ = examine.take_inventory(untrained, host, all_probes, matrix, keys)
-    path, _ = examine.which_environment(request.python, host)
     interpreter = find_interpreter(host, os.path.abspath(path))  # noqa: PTH100 - links tell a venv from its base
     if read.known("pkg.torch") is None:
         raise ExamineError(f"{subject}: no torch in this environment: nothing to test there")

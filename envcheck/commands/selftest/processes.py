@@ -30,7 +30,7 @@ IMPORTS_S = 180.0
 GRACE_S = 60.0
 """What a variant may take beyond its deadline: ending its processes, hearing from other machines."""
 
-LATE_CODE, CUT_OFF_CODE = 124, 125
+NO_ROOM_CODE, LATE_CODE, CUT_OFF_CODE = 123, 124, 125
 """Exit codes of the worker; see `target_scripts/selftests/_worker.py`."""
 
 JOURNAL_LIMIT = 64 * 1024 * 1024
@@ -108,7 +108,7 @@ class WorkerPool:
     def __init__(
         self, host: Host, prepared: TestEnvironment, options: SelftestOptions, device: str, folder: Path
     ) -> None:
-        """Take what is tested, and a folder for the workers' files."""
+        """Take what is tested, and the path of a folder for files, which the first worker creates."""
         self._host, self._prepared, self._options = host, prepared, options
         self._device, self._folder = device, folder
         self._running: list[_Worker] = []
@@ -149,7 +149,6 @@ class WorkerPool:
 
     def _start(self, batch: Batch) -> None:
         folder = self._folder / str(batch.number)
-        folder.mkdir()
         order = self._order(batch, folder)
         script = package_folder(TESTS_FOLDER) / "_worker.py"
         process = self._host.start(
@@ -168,9 +167,11 @@ class WorkerPool:
         """Read what each rank left behind.
 
         Raises:
-            ExamineError: this rank lost the others.
+            ExamineError: there is no room for the worker's folder, or this rank lost the others.
         """
         output = finished.err.strip()
+        if finished.code == NO_ROOM_CODE:
+            raise ExamineError(f"cannot create a temporary folder: {output} (TMPDIR says where)")
         if finished.code == CUT_OFF_CODE and self._launched:
             rank, world, _, address, port = self._launched
             why = output.splitlines()[-1] if output else "no answer"

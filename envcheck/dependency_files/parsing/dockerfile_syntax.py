@@ -5,10 +5,12 @@ Nothing is executed: quotes are removed and known variables replaced, and everyt
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_json
 
 
 class ShellWord(NamedTuple):
@@ -118,8 +120,8 @@ def split(instruction: Instruction) -> list[ShellWord]:
     text = instruction.text
     if text.lstrip().startswith("["):
         try:
-            listed = json.loads(text)
-        except ValueError:
+            listed = parse_json(text, "")
+        except InputError:
             listed = None
         if isinstance(listed, list) and all(isinstance(word, str) for word in listed):
             return [ShellWord(word, instruction.at(max(text.find(word), 0))) for word in listed]

@@ -58,9 +58,10 @@ def _no_fixes(subject: LintSubject) -> Iterator[LintProblem]:
             line = subject.place_of(rule).at("no_fix", number)
             if message := _no_fix_problem(subject, rule, no_fix, examples):
                 yield subject.rule_problem("no-fix", rule, message, line)
-            for message, note in _version_problems(subject, rule, Fix(no_fix.set)):
-                if not note:  # a no_fix may well admit versions that the rule forbids
-                    yield subject.rule_problem("fix-version", rule, message, line)
+            # A note says that a fix also admits versions that the rule forbids; a no_fix may do that.
+            found = _version_problems(subject, rule, Fix(no_fix.set))
+            messages = (message for message, note in found if not note)
+            yield from (subject.rule_problem("fix-version", rule, each, line) for each in messages)
 
 
 def _no_fix_problem(subject: LintSubject, rule: Rule, no_fix: NoFix, examples: Sequence[Inventory]) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_toml
 from envcheck.core.toml_locations import TomlRow
 from envcheck.knowledge.lint.problems import LintProblem
 from envcheck.knowledge.lint.subject import LintSubject
@@ -14,18 +16,16 @@ from envcheck.knowledge.load import MatrixError, gather_tree, read_matrix
 
 def readable_files(texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str], list[LintProblem]]:
     """Return the tree of the files that are TOML, their texts, and a problem for each file that is not."""
-    import tomllib
-
     try:
         return gather_tree(texts), dict(texts), []
     except MatrixError:
         good, problems = {}, []
     for name, text in texts.items():
         try:
-            tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            line = re.search(r"line (\d+)", str(error))
-            problems.append(LintProblem("toml", name, int(line[1]) if line else 1, "", f"not TOML: {error}"))
+            parse_toml(text, name)
+        except InputError as error:
+            line = re.search(r":(\d+):\d+$", error.where)
+            problems.append(LintProblem("toml", name, int(line[1]) if line else 1, "", error.problem))
         else:
             good[name] = text
     return gather_tree(good), good, problems

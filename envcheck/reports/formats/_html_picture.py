@@ -115,7 +115,8 @@ def _counted(kind: Sequence[str], count: int) -> Iterator[str]:
 
 def _library_lines(report: Report) -> tuple[str, ...]:
     names = dict.fromkeys((*STACK, *(report.target.packages if report.target else ())))
-    return tuple(_labelled(report.inventory, name, package_key(name)) for name in names if name != "torch")
+    lines = (_labelled(report.inventory, name, package_key(name)) for name in names if name != "torch")
+    return tuple(filter(None, lines))
 
 
 def _labelled(inventory: Inventory, label: str, key: str) -> str:

@@ -22,7 +22,7 @@ from envcheck.reports.details import (
     waiting_text,
 )
 from envcheck.reports.findings import fails
-from envcheck.rules.requirements import installed_requirements, unmet_requirements
+from envcheck.rules.requirements import check_requirements, installed_requirements
 
 SUFFIXES = (".xml",)
 
@@ -95,7 +95,7 @@ def _passed(report: Report) -> Iterator[Rule]:
     """Yield the rules that were decided and are not broken, in the order in which they were judged."""
     judgement = report.judgement
     open_ = {each.rule.id for each in judgement.findings} | {each.rule.id for each in judgement.waiting}
-    unmet, _ = unmet_requirements(report.inventory)
+    unmet = check_requirements(report.inventory).unmet
     met = [each for each in installed_requirements(report.inventory) if each not in unmet]
     generated = requirement_rules(unmet)
     for rule in (*report.matrix.rules, *target_rules(report.target), *generated):

@@ -20,7 +20,7 @@ from envcheck.resolution.remediation.search import (
 )
 from envcheck.resolution.remediation.state import RemediationState
 from envcheck.rules import judge
-from envcheck.rules.requirements import unmet_requirements
+from envcheck.rules.requirements import check_requirements
 
 NO_WAY = "no change of packages or configuration is known to mend it"
 NOT_TOGETHER = "no combination of the known ways out passes the judge here"
@@ -126,7 +126,7 @@ def _added_packages(changes: Changes, settled: Inventory) -> tuple[str, ...]:
     """Return the missing packages that an installer adds because changed packages require them."""
     missing = {
         requirement.requires
-        for requirement in unmet_requirements(settled)[0]
+        for requirement in check_requirements(settled).unmet
         if package_key(requirement.package) in changes
         and isinstance(settled.fact(package_key(requirement.requires)).reading, Absent)
     }

@@ -15,7 +15,7 @@ from envcheck.resolution.remediation.problem import RemediationProblem, keys_in
 from envcheck.resolution.remediation.releases import Releases
 from envcheck.rules import derive, judge
 from envcheck.rules.changes import apply_changes
-from envcheck.rules.requirements import installed_requirements, unmet_requirements
+from envcheck.rules.requirements import check_requirements, installed_requirements
 
 
 class RemediationState(NamedTuple):
@@ -101,7 +101,7 @@ class StateJudge:
 
     def _index_requirements(self) -> None:
         """Find what requirements are unmet at the start, and which packages require each package."""
-        self._unmet_at_start = unmet_requirements(self.start)[0]
+        self._unmet_at_start = check_requirements(self.start).unmet
         self._requirers: dict[str, set[str]] = {}
         for requirement in installed_requirements(self.start):
             self._requirers.setdefault(requirement.requires, set()).add(requirement.package)
@@ -172,7 +172,7 @@ class StateJudge:
         yield from (
             requirement for requirement in self._unmet_at_start if requirement.package not in concerned
         )
-        yield from unmet_requirements(replace(settled, facts=facts))[0]
+        yield from check_requirements(replace(settled, facts=facts)).unmet
 
     def touched(self, settled: Inventory) -> Iterator[str]:
         """Yield the keys of the facts whose readings differ from the start."""

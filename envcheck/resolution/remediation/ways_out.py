@@ -67,6 +67,9 @@ class Neighbourhood:
         if rule.group == "target":
             yield from (WayOut([step]) for step in self._for_target(rule))
             return
+        if rule.group == "atlas":
+            yield from (WayOut([step]) for step in self._for_code(finding, state))
+            return
         for fix in rule.fixes:
             bound = bind_fix(fix, state.settled, judge.device_of(finding))
             if bound is None:
@@ -104,6 +107,14 @@ class Neighbourhood:
 
             for version in self.choices.nearest_of_each_size(package, accepting):
                 yield WayOutStep(package_key(package), (version,))
+
+    def _for_code(self, finding: Finding, state: RemediationState) -> Iterator[WayOutStep]:
+        """Yield ways out of two packages whose code does not fit: other releases of the asked, the asking."""
+        _, package, partner, *_ = finding.rule.id.split(":")
+        for name in (partner, package):
+            satisfying = partial(self._satisfies, finding, package_key(name), state)
+            for version in self.choices.nearest_of_each_size(name, satisfying):
+                yield WayOutStep(package_key(name), (version,))
 
     def _for_target(self, rule: Rule) -> Iterator[WayOutStep]:
         """Yield what a target asks for: a package (as it was measured, then the newest) or a setting."""

@@ -7,7 +7,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from envcheck.core import versions
 from envcheck.core.facts import Tri, Value, package_name
 from envcheck.core.rules import Fix, UserRequirement
-from envcheck.knowledge.tables import torch_variants
 from envcheck.resolution.resolver.problem import Reason, Release, SearchProblem
 from envcheck.resolution.resolver.refusing_rules import refusing_rules
 
@@ -122,7 +121,7 @@ def with_variants(problem: SearchProblem, only: Container[str] | None = None) ->
     if problem.machine.known("host.arch") in (None, "x86_64"):
         variants = [
             plain[variant.torch]._replace(version=f"{variant.torch}+{variant.tag}")
-            for variant in torch_variants(problem.known)
+            for variant in problem.known.tables.torch_variants
             if variant.torch in plain and not variant.default
         ]
     if only is not None:

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from envcheck.core.facts import Fact, Inventory, Known, Value, family, package_key, package_name
 from envcheck.core.findings import Finding
+from envcheck.knowledge.atlas_rules import rules_here
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.resolution.resolver.choice_judge import fact_in_lock
 from envcheck.resolution.resolver.problem import Objection, SearchProblem
 from envcheck.resolution.resolver.refusing_rules import refusing_rules, scope
 from envcheck.rules import derive, judge
 from envcheck.rules.fixes import bind_fix
-from envcheck.rules.requirements import unmet_requirements
+from envcheck.rules.requirements import check_requirements
 
 
 def objections(
@@ -25,10 +26,12 @@ def objections(
     the closure that were searched.
     """
     inventory = _inventory(problem, pins, changed)
-    requirements = requirement_rules(unmet_requirements(inventory)[0])
-    judgement = judge.judge(
-        inventory, [*refusing_rules(problem), *target_rules(problem.target), *requirements]
-    )
+    requirements = requirement_rules(check_requirements(inventory).unmet)
+    refusing = refusing_rules(problem)
+    covered = {rule.id for rule in refusing}
+    code = [each for each in rules_here(problem.known.atlas(), pins) if each.id not in covered]
+    rules = [*refusing, *target_rules(problem.target), *requirements, *code]
+    judgement = judge.judge(inventory, rules)
     return [
         _objection(problem, finding, inventory, pins, stack)
         for finding in judgement.findings

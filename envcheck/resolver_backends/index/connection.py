@@ -32,6 +32,13 @@ class NoProjectError(ExamineError):
     """The index was reached and does not have the project."""
 
 
+class NoRangesError(ExamineError):
+    """The index serves files only as a whole."""
+
+    def __init__(self) -> None:
+        super().__init__("the index serves no parts of files (HTTP ranges)")
+
+
 @dataclass(frozen=True, slots=True)
 class IndexConnection:
     """Access to one index until `end`, a moment of the monotonic clock in seconds."""
@@ -64,7 +71,7 @@ class IndexConnection:
         with self._response(request, name) as response:
             content_range = response.headers.get("Content-Range") or ""
             if part is not None and not content_range:  # the server sends the whole file, hundreds of MiB
-                raise ExamineError("the index serves no parts of files (HTTP ranges)")
+                raise NoRangesError
             return self._body(response, name, limit), content_range
 
     def _page_address(self, project: str) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import io
 import os
 import re
+import struct
 
 from envcheck.core.errors import ExamineError
+from envcheck.resolver_backends.index.connection import NoRangesError
 from envcheck.resolver_backends.index.reader import IndexReader
 
 BLOCK = 64 * 1024
@@ -31,15 +33,46 @@ class RemoteFile(io.RawIOBase):
         tail, content_range = reader.fetch(url, min(limit, BLOCK), (-BLOCK, 0))
         found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", content_range)
         if found is None:
-            raise ExamineError("the index serves no parts of files (HTTP ranges)")
+            raise NoRangesError
         self._size = int(found[2])
         self._parts = {int(found[1]): tail}
+        self._kept = frozenset(self._parts)
         self._left -= len(tail)
 
     @property
     def fetched(self) -> int:
         """Bytes fetched so far."""
         return sum(len(part) for part in self._parts.values())
+
+    def prefetch_directory(self) -> None:
+        """Fetch the whole directory of a zip archive with one request if the end does not hold it.
+
+        Raises:
+            ExamineError: it cannot be fetched.
+        """
+        (start, tail), *_ = self._parts.items()
+        at = tail.rfind(b"PK\5\6")
+        if at >= 0 and len(tail) >= at + 20:
+            (first,) = struct.unpack_from("<I", tail, at + 16)
+            if first < start:  # in a zip64 archive the field holds the largest number
+                self.prefetch(first, self._size)
+
+    def prefetch(self, start: int, end: int) -> None:
+        """Fetch the bytes from `start` to before `end` with one request, unless they are here already.
+
+        Raises:
+            ExamineError: they cannot be fetched, or exceed the limit.
+        """
+        self._between(start, min(end, self._size))
+
+    def keep(self) -> None:
+        """Keep what was fetched so far when `forget` frees the rest."""
+        self._kept = frozenset(self._parts)
+
+    def forget(self) -> None:
+        """Free the memory of what was fetched after `keep`."""
+        for first in self._parts.keys() - self._kept:
+            del self._parts[first]
 
     def readable(self) -> bool:
         """Return True."""

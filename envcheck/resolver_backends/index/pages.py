@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from html.parser import HTMLParser
 from typing import NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_json
 
 
 class ListedFile(NamedTuple):
@@ -36,7 +38,7 @@ def files_on_page(body: bytes, content_type: str, address: str) -> list[ListedFi
         text = body.decode("utf-8")
         files = _json_files(text) if "json" in content_type else _html_files(text)
     # html.parser raises AssertionError for a declaration it does not know.
-    except (KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+    except (InputError, KeyError, TypeError, AttributeError, AssertionError) as error:
         raise ValueError("not a page of a package index") from error
     return [file._replace(url=urljoin(address, file.url)) for file in files]
 
@@ -53,7 +55,7 @@ def _json_files(text: str) -> list[ListedFile]:
             bool(file.get("core-metadata") or file.get("dist-info-metadata")),
             file["yanked"] if isinstance(file.get("yanked"), str) else "",
         )
-        for file in json.loads(text)["files"]
+        for file in parse_json(text, "the page")["files"]
         if _are_text(file["filename"], file["hashes"].get("sha256"), file.get("requires-python"))
         and _are_text(file.get("url"), file.get("upload-time"))
     ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import configparser
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from envcheck.core.errors import ExamineError
+from envcheck.core.errors import ExamineError, InputError
+from envcheck.core.parsing import parse_toml
 from envcheck.host.machine import Host
 
 _KEPT_VARIABLES = re.compile(
@@ -161,8 +161,8 @@ def _uv_settings(host: Host) -> tuple[str, str]:
     default, others = "", ""
     for file in ("/etc/uv/uv.toml", *(f"{folder}/uv/uv.toml" for folder in _config_folders(host))):
         try:
-            tree: dict[str, Any] = tomllib.loads(host.read_text(file) or "")
-        except tomllib.TOMLDecodeError:
+            tree: dict[str, Any] = parse_toml(host.read_text(file) or "", file)
+        except InputError:
             continue
         rows = [row for row in _list(tree.get("index")) if isinstance(row, dict)]
         default_rows = [row for row in rows if row.get("default")]

@@ -21,7 +21,8 @@ The order in the argument is a JSON object:
   null.
 * `ranks`: those of this machine, each with `rank`, `local_rank` and `journal` (path).
 * `imports_seconds`: the time that importing may take.
-* `parent`: a process id; `scratch`: a folder; `folder`: what to remove if the parent cannot.
+* `parent`: a process id; `folder`: the folder of the run; `scratch`: this worker's folder in it. The
+  supervisor creates both, and removes `folder` if the parent cannot.
 * `rendezvous`: "file", or "env" where ranks were started separately.
 
 Runs on Python 3.9 and later. Needs the standard library, and torch where a test uses it.
@@ -52,8 +53,9 @@ from _processes import (  # noqa: E402
 from _ranks import run_variant  # noqa: E402
 from _rendezvous import Board  # noqa: E402
 
-LATE, CUT_OFF = 124, 125
-"""Exit codes of this process: importing outlived its deadline; the other ranks cannot be reached."""
+NO_ROOM, LATE, CUT_OFF = 123, 124, 125
+"""Exit codes of this process: its folder cannot be written, for the reason that it prints; importing outlived
+its deadline; the other ranks cannot be reached."""
 
 
 def main():
@@ -78,6 +80,9 @@ def supervise(order):
     terminated = []
     signal.signal(signal.SIGTERM, lambda *_: terminated.append(True))
     adopt_orphans()
+    if os.getppid() != order["parent"]:  # envcheck is gone already
+        os._exit(0)
+    create_folders(order)
     supervisor, importing = os.getpid(), mmap.mmap(-1, 1)
 
     def work():
@@ -102,6 +107,21 @@ def supervise(order):
     if late:
         os._exit(LATE)
     end_like(worker.status)
+
+
+def create_folders(order):
+    """Create the folder of the run and this worker's folder in it; exit with NO_ROOM if that fails."""
+    room = os.path.join(order["scratch"], "room")
+    try:
+        with contextlib.suppress(FileExistsError):  # created by another worker of this run
+            os.mkdir(order["folder"], 0o700)
+        os.mkdir(order["scratch"], 0o700)
+        with open(room, "wb") as file:
+            file.write(bytes(1 << 16))
+        os.unlink(room)
+    except OSError as error:
+        os.write(2, (error.strerror or str(error)).encode())
+        os._exit(NO_ROOM)
 
 
 def end_like(status):

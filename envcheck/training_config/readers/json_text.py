@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
+from envcheck.core.parsing import check_json, parse_json
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.readers import ConfigReader
 from envcheck.training_config.source_lines import SourceLines
@@ -207,6 +208,7 @@ def loads(text: str, file: str) -> Any:
     Raises:
         InputError: the text is malformed; with line and column where there is one.
     """
+    check_json(text, file)
     out, comma = list(text), -1
     for found in _TOKEN.finditer(text):
         if found.lastgroup == "comment":
@@ -215,13 +217,7 @@ def loads(text: str, file: str) -> Any:
             if found[0] in ("}", "]") and comma >= 0:
                 out[comma] = " "
             comma = found.start() if found[0] == "," else -1
-    try:
-        return json.loads("".join(out))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{file}:{error.lineno}:{error.colno}", f"not JSON: {error.msg.lower()}") from None
-    except (RecursionError, ValueError) as error:
-        why = "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
-        raise InputError(file, f"not JSON: {why}") from None
+    return parse_json("".join(out), file)
 
 
 READER = ConfigReader("JSON", 0, recognises, read)

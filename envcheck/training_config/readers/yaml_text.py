@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
+from envcheck.core.parsing import check_yaml_size
 from envcheck.training_config.document import Document, Scalar, Section, Setting, SettingValue
 from envcheck.training_config.readers import ConfigReader
 
@@ -39,6 +40,7 @@ def read(text: str, file: str) -> tuple[Document, ...]:
     """
     import yaml  # takes 10 ms, which only YAML pays
 
+    check_yaml_size(text, file)
     parser = _YamlParser(text, file)
     try:
         document = parser.document()

@@ -57,6 +57,22 @@ def test_another_build_of_the_same_release_is_uninstalled_first(here: str, comma
     assert phrases.fix_commands(fix, {"torch": ("torchvision",)}, read) == commands
 
 
+# --- the picture of the HTML page -------------------------------------------------------------------
+
+
+def test_the_box_of_libraries_shows_those_that_are_installed() -> None:
+    # deepspeed comes first in the box; that it is absent says nothing about the others.
+    read = inventory("complete = ['pkg']\n[pkg]\ntorch = '2.4.0'\npeft = '0.14.0'\n")
+    settled = derive.derive(read, MATRIX)
+    page = render.format_named("html")(
+        Report("0", "here", settled, examine.judge_inventory(settled, MATRIX, None), MATRIX)
+    )
+    box = page[page.index(">Libraries<") :]
+    box = box[: box.index("</g>")] if "</g>" in box else box[:400]
+    assert "peft 0.14.0" in box
+    assert "none here" not in box
+
+
 # --- cleaning ---------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,90 @@
+"""Read `compat/atlas/packages.toml`: the packages of the atlas, and which of their files are kept."""
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_toml
+
+DEFAULT_SINCE = "2022-01-01"
+"""Day of the first release that is read of a package that names no other."""
+
+_KEYS = frozenset({"imports", "since", "also", "sdist", "optional"})
+
+# torch/testing/_internal holds the tests of torch itself; other packages ship theirs under the usual names.
+_TEST_FOLDER = re.compile(r"/(?:tests?|testing/_internal|test_cases)/")
+_METADATA = re.compile(r"[^/]+\.dist-info/(?:METADATA|WHEEL|entry_points\.txt|top_level\.txt)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtlasPackage:
+    """One package of the atlas.
+
+    Attributes:
+        name: normalised name, `huggingface-hub`.
+        imports: its top-level packages and modules.
+        since: day of the first release that is read, `2022-01-01`.
+        also: patterns of further files that are kept of a wheel.
+        sdist: patterns of further files that are kept of a source distribution.
+
+    """
+
+    name: str
+    imports: tuple[str, ...]
+    since: str = DEFAULT_SINCE
+    also: tuple[str, ...] = ()
+    sdist: tuple[str, ...] = ()
+
+    def keeps(self, path: str, *, from_sdist: bool = False) -> bool:
+        """Return whether the bytes of a file are kept: Python of its packages without tests, and metadata."""
+        if any(fnmatch.fnmatchcase(path, pattern) for pattern in (*self.also, *(self.sdist * from_sdist))):
+            return True
+        if path.endswith((".py", ".pyi")):
+            return self.owns(path) and not _TEST_FOLDER.search(path)
+        return _METADATA.fullmatch(path) is not None
+
+    def owns(self, path: str) -> bool:
+        """Return whether a file lies in one of the top-level packages or is one of the modules."""
+        top, _, rest = path.partition("/")
+        return top in self.imports if rest else top.partition(".")[0] in self.imports
+
+
+def read_packages(text: str, file: str) -> dict[str, AtlasPackage]:
+    """Return the packages of `packages.toml` by name, in the order of the file.
+
+    Raises:
+        InputError: the text is not TOML, or a table has an unknown key or a value of the wrong kind.
+
+    """
+    tree = parse_toml(text, file)
+    rows = tree.get("package")
+    if not isinstance(rows, dict) or set(tree) != {"package"}:
+        raise InputError(file, "expected tables [package.NAME] and nothing else")
+    return {name: _package(name, row, file) for name, row in rows.items()}
+
+
+def _package(name: str, row: Any, file: str) -> AtlasPackage:
+    where = f"{file}: package.{name}"
+    if not isinstance(row, Mapping) or not set(row) <= _KEYS:
+        raise InputError(where, f"expected a table of {', '.join(sorted(_KEYS))}")
+    if name != re.sub(r"[-_.]+", "-", name).lower():
+        raise InputError(where, "expected a normalised name: lower case, words joined by '-'")
+    lists = {key: row.get(key, []) for key in ("imports", "also", "sdist")}
+    for key, values in lists.items():
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise InputError(f"{where}.{key}", "expected a list of texts")
+    if not lists["imports"]:
+        raise InputError(f"{where}.imports", "expected at least one top-level package")
+    since = str(row.get("since", DEFAULT_SINCE))
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", since):
+        raise InputError(f"{where}.since", f"expected a date such as 2022-01-01, found {since!r}")
+    return AtlasPackage(
+        name=name,
+        imports=tuple(lists["imports"]),
+        since=since,
+        also=tuple(lists["also"]),
+        sdist=tuple(lists["sdist"]),
+    )

@@ -1,0 +1,55 @@
+"""Fetch what the store keeps of a release's wheel: Python files, metadata, the names of all other files."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from envcheck.atlas.core_metadata import Requires, requires_of_metadata
+from envcheck.atlas.packages import AtlasPackage
+from envcheck.core.errors import ExamineError
+from envcheck.resolver_backends.index.pages import ListedFile
+from envcheck.resolver_backends.index.reader import IndexReader
+from envcheck.resolver_backends.index.remote_archive import RemoteArchive
+
+WHEEL_LIMIT = 192 * 1024 * 1024
+"""Maximum bytes to fetch of one wheel: the Python part of the largest has about 40 MiB."""
+
+MEMBER_LIMIT = 16 * 1024 * 1024
+"""Maximum size of one kept file in bytes; a larger one is listed by name only."""
+
+
+class KeptFiles(NamedTuple):
+    """The kept files of a release by path, the paths of its other files, and what it requires."""
+
+    files: dict[str, bytes]
+    others: tuple[str, ...]
+    requires: Requires
+
+
+def fetch_wheel(reader: IndexReader, wheel: ListedFile, package: AtlasPackage) -> KeptFiles:
+    """Return what is kept of a wheel.
+
+    Raises:
+        ExamineError: it cannot be read, or has no METADATA.
+    """
+    archive = RemoteArchive(reader, wheel.url, WHEEL_LIMIT)
+    sizes = archive.sizes()
+    kept = {name for name, size in sizes.items() if package.keeps(name) and size <= MEMBER_LIMIT}
+    files = dict(archive.read(kept))
+    metadata = [name for name in files if name.endswith(".dist-info/METADATA")]
+    if len(metadata) != 1:
+        raise ExamineError(f"expected one METADATA, found {len(metadata)}")
+    requires = requires_of_metadata(files[metadata[0]].decode("utf-8", "replace"))
+    return KeptFiles(files, tuple(name for name in sizes if name not in kept), requires)
+
+
+def fetch_metadata(reader: IndexReader, wheel: ListedFile) -> KeptFiles:
+    """Return the METADATA alone, which an index may serve beside the wheel (PEP 658).
+
+    Raises:
+        ExamineError: it cannot be read.
+    """
+    stem = "-".join(wheel.name.split("-")[:2])
+    data, _ = reader.fetch(f"{wheel.url}.metadata", MEMBER_LIMIT)
+    requires = requires_of_metadata(data.decode("utf-8", "replace"))
+    return KeptFiles({f"{stem}.dist-info/METADATA": data}, (), requires)

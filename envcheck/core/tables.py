@@ -1,0 +1,147 @@
+"""The tables of the matrix: rows as the files have them, and typed rows of those that deriving facts reads.
+
+These classes are on the start-up path; see `envcheck.core.facts`.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+
+class TorchBuild(NamedTuple):
+    """What the wheels of one torch release were built for, as a plain install brings them.
+
+    `aarch64` is the local label of the build for that processor. `companions` are the packages released
+    together with torch. `cxx11_abi` is None where it is unknown, and texts are empty.
+    """
+
+    version: str
+    cuda: str
+    aarch64: str
+    architectures: tuple[str, ...]
+    companions: Mapping[str, str]
+    cudnn: str
+    nccl: str
+    glibc: str
+    cxx11_abi: bool | None
+
+
+class TorchVariant(NamedTuple):
+    """A build of a torch release for one CUDA; `default` is the one that a plain install brings."""
+
+    torch: str
+    tag: str  # the local label, such as `cu118`
+    cuda: str
+    architectures: tuple[str, ...]
+    default: bool
+
+
+class CudaFamily(NamedTuple):
+    """A major version of CUDA, and the oldest Linux driver that runs all its minor versions.
+
+    `cuda` is empty, but for CUDA 10, where each minor version has a row of its own.
+    """
+
+    major: str
+    minimum_driver: str
+    cuda: str = ""
+
+
+class CudaToolkit(NamedTuple):
+    """A release of the CUDA toolkit, and the driver that ships with it; empty if it is not known."""
+
+    cuda: str
+    driver: str
+
+
+class DriverBranch(NamedTuple):
+    """A branch of the driver such as `550`, and the newest CUDA that it supports."""
+
+    branch: str
+    cuda: str
+
+
+class GpuModel(NamedTuple):
+    """A GPU model: its names, its compute capability such as `9.0`, its kind, its sizes of memory in GB."""
+
+    name: str
+    aliases: tuple[str, ...]
+    compute_capability: str
+    kind: str
+    memory_gb: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name and the aliases."""
+        return self.name, *self.aliases
+
+
+class Tables(dict[str, list[dict[str, Any]]]):
+    """Rows by table name: torch, variant, family, toolkit, gpu, …; typed rows are made when first used."""
+
+    @cached_property
+    def torch_builds(self) -> tuple[TorchBuild, ...]:
+        """The builds of torch that a plain install brings."""
+        companions = ("torchvision", "torchaudio", "triton")
+        return tuple(
+            TorchBuild(
+                version=str(row["version"]),
+                cuda=str(row["cuda"]),
+                aarch64=row.get("aarch64", ""),
+                architectures=tuple(row["architectures"]),
+                companions={name: str(row[name]) for name in companions if row.get(name)},
+                cudnn=row.get("cudnn", ""),
+                nccl=row.get("nccl", ""),
+                glibc=row.get("glibc", ""),
+                cxx11_abi=row.get("cxx11_abi"),
+            )
+            for row in self.get("torch", ())
+        )
+
+    @cached_property
+    def torch_variants(self) -> tuple[TorchVariant, ...]:
+        """The builds of torch for the CUDA versions that have an index of their own."""
+        return tuple(
+            TorchVariant(
+                torch=str(row["torch"]),
+                tag=row.get("tag", ""),
+                cuda=str(row.get("cuda", "")),
+                architectures=tuple(row.get("architectures", ())),
+                default=row.get("role") == "default",
+            )
+            for row in self.get("variant", ())
+        )
+
+    @cached_property
+    def cuda_families(self) -> tuple[CudaFamily, ...]:
+        """The major versions of CUDA."""
+        return tuple(
+            CudaFamily(str(row["major"]), str(row["minimum_driver"]), str(row.get("cuda", "")))
+            for row in self.get("family", ())
+        )
+
+    @cached_property
+    def cuda_toolkits(self) -> tuple[CudaToolkit, ...]:
+        """The releases of the CUDA toolkit."""
+        return tuple(
+            CudaToolkit(str(row["cuda"]), str(row.get("driver") or "")) for row in self.get("toolkit", ())
+        )
+
+    @cached_property
+    def driver_branches(self) -> tuple[DriverBranch, ...]:
+        """The branches of the driver."""
+        return tuple(DriverBranch(str(row["branch"]), str(row["cuda"])) for row in self.get("branch", ()))
+
+    @cached_property
+    def gpu_models(self) -> tuple[GpuModel, ...]:
+        """The GPU models that are known."""
+        return tuple(
+            GpuModel(
+                name=str(row["name"]),
+                aliases=tuple(row.get("aliases", ())),
+                compute_capability=str(row["compute_capability"]),
+                kind=str(row.get("kind", "")),
+                memory_gb=tuple(row.get("memory_gb", ())),
+            )
+            for row in self.get("gpu", ())
+        )

@@ -1,0 +1,149 @@
+"""Make rules of the rows of the atlas: a package asks another for what its release does not have.
+
+Doctor imports this module only if some row is broken; `envcheck.rules.atlas` finds that out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from envcheck.core.facts import Kind, package_key
+from envcheck.core.rules import (
+    Atlas,
+    AtlasRow,
+    Basis,
+    Clause,
+    Comparison,
+    Fix,
+    Rule,
+    Severity,
+    Source,
+    Span,
+)
+from envcheck.rules.atlas import broken_rows, fitting_releases, in_spans, judged_versions
+
+
+def rules_here(atlas: Atlas, versions: Mapping[str, str]) -> Iterator[Rule]:
+    """Yield a rule for each two installed packages whose code does not fit, worded for these releases.
+
+    Of a package and its partner, only the worst is yielded: what already fails at `import peft` need not be
+    said again of its trainers.
+    """
+    installed = judged_versions(atlas, versions)
+    for package, partner, rows in broken_rows(atlas, installed):
+        worst = min(rows, key=lambda row: _reach(row, atlas))
+        same = [row for row in rows if row.entry == worst.entry]
+        release, other = installed[package], installed[partner]
+        yield _atlas_rule(package, partner, worst.entry, same, atlas)._replace(
+            title=_title(same, release, other),
+            why=_who_has_it(worst, atlas),
+            fixes=tuple(_fixes(atlas, (package, release), (partner, other))),
+            sources=tuple(_places(same, release, atlas)),
+        )
+
+
+def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:
+    """Yield a rule for each two of these packages and each entry, for all their releases.
+
+    The searches use these: they judge releases that are not installed.
+    """
+    present = set(packages)
+    for package in sorted(present & atlas.rows.keys()):
+        for partner in sorted(present & atlas.rows[package].keys()):
+            rows = atlas.rows[package][partner]
+            for entry in dict.fromkeys(row.entry for row in rows):
+                yield _atlas_rule(package, partner, entry, [row for row in rows if row.entry == entry], atlas)
+
+
+def _atlas_rule(package: str, partner: str, entry: str, rows: Iterable[AtlasRow], atlas: Atlas) -> Rule:
+    """Return the rule of two packages at one entry: each distinct combination of spans is a table."""
+    spans = dict.fromkeys((row.releases, row.lacking) for row in rows)
+    tables = tuple(
+        (_within(package_key(package), releases), _within(package_key(partner), lacking))
+        for releases, lacking in spans
+    )
+    return Rule(
+        id=":".join(["atlas", package, partner, *_entry_name(entry, package)]),
+        severity=Severity.WARNING if entry in atlas.optional else Severity.ERROR,
+        basis=Basis.SOURCE,
+        title=f"{entry}: code of {package} asks {partner} for what it does not have",
+        when=tables,
+        group="atlas",
+    )
+
+
+def _within(key: str, spans: Iterable[Span]) -> Clause:
+    found = tuple((Comparison(">=", first), Comparison("<=", last)) for first, last in spans)
+    raw = " or ".join(f"=={first}" if first == last else f">={first},<={last}" for first, last in spans)
+    return Clause(key, Kind.VERSION, found, raw)
+
+
+def _entry_name(entry: str, package: str) -> list[str]:
+    """Return the last part of a rule's id: nothing for `import peft`, `SFTTrainer` for its trainer."""
+    if entry == f"import {package.replace('-', '_')}":
+        return []
+    return [entry.partition("(")[0].split()[-1].rsplit(".", 1)[-1]]
+
+
+def _reach(row: AtlasRow, atlas: Atlas) -> tuple[bool, bool, int, str]:
+    """Return a sort key: what more users reach first, an import before a call, a module before its names."""
+    return row.entry in atlas.optional, not row.entry.startswith("import "), len(row.needs), row.needs
+
+
+def _title(rows: Sequence[AtlasRow], release: str, other: str) -> str:
+    first = min(rows, key=lambda row: (len(row.needs), row.needs))
+    package, partner = f"{first.package} {release}", f"{first.partner} {other}"
+    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    match first.kind:
+        case "guard":
+            return f"`{first.entry}` fails: {package} refuses {partner} and asks for {first.needs}{more}"
+        case "keyword":
+            return f"`{first.entry}` fails: {package} passes {first.needs}{more}, unknown to {partner}"
+        case _:
+            return f"`{first.entry}` fails: {package} needs {first.needs}{more}, which {partner} lacks"
+
+
+def _who_has_it(row: AtlasRow, atlas: Atlas) -> str:
+    """Say which releases of the partner have what is asked for, and which releases ask."""
+    every = atlas.releases.get(row.partner, ())
+    having = [release for release in every if not in_spans(release, row.lacking)]
+    has = f"{row.needs}: in {row.partner} {_readable(having, every)}" if having else f"{row.needs}: in none"
+    own = atlas.releases.get(row.package, ())
+    asking = [release for release in own if in_spans(release, row.releases)]
+    return f"{has}; asked for by {row.package} {_readable(asking, own)}"
+
+
+def _readable(releases: Sequence[str], every: Sequence[str]) -> str:
+    """Return releases as ranges: `4.39.0 to 4.43.4, and from 4.46.0 on`."""
+    ranges, start = [], 0
+    positions = {release: place for place, release in enumerate(every)}
+    for place in range(1, len(releases) + 1):
+        if place < len(releases) and positions[releases[place]] == positions[releases[place - 1]] + 1:
+            continue
+        first, last = releases[start], releases[place - 1]
+        if last == every[-1] and first != last:
+            ranges.append(f"from {first} on" if first != every[0] else "every release")
+        else:
+            ranges.append(first if first == last else f"{first} to {last}")
+        start = place
+    return ", ".join(ranges)
+
+
+def _places(rows: Iterable[AtlasRow], release: str, atlas: Atlas) -> Iterator[Source]:
+    """Yield where the code asks, for at most three of the rows, in the newest release of each span."""
+    for row in list(rows)[:3]:
+        for (first, last), place in zip(row.releases, row.places, strict=False):
+            if in_spans(release, [(first, last)]):
+                yield Source(f"{row.package} {last}: {place}", "archive", atlas.read)
+
+
+def _fixes(atlas: Atlas, asking: tuple[str, str], partner: tuple[str, str]) -> Iterator[Fix]:
+    """Yield fixes: the nearest releases of the partner, then of the asking package, that fit the other."""
+    for (moving, installed), (fixed, fixed_release) in ((partner, asking), (asking, partner)):
+        every = atlas.releases[moving]
+        fitting = fitting_releases(atlas, moving, fixed, fixed_release)
+        at = every.index(installed)
+        newer = [release for release in fitting if every.index(release) > at]
+        older = [release for release in fitting if every.index(release) < at]
+        for release in (*newer[:1], *older[-1:]):
+            yield Fix(((package_key(moving), f"=={release}"),))

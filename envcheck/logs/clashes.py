@@ -1,0 +1,31 @@
+"""The requirements that exclude each other, from what pip, uv, poetry and conda print. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_REQUIREMENT = r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:\s?[=<>!~]=?[^\s,]*(?:,\s?[<>=!~]=?[^\s,]+)*)?"
+_DEPENDS = re.compile(
+    rf"({_REQUIREMENT}(?: \d[\w.+]*)?) (?:depends on|requires|has requirement) ({_REQUIREMENT})"
+    r"(?:, but you(?:'ll)? have (?:\S+ )?(\S+?)(?= which|\.?$|\.\s))?"
+)
+_ASKED = re.compile(rf"(?:you require|The user requested(?: \(constraint\))?) ({_REQUIREMENT})")
+_CONCLUDED = re.compile(r"conclude that (?:you require )?[^.;]*")
+_BOX = re.compile("[│╰─▶├\\u00d7╭╮╯]")
+
+
+def clashing_requirements(text: str) -> tuple[str, ...]:
+    """Return what an installer's output says of requirements, each once: `a 1.0 requires b<2, found b 3`."""
+    joined = " ".join(_BOX.sub(" ", text).split())
+    joined = _CONCLUDED.sub("", joined)
+    found: dict[str, None] = {}
+    for match in _DEPENDS.finditer(joined):
+        there = f"; {match[3]} is installed" if match[3] else ""
+        found[f"{match[1]} requires {_stripped(match[2])}{there}"] = None
+    for match in _ASKED.finditer(joined):
+        found[f"asked for: {_stripped(match[1])}"] = None
+    return tuple(found)
+
+
+def _stripped(requirement: str) -> str:
+    return requirement.rstrip(".,")

@@ -1,0 +1,110 @@
+"""Which package lacks the name that an exception misses, and which package asks for it. Pure.
+
+The message names what is missing; the innermost frame says whose code asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envcheck.core.facts import normalised, package_key
+from envcheck.core.rules import Matrix, Rule
+from envcheck.logs.diagnosis import own_code
+from envcheck.logs.events import Event, Frame
+
+_FOLDERS = ("site-packages/", "dist-packages/")
+_NAME_OF_MODULE = re.compile(
+    r"cannot import name '(?P<name>[^']+)' from (?P<half>partially )?[^']{0,30}'(?P<module>[\w.]+)'"
+)
+_ATTRIBUTE = re.compile(
+    r"(?P<half>partially )?(?:initialized )?module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'"
+)
+_MODULE = re.compile(r"[Nn]o module named '?(?P<module>[\w.]+)'?(?P<inside>; '[\w.]+' is not a package)?")
+_ARGUMENT = re.compile(r"(?P<module>[\w.]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+
+
+_BUILT = re.compile(r"/pip-install-[^/]+/([\w.-]+?)_[0-9a-f]{32}/")
+"""The folder in which pip builds a package."""
+
+
+class MissingName(NamedTuple):
+    """A name that a package lacks, as `kind` of thing: name, module or argument.
+
+    `module` is the module that lacks it, or the function that lacks an argument. `lacks` and `asks` are
+    distributions; they are empty where they are not known or the user's own code. `installed` says that a
+    part of a package is missing, not the package. `half` marks a module that was still being imported.
+    `own` says that the user's own code asks.
+    """
+
+    kind: str
+    name: str
+    module: str
+    lacks: str
+    asks: str
+    installed: bool
+    half: bool = False
+    own: bool = False
+
+
+def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> MissingName | None:
+    """Return what the exceptions of an event miss, or None."""
+    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    for raised in event.exceptions:
+        asks = _package(raised.place, distributions)
+        for kind, pattern in (
+            ("name", _NAME_OF_MODULE),
+            ("name", _ATTRIBUTE),
+            ("module", _MODULE),
+            ("argument", _ARGUMENT),
+        ):
+            if found := pattern.search(raised.message):
+                own = not asks and own_code(raised.place)
+                return _missing(kind, found, asks, distributions)._replace(own=own)
+    return None
+
+
+def _missing(kind: str, found: re.Match[str], asks: str, distributions: Mapping[str, str]) -> MissingName:
+    groups = found.groupdict()
+    module = groups["module"]
+    root = module.partition(".")[0]
+    lacks = (
+        "" if kind == "argument" else distributions.get(module) or distributions.get(root) or normalised(root)
+    )
+    inside = kind != "module" or "." in module
+    name = groups.get("name") or module
+    return MissingName(kind, name, module, lacks, asks, inside, half=bool(groups.get("half")))
+
+
+def _package(place: Frame | None, distributions: Mapping[str, str]) -> str:
+    """Return the distribution whose file a frame is in; empty for the user's own code."""
+    if place is None:
+        return ""
+    if "/transformers_modules/" in place.file.replace("\\", "/"):
+        return "the model's own code"
+    if built := _BUILT.search(place.file):
+        return normalised(built[1])
+    for folder in _FOLDERS:
+        _, found, rest = place.file.replace("\\", "/").rpartition(folder)
+        if found:
+            root = rest.partition("/")[0].removesuffix(".py")
+            return distributions.get(root) or normalised(root)
+    return ""
+
+
+def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
+    """Yield the rules that say of which releases a name is missing."""
+    word = re.compile(rf"\b{re.escape(missing.name.rpartition('.')[2])}\b")
+    packages = {package_key(name) for name in (missing.lacks, missing.asks) if name}
+    for rule in matrix.rules:
+        keys = {clause.key for table in rule.when for clause in table}
+        if (not packages or keys & packages) and word.search(f"{rule.title} {rule.why}"):
+            yield rule
+
+
+def ranges_with(missing: MissingName, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    """Yield which releases ask for the name and which have it, from the tables that list names."""
+    for row in tables.get("peft_transformers", ()):
+        if missing.name in row.get("missing", ()):
+            yield f"peft {row['peft']} asks for it, and transformers {row['transformers']} has it"

@@ -1,0 +1,157 @@
+"""Lines that state a failure without a traceback: an exception alone, a signal, an exit code, an error.
+
+The forms are rows of compat/tables/failure_lines.toml. An exception that is named in the middle of a sentence
+counts only if nothing else in the log says that it failed (`aside`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envcheck.logs.events import FailureForm, Raised
+
+_NAME = (
+    r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*?(?:Error|Exception|Interrupt|Timeout|Expired|Refused|Failure|Died|NotFound"
+    r"|ExceptionGroup|OutOfResources)"
+)
+_MARKUP = re.compile(r"(?:[#>*`'\"|│❌✗\s]|E {3}|-\s|【[^】]*】|\[\w{1,12}\]:? ?){0,12}")
+_LABEL = re.compile(r"(?:(?:ERROR|Error|error|FATAL|Caused by|Exception|CRITICAL)(?::\w+)?: ){0,2}")
+_EXCEPTION = re.compile(rf"({_NAME})(?:\(\w{{1,80}}\))?: ?(.*)")
+_EXCEPTION_ALONE = re.compile(rf"({_NAME})\W*$")
+_MENTIONED = re.compile(rf"(?<![\w.'\"(])({_NAME}): (\S.*)")
+_NO_FAILURE = re.compile(
+    r"(?i)warn|\binfo\b|\bdebug\b|fall(?:ing|s|en)?[ -]?back|skip|ignor|disabl|continu|retry|optional"
+    r"|deprecat|recommend|^\s*(?:except|raise|#|//|assert|return|from|import|def|if|with)\b|Exception ignored"
+)
+"""Words of lines in which an exception is mentioned and nothing failed, or of source code."""
+
+_CONDITION = re.compile(r"(?:[Ii]f|[Ww]hen|[Rr]aised|Occurs)\b|$")
+"""How the description of an exception in a docstring begins."""
+
+_MAX_MESSAGE = 2000
+_LONGEST_LINE = 3000
+
+
+class Statement(NamedTuple):
+    """A failure that one line states: an exception or how a process ended, the rank, and the form."""
+
+    form: FailureForm
+    exceptions: tuple[Raised, ...] = ()
+    code: int | None = None
+    rank: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it reports the end of a process."""
+        return self.code is not None
+
+
+class _Ending(NamedTuple):
+    """What a signal or an exit code means; `signal` is the signal that an exit code stands for."""
+
+    signal: int
+    form: FailureForm
+
+
+class StatementPatterns:
+    """The forms of the tables, compiled."""
+
+    def __init__(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Read the tables `failure_line`, `failure_message` and `ending`."""
+        lines = tables.get("failure_line", ())
+        self._forms = [(re.compile(row["pattern"]), _form(row)) for row in lines]
+        plain = [re.sub(r"\(\?P<\w+>", "(?:", row["pattern"]) for row in lines]
+        self._any = re.compile("|".join(f"(?:{pattern})" for pattern in plain) or r"\b\B")
+        messages = tables.get("failure_message", ())
+        self._messages = [(re.compile(row["pattern"]), row["name"]) for row in messages]
+        self._signals: dict[int, FailureForm] = {}
+        self._numbers: dict[str, int] = {}
+        self._codes: dict[int, _Ending] = {}
+        for row in tables.get("ending", ()):
+            if "signal" in row:
+                self._signals[row["signal"]] = _form(row)
+                self._numbers |= {name.lower(): row["signal"] for name in row.get("names", ())}
+            else:
+                self._codes[row["code"]] = _Ending(row.get("signal_of", 0), _form(row))
+
+    def ending(self, code: int) -> FailureForm:
+        """Return what an exit code says, negative for a signal."""
+        return self._of_code(code)[1]
+
+    def statement(self, text: str) -> Statement | None:
+        """Return the failure that a line states, or None."""
+        text = text[:_LONGEST_LINE]
+        bare = text[_MARKUP.match(text).end() :]  # type: ignore[union-attr] # it matches the empty text
+        if found := _exception_in(bare):
+            return Statement(FailureForm(), (found,))
+        for candidate in (bare, text.lstrip()):
+            if self._any.match(candidate):
+                return self._of_form(candidate)
+        return self._mentioned(text)
+
+    def _of_form(self, text: str) -> Statement | None:
+        for pattern, form in self._forms:
+            if found := pattern.match(text):
+                return self._of_match(found, form)
+        return None
+
+    def _of_match(self, found: re.Match[str], form: FailureForm) -> Statement | None:
+        groups = {name: value for name, value in found.groupdict().items() if value}
+        rank = groups.get("rank", "")
+        if "signal" in groups:
+            number = groups["signal"]
+            code = -(int(number) if number.isdecimal() else self._numbers.get(number.lower(), 0))
+        elif "code" in groups:
+            code = int(groups["code"])
+        else:
+            return Statement(form, rank=rank)
+        if code == 0:
+            return Statement(form, rank=rank) if "signal" in groups else None
+        code, meaning = self._of_code(code)
+        return Statement(meaning if form == FailureForm() else form, code=code, rank=rank)
+
+    def _of_code(self, code: int) -> tuple[int, FailureForm]:
+        """Return the exit code, negative if it stands for a signal, and what it says."""
+        ending = self._codes.get(code)
+        if ending is not None and not ending.signal:
+            return code, ending.form
+        code = -ending.signal if ending else code
+        return code, self._signals.get(-code, FailureForm())
+
+    def _mentioned(self, text: str) -> Statement | None:
+        """Return the exception that a sentence mentions, or whose message it quotes."""
+        if _NO_FAILURE.search(text):
+            return None
+        aside = FailureForm(aside=True)
+        if (found := _MENTIONED.search(text)) and not _CONDITION.match(found[2]):
+            return Statement(aside, (Raised(found[1], found[2].strip('`*" ')[:_MAX_MESSAGE], None),))
+        for pattern, name in self._messages:
+            if quoted := pattern.search(text):
+                return Statement(aside, (Raised(name, quoted[0], None),))
+        return None
+
+
+def _quoted(text: str, mentioned: re.Match[str]) -> str:
+    """Return the message of an exception in a sentence; if it stands between backticks, up to the second."""
+    message = mentioned[2]
+    if "`" in text[: mentioned.start()]:
+        message = message.partition("`")[0]
+    return message.strip('`*" ')[:_MAX_MESSAGE]
+
+
+def _exception_in(text: str) -> Raised | None:
+    """Return the exception with which a line begins."""
+    text = text[_LABEL.match(text).end() :]  # type: ignore[union-attr] # it matches the empty text
+    found = _EXCEPTION.match(text)
+    if found and not _CONDITION.match(found[2]) and found[2] != "%s":
+        return Raised(found[1], found[2].strip('`*" ')[:_MAX_MESSAGE], None)
+    alone = _EXCEPTION_ALONE.match(text)
+    return Raised(alone[1], "", None) if alone else None
+
+
+def _form(row: Mapping[str, Any]) -> FailureForm:
+    return FailureForm(
+        row.get("kind", "unknown"), row.get("means", ""), row.get("advice", ""), aside=row.get("aside", False)
+    )

@@ -1,0 +1,107 @@
+"""Look up in the atlas which installed packages ask each other for something that is not there.
+
+Doctor does this at every start: for a hundred packages it takes less than a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from envcheck.core import versions
+from envcheck.core.facts import Tri, package_key
+from envcheck.core.findings import Judgement, Verdict
+from envcheck.core.rules import Atlas, AtlasRow, Severity, Span
+
+
+def judged_versions(atlas: Atlas, installed: Mapping[str, str]) -> dict[str, str]:
+    """Return the installed packages whose release was read, with the release as the atlas spells it.
+
+    A pre-release, and a release that the harvest did not see, is left out: nothing is known of its code. A
+    vendor's build stands for its base release.
+    """
+    found = {}
+    for package, releases in atlas.releases.items():
+        release = _release_read(installed[package], releases) if package in installed else ""
+        if release:
+            found[package] = release
+    return found
+
+
+def _release_read(installed: str, releases: Sequence[str]) -> str:
+    if installed in releases:
+        return installed
+    version = versions.parse(installed)
+    if version is None or (version.is_prerelease and not versions.is_vendor_build(version)):
+        return ""
+    public = versions.parse(version.base_version if versions.is_vendor_build(version) else version.public)
+    return next((release for release in releases if versions.parse(release) == public), "")
+
+
+def broken_rows(atlas: Atlas, installed: Mapping[str, str]) -> Iterator[tuple[str, str, list[AtlasRow]]]:
+    """Yield each package and partner that do not fit, with the rows that show it.
+
+    `installed` are releases as `judged_versions` returns them.
+    """
+    for package, partners in atlas.rows.items():
+        if package not in installed:
+            continue
+        for partner in partners:
+            if partner in installed:
+                broken = [
+                    row for row in partners[partner] if is_broken(row, installed[package], installed[partner])
+                ]
+                if broken:
+                    yield package, partner, broken
+
+
+def is_broken(row: AtlasRow, release: str, partner_release: str) -> bool:
+    """Return whether this release asks for what that release of the partner lacks."""
+    return in_spans(release, row.releases) and in_spans(partner_release, row.lacking)
+
+
+def in_spans(release: str, spans: Iterable[Span]) -> bool:
+    """Return whether a release lies in one of the spans."""
+    return any(
+        versions.compare(release, ">=", first) is Tri.YES and versions.compare(release, "<=", last) is Tri.YES
+        for first, last in spans
+    )
+
+
+def fitting_releases(atlas: Atlas, moving: str, fixed: str, fixed_release: str) -> list[str]:
+    """Return the releases of one package that no row excludes beside a release of another, oldest first."""
+    rows = [
+        (row, row.package == moving)
+        for asking, partner in ((moving, fixed), (fixed, moving))
+        for row in atlas.rows.get(asking, {}).get(partner, ())
+    ]
+    concerned = [
+        (row.releases if asks else row.lacking)
+        for row, asks in rows
+        if in_spans(fixed_release, row.lacking if asks else row.releases)
+    ]
+    return [
+        release
+        for release in atlas.releases.get(moving, ())
+        if not any(in_spans(release, spans) for spans in concerned)
+    ]
+
+
+def without_repetitions(judgement: Judgement) -> Judgement:
+    """Return the judgement without atlas findings on two packages that a written rule at error level names.
+
+    A written rule knows what users see and which fix serves; the row would say the same in fewer words.
+    """
+    named = [
+        {clause.key for table in (*finding.rule.when, finding.rule.require) for clause in table}
+        for finding in judgement.findings
+        if finding.verdict is Verdict.BROKEN
+        and finding.severity is Severity.ERROR
+        and finding.rule.group != "atlas"
+    ]
+    kept = tuple(
+        finding
+        for finding in judgement.findings
+        if finding.rule.group != "atlas"
+        or not any(set(map(package_key, finding.rule.id.split(":")[1:3])) <= keys for keys in named)
+    )
+    return judgement._replace(findings=kept) if len(kept) < len(judgement.findings) else judgement

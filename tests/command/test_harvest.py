@@ -1,0 +1,195 @@
+"""`envcheck matrix harvest`: published files of releases come into a store, once, with few requests."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envcheck.commands.harvest.store import ReleaseStore
+from tests.support.local_index import LocalIndex, sdist, serving, wheel
+from tests.support.paths import ROOT
+from tests.support.running import Outcome, envcheck
+
+PYTHON = {
+    "peft/__init__.py": b"from peft.model import x\n",
+    "peft/tests/test_x.py": b"",
+    "peft/logo.png": b"png",
+}
+DAY = "2025-03-04T05:06:07Z"
+
+
+def harvest(index: LocalIndex, store: Path, *arguments: str) -> Outcome:
+    """Run the command of this checkout, because only a checkout has the list of packages."""
+    environ = {"PIP_INDEX_URL": index.url, "PYTHONPATH": str(ROOT), "PIP_CONFIG_FILE": "/dev/null"}
+    return envcheck("matrix", "harvest", *arguments, "--store", str(store), environ=environ)
+
+
+def peft(
+    version: str, requires: tuple[str, ...] = (), more: Mapping[str, bytes] = PYTHON
+) -> tuple[str, bytes]:
+    return wheel("peft", version, requires, more=dict(more))
+
+
+def description(store: Path, package: str, version: str) -> dict[str, Any]:
+    with zipfile.ZipFile(store / package / f"{version}.zip") as archive:
+        row: dict[str, Any] = json.loads(archive.read("release.json"))
+    return row
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_release_is_stored_with_its_python_metadata_and_the_names_of_the_rest(
+    tmp_path: Path, as_json: bool, ranges: bool
+) -> None:
+    name, data = peft("0.14.0", ("torch>=1.13", "pytest; extra == 'dev'"))
+    with serving(LocalIndex({name: data}, as_json=as_json, ranges=ranges)) as index:
+        ran = harvest(index, tmp_path, "peft")
+    assert (ran.code, ran.err) == (0, "peft: 1 releases, 1 fetched (0.0 MiB)\n")
+    release = ReleaseStore(tmp_path).open("peft", "0.14.0")
+    assert release.requires == ("torch>=1.13", "pytest; extra == 'dev'")
+    assert sorted(release.files.names()) == [
+        *("peft-0.14.0.dist-info/METADATA", "peft-0.14.0.dist-info/WHEEL", "peft/__init__.py"),
+    ]
+    assert release.files.read("peft/__init__.py") == PYTHON["peft/__init__.py"]
+    assert set(release.others) == {"peft/tests/test_x.py", "peft/logo.png", "peft-0.14.0.dist-info/RECORD"}
+    assert release.wheels == (name,)
+
+
+def test_what_is_stored_is_not_fetched_again_and_only_new_releases_are(tmp_path: Path) -> None:
+    files = dict([peft("0.13.0")])
+    with serving(LocalIndex(files, ranges=True)) as index:
+        harvest(index, tmp_path, "peft")
+        sent = index.sent
+        again = harvest(index, tmp_path, "peft")
+        assert index.sent == sent
+        files.update([peft("0.14.0")])
+        ran = harvest(index, tmp_path, "peft")
+    assert again.err == "peft: 1 releases, 0 fetched (0.0 MiB)\n"
+    assert ran.err.startswith("peft: 2 releases, 1 fetched")
+    assert ReleaseStore(tmp_path).versions("peft") == ["0.13.0", "0.14.0"]
+
+
+def test_releases_before_the_first_day_and_pre_releases_are_left_out(tmp_path: Path) -> None:
+    old, new = peft("0.1.0"), peft("0.14.0")
+    said: dict[str, dict[str, object]] = {
+        old[0]: {"upload-time": "2021-12-31T00:00:00Z"},
+        new[0]: {"upload-time": DAY},
+    }
+    files = dict([old, new, peft("0.15.0rc1"), peft("0.15.0.dev1")])
+    with serving(LocalIndex(files, as_json=True, ranges=True, said=said)) as index:
+        harvest(index, tmp_path, "peft")
+    assert ReleaseStore(tmp_path).versions("peft") == ["0.14.0"]
+    assert description(tmp_path, "peft", "0.14.0")["uploaded"] == "2025-03-04"
+
+
+def test_a_release_that_was_yanked_since_is_marked_without_being_fetched(tmp_path: Path) -> None:
+    name, data = peft("0.14.0")
+    with serving(LocalIndex({name: data}, as_json=True, ranges=True)) as index:
+        harvest(index, tmp_path, "peft")
+        assert not ReleaseStore(tmp_path).open("peft", "0.14.0").yanked
+        sent = index.sent
+        index.said[name] = {"yanked": "broken"}
+        ran = harvest(index, tmp_path, "peft")
+        assert index.sent == sent
+    assert "1 described anew" in ran.err
+    release = ReleaseStore(tmp_path).open("peft", "0.14.0")
+    assert release.yanked
+    assert release.files.read("peft/__init__.py") == PYTHON["peft/__init__.py"]
+
+
+def test_of_a_large_wheel_only_the_python_part_is_transferred(tmp_path: Path) -> None:
+    library = {"vllm/_C.abi3.so": bytes(5_000_000)}
+    modules = {f"vllm/m{number}.py": b"import torch\n" * 50 for number in range(300)}
+    name, data = wheel("vllm", "0.6.0", more={**library, **modules})
+    with serving(LocalIndex({name: data}, ranges=True)) as index:
+        harvest(index, tmp_path, "vllm")
+        assert index.sent < 700_000
+        assert sum("/files/" in path for path in index.asked) <= 4
+    release = ReleaseStore(tmp_path).open("vllm", "0.6.0")
+    assert "vllm/_C.abi3.so" in release.others
+    assert len(release.files.names()) == 302
+
+
+def test_what_releases_require_is_written_as_a_table_of_all_that_is_stored(tmp_path: Path) -> None:
+    files = dict([peft("0.13.0", ("torch>=1.13",)), peft("0.14.0", ("torch>=1.13", "numpy"))])
+    store, tables = tmp_path / "store", tmp_path / "tables"
+    with serving(LocalIndex(files, ranges=True)) as index:
+        ran = harvest(index, store, "peft", "-o", str(tables))
+    assert ran.out.endswith(": 1 packages, 0 KiB\n")
+    lines = (tables / "releases/peft.txt").read_text().splitlines()
+    assert lines[1:] == [
+        *("release 0.13.0 -", "release 0.14.0 -"),
+        *("requires 0.14.0.. numpy", "requires 0.13.0.. torch>=1.13"),
+    ]
+
+
+def linked_sdist() -> tuple[str, bytes]:
+    """Return a source distribution as DeepSpeed's: a package with links to folders beside it."""
+    stem, packed = "deepspeed-0.14.0", io.BytesIO()
+    texts = {
+        "PKG-INFO": "Metadata-Version: 2.1\nName: deepspeed\nVersion: 0.14.0\n",
+        "setup.py": "raise SystemExit('ran')",
+        "deepspeed/__init__.py": "",
+        "deepspeed/csrc/a.cu": "x",
+        "op_builder/builder.py": "class OpBuilder: ...",
+        "deepspeed.egg-info/PKG-INFO": "Metadata-Version: 2.1\nName: deepspeed\nVersion: 0.14.0\n",
+        "deepspeed.egg-info/requires.txt": "hjson\ntorch\n\n[dev]\npytest\n",
+    }
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for path, text in texts.items():
+            info = tarfile.TarInfo(f"{stem}/{path}")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text.encode()))
+        link = tarfile.TarInfo(f"{stem}/deepspeed/ops/op_builder")
+        link.type, link.linkname = tarfile.SYMTYPE, "../../op_builder"
+        archive.addfile(link)
+    return f"{stem}.tar.gz", packed.getvalue()
+
+
+def test_without_a_wheel_the_source_distribution_is_read_and_never_run(tmp_path: Path) -> None:
+    with serving(LocalIndex(dict([linked_sdist()]))) as index:
+        ran = harvest(index, tmp_path, "deepspeed")
+    assert ran.code == 0
+    release = ReleaseStore(tmp_path).open("deepspeed", "0.14.0")
+    assert release.requires == ("hjson", "torch", 'pytest ; extra == "dev"')
+    assert "deepspeed/ops/op_builder/builder.py" in release.files.names()
+    assert "setup.py" in release.files.names()
+    assert release.others == ("deepspeed/csrc/a.cu",)
+    assert release.wheels == ()
+
+
+def test_what_cannot_be_read_is_one_line_and_exit_code_3_and_the_rest_is_stored(tmp_path: Path) -> None:
+    broken = ("peft-0.13.0-py3-none-any.whl", b"no zip archive")
+    with serving(LocalIndex(dict([broken, peft("0.14.0"), sdist("einops", "0.8.0")]), ranges=True)) as index:
+        ran = harvest(index, tmp_path, "peft", "einops", "trl")
+    assert ran.code == 3
+    assert ReleaseStore(tmp_path).versions("peft") == ["0.14.0"]
+    assert [line for line in ran.out.splitlines() if line.startswith("not read")] == [
+        "not read: einops 0.8.0: no einops in the source distribution",
+        "not read: peft 0.13.0: not a readable zip archive (BadZipFile)",
+        "not read: trl: the index answers 404 for trl",
+    ]
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("harvest", "peftt", "--store", "s"), "peftt: not a package of the atlas; did you mean 'peft'?"),
+        (("harvest", "peft"), "--store: harvest needs a folder for the fetched files"),
+        (("show", "peft", "torch", "trl"), "trl: expected at most 2 subjects, found 3"),
+        (("lint", "a", "b"), "b: expected at most 1 subject, found 2"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    ran = envcheck("matrix", *arguments, cwd=tmp_path, environ={"PYTHONPATH": str(ROOT)})
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1

@@ -1,0 +1,138 @@
+"""The atlas: its text, its JSON, the rows that two installed packages break, and the rules made of them."""
+
+import json
+
+import pytest
+
+from envcheck.core.rules import Atlas, Severity
+from envcheck.knowledge.atlas import (
+    format_spans,
+    freeze_atlas,
+    gaps_text,
+    parse_spans,
+    read_atlas,
+    spans_of,
+    thaw_atlas,
+)
+from envcheck.knowledge.atlas_rules import rules_here, rules_of
+from envcheck.knowledge.load import MatrixError
+from envcheck.rules.atlas import broken_rows, fitting_releases, judged_versions
+
+LAYERS = "transformers.modeling_layers.GradientCheckpointingLayer"
+
+GAPS = f"""
+read = 2026-11-22
+["import peft"]
+transformers = [
+  ["name", "transformers.HybridCache", "0.17.1..0.18.0", "5.0.0", "peft/model.py:9"],
+  ["name", "{LAYERS}", "0.18.0", "4.51.3..4.52.4", "peft/helpers.py:27"],
+]
+["peft.get_peft_model(...)"]
+accelerate = [["keyword", "accelerate.dispatch_model(force_hooks=)", "0.17.1", "0.30.0", "peft/model.py:30"]]
+"""
+
+PACKAGES = """
+[package.peft]
+optional = ["peft.get_peft_model(...)"]
+"""
+
+RELEASES = {
+    "peft": ("0.17.1", "0.18.0", "0.18.1"),
+    "transformers": ("4.51.3", "4.52.4", "4.53.0", "5.0.0"),
+    "accelerate": ("0.30.0", "0.31.0"),
+}
+
+
+@pytest.fixture
+def atlas() -> Atlas:
+    return read_atlas({"packages.toml": PACKAGES, "gaps/peft.toml": GAPS}, RELEASES)
+
+
+def test_what_is_written_reads_back_equal(atlas: Atlas) -> None:
+    rows = [row for of_pair in atlas.rows["peft"].values() for row in of_pair]
+    text = gaps_text("peft", rows, "2026-11-22")
+
+    again = read_atlas({"packages.toml": PACKAGES, "gaps/peft.toml": text}, RELEASES)
+
+    assert again == atlas
+    assert gaps_text("peft", reversed(rows), "2026-11-22") == text, "the order of the rows shows"
+
+
+def test_the_json_of_the_wheel_holds_the_same(atlas: Atlas) -> None:
+    thawed = thaw_atlas(json.loads(json.dumps(freeze_atlas(atlas))))
+
+    assert {name: dict(partners) for name, partners in thawed.rows.items()} == atlas.rows
+    assert thawed[1:] == atlas[1:]
+
+
+def test_a_row_without_five_texts_names_its_file() -> None:
+    with pytest.raises(
+        MatrixError, match=r"gaps/peft\.toml: import peft: transformers: expected kind, needs"
+    ):
+        read_atlas({"gaps/peft.toml": '["import peft"]\ntransformers = [["name", "x"]]'}, {})
+
+
+def test_releases_are_written_as_spans_of_neighbours() -> None:
+    every = ["1.0", "1.1", "1.2", "2.0", "2.1"]
+
+    spans = spans_of({"1.0", "1.1", "2.1"}, every)
+
+    assert format_spans(spans) == "1.0..1.1, 2.1"
+    assert parse_spans("1.0..1.1, 2.1") == spans
+
+
+@pytest.mark.parametrize(
+    ("peft", "transformers", "broken"),
+    [
+        ("0.18.0", "4.52.4", [LAYERS]),
+        ("0.18.0", "4.53.0", []),  # the partner has it
+        ("0.18.1", "4.52.4", []),  # no longer asked for
+        ("0.17.1", "5.0.0", ["transformers.HybridCache"]),
+        ("0.18.0", "4.52.4+vendor", [LAYERS]),  # a local label is the same code
+        ("0.18.0", "4.52.0", []),  # a release that nobody read
+        ("0.18.0", "5.0.0rc1", []),  # a pre-release
+        ("0.18.0.dev0", "4.52.4", []),
+    ],
+)
+def test_only_releases_that_were_read_are_judged(
+    atlas: Atlas, peft: str, transformers: str, broken: list[str]
+) -> None:
+    installed = judged_versions(atlas, {"peft": peft, "transformers": transformers, "numpy": "2.0"})
+
+    found = [row.needs for *_, rows in broken_rows(atlas, installed) for row in rows]
+
+    assert found == broken
+
+
+def test_a_rule_says_who_asks_who_lacks_it_and_where(atlas: Atlas) -> None:
+    (rule,) = rules_here(atlas, {"peft": "0.18.0", "transformers": "4.52.4"})
+
+    assert rule.id == "atlas:peft:transformers"
+    assert rule.severity is Severity.ERROR
+    assert rule.title == f"`import peft` fails: peft 0.18.0 needs {LAYERS}, which transformers 4.52.4 lacks"
+    assert rule.why == f"{LAYERS}: in transformers from 4.53.0 on; asked for by peft 0.18.0"
+    assert [source.url for source in rule.sources] == ["peft 0.18.0: peft/helpers.py:27"]
+    assert [fix.set for fix in rule.fixes] == [
+        (("pkg.transformers", "==4.53.0"),),
+        (("pkg.peft", "==0.18.1"),),
+        (("pkg.peft", "==0.17.1"),),
+    ]
+
+
+def test_an_entry_that_few_users_reach_is_a_warning(atlas: Atlas) -> None:
+    (rule,) = rules_here(atlas, {"peft": "0.17.1", "accelerate": "0.30.0"})
+
+    assert (rule.id, rule.severity) == ("atlas:peft:accelerate:get_peft_model", Severity.WARNING)
+    assert "passes accelerate.dispatch_model(force_hooks=), unknown to accelerate 0.30.0" in rule.title
+
+
+def test_a_release_that_fits_no_row_excludes(atlas: Atlas) -> None:
+    assert fitting_releases(atlas, "transformers", "peft", "0.18.0") == ["4.53.0"]
+    assert fitting_releases(atlas, "peft", "transformers", "5.0.0") == ["0.18.1"]
+
+
+def test_the_searches_get_all_releases_of_two_packages_as_one_rule(atlas: Atlas) -> None:
+    rules = list(rules_of(atlas, ["peft", "transformers", "torch"]))
+
+    assert [rule.id for rule in rules] == ["atlas:peft:transformers"]
+    assert len(rules[0].when) == 2

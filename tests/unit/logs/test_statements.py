@@ -1,0 +1,172 @@
+"""A log that says in any form that something failed has failed, and a healthy log has not."""
+
+from __future__ import annotations
+
+import pytest
+
+from envcheck.commands import examine
+from envcheck.knowledge import log_signatures
+from envcheck.logs import diagnosis as log_diagnosis
+from envcheck.logs import scanner as log_scanner
+from envcheck.logs.clashes import clashing_requirements
+from envcheck.logs.diagnosis import Diagnosis
+from envcheck.logs.line_format import log_patterns
+from envcheck.reports import explanation
+
+TREE = examine.source_tree()
+LOOK = log_patterns(TREE["tables"])
+SIGNATURES = log_signatures.compile_signatures(TREE["case"])
+
+
+def diagnosed(text: str) -> Diagnosis:
+    scanner = log_scanner.Scanner(LOOK)
+    scanner.feed(text.encode())
+    return log_diagnosis.diagnose(scanner.finish(), SIGNATURES)
+
+
+def headline(text: str) -> str:
+    cause = diagnosed(text).cause
+    assert cause is not None
+    return explanation.event_text(cause)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ModuleNotFoundError: No module named 'flash_attn'", "ModuleNotFoundError: No module named 'flash_attn'"),
+        ("# RuntimeError: NCCL error: unhandled system error", "RuntimeError: NCCL error: unhandled system error"),
+        ("**[Bug]** `ValueError: odd batch`", "ValueError: odd batch"),
+        ("E   torch.distributed.DistBackendError: NCCL broke", "torch.distributed.DistBackendError: NCCL broke"),
+        ("CheckpointError: metadata differs", "CheckpointError: metadata differs"),
+        ("ERROR:root:KeyError: 'labels'", "KeyError: 'labels'"),
+        ("ERROR 03-01 10:00:00 [core.py:383] KeyError: 'labels'", "KeyError: 'labels'"),
+        ("then I get `module 'numpy' has no attribute 'dtypes'`", "AttributeError: module 'numpy' has no attribute 'dtypes'"),
+        ("it stops with AssertionError: odd rank count", "AssertionError: odd rank count"),
+        ("KeyboardInterrupt", "KeyboardInterrupt"),
+        ("Segmentation fault (core dumped)", "Segmentation fault (core dumped)"),
+        ("zsh: bus error  python train.py", "zsh: bus error python train.py"),
+        ("./run.sh: line 3: 4711 Illegal instruction     (core dumped) python a.py", None),
+        ("free(): invalid pointer", "free(): invalid pointer"),
+        ("terminate called after throwing an instance of 'c10::Error'", None),
+        ("srun: error: n1: task 2: Exited with exit code 7", None),
+        ("[2025-01-01 00:00:00,000] [ERROR] [launch.py:321:sigkill_handler] ['python'] exits with return code = 1", None),
+        ("##[error]Process completed with exit code 2.", None),
+        ("ERROR: Could not find a version that satisfies the requirement torch==9", None),
+        ("  \u00d7 No solution found when resolving dependencies:", None),
+        ("PackagesNotFoundError: The following packages are not available from current channels:", None),
+        ('csrc/a.cu(12): error: identifier "x" is undefined', None),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_120'", None),
+        ("bash: deepspeed: command not found", None),
+        ("docker: Error response from daemon: could not select device driver", None),
+        ("Failed to initialize NVML: Driver/library version mismatch", None),
+        ("python: can't open file '/a/train.py': [Errno 2] No such file or directory", None),
+        ('  File "/opt/e/lib/python3.11/site-packages/x/y.py", line 3, in f', None),
+    ],
+)  # fmt: skip
+def test_a_line_that_states_a_failure_is_one(line: str, said: str | None) -> None:
+    text = f"Loading shards: done\n\n{line}\n"
+    assert diagnosed(text).failed
+    if said is not None:
+        assert headline(text) == said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARNING: ModuleNotFoundError: No module named 'flash_attn', falling back to sdpa",
+        "UserWarning: cannot import name 'x' from 'y'",
+        "INFO: retry after ConnectionError: refused",
+        "Some weights were not initialized: ['score.weight']",
+        "[INFO] [launch.py:351:main] Process 4242 exits successfully.",
+        "Exception ignored in: <function D.__del__ at 0x7f>",
+        "E0000 cuda_dnn.cc:8310] Unable to register cuDNN factory: one has already been registered",
+        "    except ValueError:",
+        "ValueError: If the batch is odd.",
+        "the command exited with exit code 0",
+        "Process finished with exit code 0",
+        "signal_handler installed for SIGTERM",
+        "Terminating StepId=88218.0",
+        'Stack (most recent call last):\n  File "a.py", line 3, in f\n    log()',
+    ],
+)  # fmt: skip
+def test_a_line_of_a_healthy_log_states_none(line: str) -> None:
+    assert not diagnosed(f"Loading shards: done\n{line}\nTraining completed.\n").failed
+
+
+def test_what_the_run_trained_on_after_is_no_failure() -> None:
+    steps = "".join(f"{{'loss': {n}.5, 'epoch': 0.1}}\n" for n in range(3))
+    assert not diagnosed(f"OSError: no cache at /x\n{steps}").failed
+    assert diagnosed(f"{steps}OSError: no cache at /x\n").failed
+
+
+def test_a_traceback_counts_before_a_line_that_states_a_failure() -> None:
+    traceback = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\n    g()\nKeyError: 3\n'
+    diagnosis = diagnosed(f"RuntimeError: what came first\n{traceback}")
+    assert diagnosis.cause is not None
+    assert diagnosis.cause.event.exceptions[0].name == "KeyError"
+
+
+def test_a_line_that_repeats_a_traceback_is_no_second_failure() -> None:
+    traceback = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\n    g()\nKeyError: 3\n'
+    diagnosis = diagnosed(f"# KeyError: 3\n\nHello, this happens:\n\n{traceback}")
+    assert not diagnosis.apart
+    assert not diagnosis.survived
+
+
+def test_a_traceback_without_its_header_or_indents_is_read() -> None:
+    text = (
+        '[rank0]: File "/opt/e/lib/python3.10/site-packages/deepspeed/a.py", line 163, in step\n'
+        "[rank0]: self.update(1,\n[rank0]: RuntimeError: the tensor has no device\n"
+    )
+    cause = diagnosed(text).cause
+    assert cause is not None
+    assert cause.place is not None
+    assert (cause.event.exceptions[0].message, cause.place.line) == ("the tensor has no device", 163)
+
+
+def test_a_traceback_that_was_cut_names_its_last_frame() -> None:
+    text = '  File "/e/site-packages/a.py", line 1, in f\n    g()\n  File "/e/site-packages/b.py", line 2, in g\n'
+    cause = diagnosed(text).cause
+    assert cause is not None
+    assert cause.place is not None
+    assert (cause.kind, cause.place.line) == ("unknown", 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(-9, "killed"), (-11, "crash"), (-7, "crash"), (137, "killed"), (139, "crash"), (1, "unknown")]
+)  # fmt: skip
+def test_an_exit_code_says_how_a_process_ended(code: int, kind: str) -> None:
+    cause = diagnosed(f"job 7: command terminated with exit code {code}\n").cause
+    assert cause is not None
+    assert cause.kind == kind
+
+
+def test_only_a_parent_that_points_to_its_worker_is_a_consequence() -> None:
+    said = (
+        "(EngineCore pid=7) KeyError: 'q_proj'\n(APIServer pid=3) RuntimeError: Engine core initialization "
+    )
+    assert headline(said + "failed. See root cause above.\n") == "KeyError: 'q_proj'"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            (
+                "  ╰─▶ Because vllm==0.8.5 depends on torch==2.6.0 and you require vllm==0.8.5, we can\n"
+                "      conclude that you require torch==2.6.0.\n      And because you require torch==2.7.0, …"
+            ),
+            ("vllm==0.8.5 requires torch==2.6.0", "asked for: vllm==0.8.5", "asked for: torch==2.7.0"),
+        ),
+        (
+            "    The user requested a==1.0\n    b 0.11.1 depends on a>=2\n",
+            ("b 0.11.1 requires a>=2", "asked for: a==1.0"),
+        ),
+        (
+            "vllm 0.6.3 requires torch==2.4.0, but you have torch 2.5.1 which is incompatible.",
+            ("vllm 0.6.3 requires torch==2.4.0; 2.5.1 is installed",),
+        ),
+    ],
+)
+def test_the_requirements_that_clash_are_named(text: str, found: tuple[str, ...]) -> None:
+    assert clashing_requirements(text) == found
