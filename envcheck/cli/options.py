@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from envcheck.cli import completion
 from envcheck.core.rules import Severity
 
 if TYPE_CHECKING:
@@ -32,7 +33,12 @@ Static = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Option("--target", metavar="NAME", help="Training recipe to judge for, such as zero3-lora."),
+    typer.Option(
+        "--target",
+        metavar="NAME",
+        autocompletion=completion.targets,
+        help="Training recipe to judge for, such as zero3-lora.",
+    ),
 ]
 Train = Annotated[
     list[str] | None,
@@ -60,6 +66,7 @@ Gpu = Annotated[
     typer.Option(
         "--gpu",
         metavar="NAME",
+        autocompletion=completion.gpus,
         help="Declare a GPU of the machine the training runs on, or 'none'. Repeatable.",
     ),
 ]
@@ -68,6 +75,7 @@ Machine = Annotated[
     typer.Option(
         "--machine",
         metavar="NAME",
+        autocompletion=completion.machines,
         help="Judge for this declared machine. Repeatable: all must pass. Default: the machines in the "
         "settings file.",
     ),
@@ -102,6 +110,7 @@ ReportFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
+        autocompletion=completion.formats,
         help="text, json, markdown, html, sarif, junit or github. Default: inferred from the file name given "
         "with -o, otherwise text.",
     ),
@@ -118,7 +127,12 @@ Verbose = Annotated[
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print the first line only: the answer.")]
 Lang = Annotated[
     str | None,
-    typer.Option("--lang", metavar="LANG", help="Language of the report, such as zh. Default: the locale's."),
+    typer.Option(
+        "--lang",
+        metavar="LANG",
+        autocompletion=completion.languages,
+        help="Language of the output, such as zh. Default: the locale's.",
+    ),
 ]
 
 # --- what fails -------------------------------------------------------------------------------------
@@ -169,6 +183,7 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="RULE",
+        autocompletion=completion.rules,
         help="Check only this rule; a prefix such as `lock:` selects a group. Repeatable.",
     ),
 ]
@@ -177,6 +192,7 @@ Skip = Annotated[
     typer.Option(
         "--skip",
         metavar="RULE",
+        autocompletion=completion.rules,
         help="Leave out this rule; a prefix such as `lock:` selects a group. Repeatable.",
     ),
 ]

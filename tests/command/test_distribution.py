@@ -59,7 +59,7 @@ def named_on_an_index(text: str) -> list[str]:
         ("pipx run --spec . envcheck check requirements.txt", False),
     ],
 )
-def test_what_counts_as_an_install_from_an_index(text: str, wrong: bool) -> None:  # noqa: FBT001
+def test_what_counts_as_an_install_from_an_index(text: str, wrong: bool) -> None:
     assert bool(named_on_an_index(text)) == wrong
 
 
