@@ -74,7 +74,7 @@ def command(
 
     Exit codes: 0 it fits (or is tight), 1 it does not fit, 2 wrong usage or unreadable input, 3 cannot tell.
     """
-    from envcheck.commands import fit
+    from envcheck.commands import examine, fit
     from envcheck.memory import report
 
     request = options.examine_request(
@@ -87,6 +87,7 @@ def command(
         timeout=timeout,
         overlays=overlays,
     )
+    request = examine.with_settings(request, examine.read_settings())
     fit_options = fit.FitOptions(
         model=model,
         gpus=gpu_count,
