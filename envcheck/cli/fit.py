@@ -69,6 +69,7 @@ def command(
     as_json: options.Json = False,
     timeout: options.ProbeTimeout = 10.0,
     overlays: options.Matrix = None,
+    quiet: options.Quiet = False,
 ) -> int:
     """Estimate the memory that a training run needs, before it starts. Downloads nothing; needs no torch.
 
@@ -77,6 +78,7 @@ def command(
     from envcheck.commands import examine, fit
     from envcheck.memory import report
 
+    output.verbosity("json" if as_json else "text", verbose=False, quiet=quiet)
     request = options.examine_request(
         python=python,
         static=static,
@@ -99,5 +101,6 @@ def command(
         ram=ram,
     )
     table = fit.estimate_memory(request, fit_options, host.Host())
-    output.print_data(output.json_text(report.tree(table)) if as_json else report.render(table))
+    text = report.answer(table) if quiet else report.render(table)
+    output.print_data(output.json_text(report.tree(table)) if as_json else text)
     return table.code
