@@ -91,7 +91,7 @@ def command(
     Exit codes: 0 the job may start, 1 it may not (an error on a node, or nodes differ in a fact that must be
     equal), 2 wrong usage, 3 cannot tell (a node is missing, a record cannot be read, nothing to judge).
     """
-    from envcheck.commands import fleet
+    from envcheck.commands import examine, fleet
 
     if file:
         check_replaceable(Path(file))
@@ -102,6 +102,7 @@ def command(
     request = options.examine_request(
         python=python, static=static, target=target, train=train, timeout=timeout, overlays=overlays
     )
+    request = examine.with_settings(request, examine.read_settings())
     fleet_options = fleet.FleetOptions(
         source=source,
         via=via,

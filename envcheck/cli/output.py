@@ -10,7 +10,9 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +152,28 @@ def print_message(message: str) -> None:
     """
     with contextlib.suppress(OSError, AttributeError):  # Python sets a closed stream to None
         sys.stderr.write(f"{hide_private_keep_urls(clean(message), private_names())}\n")
+
+
+@contextlib.contextmanager
+def progress_line() -> Iterator[Callable[[str], None] | None]:
+    """Give a function that shows one changing line on a terminal, and clear it at the end; else None."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    stream = sys.stderr
+
+    def show(text: str) -> None:
+        columns = max(shutil.get_terminal_size().columns - 1, 20)
+        with contextlib.suppress(OSError):
+            stream.write(f"\r\x1b[K{inline(clean(text))[:columns]}")
+            stream.flush()
+
+    try:
+        yield show
+    finally:
+        with contextlib.suppress(OSError):
+            stream.write("\r\x1b[K")
+            stream.flush()
 
 
 def announce_standard_input() -> None:

@@ -635,6 +635,15 @@ def read_settings() -> "Settings | None":
     return _settings_in("envcheck.toml") or _settings_in("pyproject.toml", required_text="envcheck")
 
 
+def with_settings(request: ExamineRequest, settings: "Settings | None") -> ExamineRequest:
+    """Return the request with the target and the training of the settings where it names none."""
+    if settings is None:
+        return request
+    return replace(
+        request, target=request.target or settings.target or None, train=request.train or settings.train
+    )
+
+
 def _settings_in(file: str, required_text: str = "") -> "Settings | None":
     """Read one file's settings, or return None; a file without `required_text` is not parsed.
 

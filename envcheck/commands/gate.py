@@ -82,7 +82,7 @@ def judge_image(
         EnvcheckError: as `examine.examine`; also if the settings, a lock or a machine is wrong.
     """
     settings = examine.read_settings() or Settings()
-    request = with_settings(request, settings)
+    request = examine.with_settings(request, settings)
     if options.root:
         host = _unpacked_image(options.root)
         request = replace(request, python=request.python or _python_of_image(host, options.root))
@@ -109,13 +109,6 @@ def judge_image(
     report = policy_decision.apply_policy(report, diagnostics, policy)
     decision = policy_decision.decide(report, policy)
     return GateOutcome(report, decision, _manifest_tree(report, read, machines, decision, policy))
-
-
-def with_settings(request: ExamineRequest, settings: Settings) -> ExamineRequest:
-    """Return the request with the target and the training of the settings where it names none."""
-    return replace(
-        request, target=request.target or settings.target or None, train=request.train or settings.train
-    )
 
 
 # --- the policy -------------------------------------------------------------------------------------

@@ -137,6 +137,16 @@ def test_arguments_without_a_training_setting_are_one_error_line(fine: Path) -> 
     one_line(envcheck("doctor", "--facts", str(fine), "--train", "--foo=bar"), 2, "says nothing of training")
 
 
+def test_a_python_program_is_answered_with_what_to_give_instead(fine: Path, tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text("from trl import SFTConfig\nargs = SFTConfig(output_dir='x', bf16=True)\n")
+    ran = envcheck("doctor", "--facts", str(fine), "--train", str(program))
+    one_line(ran, 2, "a Python program, which is not run")
+    assert "give instead what it is started with: the launch script" in ran.err
+    (example,) = re.findall(r"--train '(.*?)'", ran.err)
+    assert "ZeRO-3" in envcheck("doctor", "--facts", str(fine), "--train", example).out
+
+
 def test_a_mistake_in_a_configuration_is_shown_with_its_place(fine: Path, tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     path.write_text('{"zero_optimization": {\n\t"stage": 7, "offload_optimzer": {}}}')

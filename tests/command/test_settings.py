@@ -243,6 +243,33 @@ def test_envcheck_toml_comes_before_pyproject(folder: Path) -> None:
     assert gate(folder, "warned", settings='threshold = "error"\n').code == 0
 
 
+def test_doctor_reads_the_settings_that_concern_it(folder: Path) -> None:
+    def doctor(facts: str, settings: str, *more: str) -> Outcome:
+        (folder / "envcheck.toml").write_text(settings)
+        return envcheck("doctor", "--facts", f"{facts}.toml", *more, cwd=folder)
+
+    assert doctor("warned", "").code == 0
+    assert doctor("warned", 'threshold = "warning"\n').code == 1
+    assert doctor("warned", 'threshold = "warning"\n', "--fail-on", "error").code == 0
+    assert "zero3-lora needs peft" in doctor("fine", 'target = "zero3-lora"\n').out
+    (folder / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+    assert "[✓] Training ZeRO-2" in doctor("fine", 'train = ["ds.json"]\n').out
+    skipped = doctor("broken", f'skip = ["{DEEPSPEED}"]\n')
+    assert (skipped.code, DEEPSPEED in skipped.out) == (0, False)
+    waived = doctor("broken", WAIVE.format(DEEPSPEED, "2099-01-01"))
+    assert (waived.code, answer(waived).endswith("; 1 waived")) == (0, True)
+
+
+def test_the_training_of_the_settings_reaches_fit_and_explain(folder: Path) -> None:
+    (folder / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (folder / "envcheck.toml").write_text('target = "zero3-lora"\ntrain = ["ds.json"]\n')
+    shape = "params=7.6e9,layers=28,hidden=3584,heads=28,kv_heads=4,mlp=18944,vocab=152064"
+    fit = envcheck(
+        "fit", "--model", shape, "--facts", "fine.toml", "--gpu", "A100 80GB", "--seq", "64", cwd=folder
+    )
+    assert "LoRA of rank 8, ZeRO-3" in fit.out
+
+
 def test_init_writes_a_file_that_is_valid_with_and_without_its_comments(folder: Path) -> None:
     ran = envcheck("init", cwd=folder)
     assert (ran.code, ran.out) == (0, "")

@@ -58,7 +58,7 @@ def _query_cluster(request: ExamineRequest, options: FleetOptions, judge: NodeJu
     except ImportError as error:
         raise InputError(
             "--ray",
-            f"ray cannot be imported beside envcheck ({error}): install it there: pip install 'ray>=2.9'",
+            f"ray cannot be imported beside envcheck ({error}): install ray beside it",
         ) from None
     try:
         ray.init(address=options.ray, log_to_driver=False, logging_level="ERROR", configure_logging=False)
