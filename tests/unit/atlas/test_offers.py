@@ -97,6 +97,12 @@ def test_each_form_of_a_lazy_table_is_read(root: str) -> None:
     assert name(root, "trainer", trainer=trainer) is YES
 
 
+def test_a_scan_finds_what_a_decorator_exports_and_does_not_linger() -> None:
+    scanning = "sys.modules[__name__] = _LazyModule(__name__, define_import_structure(__file__))"
+    trainer = "@requires(backends=('torch',))\n@other\nclass Trainer: ...\n" + "@requires(x)\n" * 20_000
+    assert name(scanning, trainer=trainer) is YES
+
+
 def test_a_lazy_name_that_its_module_lacks_is_unknown() -> None:
     assert name("_import_structure = {'trainer': ['Trainer']}" + LAZY_MODULE, trainer="") is UNKNOWN
 
