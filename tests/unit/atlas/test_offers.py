@@ -176,6 +176,23 @@ def test_names_that_torch_takes_from_c_are_known_from_stubs_alone() -> None:
     assert release.attribute("torch.ops.aten.add") is UNKNOWN
 
 
+def test_torch_for_linux_has_distributed() -> None:
+    torch = {
+        "torch/": "",
+        "torch/_C/__init__.pyi": "",
+        "torch.distributed/": """
+import torch
+def is_available():
+    return hasattr(torch._C, "_c10d_init")
+if is_available():
+    from .distributed_c10d import *
+""",
+        "torch.distributed.distributed_c10d": "__all__ = ['all_reduce']\ndef all_reduce(): ...",
+    }
+    assert offers("torch", torch).name("torch.distributed", "all_reduce") is YES
+    assert offers("torch", torch).name("torch.distributed", "invented") is NO
+
+
 def test_star_imports_in_a_circle_end() -> None:
     circle = offers("x", {"x/": "from .a import *", "x.a": "from .b import *", "x.b": "from .a import *"})
     assert circle.name("x", "Trainer") is not YES
