@@ -163,18 +163,21 @@ def _needed_glibc(release: PublishedRelease) -> tuple[str, ...]:
 def wheel_kinds(names: Iterable[str]) -> tuple[str, ...]:
     """Return the Linux wheels of a release by machine and C library: `x86_64 glibc>=2.17 python 3.9 3.10`.
 
-    Wheels without compiled parts need none of this and are left out.
+    A wheel for any platform needs none of this: it is listed as `any` beside others, and left out alone.
     """
     pythons: dict[tuple[str, str], set[str]] = {}
+    names = tuple(names)
     for name in names:
         for tag in _tags(name):
             linux = _LINUX.fullmatch(tag.platform)
             if linux is not None:
                 pythons.setdefault((linux[4], _glibc(linux)), set()).add(_python(tag))
-    return tuple(
+    kinds = [
         f"{machine} glibc>={glibc or 'any'} python {' '.join(sorted(found, key=_python_order))}"
         for (machine, glibc), found in sorted(pythons.items())
-    )
+    ]
+    portable = bool(kinds) and any(name.endswith("-none-any.whl") for name in names)
+    return (*kinds, *(["any"] * portable))
 
 
 def _tags(name: str) -> list[Tag]:

@@ -12,7 +12,9 @@ from envcheck.core.parsing import parse_toml
 DEFAULT_SINCE = "2022-01-01"
 """Day of the first release that is read of a package that names no other."""
 
-_KEYS = frozenset({"imports", "since", "also", "sdist", "libraries", "optional"})
+_KEYS = frozenset(
+    {"imports", "since", "also", "sdist", "libraries", "optional", "links_torch", "stable_since"}
+)
 
 # torch/testing/_internal holds the tests of torch itself; other packages ship theirs under the usual names.
 _TEST_FOLDER = re.compile(r"/(?:tests?|testing/_internal|test_cases)/")
@@ -30,6 +32,8 @@ class AtlasPackage:
         also: patterns of further files that are kept of a wheel.
         sdist: patterns of further files that are kept of a source distribution.
         libraries: patterns of shared libraries whose GPU code is read, without keeping them.
+        links_torch: whether its compiled modules link torch's libraries.
+        stable_since: its first release on torch's stable ABI, which serves every newer torch.
 
     """
 
@@ -39,6 +43,8 @@ class AtlasPackage:
     also: tuple[str, ...] = ()
     sdist: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    links_torch: bool = False
+    stable_since: str = ""
 
     def has_gpu_code(self, path: str) -> bool:
         """Return whether a file is one of the libraries whose GPU code is read."""
@@ -94,4 +100,6 @@ def _package(name: str, row: Any, file: str) -> AtlasPackage:
         also=tuple(lists["also"]),
         sdist=tuple(lists["sdist"]),
         libraries=tuple(lists["libraries"]),
+        links_torch=bool(row.get("links_torch")),
+        stable_since=str(row.get("stable_since", "")),
     )

@@ -126,8 +126,8 @@ def explain_chunks(
         beside = judged.subject.replace("(named by --python)", "(beside the command)")
         judged = judged._replace(subject=beside)
     report = _report_on(request, judged, known.matrix)
-    fits = {
-        match.signature.case: log_diagnosis.fit(
+    here = {
+        match.signature.case: log_diagnosis.match_environment(
             known.matrix.rule(match.signature.rule), report.inventory, report.judgement
         )
         for match in (*diagnosis.matches, *diagnosis.partial)
@@ -135,7 +135,7 @@ def explain_chunks(
     facts = (*printed.facts.values(), *(fact for device in printed.devices for fact in device.values()))
     notes = (*text.notes, *judged.notes)
     return Explanation(
-        name, text.log, diagnosis, judged.subject, report, fits, notes, facts, platform, missing
+        name, text.log, diagnosis, judged.subject, report, here, notes, facts, platform, missing
     )
 
 

@@ -97,6 +97,8 @@ def _title(rows: Sequence[AtlasRow], release: str, other: str) -> str:
     match first.kind:
         case "guard":
             return f"`{first.entry}` fails: {package} refuses {partner} and asks for {first.needs}{more}"
+        case "binary":
+            return f"{package} was compiled for {first.needs}, not for {partner}"
         case "keyword":
             return f"`{first.entry}` fails: {package} passes {first.needs}{more}, unknown to {partner}"
         case _:

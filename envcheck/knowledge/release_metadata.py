@@ -18,7 +18,8 @@ Keys of `build`, each with one or more values:
     torch   a specifier of the torch that compiled modules need
     cuda    the CUDA toolkit; several where a wheel holds libraries for several
     wheel   the Linux wheels of a machine: `x86_64 glibc>=2.28 python 3.9 3.10 abi3>=3.8`, with `3.13t` for a
-            free-threaded Python and `any` where the Python does not matter
+            free-threaded Python and `any` where the Python does not matter; `any` alone is a wheel for any
+            platform beside the compiled ones
     gpu     architectures that the libraries hold code for: `sm_80 sm_90 compute_90`
     needs-glibc   the newest glibc that its libraries import, which may be more than the wheel's tag says
 
@@ -47,7 +48,7 @@ NO_DAY = "-"
 _KINDS = ("python", "requires", "build")
 
 
-class ReleaseRow(NamedTuple):
+class PublishedFacts(NamedTuple):
     """One published release: the module's docstring explains the fields."""
 
     package: str
@@ -90,7 +91,7 @@ class ReleaseTable:
         found = self._package(package)
         return tuple(found.places) if found else ()
 
-    def row(self, package: str, version: str) -> ReleaseRow | None:
+    def row(self, package: str, version: str) -> PublishedFacts | None:
         """Return a release; None if it is not known."""
         found = self._package(package)
         release = version.partition("+")[0]
@@ -103,7 +104,7 @@ class ReleaseTable:
         for text in build:
             key, _, value = text.partition(" ")
             facts[key] = (*facts.get(key, ()), value)
-        return ReleaseRow(
+        return PublishedFacts(
             package,
             release,
             tuple(requires),
