@@ -53,6 +53,9 @@ KEYS = {
     "torch.packages_of_another_build": Key(
         Kind.WORDS, "packages whose local label names another CUDA major or C++ ABI than torch has"
     ),
+    "packages.without_wheel": Key(
+        Kind.WORDS, "listed packages of which no published wheel fits this Python and C library"
+    ),
     "training.described": Key(Kind.FLAG, "whether anything is known about the training"),
     "gpus.visible": Key(
         Kind.NUMBER, "GPUs that CUDA_VISIBLE_DEVICES leaves to programs; all if it is not set"
@@ -106,6 +109,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.deepspeed.toolkit": ("pkg.deepspeed", "cuda.runtime"),
     "torch.packages_of_another_release": ("pkg.torch",),
     "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),
+    "packages.without_wheel": ("pkg.torch", "python.version", "host.glibc"),
     "training.described": ("train.offload_optimizer", "train.attention", "train.torch_compile"),
     "gpu.in_torch_build": ("build.torch.architectures",),
     "gpu.torch_nearest": ("pkg.torch",),
@@ -132,6 +136,7 @@ def derive(read: Inventory, matrix: Matrix) -> Inventory:
     inventory = _torch_build(inventory, tables)
     inventory = _compiled_packages(inventory, tables)
     inventory = _drivers(inventory, tables)
+    inventory = _published_wheels(inventory, matrix)
     inventory = _device_code(inventory, tables)
     return _training(inventory, matrix)
 
@@ -289,6 +294,29 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
             Fact("torch.packages_of_another_build", build, source),
         ],
     )
+
+
+def _published_wheels(inventory: Inventory, matrix: Matrix) -> Inventory:
+    """Add what published wheels say of packages that were listed rather than found installed."""
+    if not any(is_package_key(key) for key in inventory.facts) or any(
+        key.endswith(".requires") for key in inventory.facts
+    ):
+        return inventory  # an environment whose files were read
+    from envcheck.rules import published_wheels
+
+    code = published_wheels.published_code(inventory, matrix)
+    facts = [
+        Fact(f"pkg.{name}{ARCHITECTURES_SUFFIX}", Known(found), f"the published wheel of {name}")
+        for name, found in code.items()
+    ]
+    facts.append(
+        Fact(
+            "packages.without_wheel",
+            published_wheels.without_wheel(inventory, matrix),
+            "derived from the wheels that each release was published with",
+        )
+    )
+    return _add(inventory, facts)
 
 
 def _described(inventory: Inventory) -> Fact:

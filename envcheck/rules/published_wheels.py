@@ -1,12 +1,14 @@
-"""Derive what the published wheels of packages say where no installed files were read: GPU code, and whether one fits.
+"""Derive what the published wheels of packages hold code for, and whether one of them fits this machine.
 
-Imported by `derive` only for packages that a facts file, a lock or a list of requirements names.
+Imported by `derive` only for packages that a facts file, a lock or a list of requirements names. The resolver
+derives thousands of candidates, so what follows from one release is computed once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from envcheck.core import versions
 from envcheck.core.facts import (
@@ -21,23 +23,21 @@ from envcheck.core.facts import (
 )
 from envcheck.core.rules import Builds, Matrix
 
+_OWN_RULES = frozenset({"torch"})
+"""Packages whose wheels have rules of their own, in better words."""
+
 _KIND = re.compile(r"(\w+) glibc>=(\S+) python (.+)")
 
 
 def listed_packages(inventory: Inventory) -> Iterator[tuple[str, str]]:
-    """Yield name and version of the packages that were listed, not found installed.
-
-    Of an installed package the metadata was read: it is there, wherever it came from.
-    """
+    """Yield name and version of each package."""
     for key, fact in inventory.facts.items():
         if is_package_key(key) and key.count(".") == 1 and isinstance(fact.value, str):
-            name = package_of_key(key)
-            if package_key(name, "requires") not in inventory.facts:
-                yield name, fact.value
+            yield package_of_key(key), fact.value
 
 
 def published_code(inventory: Inventory, matrix: Matrix) -> dict[str, tuple[str, ...]]:
-    """Return the GPU architectures of the listed packages whose wheels were opened."""
+    """Return the GPU architectures of the packages whose wheels were opened, if no installed files were."""
     found = {}
     for name, version in listed_packages(inventory):
         build = matrix.builds(name, version)
@@ -47,34 +47,42 @@ def published_code(inventory: Inventory, matrix: Matrix) -> dict[str, tuple[str,
 
 
 def without_wheel(inventory: Inventory, matrix: Matrix) -> Reading:
-    """Return the listed packages of which no published wheel fits the Python and the C library, with the reason."""
+    """Return the packages of which no published wheel fits the Python and the C library, with the reason."""
     python, glibc, arch = (inventory.known(key) for key in ("python.version", "host.glibc", "host.arch"))
     if inventory.known("host.os") not in (None, "linux") or arch not in (None, "x86_64", "aarch64"):
         return Absent()
+    machine = (str(arch or "x86_64"), str(python or ""), str(glibc or ""))
     found = []
     for name, version in listed_packages(inventory):
-        build = None if versions.local_label(version) else matrix.builds(name, version)
-        reason = (
-            _why_none_fits(build, str(arch or "x86_64"), str(python or ""), str(glibc or "")) if build else ""
-        )
+        own_build = name in _OWN_RULES or versions.local_label(version)
+        reason = "" if own_build else _why_none_fits(matrix.builds, name, version, machine)
         if reason:
             found.append(f"{name} {version} ({reason})")
     return Known(tuple(sorted(found))) if found else Absent()
 
 
-def _why_none_fits(build: Builds, arch: str, python: str, glibc: str) -> str:
-    """Return why no wheel fits; empty if one does, or if the release has no compiled wheels for the machine."""
-    kinds = [kind for text in build.get("wheel", ()) if (kind := _KIND.fullmatch(text)) and kind[1] == arch]
-    if not kinds or "any" in build["wheel"]:
+@lru_cache(maxsize=4096)
+def _why_none_fits(
+    builds: Callable[[str, str], Builds | None], name: str, version: str, machine: tuple[str, str, str]
+) -> str:
+    """Return why no wheel fits a machine (architecture, Python, glibc).
+
+    Empty if one does, or if the release has no compiled wheels for the architecture.
+    """
+    architecture, python, glibc = machine
+    build = builds(name, version) or {}
+    published = build.get("wheel", ())
+    kinds = [kind for text in published if (kind := _KIND.fullmatch(text)) and kind[1] == architecture]
+    if not kinds or "any" in published:
         return ""
-    for_python = [kind for kind in kinds if _serves(kind[3].split(" "), python)]
-    if not for_python:
-        return f"for Python {', '.join(dict.fromkeys(one for kind in kinds for one in kind[3].split(' ')))}"
-    floors = [max(kind[2], *build.get("needs-glibc", ()), key=versions.order) for kind in for_python]
-    floor = min(floors, key=versions.order)
-    if not glibc or floor == "any" or versions.compare(glibc, ">=", floor) is not Tri.NO:
-        return ""
-    return f"glibc {floor}"
+    fitting = [kind for kind in kinds if _serves(kind[3].split(" "), python)]
+    if not fitting:
+        pythons = dict.fromkeys(one for kind in kinds for one in kind[3].split(" "))
+        return f"for Python {', '.join(pythons)}"
+    needed = build.get("needs-glibc", ())
+    floor = min((max([kind[2], *needed], key=versions.order) for kind in fitting), key=versions.order)
+    too_old = bool(glibc) and floor != "any" and versions.compare(glibc, "<", floor) is Tri.YES
+    return f"glibc {floor}" if too_old else ""
 
 
 def _serves(pythons: list[str], python: str) -> bool:
@@ -85,17 +93,8 @@ def _serves(pythons: list[str], python: str) -> bool:
         or "any" in pythons
         or minor in pythons
         or any(
-            one.startswith("abi3>=") and versions.compare(minor, ">=", one.removeprefix("abi3>=")) is Tri.YES
+            versions.compare(minor, ">=", one.removeprefix("abi3>=")) is Tri.YES
             for one in pythons
+            if one.startswith("abi3>=")
         )
-    )
-
-
-def architectures(inventory: Inventory, code: Mapping[str, tuple[str, ...]]) -> Inventory:
-    """Add the architectures of published wheels as facts of their packages."""
-    from envcheck.core.facts import Fact
-
-    return inventory.with_facts(
-        Fact(package_key(name, "architectures"), Known(found), f"the published wheel of {name}")
-        for name, found in code.items()
     )
