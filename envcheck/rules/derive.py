@@ -92,6 +92,8 @@ _BATCH_KEYS = (
     "train.sequence_parallel",
 )
 
+_LABELLED = ("pkg.flash-attn", "pkg.causal-conv1d", "pkg.mamba-ssm", "pkg.torch-scatter")
+
 FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "cuda.runtime": ("pkg.torch", "build.torch.cuda"),
     "cuda.minimum_driver": ("cuda.runtime", "driver.version"),
@@ -107,9 +109,9 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.torch.torchaudio": ("pkg.torch",),
     "build.torch.triton": ("pkg.torch",),
     "build.deepspeed.toolkit": ("pkg.deepspeed", "cuda.runtime"),
-    "torch.packages_of_another_release": ("pkg.torch",),
-    "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),
-    "packages.without_wheel": ("pkg.torch", "python.version", "host.glibc"),
+    "torch.packages_of_another_release": (*_LABELLED, "pkg.torch"),
+    "torch.packages_of_another_build": (*_LABELLED, "pkg.torch", "cuda.runtime"),
+    "packages.without_wheel": ("python.version", "host.glibc"),
     "training.described": ("train.offload_optimizer", "train.attention", "train.torch_compile"),
     "gpu.in_torch_build": ("build.torch.architectures",),
     "gpu.torch_nearest": ("pkg.torch",),
@@ -268,7 +270,8 @@ def _companion(torch: str, build: TorchBuild | None, name: str) -> Reading:
 
 def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     """Add whether DeepSpeed accepts the toolkit, and the packages whose labels name another torch."""
-    source = "derived from pkg.deepspeed, cuda.toolkit and cuda.runtime"
+    named = ("pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
+    source = "derived from " + ", ".join(f"{key} {inventory.known(key) or ''}".strip() for key in named)
     accepted = _missing(inventory, "pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
     labelled = any(
         is_package_key(key) and isinstance(fact.value, str) and ("torch" in fact.value or "+pt" in fact.value)
@@ -283,7 +286,8 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     labels = derived_builds.labelled_builds(inventory)
     if not labels or _missing(inventory, "pkg.torch") is not None:
         return inventory
-    source = "derived from the labels of " + ", ".join(sorted(labels))
+    versions_found = (f"{name} {inventory.known(f'pkg.{name}')}" for name in sorted(labels))
+    source = f"derived from torch {inventory.known('pkg.torch')} and {', '.join(versions_found)}"
     release, build = (
         find(inventory, labels) for find in (derived_builds.other_release, derived_builds.other_build)
     )
