@@ -14,7 +14,8 @@ FilesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE...",
-        help="requirements.txt, pylock.toml, environment.yml, pyproject.toml or a Dockerfile.",
+        help="requirements.txt, pyproject.toml, environment.yml, a Dockerfile, or a lock: pylock.toml, uv.lock, "
+        "poetry.lock, pdm.lock, pixi.lock, conda-lock.yml.",
     ),
 ]
 PythonVersionOption = Annotated[

@@ -116,7 +116,13 @@ def _judge_list(dependencies: DependencyList, context: _Context) -> Report:
         generated += ranges.conflict_findings(found, dependencies)
     report = report._replace(judgement=examine.add_findings(report.judgement, generated))
     # Even a file without torch may bring in two packages that cannot work together.
-    return report._replace(nothing_to_judge="", diagnostics=diagnostics)
+    return _with_places(report._replace(nothing_to_judge="", diagnostics=diagnostics))
+
+
+def _with_places(report: Report) -> Report:
+    """Return the report with the place of each finding, which a merged report may no longer tell."""
+    findings = tuple(one._replace(place=place_of(one, report)) for one in report.judgement.findings)
+    return report._replace(judgement=report.judgement._replace(findings=findings))
 
 
 def _line(finding: Finding, report: Report) -> str:

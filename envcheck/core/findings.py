@@ -41,6 +41,7 @@ class Finding(NamedTuple):
     fixes: tuple[Fix, ...] = ()
     devices: tuple[int, ...] = ()  # the GPUs that break the rule, if not all do
     note: str = ""
+    place: Place | None = None  # in the user's own files, if it was found before reports were merged
 
 
 class Waiting(NamedTuple):
