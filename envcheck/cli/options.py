@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from envcheck.cli import completion
 from envcheck.core.rules import Severity
 
 if TYPE_CHECKING:
     from envcheck.commands.examine import ExamineRequest
+
+
+def dash_is_standard_output(file: str) -> str:
+    """Return the file that an option names; empty, which stands for standard output, for `-`."""
+    return "" if file == "-" else file
+
 
 # --- what to judge ----------------------------------------------------------------------------------
 
@@ -32,7 +39,12 @@ Static = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Option("--target", metavar="NAME", help="Training recipe to judge for, such as zero3-lora."),
+    typer.Option(
+        "--target",
+        metavar="NAME",
+        autocompletion=completion.targets,
+        help="Training recipe to judge for, such as zero3-lora.",
+    ),
 ]
 Train = Annotated[
     list[str] | None,
@@ -66,6 +78,7 @@ Gpu = Annotated[
     typer.Option(
         "--gpu",
         metavar="NAME",
+        autocompletion=completion.gpus,
         help="Declare a GPU of the machine the training runs on, or 'none'. Repeatable.",
     ),
 ]
@@ -74,6 +87,7 @@ Machine = Annotated[
     typer.Option(
         "--machine",
         metavar="NAME",
+        autocompletion=completion.machines,
         help="Judge for this declared machine. Repeatable: all must pass. Default: the machines in the "
         "settings file.",
     ),
@@ -108,6 +122,7 @@ ReportFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
+        autocompletion=completion.formats,
         help="text, json, markdown, html, sarif, junit or github. Default: inferred from the file name given "
         "with -o, otherwise text.",
     ),
@@ -115,12 +130,25 @@ ReportFormat = Annotated[
 ReportFile = Annotated[
     str,
     typer.Option(
-        "-o", "--output", metavar="FILE", help="Write the report to this file, completely or not at all."
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write the report to this file, completely or not at all. Default, and with '-': print it.",
+        callback=dash_is_standard_output,
     ),
 ]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Also print the reasons, the sources and all other fixes.")
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print the first line only: the answer.")]
 Lang = Annotated[
     str | None,
-    typer.Option("--lang", metavar="LANG", help="Language of the report, such as zh. Default: the locale's."),
+    typer.Option(
+        "--lang",
+        metavar="LANG",
+        autocompletion=completion.languages,
+        help="Language of the output, such as zh. Default: the locale's.",
+    ),
 ]
 
 # --- what fails -------------------------------------------------------------------------------------
@@ -171,6 +199,7 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="RULE",
+        autocompletion=completion.rules,
         help="Check only this rule; a prefix such as `lock:` selects a group. Repeatable.",
     ),
 ]
@@ -179,6 +208,7 @@ Skip = Annotated[
     typer.Option(
         "--skip",
         metavar="RULE",
+        autocompletion=completion.rules,
         help="Leave out this rule; a prefix such as `lock:` selects a group. Repeatable.",
     ),
 ]

@@ -63,7 +63,7 @@ def check(
         EnvcheckError: as `gate.judge_image`.
     """
     settings = examine.read_settings() or Settings()
-    request = gate.with_settings(request, settings)
+    request = examine.with_settings(request, settings)
     if python and not _is_python_version(python):
         raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
     matrix = examine.load_matrix(examine.vocabulary(probes.every_probe()), request.overlays)
