@@ -68,5 +68,7 @@ def command(
     for remark in () if quiet else checked.remarks:
         output.print_message(inline(remark))
     report = checked.report._replace(question=Question.CHECK, verbosity=verbosity)
-    output.write_report(report, report_format, file)
+    if output.write_report(report, report_format, file) and report_format != "github" and not quiet:
+        for patch in checked.patches:
+            output.print_data(f"\nEdit that passes (apply it with: patch -p0):\n{patch}")
     return checked.decision.code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess  # noqa: TID251 - tests are users
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,8 @@ def check(folder: Path, name: str, text: str, *more: str) -> Outcome:
 
 def trouble(outcome: Outcome) -> list[str]:
     """The lines that compilers print."""
-    return [line for line in outcome.out.splitlines() if re.search(r"^\S.*\](?: \([A-Z]\w+\))?$", line)]
+    form = re.compile(r"[^-+\s].*: (?:error|warning|note|undecided): .*\](?: \([A-Z]\w+\))?$")
+    return [line for line in outcome.out.splitlines() if form.match(line)]
 
 
 def sheet(folder: Path, name: str, text: str, python: str = "") -> dependency_files.DependencyList:
@@ -713,3 +715,33 @@ def test_a_local_path_is_remarked_and_passed_over(path: str, tmp_path: Path) -> 
     assert ran.code == 1
     assert any("DeepSpeed before 0.14.1" in line for line in trouble(ran))
     assert "not told here (requirements.txt:2:1)" in ran.out
+
+
+# --- the edit -----------------------------------------------------------------------------------------
+
+
+def test_a_failing_file_comes_with_the_edit_that_passes(tmp_path: Path) -> None:
+    text = '# pins\ntorch==2.4.0  # gpu\ndeepspeed[autotuning]==0.14.0 ; python_version > "3.8"\npeft'
+    ran = check(tmp_path, "requirements.txt", text, "--python-version", "3.11")
+    assert ran.code == 1
+    assert "pip install" not in ran.out
+    _, _, patch = ran.out.partition("patch -p0):\n")
+    assert '-deepspeed[autotuning]==0.14.0 ; python_version > "3.8"\n' in patch
+    subprocess.run(["patch", "-p0"], input=patch, text=True, cwd=tmp_path, check=True, capture_output=True)
+    assert "# gpu" in (tmp_path / "requirements.txt").read_text()
+    again = envcheck("check", "requirements.txt", "--python-version", "3.11", cwd=tmp_path)
+    assert again.code == 0
+
+
+def test_a_range_and_a_project_are_edited_where_they_stand(tmp_path: Path) -> None:
+    text = (
+        '[project]\nname = "app"\ndependencies = [\n    "torch >=2.11, <3 ; sys_platform == \'linux\'",\n]\n'
+    )
+    ran = check(tmp_path, "pyproject.toml", text, "--driver", "535.104.05")
+    assert "\n+    \"torch==2.10.0 ; sys_platform == 'linux'\",\n" in ran.out
+
+
+def test_locks_and_hashed_files_are_not_edited(tmp_path: Path) -> None:
+    assert "patch -p0" not in check(tmp_path, "poetry.lock", POETRY).out
+    hashed = f"torch==2.4.0 --hash=sha256:{'0' * 64}\ndeepspeed==0.14.0 --hash=sha256:{'0' * 64}\n"
+    assert "patch -p0" not in check(tmp_path, "requirements.txt", hashed).out
