@@ -14,11 +14,11 @@ from envcheck.atlas.missing_names import find_missing_names
 from envcheck.atlas.packages import AtlasPackage
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.summary import FileSummary
-from envcheck.commands.atlas_tables import release_table
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.rules import AtlasRow
 from envcheck.host.files import store_file, write_file
 from envcheck.knowledge.atlas import gaps_text, spans_of
+from envcheck.knowledge.release_metadata import ReleaseTable
 
 Tell = Callable[[str], None]
 """Takes progress, a line at a time."""
@@ -71,12 +71,14 @@ class GapOptions:
     Attributes:
         asking: packages whose code is read.
         packages: all packages of the atlas, by name; those in the store are the partners.
+        table: what the releases were built for.
         folder: a folder laid out like `compat/atlas/`, for the tables.
         read: ISO date of the harvest.
     """
 
     asking: tuple[str, ...]
     packages: Mapping[str, AtlasPackage]
+    table: ReleaseTable
     folder: Path
     read: str
 
@@ -92,7 +94,7 @@ def write_gap_tables(store: ReleaseStore, options: GapOptions, tell: Tell) -> st
     for package in options.asking:
         if package not in stored.readers:
             continue
-        rows = [*code_rows(package, stored.readers), *binary_rows(options.packages[package])]
+        rows = [*code_rows(package, stored.readers), *binary_rows(options.packages[package], options.table)]
         stored.save()
         tell(f"{package}: {len(rows)} gaps")
         if rows:
@@ -102,9 +104,8 @@ def write_gap_tables(store: ReleaseStore, options: GapOptions, tell: Tell) -> st
     return f"{options.folder / 'gaps'}: {count} gaps, {size / 1024:.0f} KiB\n"
 
 
-def binary_rows(package: AtlasPackage) -> Iterator[AtlasRow]:
+def binary_rows(package: AtlasPackage, table: ReleaseTable) -> Iterator[AtlasRow]:
     """Yield the releases of torch for which a package's compiled modules were not made."""
-    table = release_table()
     rows = (table.row(package.name, version) for version in table.versions(package.name))
     torch = table.versions("torch")
     if package.links_torch:
