@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from envcheck.atlas.binary_gaps import find_binary_gaps
@@ -17,6 +19,7 @@ from envcheck.atlas.summary import FileSummary
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.rules import AtlasRow
 from envcheck.host.files import store_file, write_file
+from envcheck.host.package_files import package_text
 from envcheck.knowledge.atlas import gaps_text, spans_of
 from envcheck.knowledge.release_metadata import ReleaseTable
 
@@ -31,6 +34,9 @@ READERS: tuple[Callable[[PackageReader, PackageReader], list[CodeGap]], ...] = (
 
 _SUMMARIES = ".summaries"
 """Folder in the store for what the files of each package contain, so that no file is read twice."""
+
+_READER_OF_FILES = ("lazy_tables.py", "python_file.py", "scripts.py", "summary.py", "syntax.py")
+"""The modules of `envcheck.atlas` on which a summary depends."""
 
 
 class StoredReaders:
@@ -61,7 +67,14 @@ class StoredReaders:
         return pickle.loads(file.read_bytes()) if file.is_file() else {}  # noqa: S301
 
     def _file(self, package: str) -> Path:
-        return self._store.folder / _SUMMARIES / f"{package}.pickle"
+        return self._store.folder / _SUMMARIES / f"{package}-{_version_of_reader()}.pickle"
+
+
+@cache
+def _version_of_reader() -> str:
+    """Return a digest of the code that makes summaries: those of another version are not read."""
+    texts = "".join(package_text(f"atlas/{name}") for name in _READER_OF_FILES)
+    return hashlib.sha256(texts.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, kw_only=True)

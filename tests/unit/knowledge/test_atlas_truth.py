@@ -27,7 +27,7 @@ def healthy_cases() -> Iterator[Any]:
             yield pytest.param(case["facts"].get("pkg", {}), id=f"{Path(file).stem}-{case['id']}")
 
 
-@pytest.mark.parametrize("versions", healthy_cases())
+@pytest.mark.parametrize("versions", [*healthy_cases()])
 def test_an_environment_that_people_run_is_not_accused(versions: dict[str, str]) -> None:
     assert accused(versions) == []
 
