@@ -183,7 +183,10 @@ def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:
         normalised(row["package"]) for name in ("release", "import_name") for row in tables.get(name, ())
     }
     is_known = missing.lacks in published or missing.lacks == "torch"
-    return MissingAnswer(missing, rules, tuple(missing_names.ranges_with(missing, tables)), is_known)
+    ranges = tuple(missing_names.ranges_with(missing, tables))
+    if missing.installed:
+        ranges += tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))
+    return MissingAnswer(missing, rules, ranges, is_known)
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:
@@ -246,7 +249,9 @@ def _refuse_wrong_request(request: ExamineRequest, host: Host) -> None:
         return
     keys = examine.vocabulary(probes.every_probe())
     matrix = examine.load_matrix(keys, request.overlays)
-    inventory = Inventory() if request.facts is None else examine.read_facts(request.facts, keys)
+    inventory = Inventory()
+    for file in () if request.facts is None else (request.facts, *request.more_facts):
+        inventory = examine.read_facts(file, keys)
     examine.complete_inventory(inventory, request, matrix)
     if request.python is not None:
         from envcheck.probes import python_env

@@ -21,7 +21,7 @@ from envcheck.logs.environment import Platform
 from envcheck.logs.events import Frame, Log
 from envcheck.logs.missing_names import MissingName
 from envcheck.reports.formats.json import diagnostic_tree
-from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text, installed_companions
+from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text
 
 SCHEMA_VERSION = 1
 
@@ -164,7 +164,7 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
     if answer is None or cause is None or cause.match is not None:
         return
     yield f"    missing {_missing_sentence(answer, explanation.report)}"
-    for words in answer.ranges:
+    for words in answer.ranges[:_FEW]:
         yield f"    has it  {words}"
     for rule in answer.rules[:_FEW]:
         yield f"    rule    {rule.title} [{rule.id}]"
@@ -285,12 +285,11 @@ def _fixes(rule: Rule, here: EnvironmentMatch, explanation: Explanation) -> Iter
             "none of the known ways out helps here" if here.answer == "yes" else "depends on what is missing"
         )
         yield f"    fix     {outcome if rule.fixes else 'none known'}"
-    companions = installed_companions(explanation.report)
     for fix in here.fixes:
         cost = f" ({fix.cost})" if fix.cost else ""
         condition = "" if here.answer == "yes" else "if it is so here: "
         yield f"    fix     {condition}{fix_text(fix)}{cost}"
-        for command in fix_commands(fix, companions, explanation.report.inventory):
+        for command in fix_commands(fix, explanation.report):
             yield f"            $ {command}"
 
 
@@ -508,9 +507,7 @@ def _fix_tree(fix: Fix, here: EnvironmentMatch, explanation: Explanation) -> dic
         "set": dict(fix.set),
         "cost": fix.cost,
         "tried": here.answer == "yes",
-        "commands": list(
-            fix_commands(fix, installed_companions(explanation.report), explanation.report.inventory)
-        ),
+        "commands": list(fix_commands(fix, explanation.report)),
     }
 
 

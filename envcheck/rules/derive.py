@@ -464,7 +464,7 @@ def _device_models(inventory: Inventory, tables: Tables) -> Inventory:
         source = "derived from gpu.name"
         missing = _missing(inventory, "gpu.name", device=number)
         name = _text(inventory, "gpu.name", number)
-        model = None if missing else models.get(_plain_name(name))
+        model = None if missing else models.get(_plain_name(name)) or _similar_model(name, tables)
         unlisted = missing or Unknown(f"{name} is not among the GPUs that are known")
         yield Fact("gpu.compute_capability", Known(model.compute_capability) if model else unlisted, source)
         yield Fact("gpu.kind", Known(model.kind) if model else unlisted, source)
@@ -473,6 +473,18 @@ def _device_models(inventory: Inventory, tables: Tables) -> Inventory:
             yield Fact("gpu.memory_mib", Known(model.memory_gb[0] * 1024), source)
 
     return _each_device(inventory, facts_of)
+
+
+def _similar_model(name: str, tables: Tables) -> GpuModel | None:
+    """Return the model that another spelling of a name stands for, without memory if that is not certain."""
+    from envcheck.core.gpu_names import match_gpu  # most names are spelled as the driver spells them
+
+    matches = match_gpu(name, tables.gpu_models, whole=True)
+    if len(matches) != 1:
+        return None
+    ((first, *others), exact) = matches[0]
+    sizes = {model.memory_gb for model in (first, *others)}
+    return first if exact and len(sizes) == 1 else first._replace(memory_gb=())
 
 
 @lru_cache(maxsize=1024)
