@@ -31,6 +31,7 @@ from envcheck.core.nvidia import has_code, has_ptx, is_capability
 from envcheck.core.rules import Matrix
 from envcheck.core.tables import GpuModel, Tables, TorchBuild
 from envcheck.rules.clauses import evaluate
+from envcheck.rules.requirements import is_environment
 
 KEYS = {
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
@@ -92,8 +93,6 @@ _BATCH_KEYS = (
     "train.sequence_parallel",
 )
 
-_LABELLED = ("pkg.flash-attn", "pkg.causal-conv1d", "pkg.mamba-ssm", "pkg.torch-scatter")
-
 FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "cuda.runtime": ("pkg.torch", "build.torch.cuda"),
     "cuda.minimum_driver": ("cuda.runtime", "driver.version"),
@@ -109,8 +108,8 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.torch.torchaudio": ("pkg.torch",),
     "build.torch.triton": ("pkg.torch",),
     "build.deepspeed.toolkit": ("pkg.deepspeed", "cuda.runtime"),
-    "torch.packages_of_another_release": (*_LABELLED, "pkg.torch"),
-    "torch.packages_of_another_build": (*_LABELLED, "pkg.torch", "cuda.runtime"),
+    "torch.packages_of_another_release": ("pkg.torch",),
+    "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),
     "packages.without_wheel": ("python.version", "host.glibc"),
     "training.described": ("train.offload_optimizer", "train.attention", "train.torch_compile"),
     "gpu.in_torch_build": ("build.torch.architectures",),
@@ -286,26 +285,27 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     labels = derived_builds.labelled_builds(inventory)
     if not labels or _missing(inventory, "pkg.torch") is not None:
         return inventory
-    versions_found = (f"{name} {inventory.known(f'pkg.{name}')}" for name in sorted(labels))
-    source = f"derived from torch {inventory.known('pkg.torch')} and {', '.join(versions_found)}"
-    release, build = (
-        find(inventory, labels) for find in (derived_builds.other_release, derived_builds.other_build)
-    )
-    return _add(
-        inventory,
-        [
-            Fact("torch.packages_of_another_release", release, source),
-            Fact("torch.packages_of_another_build", build, source),
-        ],
-    )
+    found = {
+        "torch.packages_of_another_release": derived_builds.other_release(inventory, labels),
+        "torch.packages_of_another_build": derived_builds.other_build(inventory, labels),
+    }
+    return _add(inventory, (Fact(key, each, _first_source(inventory, each)) for key, each in found.items()))
+
+
+def _first_source(inventory: Inventory, packages: Reading) -> str:
+    """Return the source of the first package in a list of words that begin with a package's name.
+
+    It may be the line of a file, which a report then shows.
+    """
+    if not isinstance(packages, Known) or not isinstance(packages.value, tuple):
+        return "derived from the versions of packages"
+    return inventory.fact(f"pkg.{packages.value[0].partition(' ')[0]}").source
 
 
 def _published_wheels(inventory: Inventory, matrix: Matrix) -> Inventory:
     """Add what published wheels say of packages that were listed rather than found installed."""
-    if not any(is_package_key(key) for key in inventory.facts) or any(
-        key.endswith(".requires") for key in inventory.facts
-    ):
-        return inventory  # an environment whose files were read
+    if not any(is_package_key(key) for key in inventory.facts) or is_environment(inventory):
+        return inventory
     from envcheck.rules import published_wheels
 
     code = published_wheels.published_code(inventory, matrix)
@@ -313,13 +313,8 @@ def _published_wheels(inventory: Inventory, matrix: Matrix) -> Inventory:
         Fact(f"pkg.{name}{ARCHITECTURES_SUFFIX}", Known(found), f"the published wheel of {name}")
         for name, found in code.items()
     ]
-    facts.append(
-        Fact(
-            "packages.without_wheel",
-            published_wheels.without_wheel(inventory, matrix),
-            "derived from the wheels that each release was published with",
-        )
-    )
+    without = published_wheels.without_wheel(inventory, matrix)
+    facts.append(Fact("packages.without_wheel", without, _first_source(inventory, without)))
     return _add(inventory, facts)
 
 

@@ -79,6 +79,7 @@ class _PackageTally:
     described: int = 0
     bytes: int = 0
     unread: int = 0
+    empty: int = 0
 
 
 def atlas_packages() -> dict[str, AtlasPackage]:
@@ -209,6 +210,7 @@ class _Harvest:
             tally.unread = 1
             return tally
         tally.fetched, tally.bytes = 1, self._store.add(release, kept)
+        tally.empty = int(not any(package.owns(path) for path in (*kept.files, *kept.others)))
         if _has_unread_libraries(package, release, {}):
             self._renew(package, release, {}, tally)
         return tally
@@ -281,7 +283,7 @@ def _has_unread_libraries(package: AtlasPackage, release: ListedRelease, stored:
 
 
 def _add(total: _PackageTally, one: _PackageTally) -> None:
-    for name in ("releases", "fetched", "described", "bytes", "unread"):
+    for name in ("releases", "fetched", "described", "bytes", "unread", "empty"):
         setattr(total, name, getattr(total, name) + getattr(one, name))
 
 
@@ -290,6 +292,8 @@ def _line(tally: _PackageTally) -> str:
     parts = [f"{tally.package}: {tally.releases} releases", f"{tally.fetched} fetched ({mib:.1f} MiB)"]
     if tally.described:
         parts.append(f"{tally.described} described anew")
+    if tally.empty:
+        parts.append(f"{tally.empty} without code")
     if tally.unread:
         parts.append(f"{tally.unread} not read")
     return ", ".join(parts)
