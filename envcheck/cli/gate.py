@@ -86,6 +86,8 @@ def command(
     expect_gpus: options.ExpectGpus = None,
     overlays: options.Matrix = None,
     lang: options.Lang = None,
+    verbose: options.Verbose = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Judge as `doctor` does, under a policy, so that a bad image fails its build and a bad node its job.
 
@@ -93,12 +95,14 @@ def command(
     3 could not examine the environment (no torch in it, or a bug in envcheck).
     """
     from envcheck.commands import examine, gate
+    from envcheck.core.findings import Question
 
     if runtime:
         return _run_runtime_gate(manifest)
     if no_manifest and manifest:
         raise InputError("--no-manifest", f"contradicts --manifest {manifest}")
     report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
+    verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
     language = examine.choose_language(lang, host.Host())
     request = options.examine_request(
         python=python,
@@ -125,12 +129,11 @@ def command(
         skip=tuple(skip or ()),
     )
     outcome = gate.judge_image(request, gate_options, host.Host(), language)
-    verdict_follows = output.write_report(outcome.report, report_format, file)
-    if verdict_follows and outcome.decision.code == 0:
+    report = outcome.report._replace(question=Question.GATE, verbosity=verbosity)
+    more_follows = output.write_report(report, report_format, file)
+    if more_follows and outcome.decision.code == 0 and not quiet:
         output.print_data("".join(f"{line}\n" for line in gate.dockerfile_lines(outcome.tree)))
     gate.write_manifest(outcome, request, gate_options, host.Host(), output.print_message)
-    if verdict_follows:
-        output.print_verdict(outcome.decision, language)
     return outcome.decision.code
 
 

@@ -2,8 +2,8 @@
 
 A file `gaps/peft.toml` holds what the releases of peft ask of other packages. Its tables are named by entry
 and partner; a row gives the kind, what is asked for, the releases that ask, those of the partner that lack
-it, and the places in the code. Releases are spans, both ends included: `0.16.0..0.17.1, 0.18.0`. The file
-`releases.toml` lists every release that was read. `envcheck matrix harvest` writes them all.
+it, and the places in the code. Releases are spans, both ends included: `0.16.0..0.17.1, 0.18.0`.
+`envcheck matrix harvest` writes the files. `packages.toml` names the entries that few users reach.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from envcheck.core import versions
 from envcheck.core.rules import Atlas, AtlasRow, Span
 
 _PARTS = ("kind", "needs", "releases", "lacking", "places")
@@ -25,8 +26,10 @@ _HEAD = """\
 # --- text → rows ------------------------------------------------------------------------------------
 
 
-def read_atlas(texts: Mapping[str, str]) -> Atlas:
-    """Return the atlas of the files of compat/atlas/, by name: `releases.toml`, `gaps/peft.toml`.
+def read_atlas(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]]) -> Atlas:
+    """Return the atlas of the files of compat/atlas/, by name: `packages.toml`, `gaps/peft.toml`.
+
+    `releases` holds every release that was read, oldest first, by package.
 
     Raises:
         MatrixError: a file is not TOML, or a row does not have its five parts.
@@ -34,27 +37,26 @@ def read_atlas(texts: Mapping[str, str]) -> Atlas:
     from envcheck.knowledge.load import MatrixError
 
     try:
-        return _read_texts(texts)
+        return _read_texts(texts, releases)
     except ValueError as error:
         raise MatrixError(f"compat/atlas: {error}") from None
 
 
-def _read_texts(texts: Mapping[str, str]) -> Atlas:
+def _read_texts(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]]) -> Atlas:
     import tomllib  # not at module level: the wheel holds JSON
 
-    head = tomllib.loads(texts.get("releases.toml", ""))
     rows: dict[str, dict[str, tuple[AtlasRow, ...]]] = {}
+    read = ""
     for name, text in sorted(texts.items()):
         folder, _, file = name.rpartition("/")
         if folder == "gaps":
             package = file.removesuffix(".toml")
-            rows[package] = _rows_of(package, tomllib.loads(text), name)
-    return Atlas(
-        rows=rows,
-        releases={package: tuple(found.split()) for package, found in head.get("releases", {}).items()},
-        optional=frozenset(head.get("optional", ())),
-        read=str(head.get("read", "")),
-    )
+            tables = tomllib.loads(text)
+            read = max(read, str(tables.pop("read", "")))
+            rows[package] = _rows_of(package, tables, name)
+    packages = tomllib.loads(texts.get("packages.toml", "")).get("package", {})
+    optional = {entry for package in packages.values() for entry in package.get("optional", ())}
+    return Atlas(rows=rows, releases=releases, optional=frozenset(optional), read=read)
 
 
 def _rows_of(package: str, tables: Mapping[str, Any], file: str) -> dict[str, tuple[AtlasRow, ...]]:
@@ -103,10 +105,13 @@ def spans_of(releases: Iterable[str], every: Sequence[str]) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def gaps_text(package: str, rows: Iterable[AtlasRow]) -> str:
-    """Return the text of one package's file of gaps, in an order that does not depend on the harvest's."""
-    lines = [_HEAD.format(package=package)]
-    ordered = sorted(rows, key=lambda row: (row.entry, row.partner, row.kind, row.needs, row.releases))
+def gaps_text(package: str, rows: Iterable[AtlasRow], read: str) -> str:
+    """Return the text of one package's file of gaps, in an order that does not depend on the rows'.
+
+    `read` is the ISO date on which the newest of its releases was read.
+    """
+    lines = [_HEAD.format(package=package), f"read = {read}\n\n"]
+    ordered = sorted(rows, key=_order)
     for entry, of_entry in groupby(ordered, key=lambda row: row.entry):
         lines.append(f"[{_quoted(entry)}]\n")
         for partner, of_partner in groupby(of_entry, key=lambda row: row.partner):
@@ -115,6 +120,19 @@ def gaps_text(package: str, rows: Iterable[AtlasRow]) -> str:
             lines.append("]\n")
         lines.append("\n")
     return "".join(lines).rstrip("\n") + "\n"
+
+
+def _order(row: AtlasRow) -> tuple[Any, ...]:
+    first, last = row.releases[0]
+    return (
+        row.entry,
+        row.partner,
+        row.kind,
+        versions.order(first),
+        versions.order(last),
+        row.needs,
+        row.lacking,
+    )
 
 
 def _row_text(row: AtlasRow) -> str:
@@ -131,20 +149,6 @@ def _row_text(row: AtlasRow) -> str:
 def _quoted(text: str) -> str:
     """Return a TOML basic string; the texts are names, versions and paths, without control characters."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def releases_text(atlas: Atlas) -> str:
-    """Return the text of `releases.toml`: the date of the harvest and every release that was read."""
-    lines = [
-        "# Every release that the harvest read, oldest first. Written by `envcheck matrix harvest`.\n",
-        f"read = {_quoted(atlas.read)}\n",
-        "# A failure at these entries is a warning: few users reach them.\n",
-        f"optional = [{', '.join(map(_quoted, sorted(atlas.optional)))}]\n\n",
-        "[releases]\n",
-    ]
-    for package, releases in sorted(atlas.releases.items()):
-        lines.append(f"{package} = {_quoted(' '.join(releases))}\n")
-    return "".join(lines)
 
 
 # --- rows ↔ JSON ------------------------------------------------------------------------------------

@@ -352,25 +352,24 @@ def test_the_page_shows_every_state_and_requests_nothing(browser: Any, world: Ma
 
 
 GAPS = """
+read = 2026-11-22
 ["import peft"]
 accelerate = [["name", "accelerate.utils.clear_device_cache", "0.15.0", "1.0.0", "peft/helpers.py:7"]]
 ["peft.PeftModel.save_pretrained(...)"]
 accelerate = [["keyword", "accelerate.save(safe=)", "0.14.0", "1.0.0", "peft/peft_model.py:9"]]
 """
-RELEASES = """
-read = "2026-11-22"
+PACKAGES = """
+[package.peft]
 optional = ["peft.PeftModel.save_pretrained(...)"]
-[releases]
-peft = "0.14.0 0.15.0"
-accelerate = "1.0.0 1.1.0"
 """
+RELEASES = {"peft": ("0.14.0", "0.15.0"), "accelerate": ("1.0.0", "1.1.0")}
 
 
 @pytest.mark.browser
 def test_gaps_in_the_code_are_shown_with_their_file_and_line(
     browser: Any, world: Matrix, tmp_path: Path
 ) -> None:
-    atlas = read_atlas({"releases.toml": RELEASES, "gaps/peft.toml": GAPS})
+    atlas = read_atlas({"packages.toml": PACKAGES, "gaps/peft.toml": GAPS}, RELEASES)
     page = Page(browser, page_of(world._replace(atlas=lambda: atlas)), tmp_path)
     page.choose(rows="peft", columns="accelerate")
 

@@ -11,7 +11,6 @@ from envcheck.knowledge.atlas import (
     gaps_text,
     parse_spans,
     read_atlas,
-    releases_text,
     spans_of,
     thaw_atlas,
 )
@@ -22,6 +21,7 @@ from envcheck.rules.atlas import broken_rows, fitting_releases, judged_versions
 LAYERS = "transformers.modeling_layers.GradientCheckpointingLayer"
 
 GAPS = f"""
+read = 2026-11-22
 ["import peft"]
 transformers = [
   ["name", "transformers.HybridCache", "0.17.1..0.18.0", "5.0.0", "peft/model.py:9"],
@@ -31,29 +31,31 @@ transformers = [
 accelerate = [["keyword", "accelerate.dispatch_model(force_hooks=)", "0.17.1", "0.30.0", "peft/model.py:30"]]
 """
 
-RELEASES = """
-read = "2026-11-22"
+PACKAGES = """
+[package.peft]
 optional = ["peft.get_peft_model(...)"]
-[releases]
-peft = "0.17.1 0.18.0 0.18.1"
-transformers = "4.51.3 4.52.4 4.53.0 5.0.0"
-accelerate = "0.30.0 0.31.0"
 """
+
+RELEASES = {
+    "peft": ("0.17.1", "0.18.0", "0.18.1"),
+    "transformers": ("4.51.3", "4.52.4", "4.53.0", "5.0.0"),
+    "accelerate": ("0.30.0", "0.31.0"),
+}
 
 
 @pytest.fixture
 def atlas() -> Atlas:
-    return read_atlas({"releases.toml": RELEASES, "gaps/peft.toml": GAPS})
+    return read_atlas({"packages.toml": PACKAGES, "gaps/peft.toml": GAPS}, RELEASES)
 
 
 def test_what_is_written_reads_back_equal(atlas: Atlas) -> None:
     rows = [row for of_pair in atlas.rows["peft"].values() for row in of_pair]
-    texts = {"releases.toml": releases_text(atlas), "gaps/peft.toml": gaps_text("peft", rows)}
+    text = gaps_text("peft", rows, "2026-11-22")
 
-    again = read_atlas(texts)
+    again = read_atlas({"packages.toml": PACKAGES, "gaps/peft.toml": text}, RELEASES)
 
     assert again == atlas
-    assert gaps_text("peft", reversed(rows)) == texts["gaps/peft.toml"], "the order of a harvest is kept"
+    assert gaps_text("peft", reversed(rows), "2026-11-22") == text, "the order of the rows shows"
 
 
 def test_the_json_of_the_wheel_holds_the_same(atlas: Atlas) -> None:
@@ -67,7 +69,7 @@ def test_a_row_without_five_texts_names_its_file() -> None:
     with pytest.raises(
         MatrixError, match=r"gaps/peft\.toml: import peft: transformers: expected kind, needs"
     ):
-        read_atlas({"gaps/peft.toml": '["import peft"]\ntransformers = [["name", "x"]]'})
+        read_atlas({"gaps/peft.toml": '["import peft"]\ntransformers = [["name", "x"]]'}, {})
 
 
 def test_releases_are_written_as_spans_of_neighbours() -> None:

@@ -5,32 +5,32 @@ import pytest
 from envcheck.commands import examine
 from envcheck.core.errors import InputError
 from envcheck.core.rules import Cell, Matrix
+from envcheck.core.tables import Tables
 from envcheck.knowledge.atlas import read_atlas
 from envcheck.knowledge.pair_page import Pair, pair_page
 
 GAPS = """
+read = 2026-11-22
 ["import alpha"]
 beta = [["name", "beta.layers", "2.0.0", "1.1.0..1.2.0", "alpha/model.py:3"]]
 ["from alpha import Rare"]
 beta = [["name", "beta.rare", "2.1.0", "1.2.0", "alpha/rare.py:8"]]
 """
-RELEASES = """
-read = "2026-11-22"
+PACKAGES = """
+[package.alpha]
 optional = ["from alpha import Rare"]
-[releases]
-alpha = "1.9.0 2.0.0 2.1.0"
-beta = "1.1.0 1.2.0 1.3.0"
 """
+RELEASES = {"alpha": ("1.9.0", "2.0.0", "2.1.0"), "beta": ("1.1.0", "1.2.0", "1.3.0")}
 
 
 @pytest.fixture
 def known() -> Matrix:
-    atlas = read_atlas({"releases.toml": RELEASES, "gaps/alpha.toml": GAPS})
+    atlas = read_atlas({"packages.toml": PACKAGES, "gaps/alpha.toml": GAPS}, RELEASES)
     row = {"package": "alpha", "version": "1.9.0", "requires": {"beta": "<1.3"}}
     trained = Cell("zero3-lora", "ok", {"alpha": "2.0.0", "beta": "1.2.0"}, "cpu", "2026-11-01", "2")
     matrix = examine.knowledge()
     return matrix._replace(
-        rules=(), cells=(trained,), tables={"torch": [], "release": [row]}, atlas=lambda: atlas
+        rules=(), cells=(trained,), tables=Tables({"torch": [], "release": [row]}), atlas=lambda: atlas
     )
 
 
@@ -76,7 +76,9 @@ def test_the_page_gives_the_table_and_every_proof(known: Matrix) -> None:
 
 
 def test_a_written_rule_on_two_packages_marks_its_releases() -> None:
-    pair = Pair(examine.knowledge()._replace(tables=examine.source_tree()["tables"]), "peft", "transformers")
+    pair = Pair(
+        examine.knowledge()._replace(tables=Tables(examine.source_tree()["tables"])), "peft", "transformers"
+    )
 
     assert pair.sign("0.17.1", "5.0.0") == "x"
     assert pair.sign("0.18.1", "5.0.0") != "x"

@@ -1,0 +1,188 @@
+"""Find the releases of a partner that a package's own code refuses while it is imported.
+
+Three forms are read: a requirement of a table that a loop checks, `require_version("x>=1")` at module level,
+and a `raise` at module level under a test of the partner's version. Checks inside functions are not read: no
+version says whether they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from envcheck.atlas.conditions import (
+    AllOf,
+    Compared,
+    Condition,
+    Installed,
+    Negated,
+    Surroundings,
+    all_of,
+    decide,
+    packages_of,
+)
+from envcheck.atlas.gaps import CodeGap, GapKind
+from envcheck.atlas.offers import ReleaseOffers
+from envcheck.atlas.reader import PackageReader, surroundings
+from envcheck.atlas.summary import FileSummary, Guards
+from envcheck.core.facts import Tri
+from envcheck.core.versions import satisfies
+
+_CHECKS = ("require_version", "require_version_core")
+_TABLE_CHECKS = ("dep_version_check",)
+_OPPOSITE = {">=": "<", "<": ">=", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRefusal:
+    """One line of a release that refuses versions of a partner.
+
+    Attributes:
+        partner: the package whose version is tested.
+        needs: the bound in words, `accelerate>=0.26.0`.
+        specifier: what the partner's version has to satisfy; empty if `refused` says it.
+        refused: when the line is reached and, without a specifier, raises.
+        place: file and line.
+
+    """
+
+    partner: str
+    needs: str
+    specifier: str
+    refused: Condition
+    place: str
+
+
+def find_import_guards(package: PackageReader, partner: PackageReader) -> list[CodeGap]:
+    """Return the releases of a partner that a package refuses on import, as one gap for each bound."""
+    rows: dict[tuple[str, str, tuple[str, ...]], dict[str, str]] = {}
+    blamed: set[tuple[str, str]] = set()
+    for version, entry, refusal in _refusals(package):
+        if refusal.partner != partner.name:
+            continue
+        lacking = tuple(
+            each
+            for each in partner.by_version
+            if (version, each) not in blamed
+            and _refuses(refusal, each, surroundings(package, version, partner, each))
+        )
+        if lacking:
+            rows.setdefault((entry, refusal.needs, lacking), {}).setdefault(version, refusal.place)
+            blamed.update((version, each) for each in lacking)
+    return [
+        CodeGap(
+            kind=GapKind.GUARD,
+            package=package.name,
+            releases=tuple(asking),
+            entry=entry,
+            partner=partner.name,
+            lacking=lacking,
+            needs=needs,
+            places=tuple(asking.values()),
+        )
+        for (entry, needs, lacking), asking in rows.items()
+    ]
+
+
+def _refuses(refusal: ImportRefusal, version: str, beside: Surroundings) -> bool:
+    if decide(refusal.refused, beside) is not Tri.YES:
+        return False
+    return not refusal.specifier or satisfies(version, refusal.specifier, unknown=Tri.YES) is Tri.NO
+
+
+@lru_cache(maxsize=4)
+def _refusals(package: PackageReader) -> tuple[tuple[str, str, ImportRefusal], ...]:
+    """Return what the entries of each release refuse: version, entry, refusal.
+
+    A line counts for the first entry that reaches it. The answer is kept while one partner after the other is
+    compared.
+    """
+    return tuple(
+        (version, entry, refusal)
+        for version in package.by_version
+        for entry, refusal in _refused(package, version)
+    )
+
+
+def _refused(package: PackageReader, version: str) -> Iterator[tuple[str, ImportRefusal]]:
+    offers = package.offers(version)
+    seen: set[tuple[str, Condition]] = set()
+    for entry in package.entries(version):
+        for module, condition in entry.modules:
+            summary = offers.modules.summary(module)
+            if summary is None or (module, condition) in seen:
+                continue
+            seen.add((module, condition))
+            for refusal in _module_refusals(offers, summary, module, condition):
+                yield entry.action, refusal
+
+
+def _module_refusals(
+    offers: ReleaseOffers, summary: FileSummary, module: str, reached: Condition
+) -> Iterator[ImportRefusal]:
+    path = offers.modules.path(module)
+
+    def condition(guards: Guards) -> Condition:
+        return all_of((reached, offers.guards.together(guards, module)))
+
+    for check in summary.checks:
+        text = _table(offers, summary, module, check.table).get(check.package, "")
+        yield from _required(text, condition(check.guards), f"{path}:{check.line}")
+    for call in summary.calls:
+        text = call.arguments[0]
+        if call.function in _TABLE_CHECKS:
+            text = _table(offers, summary, module, "deps").get(text, "")
+        if call.function in (*_CHECKS, *_TABLE_CHECKS):
+            yield from _required(text, condition(call.guards), f"{path}:{call.line}")
+    for refusal in summary.refusals:
+        refused = condition(refusal.guards)
+        for partner, bound in _bounds(refused):
+            yield ImportRefusal(partner, bound, "", refused, f"{path}:{refusal.line}")
+
+
+def _table(offers: ReleaseOffers, summary: FileSummary, module: str, name: str) -> Mapping[str, str]:
+    """Return a table of requirements that a module holds or imports."""
+    if name in summary.tables:
+        return summary.tables[name]
+    origin = summary.imports.get(name)
+    target = offers.modules.absolute(module, origin) if origin else ""
+    if target and not offers.modules.owns(target):
+        return {}
+    # `dep_version_check` is imported from the module that imports the table.
+    candidates = [target] if target else [f"{offers.modules.tops[0]}.dependency_versions_table"]
+    for each in candidates:
+        below = offers.modules.summary(each)
+        if below is not None and name in below.tables:
+            return below.tables[name]
+    return {}
+
+
+def _required(text: str, reached: Condition, place: str) -> Iterator[ImportRefusal]:
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return
+    if requirement.specifier:
+        partner = str(canonicalize_name(requirement.name))
+        needs = f"{partner}{requirement.specifier}"
+        yield ImportRefusal(partner, needs, str(requirement.specifier), reached, place)
+
+
+def _bounds(refused: Condition) -> Iterator[tuple[str, str]]:
+    """Yield the packages whose versions a refusal tests, each with the bound that it sets."""
+    parts = refused.of if isinstance(refused, AllOf) else (refused,)
+    for part in parts:
+        match part:
+            case Compared(package, op, bound) if op in _OPPOSITE:
+                yield package, f"{package}{_OPPOSITE[op]}{bound}"
+            case Negated(Compared(package, op, bound)):
+                yield package, f"{package}{op}{bound}"
+            case Negated(Installed(package, floors)) if floors:
+                yield package, f"{package}>={floors[-1]}"
+            case _:
+                for package in packages_of(part) if not isinstance(part, Installed) else ():
+                    yield package, package

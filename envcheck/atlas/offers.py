@@ -1,0 +1,293 @@
+"""What a release offers to others: modules, names in modules and dotted attributes; yes, no or unknown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from envcheck.atlas.conditions import ALWAYS, Condition, Surroundings, all_of, any_of, decide
+from envcheck.atlas.predicates import GuardReader
+from envcheck.atlas.release_modules import ModuleForm, ReleaseModules
+from envcheck.atlas.summary import FileSummary, Guards, Origin
+from envcheck.core.facts import Tri
+
+
+class Offer(Enum):
+    """Whether a release offers something."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+    STUB = "stub"
+    """Only a stub lists it, so it is made in C: another release may have it without listing it."""
+
+
+class Way(Enum):
+    """How a module comes to have a name."""
+
+    BOUND = "bound"
+    LAZY = "lazy"
+    SUBMODULE = "submodule"
+    STUB = "stub"
+    UNKNOWN = "unknown"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a name of a module comes from.
+
+    Attributes:
+        way: how the module has it.
+        module: the module of the same release that is imported when the name is taken; may be empty.
+        name: the name in that module; empty for the module itself.
+        condition: when the module has it.
+
+    """
+
+    way: Way
+    module: str = ""
+    name: str = ""
+    condition: Condition = ALWAYS
+
+
+_EVERY_MODULE_HAS = frozenset(
+    {
+        "__version__",
+        "__name__",
+        "__file__",
+        "__path__",
+        "__doc__",
+        "__spec__",
+        "__all__",
+        "__dict__",
+        "__package__",
+    }
+)
+_MADE_IN_C = ("torch._C", "torch.ops", "torch.classes", "numpy.core", "numpy._core")
+"""Modules whose names are made in C or at run time, whatever their files say."""
+
+_IN_TOP = 2
+"""Parts of the path of a module right below an import name, which another distribution may bring as well."""
+
+_STUBS = {"torch": ("torch._C", "torch._C._VariableFunctions")}
+"""Stubs that list the names which a package's root copies out of its shared library."""
+
+_ALL_BLOCK = re.compile(r"^__all__\s*(?:\+?=|\.extend\()\s*[\[(](.*?)[\])]", re.DOTALL | re.MULTILINE)
+_TEXT = re.compile(r"['\"](\w+)['\"]")
+_REQUIRING = re.compile(
+    r"^@(?:requires|export)\(.*?\)\s*\n(?:@.*\n)*(?:class|def) (\w+)", re.DOTALL | re.MULTILINE
+)
+_NOT_BEFORE = re.compile(r"\(\?!.*?\)")
+_FRAGMENT = re.compile(r"[A-Za-z]\w{3,}")
+
+
+@dataclass
+class ReleaseOffers:
+    """Answer what one release offers.
+
+    Attributes:
+        modules: the release.
+        guards: reads the tests around its bindings.
+        beside: the releases beside which those tests are decided.
+
+    """
+
+    modules: ReleaseModules
+    guards: GuardReader
+    beside: Surroundings = field(default_factory=Surroundings)
+    _found: dict[tuple[str, str], Found] = field(default_factory=dict)
+    _scanned: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def module(self, path: str) -> Offer:
+        """Return whether `import path` finds the module."""
+        parts = path.split(".")
+        for end in range(1, len(parts) + 1):
+            part = ".".join(parts[:end])
+            form = self.modules.form(part)
+            if form is None:
+                elsewhere = end == 1 or (end == _IN_TOP and self.modules.form(parts[0]) is ModuleForm.FOLDER)
+                return Offer.UNKNOWN if elsewhere or self._made_at_run_time(part, path) else Offer.NO
+            if form in (ModuleForm.UNSEEN, ModuleForm.STUB):
+                return Offer.YES if end == len(parts) else Offer.UNKNOWN
+        return Offer.YES
+
+    def name(self, module: str, name: str) -> Offer:
+        """Return whether `from module import name` works."""
+        if module.startswith(_MADE_IN_C):
+            return Offer.UNKNOWN
+        there = self.module(module)
+        if there is not Offer.YES:
+            return there
+        if self.modules.form(module) is not ModuleForm.SOURCE:
+            inside = self.modules.form(f"{module}.{name}") is not None
+            return Offer.YES if inside else Offer.UNKNOWN
+        return self._answer(self.find(module, name))
+
+    def attribute(self, path: str) -> Offer:
+        """Return whether a dotted name that begins with the import name can be read after `import`."""
+        if path.startswith(_MADE_IN_C):
+            return Offer.UNKNOWN
+        module, *rest = path.split(".")
+        for name in rest:
+            if self.modules.form(module) is not ModuleForm.SOURCE:
+                return Offer.UNKNOWN
+            found = self.find(module, name)
+            inner = f"{module}.{name}"
+            is_module = self.modules.form(inner) is not None and found.way in (
+                Way.SUBMODULE,
+                Way.BOUND,
+                Way.LAZY,
+            )
+            if not is_module:
+                return self._answer(found)
+            module = inner
+        return Offer.YES
+
+    def has(self, path: str) -> Tri:
+        """Return whether a dotted path exists, as a module or as an attribute."""
+        parent, _, name = path.rpartition(".")
+        offers = {self.module(path)} if not parent else {self.name(parent, name), self.attribute(path)}
+        if Offer.YES in offers:
+            return Tri.YES
+        return Tri.NO if offers == {Offer.NO} else Tri.MAYBE
+
+    def _answer(self, found: Found) -> Offer:
+        match found.way:
+            case Way.MISSING:
+                return Offer.NO
+            case Way.UNKNOWN:
+                return Offer.UNKNOWN
+            case Way.STUB:
+                return Offer.STUB
+            case _:
+                met = decide(found.condition, self.beside) is Tri.YES
+                return Offer.YES if met else Offer.UNKNOWN
+
+    def _made_at_run_time(self, module: str, asked: str) -> bool:
+        """Return whether the package's own code may put a module without a file into `sys.modules`.
+
+        `asked` is the whole path that is imported, of which `module` is the first part without a file.
+        """
+        parent, _, name = module.rpartition(".")
+        summary = self.modules.summary(parent) if parent else None
+        if summary is not None and (name in summary.bindings or name in (summary.answers or ())):
+            return True
+        return any(_may_register(word, module, asked) for word in self.modules.registered)
+
+    def find(self, module: str, name: str) -> Found:
+        """Return where a name of a source module comes from."""
+        key = (module, name)
+        if key not in self._found:
+            self._found[key] = Found(Way.UNKNOWN)  # what a circle of star imports sees
+            self._found[key] = self._find(module, name)
+        return self._found[key]
+
+    def _find(self, module: str, name: str) -> Found:
+        summary = self.modules.summary(module)
+        if summary is None or summary.error:
+            return Found(Way.UNKNOWN)
+        if name in summary.bindings:
+            return Found(Way.BOUND, condition=self._any_way(summary.bindings[name], module))
+        if name in _EVERY_MODULE_HAS:
+            return Found(Way.BOUND)
+        if any(name in stub.bindings for stub in self._stubs(module)):
+            return Found(Way.STUB)
+        starred = self._through_stars(summary, module, name)
+        if starred.way is Way.BOUND:
+            return starred
+        return self._lazily(summary, module, name) or self._submodule(summary, starred, module, name)
+
+    def _submodule(self, summary: FileSummary, starred: Found, module: str, name: str) -> Found:
+        """Return the submodule of this name, or what remains: unknown or missing."""
+        if self.modules.is_package(module) and self.modules.form(f"{module}.{name}") is not None:
+            return Found(Way.SUBMODULE, f"{module}.{name}")
+        computed = summary.computed and not self._stubs(module)  # the stubs list what such a root computes
+        unknown = starred.way is Way.UNKNOWN or computed or name in (summary.answers or ())
+        return Found(Way.UNKNOWN if unknown else Way.MISSING)
+
+    def _stubs(self, module: str) -> list[FileSummary]:
+        stubs = (self.modules.summary(each) for each in _STUBS.get(module, ()))
+        return [each for each in stubs if each is not None]
+
+    def _any_way(self, ways: tuple[Guards, ...], module: str) -> Condition:
+        return any_of(self.guards.together(guards, module) for guards in ways)
+
+    def _through_stars(self, summary: FileSummary, module: str, name: str) -> Found:
+        unknown = False
+        for star in summary.stars:
+            target = self.modules.absolute(module, star)
+            below = self.modules.summary(target) if self.modules.owns(target) else None
+            if below is None:
+                unknown = unknown or not self.modules.owns(target) or self.modules.form(target) is not None
+                continue
+            if below.exports is not None and name not in below.exports:
+                unknown = unknown or below.exports_open or below.computed
+                continue
+            if below.exports is None and name.startswith("_"):
+                continue
+            found = self.find(target, name)
+            if found.way in (Way.BOUND, Way.LAZY, Way.SUBMODULE, Way.STUB):
+                starred = self.guards.together(star.guards, module)
+                return Found(Way.BOUND, condition=all_of((starred, found.condition)))
+            unknown = unknown or found.way is Way.UNKNOWN
+        return Found(Way.UNKNOWN if unknown else Way.MISSING)
+
+    def _lazily(self, summary: FileSummary, module: str, name: str) -> Found | None:
+        if name in summary.lazy:
+            return self._lazy_name(summary.lazy[name], module)
+        for star in summary.lazy_stars:
+            target = self.modules.absolute(module, star)
+            below = self.modules.summary(target) if self.modules.owns(target) else None
+            if below is not None and self._is_public(below, target, name):
+                return Found(Way.LAZY, target, name)
+        if summary.scans:
+            target = self._scan(module).get(name, "")
+            if target:
+                return Found(Way.LAZY, target, name)
+        return None
+
+    def _is_public(self, summary: FileSummary, module: str, name: str) -> bool:
+        if summary.exports is not None:
+            return name in summary.exports
+        return not name.startswith("_") and self.find(module, name).way in (
+            Way.BOUND,
+            Way.LAZY,
+            Way.SUBMODULE,
+        )
+
+    def _lazy_name(self, origin: Origin, module: str) -> Found:
+        target = self.modules.absolute(module, origin)
+        if not self.modules.owns(target):
+            return Found(Way.LAZY)
+        if not origin.name or target == module:
+            whole = target if not origin.name else f"{target}.{origin.name}"
+            return Found(Way.SUBMODULE if self.modules.form(whole) is not None else Way.UNKNOWN, whole)
+        if self.modules.form(target) is None:
+            return Found(Way.UNKNOWN)
+        if self.find(target, origin.name).way is Way.MISSING:
+            return Found(Way.UNKNOWN)
+        return Found(Way.LAZY, target, origin.name)
+
+    def _scan(self, module: str) -> Mapping[str, str]:
+        """Return the names in every `__all__` below a package, each with its module; read as text."""
+        if module not in self._scanned:
+            root = f"{module}.models" if self.modules.form(f"{module}.models") is not None else module
+            names: dict[str, str] = {}
+            for below in self.modules.below(root):
+                text = self.modules.release.files.read(self.modules.path(below)).decode("utf-8", "replace")
+                listed = [word for block in _ALL_BLOCK.findall(text) for word in _TEXT.findall(block)]
+                for word in (*listed, *_REQUIRING.findall(text)):
+                    names.setdefault(word, below)
+            self._scanned[module] = names
+        return self._scanned[module]
+
+
+def _may_register(word: str, module: str, asked: str) -> bool:
+    """Return whether a word of code that registers modules names a module, or is a pattern that it fits."""
+    if "\\" not in word:
+        return word.rsplit(".", 1)[-1] == module.rsplit(".", 1)[-1]
+    fragments = _FRAGMENT.findall(_NOT_BEFORE.sub("", word))
+    return bool(fragments) and all(each in asked for each in fragments)

@@ -1,0 +1,168 @@
+"""All releases of one package, read when somebody asks: what each offers and what each demands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from envcheck.atlas.conditions import PYTHON, UNREADABLE, Condition, Installed, Surroundings
+from envcheck.atlas.demands import Demand, EntryReading, read_entries
+from envcheck.atlas.entries import ELSEWHERE, PACKAGES, distribution_of, import_names
+from envcheck.atlas.offers import ReleaseOffers
+from envcheck.atlas.predicates import GuardReader
+from envcheck.atlas.release import PublishedRelease
+from envcheck.atlas.release_modules import ReleaseModules
+from envcheck.atlas.summary import FileSummary
+from envcheck.core.versions import parse
+
+_ALWAYS_THERE = ("torch",)
+"""Every training environment has these, whatever the metadata says."""
+
+_PYTHON_TAG = re.compile(r"-cp3(\d+)-cp3\d+-")
+
+
+@dataclass(eq=False)
+class PackageReader:
+    """The releases of one package.
+
+    Attributes:
+        name: normalised name.
+        releases: oldest version first; pre-releases give no verdict and are left out.
+        cache: file summaries by digest.
+        others: the readers of other packages, whose predicates this one may use.
+
+    """
+
+    name: str
+    releases: Sequence[PublishedRelease]
+    cache: MutableMapping[str, FileSummary] = field(default_factory=dict)
+    others: Mapping[str, PackageReader] = field(default_factory=dict)
+    _foreign: dict[str, Condition | None] = field(default_factory=dict)
+    _windows: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _offers: dict[str, ReleaseOffers] = field(default_factory=dict)
+    _entries: dict[str, tuple[EntryReading, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def by_version(self) -> Mapping[str, PublishedRelease]:
+        """The releases that are judged, oldest first."""
+        plain = [
+            each for each in self.releases if (version := parse(each.version)) and not version.is_prerelease
+        ]
+        return {each.version: each for each in sorted(plain, key=lambda each: Version(each.version))}
+
+    def window(self, version: str) -> Mapping[str, str]:
+        """Return the packages that are there with a release, and the versions its metadata admits."""
+        if version not in self._windows:
+            self._windows[version] = windows(self.by_version[version])
+        return self._windows[version]
+
+    def offers(self, version: str) -> ReleaseOffers:
+        """Return what a release offers."""
+        if version not in self._offers:
+            release = self.by_version[version]
+            modules = ReleaseModules(release, import_names(self.name), self.cache)
+            beside = Surroundings(
+                versions={self.name: version}, windows=self.window(version), absent=ELSEWHERE - {self.name}
+            )
+            self._offers[version] = ReleaseOffers(modules, GuardReader(modules, self.foreign), beside)
+        return self._offers[version]
+
+    def entries(self, version: str) -> tuple[EntryReading, ...]:
+        """Return what each entry of a release imports and asks of other packages."""
+        if version not in self._entries:
+            package = PACKAGES.get(self.name)
+            self._entries[version] = read_entries(self.offers(version), package.entries if package else ())
+        return self._entries[version]
+
+    def demands(self, version: str) -> list[Demand]:
+        """Return what all entries of a release ask of other packages."""
+        return [demand for entry in self.entries(version) for demand in entry.demands]
+
+    def foreign(self, path: str) -> Condition | None:
+        """Return what a predicate of another package states in all of its releases; None if nobody knows.
+
+        Releases apply different minimums, and which of them is installed is not known: all are kept.
+        """
+        if path not in self._foreign:
+            other = self.others.get(distribution_of(path))
+            self._foreign[path] = None  # a circle of packages
+            if other is not None and other is not self:
+                self._foreign[path] = other.agreed_predicate(path)
+        return self._foreign[path]
+
+    def agreed_predicate(self, path: str) -> Condition | None:
+        """Return the one condition that a predicate states in every release of this package that has it."""
+        answers = (
+            self.offers(each).guards.predicate(path) for each in _last_of_minors(tuple(self.by_version))
+        )
+        stated = dict.fromkeys(each for each in answers if each is not None)
+        if len(stated) <= 1:
+            return next(iter(stated), None)
+        readable = [each for each in stated if isinstance(each, Installed)]
+        if len(readable) != len(stated) or len({each.package for each in readable}) != 1:
+            return UNREADABLE
+        floors = {floor for each in readable for floor in each.floors}
+        return Installed(
+            readable[0].package,
+            tuple(sorted(floors | ({"0"} if any(not each.floors for each in readable) else set()))),
+        )
+
+
+def surroundings(package: PackageReader, version: str, partner: PackageReader, release: str) -> Surroundings:
+    """Return what is known of an environment with a release of each of two packages."""
+    there = dict(partner.window(release))
+    for name, window in package.window(version).items():
+        there[name] = ",".join(filter(None, (there.get(name, ""), window)))
+    return Surroundings(
+        versions={package.name: version, partner.name: release},
+        windows=there,
+        absent=ELSEWHERE - {partner.name},
+        has=partner.offers(release).has,
+    )
+
+
+def _last_of_minors(versions: Sequence[str]) -> list[str]:
+    last: dict[tuple[int, ...], str] = {}
+    for version in versions:
+        last[Version(version).release[:2]] = version
+    return list(last.values())
+
+
+def windows(release: PublishedRelease) -> dict[str, str]:
+    """Return the packages that are there with a release, and the versions its metadata admits.
+
+    Bounds of extras count for packages that are there anyway: they state what the release was made for.
+    """
+    found: dict[str, set[str]] = {name: set() for name in _ALWAYS_THERE}
+    optional: list[tuple[str, str]] = []
+    for text in release.requires:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        name, marker = str(canonicalize_name(requirement.name)), str(requirement.marker or "")
+        if not marker:
+            found.setdefault(name, set()).add(str(requirement.specifier))
+        elif "extra" in marker and "sys_platform" not in marker and "python_version" not in marker:
+            optional.append((name, str(requirement.specifier)))
+    for name, specifier in optional:
+        if name in found and specifier.startswith(">="):
+            found[name].add(specifier)
+    pythons = {part for part in (release.requires_python, _newest_python(release.wheels)) if part}
+    return {
+        **{name: ",".join(sorted(filter(None, specifiers))) for name, specifiers in found.items()},
+        PYTHON: ",".join(sorted(pythons)),
+    }
+
+
+def _newest_python(wheels: Sequence[str]) -> str:
+    """Return the bound above the newest Python that wheels were compiled for; empty for other wheels."""
+    tags = [_PYTHON_TAG.search(each) for each in wheels]
+    minors = [int(tag[1]) for tag in tags if tag]
+    return f"<3.{max(minors) + 1}" if minors and all(tags) else ""

@@ -1,0 +1,142 @@
+"""What one Python file binds, offers, imports and reads when it is imported, as plain values.
+
+`python_file.py` makes a summary from the text of one file and looks at no other file. A summary therefore
+depends on the content alone, and is kept by its digest: an unchanged file of a patch release costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+FORMAT = 1
+"""Raise this when the meaning of a summary changes: digests of the old form then match no longer."""
+
+Guards: TypeAlias = tuple[str, ...]
+"""The tests around a line, as Python expressions that are all true when it runs; outermost first."""
+
+
+class UseKind(StrEnum):
+    """How a line uses another module when the file is imported."""
+
+    IMPORT = "import"
+    FROM = "from"
+    ATTRIBUTE = "attribute"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One import, or one dotted name that is read, while the file is imported.
+
+    Attributes:
+        kind: `import a.b`, `from a.b import name`, or the attribute `a.b.name`.
+        level: leading dots of a relative import; 0 for an absolute one.
+        module: the dotted module; for an attribute the whole chain, beginning with its root's module.
+        name: the imported name; `*` for all; empty unless the kind is FROM.
+        guards: the tests that are true when the line runs.
+        line: counted from 1.
+
+    """
+
+    kind: UseKind
+    level: int
+    module: str
+    name: str
+    guards: Guards
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a name comes from: a name of a module, or the module itself if `name` is empty."""
+
+    level: int
+    module: str
+    name: str = ""
+    guards: Guards = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A `raise` that runs while the file is imported, if its guards are true; `text` is what it raises."""
+
+    text: str
+    guards: Guards
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleCall:
+    """A call with constant arguments while the file is imported: `require_version("x>=1")`."""
+
+    function: str
+    arguments: tuple[str, ...]
+    guards: Guards
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableCheck:
+    """A loop over package names that checks the requirement of each in a table, while the file is imported.
+
+    Attributes:
+        package: one of the names.
+        table: the name of the table, as the file knows it.
+        guards: the tests that are true when this package is checked.
+        line: of the call, counted from 1.
+
+    """
+
+    package: str
+    table: str
+    guards: Guards
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSummary:
+    """One Python file.
+
+    Attributes:
+        bindings: names bound at module level, each with the guards of the ways in which it is bound; one way
+            without guards means that it is always bound.
+        imports: local names that an import binds, and what they stand for.
+        lazy: names that a table or `__getattr__` offers without importing them first.
+        lazy_stars: modules all of whose public names are offered in this way.
+        scans: every `__all__` below this package is offered (`define_import_structure`).
+        stars: `from module import *`.
+        exports: the names in `__all__`, or None without one.
+        exports_open: `__all__` is also filled by calls, so that it may hold more.
+        answers: None without a module-level `__getattr__`; otherwise the words that it may answer to.
+        computed: names are made in ways that cannot be read, such as `globals().update(...)`.
+        registers: words in the code that puts modules into `sys.modules` or adds an import hook.
+        uses: what is imported or read on import, in order.
+        refusals: what is raised on import.
+        calls: calls with constant arguments on import.
+        checks: requirements of a table that are checked on import.
+        tables: dictionaries of requirement texts by package name.
+        script: the statements that decide guards (constants, predicates), as reduced source.
+        error: why the file could not be read; empty if it could.
+
+    """
+
+    bindings: Mapping[str, tuple[Guards, ...]] = field(default_factory=dict)
+    imports: Mapping[str, Origin] = field(default_factory=dict)
+    lazy: Mapping[str, Origin] = field(default_factory=dict)
+    lazy_stars: tuple[Origin, ...] = ()
+    scans: bool = False
+    stars: tuple[Origin, ...] = ()
+    exports: tuple[str, ...] | None = None
+    exports_open: bool = False
+    answers: frozenset[str] | None = None
+    computed: bool = False
+    registers: frozenset[str] = frozenset()
+    uses: tuple[Use, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    calls: tuple[ModuleCall, ...] = ()
+    checks: tuple[TableCheck, ...] = ()
+    tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    script: str = ""
+    error: str = ""

@@ -1,0 +1,233 @@
+"""Guards are read by executing the package's own predicates; what cannot be followed stays unreadable."""
+
+from __future__ import annotations
+
+import pytest
+
+from envcheck.atlas.conditions import (
+    ALWAYS,
+    NEVER,
+    PYTHON,
+    UNREADABLE,
+    Compared,
+    Condition,
+    HasName,
+    Installed,
+    PartCompared,
+    Surroundings,
+    all_of,
+    any_of,
+    decide,
+    negate,
+)
+from envcheck.atlas.predicates import GuardReader
+from envcheck.core.facts import Tri
+from tests.unit.atlas.sources import offers
+
+
+def guards(**modules: str) -> GuardReader:
+    return offers("peft", {"peft/": "", **{f"peft.{name}": text for name, text in modules.items()}}).guards
+
+
+def read(guard: str, **modules: str) -> Condition:
+    return guards(**modules).condition(guard, "peft.main")
+
+
+TORCH_2 = Compared("torch", ">=", "2.0")
+HEADER = """
+import importlib.metadata
+import importlib.util
+import sys
+import torch
+from packaging import version
+from packaging.version import parse
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "expected"),
+    [
+        ("version.parse(torch.__version__) >= version.parse('2.0')", TORCH_2),
+        ("version.parse('2.0') <= version.parse(torch.__version__)", TORCH_2),
+        ("parse(importlib.metadata.version('torch')) >= parse('2.0')", TORCH_2),
+        ("version.parse(version.parse(torch.__version__).base_version) >= version.parse('2.0')", TORCH_2),
+        ("torch.__version__ >= '2.0'", TORCH_2),
+        ("compare_versions('torch', '>=', '2.0')", TORCH_2),
+        ("is_torch_version('>=', '2.0')", TORCH_2),
+        ("torch.__version__.startswith('2.0')", Compared("torch", "==", "2.0", depth=2)),
+        ("int(torch.__version__.split('.')[1]) >= 8", PartCompared("torch", 1, ">=", 8)),
+        ("version.parse(torch.__version__).major >= 2", PartCompared("torch", 0, ">=", 2)),
+        ("version.parse(torch.__version__).release[:2] >= (2, 0)", Compared("torch", ">=", "2.0", depth=2)),
+        ("sys.version_info >= (3, 11)", Compared(PYTHON, ">=", "3.11")),
+        ("sys.version_info[:2] >= (3, 11)", Compared(PYTHON, ">=", "3.11", depth=2)),
+        ("importlib.util.find_spec('peft_x') is not None", Installed("peft-x")),
+        ("importlib.util.find_spec('flash_attn') is None", negate(Installed("flash-attn"))),
+        ("hasattr(torch, 'compiler')", HasName("torch.compiler")),
+        ("hasattr(torch.nn.functional, 'rms_norm')", HasName("torch.nn.functional.rms_norm")),
+        ("torch.distributed.is_available()", ALWAYS),
+        ("sys.platform == 'win32'", NEVER),
+        ("torch.cuda.is_available()", UNREADABLE),
+        ("something_else()", UNREADABLE),
+    ],
+)
+def test_each_spelling_of_a_comparison_is_read(guard: str, expected: Condition) -> None:
+    assert read(guard, main=HEADER) == expected
+
+
+def test_a_name_stands_for_the_version_it_was_given() -> None:
+    main = (
+        HEADER
+        + "TORCH = version.parse(torch.__version__)\nTORCH_MAJOR = int(torch.__version__.split('.')[0])"
+    )
+    assert read("TORCH >= version.parse('2.0')", main=main) == TORCH_2
+    assert read("TORCH_MAJOR == 1", main=main) == PartCompared("torch", 0, "==", 1)
+
+
+def test_a_hidden_minimum_of_a_predicate_counts() -> None:
+    utils = """
+    import importlib.util, importlib.metadata
+    from packaging import version
+    ACCELERATE_MIN_VERSION = "0.26.0"
+
+    def _is_package_available(pkg_name, return_version=False):
+        package_exists = importlib.util.find_spec(pkg_name) is not None
+        package_version = "N/A"
+        if package_exists:
+            try:
+                package_version = importlib.metadata.version(pkg_name)
+            except importlib.metadata.PackageNotFoundError:
+                package_exists = False
+        if return_version:
+            return package_exists, package_version
+        return package_exists
+
+    _accelerate_available, _accelerate_version = _is_package_available("accelerate", return_version=True)
+    _peft_available = _is_package_available("vllm")
+
+    def is_accelerate_available(min_version: str = ACCELERATE_MIN_VERSION):
+        return _accelerate_available and version.parse(_accelerate_version) >= version.parse(min_version)
+
+    def is_vllm_available():
+        return _peft_available
+    """
+    main = "from .utils import is_accelerate_available, is_vllm_available"
+    reader = guards(utils=utils, main=main)
+    assert reader.condition("is_accelerate_available()", "peft.main") == Installed("accelerate", ("0.26.0",))
+    assert reader.condition("is_vllm_available()", "peft.main") == Installed("vllm")
+    higher = reader.condition("is_accelerate_available('1.0')", "peft.main")
+    assert decide(higher, Surroundings(versions={"accelerate": "0.34.0"})) is Tri.NO
+    assert decide(higher, Surroundings(versions={"accelerate": "1.0.0"})) is Tri.YES
+
+
+def test_disabling_pytorch_is_a_hidden_minimum_too() -> None:
+    utils = """
+    import importlib.metadata, importlib.util
+    from functools import lru_cache
+    from packaging import version
+
+    def _found(pkg_name):
+        distributions = importlib.metadata.packages_distributions()
+        exists = importlib.util.find_spec(pkg_name) is not None
+        found = "N/A"
+        if exists:
+            found = importlib.metadata.version(distributions[pkg_name][0])
+        return exists, found
+
+    @lru_cache
+    def is_torch_available():
+        try:
+            is_available, torch_version = _found("torch")
+            if is_available and version.parse(torch_version) < version.parse("2.4.0"):
+                logger.warning_once("Disabling PyTorch because PyTorch >= 2.4 is required")
+            return is_available and version.parse(torch_version) >= version.parse("2.4.0")
+        except InvalidVersion:
+            return False
+    """
+    main = "from .utils import is_torch_available"
+    assert read("is_torch_available()", utils=utils, main=main) == Installed("torch", ("2.4.0",))
+
+
+def test_a_local_predicate_is_followed() -> None:
+    utils = """
+    import torch
+    def is_torch_elastic_compatible():
+        TORCH_MAJOR = int(torch.__version__.split('.')[0])
+        TORCH_MINOR = int(torch.__version__.split('.')[1])
+        if TORCH_MAJOR == 1 and TORCH_MINOR >= 11:
+            return True
+        elif TORCH_MAJOR > 1:
+            return True
+        else:
+            return False
+    """
+    condition = read(
+        "is_torch_elastic_compatible()", utils=utils, main="from .utils import is_torch_elastic_compatible"
+    )
+    answers = {
+        version: decide(condition, Surroundings(versions={"torch": version}))
+        for version in ("1.10.2", "1.11.0", "2.4.0")
+    }
+    assert answers == {"1.10.2": Tri.NO, "1.11.0": Tri.YES, "2.4.0": Tri.YES}
+
+
+def test_a_flag_that_a_try_sets_depends_on_what_the_try_imports() -> None:
+    main = """
+    try:
+        import liger_kernel
+        HAS_LIGER = True
+    except ImportError:
+        HAS_LIGER = False
+    try:
+        from torch.nn.attention import sdpa_kernel
+        HAS_SDPA = True
+    except ImportError:
+        HAS_SDPA = False
+    """
+    assert read("HAS_LIGER", main=main) == Installed("liger-kernel")
+    assert read("HAS_SDPA", main=main) == all_of(
+        (Installed("torch"), HasName("torch.nn.attention.sdpa_kernel"))
+    )
+
+
+def test_a_flag_that_depends_on_more_than_versions_is_unreadable() -> None:
+    main = """
+    try:
+        load_library("libx.so")
+        HAS_X = True
+    except OSError:
+        HAS_X = False
+    for each in ("a", "b"):
+        found = check(each)
+    """
+    assert read("HAS_X", main=main) == UNREADABLE
+    assert read("found", main=main) == UNREADABLE
+
+
+def test_no_variable_of_the_shell_is_taken_as_set() -> None:
+    main = """
+    import os
+    TRUE = {"1", "ON"}
+    USE_TORCH = os.environ.get("USE_TORCH", "AUTO").upper()
+    SLOW = os.getenv("SLOW")
+    """
+    assert read("USE_TORCH in TRUE.union({'AUTO'})", main=main) == ALWAYS
+    assert read("SLOW", main=main) == NEVER
+
+
+def test_a_predicate_of_another_package_is_read_by_its_name() -> None:
+    main = "from transformers.utils import is_peft_available, is_torch_greater_or_equal, is_torch_fx"
+    assert read("is_peft_available()", main=main) == Installed("peft")
+    assert read("is_peft_available('0.5')", main=main) == Installed("peft", ("0.5",))
+    assert read("is_torch_greater_or_equal('2.0')", main=main) == TORCH_2
+    assert read("is_torch_fx()", main=main) == UNREADABLE
+
+
+def test_a_condition_may_have_parts_that_cannot_be_read() -> None:
+    condition = read("torch.__version__ >= '2.0' and is_it_monday()", main=HEADER)
+    assert condition == all_of((TORCH_2, UNREADABLE))
+    assert read("torch.__version__ >= '2.0' or is_it_monday()", main=HEADER) == any_of((TORCH_2, UNREADABLE))
+
+
+def test_a_function_that_calls_itself_ends() -> None:
+    main = "def is_ready_available():\n    return is_ready_available()"
+    assert read("is_ready_available()", main=main) == UNREADABLE
