@@ -415,7 +415,7 @@ def _complaint(given: Input, run: Callable[[list[str]], int]) -> str:
     sys.stdout = io.TextIOWrapper(io.BytesIO(), "utf-8")
     try:
         code = run(list(given.command))
-        text = err.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
+        text = err.buffer.getvalue().decode("utf-8", "replace")
         if "internal error" in text:
             os.environ["ENVCHECK_DEBUG"] = "1"  # noqa: TID251 - the same again, with its traceback
             run(list(given.command))
