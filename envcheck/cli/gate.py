@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from envcheck.cli import options, output
+from envcheck.core.errors import InputError
 from envcheck.host import machine as host
 
 LockOption = Annotated[
@@ -41,6 +42,12 @@ ManifestOption = Annotated[
         "/usr/share/envcheck/manifest.json.",
     ),
 ]
+NoManifestOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-manifest", help="Write no manifest, also in a container. The same as --manifest none."
+    ),
+]
 RuntimeOption = Annotated[
     bool,
     typer.Option(
@@ -65,6 +72,7 @@ def command(
     verify_timeout: VerifyTimeoutOption = 300.0,
     root: RootOption = "",
     manifest: ManifestOption = "",
+    no_manifest: NoManifestOption = False,
     runtime: RuntimeOption = False,
     as_json: options.Json = False,
     report_format: options.ReportFormat = "",
@@ -91,6 +99,8 @@ def command(
 
     if runtime:
         return _run_runtime_gate(manifest)
+    if no_manifest and manifest:
+        raise InputError("--no-manifest", f"contradicts --manifest {manifest}")
     report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
     verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
     language = examine.choose_language(lang, host.Host())
@@ -110,7 +120,7 @@ def command(
         machines=tuple(machines or ()),
         lock=lock,
         verify_s=verify_timeout if verify_files else None,
-        manifest=manifest,
+        manifest=gate.NO_MANIFEST if no_manifest else manifest,
         root=root,
         fail_on=fail_on.severity if fail_on else None,
         undecided=undecided.value if undecided else "",

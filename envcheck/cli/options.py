@@ -17,6 +17,12 @@ from envcheck.core.rules import Severity
 if TYPE_CHECKING:
     from envcheck.commands.examine import ExamineRequest
 
+
+def dash_is_standard_output(file: str) -> str:
+    """Return the file that an option names; empty, which stands for standard output, for `-`."""
+    return "" if file == "-" else file
+
+
 # --- what to judge ----------------------------------------------------------------------------------
 
 Python = Annotated[
@@ -50,15 +56,21 @@ Train = Annotated[
     ),
 ]
 Facts = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        "--facts", metavar="FILE", help="Judge this facts file (TOML or JSON) instead of this machine."
+        "--facts",
+        metavar="FILE",
+        help="Judge this facts file (TOML or JSON), or the saved output of nvidia-smi, pip list or conda "
+        "list, instead of this machine. Repeatable.",
     ),
 ]
 Driver = Annotated[
     str | None,
     typer.Option(
-        "--driver", metavar="VERSION", help="Declare the NVIDIA driver of the machine the training runs on."
+        "--driver",
+        metavar="VERSION",
+        help="Declare the NVIDIA driver of the machine the training runs on: its version, or the "
+        "CUDA version that nvidia-smi prints in its header, such as 12.8.",
     ),
 ]
 Gpu = Annotated[
@@ -118,7 +130,11 @@ ReportFormat = Annotated[
 ReportFile = Annotated[
     str,
     typer.Option(
-        "-o", "--output", metavar="FILE", help="Write the report to this file, completely or not at all."
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write the report to this file, completely or not at all. Default, and with '-': print it.",
+        callback=dash_is_standard_output,
     ),
 ]
 Verbose = Annotated[
@@ -214,7 +230,7 @@ def examine_request(
     *,
     python: str | None = None,
     static: bool = False,
-    facts: str | None = None,
+    facts: list[str] | None = None,
     target: str | None = None,
     train: list[str] | None = None,
     driver: str | None = None,
@@ -231,7 +247,8 @@ def examine_request(
     return ExamineRequest(
         python=python,
         static=static,
-        facts=facts,
+        facts=facts[0] if facts else None,
+        more_facts=tuple(facts[1:] if facts else ()),
         target=target,
         train=tuple(train or ()),
         driver=driver,

@@ -46,7 +46,8 @@ FileOption = Annotated[
         "--output",
         metavar="FILE",
         help="Write the lock to this file, completely or not at all; '> FILE' would empty the file before "
-        "anything runs.",
+        "anything runs. Default, and with '-': print it.",
+        callback=options.dash_is_standard_output,
     ),
 ]
 FormatOption = Annotated[

@@ -67,7 +67,7 @@ class ExamineRequest:
     Attributes:
         python: the environment, as `--python` names it; None takes the active one.
         static: read package metadata only; do not start the environment's interpreter.
-        facts: a facts file to read instead of probing.
+        facts, more_facts: facts files, or outputs of known tools, to read instead of probing.
         train: configuration files, and arguments given in place of a file.
         driver, gpus, platform, glibc: the declared machine; each replaces what was probed.
         deadline_s: seconds that one probe may take.
@@ -87,6 +87,7 @@ class ExamineRequest:
     platform: str | None = None
     glibc: str | None = None
     expect_gpus: int = 0
+    more_facts: tuple[str, ...] = ()
 
 
 # --- the flow ---------------------------------------------------------------------------------------
@@ -156,7 +157,10 @@ def take_inventory(
         ExamineError: the environment cannot be examined at all.
     """
     if request.facts is not None:
-        subject, inventory = request.facts, read_facts(request.facts, keys)
+        from envcheck.commands.facts_files import read_facts_files
+
+        files = (request.facts, *request.more_facts)
+        subject, inventory = ", ".join(files), read_facts_files(files, keys)
     else:
         environment = environment_to_read(request, host)
         inventory = probes.survey(host, environment, all_probes)
@@ -212,20 +216,17 @@ def _active_environment(host: Host) -> str:
 
 
 def read_facts(file: str, keys: Vocabulary) -> Inventory:
-    """Read the inventory in a facts file, which is TOML or JSON by its content.
+    """Read the inventory in a facts file, or in the output of a known tool.
 
     Raises:
         InputError: the file cannot be read or has a mistake; with its place.
     """
-    text = read_file(Path(file)).decode("utf-8", "replace")
-    return facts_file.load(_parse(text, file), file, keys)
+    from envcheck.commands.facts_files import read_facts_file  # most starts read no file of the user's
+
+    return read_facts_file(file, keys)
 
 
 def _parse(text: str, file: str) -> Any:
-    if text.lstrip().startswith(("{", "//", "/*")):
-        from envcheck.training_config.readers import json_text  # most starts read no file of the user's
-
-        return json_text.loads(text, file)
     from envcheck.core import parsing
 
     return parsing.parse_toml(text, file)
@@ -305,6 +306,7 @@ def report_on(
     Raises:
         ExamineError: there is no rule to judge by.
     """
+    read = with_requirements(read)
     inventory = derive.derive(read, matrix)
     if not matrix.rules:
         raise ExamineError("cannot judge this environment: compat/ holds no rules")
@@ -354,8 +356,42 @@ def judge_inventory(
         *selftest_rules(inventory.facts),
     ]
     judgement = without_repetitions(judge.judge(inventory, rules))
+    judgement = _with_runs_beside_metadata(judgement, inventory, matrix)
     met = requirements.met
     return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
+
+
+def with_requirements(read: Inventory) -> Inventory:
+    """Return the inventory with published requirements if it is a list of versions, not an environment."""
+    if any(key.endswith(".requires") for key in read.facts):
+        return read
+    from envcheck.commands.published_requirements import with_published_requirements
+
+    return with_published_requirements(read)
+
+
+def _with_runs_beside_metadata(judgement: Judgement, inventory: Inventory, matrix: Matrix) -> Judgement:
+    """Note on each violated requirement that the same two releases trained all the same, if they did."""
+    findings = tuple(
+        finding._replace(note=note)
+        if finding.rule.group == "requires-dist" and (note := _run_beside(finding.rule.id, inventory, matrix))
+        else finding
+        for finding in judgement.findings
+    )
+    return judgement._replace(findings=findings)
+
+
+def _run_beside(rule_id: str, inventory: Inventory, matrix: Matrix) -> str:
+    _, *names = rule_id.split(":")
+    installed = {name: inventory.known(package_key(name)) for name in names}
+    for cell in matrix.cells:
+        if cell.outcome == "ok" and all(
+            version is not None
+            and versions.base_release(str(version)) == versions.base_release(cell.pkg.get(name, ""))
+            for name, version in installed.items()
+        ):
+            return f"these two trained all the same: {cell.target}, {cell.device}, {cell.date}"
+    return ""
 
 
 def _atlas_rules(inventory: Inventory, matrix: Matrix) -> Sequence[Rule]:

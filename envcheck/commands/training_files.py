@@ -17,13 +17,14 @@ from envcheck.core.rules import Severity
 from envcheck.host.files import is_file, path_exists, read_file, resolve_links
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.training_config import dialects, merge, readers, source_lines
-from envcheck.training_config.dialects import Dialect
+from envcheck.training_config.dialects import Dialect, recognised
 from envcheck.training_config.document import Document, Reference
 from envcheck.training_config.interpret import Interpretation, understood
 
 _LARGEST = 1 << 20  # bytes of a configuration; the largest seen in practice has a tenth of that
 _LONGEST_NAME = 200  # characters of a file's name that a message quotes
 _DEEPEST = 8  # files that name one another
+_HIGHEST = 6  # folders above a file in which another one that it names is looked for
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -52,14 +53,14 @@ def configured(
     if not reader.parts:
         unreadable = next(each for each in reader.diagnostics if each.code == UNREADABLE)
         raise InputError(unreadable.places[0], unreadable.text)
-    facts, contradictions = merge.merged(reader.parts)
+    facts, contradictions = merge.merged(reader.parts, reader.unread)
     found = [
         *reader.diagnostics,
         *(each for part in reader.parts for each in part.diagnostics),
         *contradictions,
     ]
     ordered = sorted(source_lines.with_excerpts(found, reader.texts), key=lambda each: -each.severity.rank)
-    return Configured((*reader.unread, *facts), tuple(ordered))
+    return Configured(tuple(facts), tuple(ordered))
 
 
 def _trees() -> dict[str, Any]:
@@ -89,7 +90,7 @@ class _FileReader:
         self._inline = 0
         self.parts: list[Interpretation] = []
         self.diagnostics: list[Diagnostic] = []
-        self.unread: list[Fact] = []
+        self.unread: list[tuple[int, Fact]] = []
         self.texts: dict[str, str] = {}
 
     def read_named(self, named: str) -> None:
@@ -140,6 +141,7 @@ class _FileReader:
             placed = document._replace(launch=document.launch or launch)
             if dialect and document.form in self._known[dialect].forms:
                 placed = placed._replace(dialect=dialect)
+            placed = self._with_inherited(placed, folder)
             interpreted = understood(placed, self._known, self._installed)
             for part in interpreted:
                 for reference in part.references:
@@ -149,14 +151,53 @@ class _FileReader:
             raise InputError(name, "says nothing of training that envcheck knows")
         self.parts += parts
 
+    def _with_inherited(self, document: Document, folder: Path) -> Document:
+        """Return a document with the settings of the files that it is built on, where it has none of its own.
+
+        A file that cannot be read leaves everything open that the document does not say.
+        """
+        dialect = recognised(document, self._known)
+        setting = next(
+            (each for each in document.settings if dialect and each.name == dialect.inherits), None
+        )
+        if dialect is None or setting is None:
+            return document
+        names = setting.value if isinstance(setting.value, tuple) else (setting.value,)
+        for name in reversed(names):
+            if not isinstance(name, str) or not name.endswith((".yaml", ".yml")):
+                continue
+            path = _found(Path(name), folder)
+            resolved = resolve_links(path)
+            if resolved in self._chain or len(self._chain) > _DEEPEST:
+                raise InputError(setting.place, "names itself, by way of the files that it names")
+            try:
+                text = read_file(path, _LARGEST).decode("utf-8", "replace")
+                (parent, *_) = readers.read(text, str(path))
+            except InputError:
+                why = f"{name}, on which {document.file} is built, is not here"
+                return document._replace(incomplete=why, dialect=dialect.name)
+            self.texts[str(path)] = text
+            self._chain.append(resolved)
+            try:
+                parent = self._with_inherited(parent._replace(dialect=dialect.name), path.parent)
+            finally:
+                self._chain.pop()
+            given = document.names()
+            inherited = tuple(each for each in parent.settings if each.name not in given)
+            document = document._replace(
+                settings=(*inherited, *document.settings),
+                incomplete=document.incomplete or parent.incomplete,
+                dialect=dialect.name,
+            )
+        return document
+
     def _follow(self, reference: Reference, document: Document, folder: Path) -> None:
         """Read the file that a setting names, relative to the file that names it or to this folder."""
         if reference.unknown:
             self._leave_open(reference, reference.unknown)
             return
         inside = self._known[reference.dialect].inside
-        path = folder / reference.path / inside
-        path = path if is_file(path) else Path(reference.path) / inside
+        path = _found(Path(reference.path) / inside, folder)
         if inside and not is_file(path):
             return  # the name of a model on the Hub
         if not path_exists(path):
@@ -180,12 +221,27 @@ class _FileReader:
         """Record what follows from naming the file alone, and as unknown what only its content says."""
         dialect = self._known[reference.dialect]
         source = f"{reference.place.file}:{reference.place.line}"
-        self.unread += [
+        keys = sorted(merge.stated_keys(dialect)) if dialect.trainer else dialect.unread
+        facts = [Fact(key, Unknown(why), source) for key in keys if key != "train.trainer"]
+        facts += [
             Fact(implied.key, Known(implied.value), source)
             for implied in dialect.implied
             if not implied.when and implied.value is not None
         ]
-        self.unread += [Fact(key, Unknown(why), source) for key in dialect.unread]
+        self.unread += [(reference.launch, fact) for fact in facts]
+
+
+def _found(name: Path, folder: Path) -> Path:
+    """Return a named file, looked for beside the file that names it, in this folder and in those above it.
+
+    A launch script is started from some folder of its project, most often the outermost one.
+    """
+    beside = folder / name
+    if is_file(beside) or is_file(name) or name.is_absolute():
+        return beside if is_file(beside) else name
+    absolute = Path(resolve_links(folder))
+    above = (parent / name for parent in [*absolute.parents][:_HIGHEST])
+    return next((path for path in above if is_file(path)), name)
 
 
 def _not_utf_8(data: bytes, name: str) -> list[Diagnostic]:

@@ -10,10 +10,16 @@ from envcheck.core import versions
 from envcheck.core.facts import Tri, Unknown
 from envcheck.core.rules import Severity
 from envcheck.training_config.dialects import CONVERTED, Dialect, DialectRow, misfit, program_names
-from envcheck.training_config.document import Document, Setting, SettingValue
+from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.values import FALSE, TRUE, as_number, same, spelled
 
 _COMPARISONS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": lt}
+
+
+_PROOFS = 2  # names that prove a trainer; a script of its own may have one of them by chance
+
+PROGRAM = "program"
+"""The name by which a condition asks for a text in the words that start the program."""
 
 
 class DialectContext:
@@ -40,6 +46,12 @@ class DialectContext:
     def source(self, row: DialectRow) -> str:
         """Return the address of the code that a row is taken from."""
         return row.source or self.dialect.sources.get(row.under, "")
+
+    def proves_trainer(self) -> bool:
+        """Return whether the document proves that the dialect's trainer runs the loop."""
+        proofs = self.dialect.proofs
+        programs = {*self.dialect.programs} & program_names(self.document)
+        return not proofs or bool(programs) or sum(name in self.settings for name in proofs) >= _PROOFS
 
     # --- releases -----------------------------------------------------------------------------------
 
@@ -78,11 +90,18 @@ class DialectContext:
         if isinstance(expected, list):
             return max(self._matches(name, alternative) for alternative in expected)
         if expected in ("present", "absent"):
-            return Tri.of((name in self.settings) == (expected == "present"))
+            return Tri.of(self._is_given(name) == (expected == "present"))
+        if name == PROGRAM:
+            return Tri.of(any(str(expected) in word for word in self.document.program))
         value = self._value_or_default(name)
         if isinstance(value, Unknown) or value == "auto":
             return Tri.MAYBE
         return Tri.of(_satisfies(value, expected))
+
+    def _is_given(self, name: str) -> bool:
+        """Return whether a setting has a value; null and an empty section are none."""
+        setting = self.settings.get(name)
+        return setting is not None and setting.value is not None and setting.value != Section()
 
     def _value_or_default(self, name: str) -> SettingValue:
         setting = self.settings.get(name)

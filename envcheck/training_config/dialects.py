@@ -38,18 +38,50 @@ class DialectRow(NamedTuple):
     refers: str = ""
     argument: str = ""
     trainers: Sequence[str] = ()
+    patterns: Mapping[str, Value] = _EMPTY
+    weak: bool = False
     source: str = ""
     package: str = ""  # the package whose releases `versions` are
 
 
 class Implied(NamedTuple):
-    """A fact that follows from several settings; without a value it is Absent."""
+    """A fact that follows from several settings; without a value it is Absent.
+
+    A `[[default]]` row has the same fields and counts only if nothing else states its fact.
+    """
 
     key: str
     when: Mapping[str, Any]
     value: Value | None = None
     versions: str = ""
     package: str = ""
+
+
+class Family(NamedTuple):
+    """Words by which the name of a setting tells that it bears on a fact, whatever it means exactly.
+
+    A setting without a row whose name contains one of them leaves the fact open instead of at its default.
+    `beside` are words of names that do not bear on it all the same. So does the name of a model that the
+    regular expression `models` matches, such as one that tells of a quantised base.
+    """
+
+    key: str
+    words: Sequence[str]
+    beside: Sequence[str] = ()
+    models: str = ""
+
+
+class PartSwitches(NamedTuple):
+    """Flags that train or freeze one part of a model each, by regular expressions of their names.
+
+    The fact is true if one part is frozen. It defaults to false if `enough` flags are given and none
+    freezes its part.
+    """
+
+    key: str
+    freezes: str
+    trains: str
+    enough: int
 
 
 class Contradiction(NamedTuple):
@@ -112,12 +144,19 @@ class Dialect(NamedTuple):
     unread: Sequence[str] = ()  # facts that are Unknown if such a configuration cannot be read
     enough: int = 1  # how many marks it takes to recognise the dialect
     spelled: bool = False  # whether its program reads numbers that are written as text, such as YAML's 1e-4
+    proofs: Sequence[str] = ()  # names of which one proves the trainer; without any, marks do
+    inherits: str = ""  # the setting that names the file, or the files, that a configuration is built on
+    closed: bool = False  # whether no other name than those of its rows bears on a fact
+    read_from: str = ""  # the releases of `package` whose code the rows were taken from
     inside: str = ""  # the file's name, where a setting names its folder or a model that is not local
     strict: str = ""  # which program refuses JSON with comments, as the end of a sentence
     fills: bool = False  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
     lineage: Sequence[str] = ()  # its own name and those of the dialects that it extends
     rows: Mapping[str, Sequence[DialectRow]] = _EMPTY
     implied: Sequence[Implied] = ()
+    defaults: Sequence[Implied] = ()
+    families: Sequence[Family] = ()
+    switches: Sequence[PartSwitches] = ()
     contradictions: Sequence[Contradiction] = ()
     filled: Sequence[FilledRow] = ()
     excluded: Sequence[ExcludedRow] = ()
@@ -125,7 +164,7 @@ class Dialect(NamedTuple):
 
 _OWN_FIELDS = (
     "title", "trainer", "package", "forms", "marks", "programs", "unknown", "twice", "auto", "sources",
-    "unread", "enough", "spelled", "inside",
+    "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "inherits",
 )  # fmt: skip
 """Fields of a file that are not inherited."""
 
@@ -163,10 +202,20 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
         lineage=lineage,
         rows=_by_name([*settings, *(common if own.get("shared", True) else ())]),
         implied=[_row(Implied, row) for row in _rows_of("implied", lineage, trees)],
+        defaults=[_row(Implied, row) for row in _rows_of("default", lineage, trees)],
+        families=_for_all(Family, "family", own, trees),
+        switches=_for_all(PartSwitches, "switches", own, trees),
         contradictions=[_row(Contradiction, row) for row in _rows_of("contradiction", lineage, trees)],
         filled=[_row(FilledRow, row) for tree in inherited for row in tree.get("filled", ())],
         excluded=[_row(ExcludedRow, row) for tree in inherited for row in tree.get("excluded", ())],
     )
+
+
+def _for_all(
+    kind: Any, table: str, own: Mapping[str, Any], trees: Mapping[str, Mapping[str, Any]]
+) -> list[Any]:
+    """Return rows that the dialect `arguments` lists for all dialects that are not closed."""
+    return [] if own.get("closed") else [_row(kind, row) for row in trees.get("arguments", {}).get(table, ())]
 
 
 def _lineage(name: str, trees: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -17,20 +17,25 @@ from envcheck.training_config.dialect_context import DialectContext
 from envcheck.training_config.dialects import Dialect, DialectRow, recognised
 from envcheck.training_config.document import Document, Reference, SettingValue
 from envcheck.training_config.setting_diagnostics import SettingDiagnostics
-from envcheck.training_config.setting_facts import facts
+from envcheck.training_config.setting_facts import default_facts, facts, open_facts
 from envcheck.training_config.values import FALSE, UNDECIDED, spelled
 
 _MAX_DIAGNOSTICS = 100  # of one document
 
 
 class Interpretation(NamedTuple):
-    """A document with its facts, its diagnostics and the files it names; without a dialect it has none."""
+    """A document with its facts, its diagnostics and the files it names; without a dialect it has none.
+
+    `defaults` count only for facts that nothing states, and `open_facts` only for those and before defaults.
+    """
 
     document: Document
     dialect: Dialect | None
     facts: tuple[Fact, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     references: tuple[Reference, ...] = ()
+    defaults: tuple[Fact, ...] = ()
+    open_facts: tuple[Fact, ...] = ()
 
 
 def understood(
@@ -52,6 +57,8 @@ def understood(
         tuple(facts(context)),
         tuple(_limited(diagnostics, document.file)),
         tuple(_references(context)),
+        tuple(default_facts(context)),
+        tuple(open_facts(context)),
     )
     return [*inner, whole]
 

@@ -11,21 +11,26 @@ from collections.abc import Mapping, Sequence
 
 from envcheck.core.facts import Fact, Unknown
 from envcheck.core.findings import Diagnostic
+from envcheck.training_config.dialects import Dialect
 from envcheck.training_config.interpret import Interpretation
 from envcheck.training_config.merge_conflicts import BATCH_ARITHMETIC, conflicts, is_deepspeed_config
 
 
-def merged(parts: Sequence[Interpretation]) -> tuple[list[Fact], list[Diagnostic]]:
+def merged(
+    parts: Sequence[Interpretation], unread: Sequence[tuple[int, Fact]] = ()
+) -> tuple[list[Fact], list[Diagnostic]]:
     """Return the facts that all parts together state, and what is wrong with them together.
 
-    The later a part, the more it counts. If the launches of one script disagree on a fact, it is Unknown.
+    The later a part, the more it counts. `unread` are facts of files that could not be read, each with the
+    launch that names the file; a part that states the fact counts more. If the launches of one script
+    disagree on a fact, it is Unknown.
     """
     launches = sorted({part.document.launch for part in parts} - {0}) or [0]
     outcomes = []
     diagnostics: dict[tuple[object, ...], Diagnostic] = {}
     for launch in launches:
         group = [part for part in parts if part.document.launch in (0, launch)]
-        outcomes.append(_facts(group))
+        outcomes.append(_facts(group, [fact for number, fact in unread if number in (0, launch)]))
         for diagnostic in conflicts(group, outcomes[-1]):
             diagnostics.setdefault((diagnostic.code, diagnostic.text, diagnostic.places), diagnostic)
             if diagnostic.code == BATCH_ARITHMETIC:  # a refused value states no fact and is reported once
@@ -33,27 +38,49 @@ def merged(parts: Sequence[Interpretation]) -> tuple[list[Fact], list[Diagnostic
     return _agreed(outcomes), list(diagnostics.values())
 
 
-def _facts(group: Sequence[Interpretation]) -> dict[str, Fact]:
+def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str, Fact]:
     """Return the facts of one launch by key."""
-    facts: dict[str, Fact] = {}
+    facts: dict[str, Fact] = {fact.key: fact for fact in unread}
+    named = {key for key, fact in facts.items() if fact.value is not None}  # by naming the file alone
     for part in sorted(group, key=is_deepspeed_config):
-        own: set[str] = set()
+        own = set(named)
         for fact in part.facts:
             # Within one document, a fact without a value does not replace one with a value.
             if fact.key not in own or fact.value is not None:
                 facts[fact.key] = fact
                 own.add(fact.key)
+    opened = [fact for part in group for fact in part.open_facts]
+    defaults = [fact for part in reversed(group) for fact in part.defaults]
+    if _has_adapter([*facts.values(), *defaults]):  # which freezes the base, whatever its parts
+        opened = [fact for fact in opened if fact.key != "train.frozen_params"]
+        defaults = [fact for fact in defaults if fact.key != "train.frozen_params"]
+    for fact in opened:
+        facts.setdefault(fact.key, fact)
     for part in group:
         for key in sorted(_possible_keys(part) - facts.keys()):
             facts[key] = Fact(key, Unknown(part.document.incomplete), part.document.file)
+    for fact in defaults:
+        facts.setdefault(fact.key, fact)
     return facts
+
+
+def _has_adapter(facts: Sequence[Fact]) -> bool:
+    """Return whether an adapter is trained."""
+    found = next((fact for fact in facts if fact.key == "train.adapter"), None)
+    return found is not None and found.value not in (None, "none")
 
 
 def _possible_keys(part: Interpretation) -> set[str]:
     """Return the facts that arguments which could not be read may state."""
     if not part.document.incomplete or part.dialect is None:
         return set()
-    return {row.key for rows in part.dialect.rows.values() for row in rows if row.key}
+    return stated_keys(part.dialect)
+
+
+def stated_keys(dialect: Dialect) -> set[str]:
+    """Return the facts that a configuration of a dialect may state."""
+    of_settings = {row.key for rows in dialect.rows.values() for row in rows if row.key}
+    return of_settings | {row.key for row in (*dialect.implied, *dialect.defaults)}
 
 
 def _agreed(outcomes: Sequence[Mapping[str, Fact]]) -> list[Fact]:

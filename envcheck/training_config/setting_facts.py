@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
+from envcheck.core.facts import Absent, Fact, Known, Reading, Tri, Unknown
 from envcheck.core.rules import Severity
 from envcheck.core.training_facts import KEYS
 from envcheck.training_config.dialect_context import DialectContext, bool_as_number, location
-from envcheck.training_config.dialects import DialectRow
-from envcheck.training_config.document import Section, SettingValue
+from envcheck.training_config.dialects import DialectRow, Implied, PartSwitches
+from envcheck.training_config.document import Section, Setting, SettingValue
 from envcheck.training_config.values import FALSE, TRUE, UNDECIDED, alternatives, as_number, spelled
+
+MODEL = "model"
+"""The dialect of a model's own configuration, which settings that name a model refer to."""
 
 
 def facts(context: DialectContext) -> Iterator[Fact]:
-    """Yield the facts that follow from several settings, then those that each setting states."""
+    """Yield the facts that follow from several settings, then those that settings state, weak ones first."""
     dialect, file = context.dialect, context.document.file
-    if dialect.trainer:
+    if dialect.trainer and context.proves_trainer():
         yield Fact("train.trainer", Known(dialect.trainer), file)
+    yield from _frozen_parts(context)
     for implied in dialect.implied:
         if context.may_apply(implied.when, implied.versions, implied.package):
             setting = next(
@@ -25,14 +30,110 @@ def facts(context: DialectContext) -> Iterator[Fact]:
             )
             reading = Absent() if implied.value is None else Known(implied.value)
             yield Fact(implied.key, reading, location(setting) if setting else file)
-    for setting in context.settings.values():
-        decided: set[str] = set()
-        for row in context.rows(setting.name):
-            if row.key in decided or (reading_of_row := _reading(context, row, setting.value)) is None:
+    for weak in (True, False):
+        for setting in context.settings.values():
+            yield from _stated(context, setting, weak=weak)
+
+
+def _stated(context: DialectContext, setting: Setting, *, weak: bool) -> Iterator[Fact]:
+    """Yield the facts that one setting states by its weak rows, or by the others."""
+    decided: set[str] = set()
+    for row in context.rows(setting.name):
+        if row.key in decided or (reading := _reading(context, row, setting.value)) is None:
+            continue
+        decided.add(row.key)
+        if row.weak is weak and not _outside_vocabulary(row, reading):
+            yield Fact(row.key, reading, location(setting))
+
+
+def _frozen_parts(context: DialectContext) -> Iterator[Fact]:
+    """Yield that a part of the model is frozen, by a flag that says so."""
+    for switches, setting, frozen in _switched(context):
+        if frozen:
+            yield Fact(switches.key, Known(True), location(setting))
+
+
+def _switched(context: DialectContext) -> Iterator[tuple[PartSwitches, Setting, bool]]:
+    """Yield the flags that freeze or train a part, and whether each leaves its part frozen."""
+    for switches in context.dialect.switches:
+        freezes, trains = re.compile(switches.freezes), re.compile(switches.trains)
+        for setting in context.settings.values():
+            text = spelled(setting.value)
+            if isinstance(setting.value, Section | Unknown) or text not in TRUE | FALSE:
                 continue
-            decided.add(row.key)
-            if not _outside_vocabulary(row, reading_of_row):
-                yield Fact(row.key, reading_of_row, location(setting))
+            name = setting.name.lower().rpartition(".")[2]
+            if freezes.fullmatch(name):
+                yield switches, setting, text in TRUE
+            elif trains.fullmatch(name):
+                yield switches, setting, text in FALSE
+
+
+def _nothing_frozen(context: DialectContext) -> Iterator[Fact]:
+    """Yield that nothing is frozen, if flags for enough parts say so."""
+    found = list(_switched(context))
+    for switches in context.dialect.switches:
+        own = [setting for of, setting, frozen in found if of is switches and not frozen]
+        if len(own) >= switches.enough and len(own) == sum(of is switches for of, _, _ in found):
+            yield Fact(switches.key, Known(False), location(own[0]))
+
+
+def default_facts(context: DialectContext) -> Iterator[Fact]:
+    """Yield what the program does where nothing says otherwise; Unknown if that depends on its release."""
+    yield from _nothing_frozen(context)
+    possible: dict[str, list[Implied]] = {}
+    settled: set[str] = set()
+    for row in context.dialect.defaults:
+        if row.key in settled or not context.may_apply(row.when, row.versions, row.package):
+            continue
+        possible.setdefault(row.key, []).append(row)
+        if context.release_matches(row.versions, row.package) is Tri.YES:
+            settled.add(row.key)
+    source = f"default of {context.dialect.title}"
+    for key, rows in possible.items():
+        value, *others = dict.fromkeys(row.value for row in rows)
+        if others:
+            reading: Reading = Unknown(
+                f"its default depends on the release of {rows[0].package}", asked=False
+            )
+        else:
+            reading = Absent() if value is None else Known(value)
+        yield Fact(key, reading, source)
+
+
+def open_facts(context: DialectContext) -> Iterator[Fact]:
+    """Yield the facts that a setting bears on whose meaning is not known, by its name."""
+    switched = {setting.name for _, setting, _ in _switched(context)}
+    for setting in context.settings.values():
+        if setting.name in switched or context.rows(setting.name) or _is_off(setting.value):
+            continue
+        words = setting.name.lower()
+        for family in context.dialect.families:
+            if any(word in words for word in family.words) and not any(
+                word in words for word in family.beside
+            ):
+                reading = Unknown(f"{setting.name} is not understood")
+                yield Fact(family.key, reading, location(setting))
+    yield from _opened_by_model(context)
+
+
+def _opened_by_model(context: DialectContext) -> Iterator[Fact]:
+    """Yield the facts that the name of the model bears on."""
+    for setting in context.settings.values():
+        if not isinstance(setting.value, str) or not any(
+            row.refers == MODEL for row in context.rows(setting.name)
+        ):
+            continue
+        for family in context.dialect.families:
+            if family.models and re.search(family.models, setting.value.lower()):
+                reading = Unknown(f"{setting.value} is the name of such a model as decides it itself")
+                yield Fact(family.key, reading, location(setting))
+
+
+def _is_off(value: SettingValue) -> bool:
+    """Return whether a value leaves its setting off, whatever the setting means."""
+    if isinstance(value, Section | Unknown):
+        return isinstance(value, Section)
+    return value != "" and spelled(value) in FALSE | UNDECIDED
 
 
 def value_outside_fact(context: DialectContext, row: DialectRow, value: SettingValue) -> str:
@@ -46,16 +147,24 @@ def _reading(context: DialectContext, row: DialectRow, value: SettingValue) -> R
     if not row.key:
         return None
     if isinstance(value, Unknown):
-        return value
+        return value if row.when != "given" or row.value is None else Known(row.value)
     text = spelled(bool_as_number(value, row))
-    if row.values:
-        return Known(row.values[text]) if text in row.values else None
+    if row.values or row.patterns:
+        return _listed(row, text)
     if _states_nothing(context, row, value, text):
         return None
     if row.value is None:
         return Known(_as_fact(row.kind, text))
     fact_value = row.value if _meets(row, text) else row.otherwise
     return None if fact_value is None else Known(fact_value)
+
+
+def _listed(row: DialectRow, text: str) -> Known | None:
+    """Return what a row lists for a text, for one word of it, or for the first expression that it matches."""
+    texts = [text, *re.split(r"[\s,]+", text)] if row.kind == "words" else [text]
+    found = [row.values[each] for each in texts if each in row.values]
+    found += [value for pattern, value in row.patterns.items() if re.search(pattern, text)]
+    return Known(found[0]) if found else None
 
 
 def _states_nothing(context: DialectContext, row: DialectRow, value: SettingValue, text: str) -> bool:
@@ -69,7 +178,7 @@ def _states_nothing(context: DialectContext, row: DialectRow, value: SettingValu
 
 def _meets(row: DialectRow, text: str) -> bool:
     """Return whether the fact of a row has the row's `value`."""
-    if row.when == "any":
+    if row.when in ("any", "given"):
         return True
     if row.when == "positive":
         return (as_number(text) or 0) > 0

@@ -151,12 +151,70 @@ def test_several_files_are_each_judged_by_themselves(tmp_path: Path) -> None:
 
 
 def test_the_version_of_an_unpinned_package_is_not_guessed(tmp_path: Path) -> None:
-    ran = check(tmp_path, "requirements.txt", "torch\ndeepspeed==0.14.0\ntorchvision>=0.18,<0.19\n")
+    ran = check(tmp_path, "requirements.txt", "torch\ndeepspeed==0.14.0\nnobody-knows-this>=0.18,<0.19\n")
     assert (ran.code, trouble(ran)) == (0, [])
     assert ran.err.splitlines() == [
         "requirements.txt:1:1: torch is not judged: no version is pinned",
-        "requirements.txt:3:1: torchvision is not judged: no version is pinned",
+        "requirements.txt:3:1: nobody-knows-this is not judged: no version is pinned",
     ]
+
+
+def test_a_range_is_judged_by_what_an_installer_takes(tmp_path: Path) -> None:
+    machine = ("--driver", "535.104.05")
+    ran = check(tmp_path, "requirements.txt", "torch>=2.11\n", *machine)
+    assert ran.code == 1
+    assert "for torch>=2.11 an installer takes" in ran.out
+    assert "every release in the range fails" in ran.out
+    assert trouble(ran)[0].startswith("requirements.txt:1:1: error: The NVIDIA driver is too old")
+    ran = check(tmp_path, "requirements.txt", "torch>=2.4\n", *machine)
+    assert ran.code == 1
+    assert "which fails; 2.10.0, also in the range, does not" in ran.out
+    assert check(tmp_path, "requirements.txt", "torch>=2.4,<2.11\n", *machine).code == 0
+    assert check(tmp_path, "requirements.txt", "torch>=2.4\n-c pins.txt\n", *machine).code == 2
+
+
+def test_a_range_bound_by_a_constraint_is_the_narrower_one(tmp_path: Path) -> None:
+    (tmp_path / "pins.txt").write_text("torch<2.11\n")
+    ran = check(tmp_path, "requirements.txt", "torch>=2.4\n-c pins.txt\n", "--driver", "535.104.05")
+    assert (ran.code, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "transformers==4.57.1\nhuggingface-hub>=1.0\n",
+            (
+                "requirements.txt:2:1: error: huggingface-hub>=1.0 and transformers==4.57.1 cannot be installed "
+                "together: transformers 4.57.1 requires huggingface-hub<1.0,>=0.34.0"
+            ),
+        ),
+        (
+            "vllm==0.8.5\ntorch>=2.7\n",
+            (
+                "requirements.txt:2:1: error: torch>=2.7 and vllm==0.8.5 cannot be installed together: vllm 0.8.5 "
+                "requires torch==2.6.0"
+            ),
+        ),
+        (
+            "torch>=2.7\nvllm>=0.8,<0.9\n",
+            "requirements.txt:1:1: error: torch>=2.7 and vllm<0.9,>=0.8 cannot be installed together",
+        ),
+    ],
+)
+def test_a_range_that_nothing_fits_beside_another_requirement_is_an_error(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    ran = check(tmp_path, "requirements.txt", text)
+    assert ran.code == 1
+    assert any(line.startswith(said) for line in trouble(ran))
+
+
+def test_an_installer_takes_older_releases_beside_what_asks_for_them(tmp_path: Path) -> None:
+    text = "torchvision>=0.18,<0.19\ntorch>=2.0\n"
+    ran = check(tmp_path, "requirements.txt", text, "--json")
+    packages = json.loads(ran.out)["facts"]["pkg"]
+    assert packages["torch"].startswith("2.3.")
 
 
 def test_unread_files_that_a_file_refers_to_are_undecided(tmp_path: Path) -> None:

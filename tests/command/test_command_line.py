@@ -359,7 +359,11 @@ def test_a_malformed_training_configuration_is_one_line(
         (("target", "nope"), 2, "no such target"),
         (("doctor", "--nope"), 2, "--nope"),
         (("nope",), 2, "nope"),
-        (("doctor", "--driver", "new"), 2, "expected a version such as 550.54.15, found 'new'"),
+        (
+            ("doctor", "--driver", "new"),
+            2,
+            "expected a version such as 550.54.15, or a CUDA version, found 'new'",
+        ),
         (("doctor", "--gpu", "Voodoo 2"), 2, "no GPU 'Voodoo 2' is known"),
         (("doctor", "--gpu", "9."), 2, "no GPU '9.' is known"),
         (("doctor", "--gpu", "sm_9"), 2, "no GPU 'sm_9' is known"),

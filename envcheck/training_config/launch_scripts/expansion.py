@@ -258,7 +258,7 @@ class Expander:
             if "dirname" in piece.inner and _OWN_PATH.search(piece.inner):
                 if piece.inner.count("dirname") == 1 and ".." not in piece.inner:
                     return (Fragment(_FOLDER, piece.at),)
-            elif found := self._printed(piece, scope):
+            elif (found := self._printed(piece, scope)) is not None:
                 return found
         reason = f"{shortened(piece.source)} is known only when the script runs"
         return unknown(piece.at, piece.source, reason)
@@ -267,8 +267,8 @@ class Expander:
         """Return what `pwd`, `cat <<EOF` or `echo` prints; None for any other command."""
         script = parse(piece.inner, ((0, piece.at + piece.source.find(piece.inner)),))
         self.session.spend(len(piece.inner) // 64)
-        if len(script.commands.items) != 1:
-            return None
+        if len(script.commands.items) != 1:  # none: a comment in backquotes, which prints nothing
+            return None if script.commands.items else ()
         command = script.commands.items[0][1]
         if not isinstance(command, SimpleCommand) or not command.words:
             return None

@@ -24,12 +24,16 @@ _FLAGS: Mapping[str, frozenset[str]] = {
         "tpu_use_sudo", "same_network", "use_parallelism_config", "enable_cpu_affinity", "downcast_bf16",
     }),
 }  # fmt: skip
+_TORCHRUN_SUBCOMMANDS = {"tune": "run"}
+"""Programs of which one subcommand takes torchrun's arguments and then the name of a recipe."""
+
 _LAUNCHER_MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "deepspeed.launcher.runner": "deepspeed", "accelerate.commands.launch": "accelerate",
 }  # fmt: skip
 _TRAINING_SUBCOMMANDS = {
     "llamafactory-cli": ("train",), "lmf": ("train",), "axolotl": ("train",), "swift": ("sft", "pt", "rlhf"),
+    "megatron": ("sft", "pt", "rlhf"),
     "trl": ("sft", "dpo", "kto", "grpo", "reward", "rloo", "orpo", "cpo"),
 }  # fmt: skip
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
@@ -64,6 +68,8 @@ def may_train(words: tuple[Argument, ...]) -> bool:
         return len(words) > 3 and words[1].text == "job" and words[2].text == "submit"  # noqa: PLR2004
     if name == "accelerate":
         return len(words) > 1 and words[1].text == "launch"
+    if name in _TORCHRUN_SUBCOMMANDS:
+        return len(words) > 2 and words[1].text == _TORCHRUN_SUBCOMMANDS[name]  # noqa: PLR2004
     if name in _TRAINING_SUBCOMMANDS:
         return len(words) > 1 and words[1].text in _TRAINING_SUBCOMMANDS[name]
     return name in _FLAGS or _PYTHON.fullmatch(name) is not None or (name.endswith(".py") and len(words) > 1)
@@ -78,6 +84,8 @@ def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:
         return LaunchLine("", (), (words[0].text,), words[1:])
     if name in _TRAINING_SUBCOMMANDS:
         return LaunchLine("", (), (name, words[1].text), words[2:])
+    if name in _TORCHRUN_SUBCOMMANDS:
+        return _behind_tune(name, words[2:])
     if name in _FLAGS:
         return _behind_launcher(name, words[2:] if name == "accelerate" else words[1:])
     return _behind_python(words[1:])
@@ -88,6 +96,16 @@ def _behind_ray(words: tuple[Argument, ...]) -> LaunchLine | None:
     end = next((number for number, word in enumerate(words) if word.text == "--"), 0)
     inner = words[end + 1 :] if end else ()
     return launch_line(inner) if inner and may_train(inner) else None
+
+
+def _behind_tune(name: str, words: tuple[Argument, ...]) -> LaunchLine | None:
+    """Return a recipe and its arguments; torchrun starts it if one of its arguments is given."""
+    line = _behind_launcher("torchrun", words)
+    if line is None:
+        return None
+    return line._replace(
+        launcher="torchrun" if line.launcher_arguments else "", program=(name, *line.program)
+    )
 
 
 def _behind_python(words: tuple[Argument, ...]) -> LaunchLine | None:

@@ -1,4 +1,4 @@
-"""How many processes a launch line starts in all, from its launcher's arguments and the environment."""
+"""What starts the processes of a launch line, and how many: its launcher's arguments and the environment."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ from envcheck.training_config.document import Setting
 from envcheck.training_config.launch_scripts.launchers import LaunchLine
 from envcheck.training_config.launch_scripts.values import Argument
 
-EXPORTED = frozenset({"CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN"})
+DEVICE_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+)
+"""Environment variables that list the devices a program may use."""
+
+EXPORTED = frozenset({*DEVICE_VARIABLES, "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN"})
 """Environment variables that launchers read."""
 
 _SETTING = "processes"
 _MAX_DIGITS = 6  # of a count
 _COUNTS_PROCESSES = {"nproc_per_node", "num_gpus", "include"}
-_READS_NPROC_PER_NODE = ("swift", "llamafactory-cli")
+_READS_NPROC_PER_NODE = ("swift", "megatron", "llamafactory-cli", "lmf")
+_STARTS_ONE_PER_DEVICE = ("llamafactory-cli", "lmf")
 _CHOOSES_HOSTS = ("hostfile", "H", "include", "i", "exclude", "e")
 
 
@@ -35,10 +44,39 @@ def process_count(
         return _torchrun(settings, place)
     if line.launcher == "deepspeed":
         return _deepspeed(settings, place, environment.get("CUDA_VISIBLE_DEVICES"))
-    if "NPROC_PER_NODE" not in environment or line.program[0] not in _READS_NPROC_PER_NODE:
+    if line.launcher:
         return None
-    names = [name for name in ("NPROC_PER_NODE", "NNODES") if name in environment]
-    return _product([_number(environment[name].text, environment[name].why, name) for name in names], place)
+    return _by_environment(line.program[0], environment, place)
+
+
+def _by_environment(program: str, environment: Mapping[str, Argument], place: Place) -> Setting | None:
+    """Return the count of a program that is started plainly and may start processes itself."""
+    if "NPROC_PER_NODE" in environment and program in _READS_NPROC_PER_NODE:
+        names = [name for name in ("NPROC_PER_NODE", "NNODES") if name in environment]
+        return _product(
+            [_number(environment[name].text, environment[name].why, name) for name in names], place
+        )
+    devices = _visible_devices(environment)
+    one_each = program in _STARTS_ONE_PER_DEVICE
+    return Setting(_SETTING, str(devices), place, place) if devices == 1 or (devices and one_each) else None
+
+
+def launcher(line: LaunchLine, environment: Mapping[str, Argument], place: Place) -> Setting:
+    """Return the setting `launcher`: what starts the processes; `none` if the program is started plainly."""
+    name = line.launcher
+    if not name and line.program[0] in _READS_NPROC_PER_NODE:
+        several = line.program[0] in _STARTS_ONE_PER_DEVICE and _visible_devices(environment) > 1
+        name = "torchrun" if several or {"NPROC_PER_NODE", "FORCE_TORCHRUN"} & environment.keys() else ""
+    return Setting("launcher", name or "none", place, place)
+
+
+def _visible_devices(environment: Mapping[str, Argument]) -> int:
+    """Return how many devices the environment leaves to the program; 0 if it does not say."""
+    for name in DEVICE_VARIABLES:
+        listed = environment.get(name)
+        if listed is not None and listed.text and not listed.why:
+            return len(listed.text.strip(",").split(","))
+    return 0
 
 
 def _torchrun(settings: Mapping[str, Setting], place: Place) -> Setting:

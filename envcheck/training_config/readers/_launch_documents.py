@@ -15,7 +15,7 @@ from envcheck.core.rules import Severity
 from envcheck.training_config.document import Document, Setting
 from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
 from envcheck.training_config.launch_scripts.launchers import LaunchLine, launch_line, may_train
-from envcheck.training_config.launch_scripts.processes import EXPORTED, process_count
+from envcheck.training_config.launch_scripts.processes import EXPORTED, launcher, process_count
 from envcheck.training_config.launch_scripts.session import TooLongError
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
 from envcheck.training_config.launch_scripts.syntax import NotAScriptError
@@ -24,7 +24,7 @@ from envcheck.training_config.readers import arguments, json_text
 from envcheck.training_config.source_lines import SourceLines
 
 LAUNCHER = "launcher"
-"""The dialect of what a launcher itself decides: `processes`."""
+"""The dialect of what a launcher itself decides: `launcher` and `processes`."""
 
 _CONFIG_FILES = (".yaml", ".yml", ".json")
 _KEY = re.compile(r"\+{0,2}[A-Za-z_][\w.]*")
@@ -121,8 +121,8 @@ class _LaunchDocuments:
         place = self.lines.place(self.command.at, self.command.at + len(self.command.words[0].text))
         by_name = {setting.name: setting for setting in launcher_settings}
         processes = process_count(self.line, by_name, self.command.environment, place)
-        if processes:
-            found.append(self._document((processes,), (), LAUNCHER))
+        started_by = launcher(self.line, self.command.environment, place)
+        found.append(self._document((started_by, *((processes,) if processes else ())), (), LAUNCHER))
         if self.line.launcher == "accelerate":
             found.append(self._document(tuple(launcher_settings), ("accelerate",), "accelerate", written))
         program = (*((self.line.launcher,) if self.line.launcher else ()), *self.line.program)
@@ -183,7 +183,7 @@ def _settings(words: Sequence[Argument], lines: SourceLines) -> tuple[list[Setti
         elif i < len(words) and not words[i].text.startswith("--"):
             value, why, place = words[i].text, words[i].why, _word_place(words[i], lines)
             i += 1
-        name = spelled.lstrip("-").replace("-", "_")
+        name = spelled.lstrip("-+").replace("-", "_")
         for setting in arguments.nested(Setting(name, Unknown(why) if why else value, name_place, place)):
             found.pop(setting.name, None)
             found[setting.name] = setting

@@ -98,7 +98,7 @@ def _setting(word: ArgumentWord, following: ArgumentWord | None) -> Setting:
             place = word.place._replace(column=column, length=length)
     elif following is not None:
         value, place, needs_shell = following
-    name = spelled.lstrip("-").replace("-", "_")
+    name = spelled.lstrip("-+").replace("-", "_")
     return Setting(
         name, Unknown(f"{value} is known to the shell only") if needs_shell else value, name_place, place
     )

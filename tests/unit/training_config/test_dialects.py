@@ -12,6 +12,7 @@ from envcheck.commands import examine
 from envcheck.core import versions
 from envcheck.core.training_facts import KEYS
 from envcheck.training_config import dialects
+from envcheck.training_config.dialect_context import PROGRAM
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "compat/dialects"
@@ -20,7 +21,7 @@ TREES: dict[str, dict[str, Any]] = {
 }
 SHARED = examine.source_tree()["tables"]["argument"]
 KNOWN = dialects.load(TREES, SHARED)
-KINDS = {"flag", "whole", "number", "positive", "word", "list", "section", "switch", "any"}
+KINDS = {"flag", "whole", "number", "positive", "word", "words", "list", "section", "switch", "any"}
 
 
 @pytest.mark.parametrize("name", sorted(TREES))
@@ -40,10 +41,12 @@ def test_every_fact_and_value_of_a_dialect_is_in_the_vocabulary(name: str) -> No
             assert row.kind in KINDS, setting
             assert not row.key or row.key in KEYS, setting
             assert not row.refers or row.refers in KNOWN, setting
-            assert row.when in {"true", "false", "positive", "any"}, setting
+            assert row.when in {"true", "false", "positive", "any", "given"}, setting
             words = KEYS[row.key].words if row.key else ()
             stated = [
-                value for value in (row.value, row.otherwise, *row.values.values()) if value is not None
+                value
+                for value in (row.value, row.otherwise, *row.values.values(), *row.patterns.values())
+                if value is not None
             ]
             assert not words or {str(value) for value in stated} <= set(words), setting
             assert not row.versions or versions.parse_specifier(row.versions), setting
@@ -55,13 +58,16 @@ def test_every_fact_and_value_of_a_dialect_is_in_the_vocabulary(name: str) -> No
 @pytest.mark.parametrize("name", sorted(KNOWN))
 def test_conditions_name_settings_of_the_dialect(name: str) -> None:
     dialect = KNOWN[name]
-    about = [*(each.when for each in dialect.implied), *(each.when for each in dialect.contradictions)]
+    about = [
+        *(each.when for each in (*dialect.implied, *dialect.defaults)),
+        *(each.when for each in dialect.contradictions),
+    ]
     for setting in [
         *(setting for when in about for setting in when),
         *(row.setting for row in dialect.filled),
     ]:
         section = setting.rpartition(".")[0]
-        assert setting in dialect.rows or section not in dialect.unknown, setting
+        assert setting in dialect.rows or section not in dialect.unknown or setting == PROGRAM, setting
     for row in dialect.excluded:
         known = KNOWN[row.by].rows
         assert all(name in known or name.endswith("_nvme_path") for name in row.settings), row

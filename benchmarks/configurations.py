@@ -1,0 +1,150 @@
+"""Score what `--train` reads in launch scripts and configuration files of public repositories.
+
+    python benchmarks/configurations.py FOLDER [--part PART] [--wrong]
+
+FOLDER holds the repositories as `OWNER+NAME/`, each at the commit that `configurations.tsv` names. That table
+lists each file, the folder it is launched from, and the facts that a careful reader knows from it, from the
+files that it names and from the documentation of its trainer. It was written before the answers of envcheck
+were seen. A fact may have several values that are right (`ddp|none`). A fact with `?` among them is not
+counted: only another value is false. The files of the part `held` are scored, never looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from envcheck.commands import examine, training_files  # noqa: E402 - the path comes first
+from envcheck.core.errors import EnvcheckError  # noqa: E402
+from envcheck.core.facts import Inventory  # noqa: E402
+from envcheck.core.rules import Matrix  # noqa: E402
+from envcheck.rules import derive  # noqa: E402
+
+TABLE = Path(__file__).with_suffix(".tsv")
+OPEN = "?"
+
+
+class ExpectedFile(NamedTuple):
+    """A row of the table."""
+
+    repository: str
+    commit: str
+    path: str
+    folder: str
+    part: str
+    facts: Mapping[str, frozenset[str]]
+
+
+class Answer(NamedTuple):
+    """What envcheck made of a fact: right, open (it abstained), false; uncounted where the reader is open."""
+
+    row: ExpectedFile
+    key: str
+    expected: frozenset[str]
+    given: str
+    outcome: str
+
+
+def expected_files() -> Iterator[ExpectedFile]:
+    """Yield the rows of the table."""
+    lines = TABLE.read_text().splitlines()
+    for line in lines[1:]:
+        *fields, facts = line.split("\t")
+        pairs = (pair.partition("=") for pair in facts.split())
+        repository, commit, path, folder, part = fields
+        expected = {key: frozenset(values.split("|")) for key, _, values in pairs}
+        yield ExpectedFile(repository, commit, path, folder, part, expected)
+
+
+def facts_of(row: ExpectedFile, root: Path, matrix: Matrix) -> tuple[dict[str, str], str, float]:
+    """Return the facts that envcheck reads and derives, the error if it refuses the file, and seconds."""
+    os.chdir(root / row.repository.replace("/", "+") / row.folder)
+    name = os.path.relpath(root / row.repository.replace("/", "+") / row.path)
+    start = time.perf_counter()
+    try:
+        read = training_files.configured([name], matrix.tables.get("argument", []), {})
+    except EnvcheckError as error:
+        return {}, str(error), time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    derived = derive.derive(Inventory().with_facts(read.facts), matrix)
+    known = {key: str(fact.value).lower() for key, fact in derived.facts.items() if fact.value is not None}
+    return known, "", seconds
+
+
+def answers(row: ExpectedFile, facts: Mapping[str, str]) -> Iterator[Answer]:
+    """Yield the answer to each fact of a row."""
+    for key, expected in row.facts.items():
+        given = facts.get(f"train.{key}", "")
+        if given in expected:
+            outcome = "uncounted" if OPEN in expected else "right"
+        elif given:
+            outcome = "false"
+        else:
+            outcome = "uncounted" if OPEN in expected else "open"
+        yield Answer(row, key, expected, given, outcome)
+
+
+def share(counts: Mapping[str, int]) -> str:
+    """Return the counts of outcomes as a line."""
+    total = counts["right"] + counts["open"] + counts["false"]
+    right, wrong = (100 * counts[outcome] / max(total, 1) for outcome in ("right", "false"))
+    shares = f"{counts['right']:5} of {total:5} right ({right:5.1f} %), {counts['open']:3} open"
+    return f"{shares}, {counts['false']:2} false ({wrong:.1f} %)"
+
+
+def groups_of(row: ExpectedFile, found: Sequence[Answer]) -> Iterator[tuple[str, Answer]]:
+    """Yield each answer under the groups that it is counted in."""
+    trainer = min(row.facts.get("trainer", {"(none named)"}) - {OPEN})
+    for answer in found:
+        for group in ("all", row.part, f"trainer {trainer}", f"fact {answer.key}"):
+            yield group, answer
+
+
+def print_wrong(row: ExpectedFile, error: str, found: Sequence[Answer]) -> None:
+    """Print what is open or false in a file."""
+    wrong = [answer for answer in found if answer.outcome in ("open", "false")]
+    if wrong or error:
+        print(f"{row.repository} {row.path} {error[:150]}")
+    for answer in wrong:
+        expected = "|".join(sorted(answer.expected))
+        print(f"    {answer.outcome:5} {answer.key}: {expected}, given {answer.given or '-'}")
+
+
+def main() -> int:
+    """Score the files of a folder and print the shares."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--part", help="score the files of one part only, such as `held`")
+    parser.add_argument("--wrong", action="store_true", help="list what is open or false")
+    options = parser.parse_args()
+    root = options.folder.resolve()
+    matrix = examine.knowledge()
+    groups: dict[str, Counter[str]] = {}
+    slowest = 0.0
+    for row in expected_files():
+        if options.part not in (None, row.part):
+            continue
+        facts, error, seconds = facts_of(row, root, matrix)
+        slowest = max(slowest, seconds)
+        found = list(answers(row, facts))
+        for group, answer in groups_of(row, found):
+            groups.setdefault(group, Counter())[answer.outcome] += 1
+        if options.wrong:
+            print_wrong(row, error, found)
+    for group in sorted(groups, key=lambda name: (" " in name, name)):
+        print(f"{group:32} {share(groups[group])}")
+    print(f"slowest file: {slowest:.2f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
