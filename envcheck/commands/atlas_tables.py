@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge.release_metadata import ReleaseTable, parse_release_files
+
+
+def published_build(package: str, version: str) -> Mapping[str, tuple[str, ...]] | None:
+    """Return what the wheels of a release were built for; None if the release was not read."""
+    row = release_table().row(package, version)
+    return None if row is None else row.build
 
 
 @cache

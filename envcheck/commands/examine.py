@@ -40,7 +40,7 @@ from envcheck.core.findings import (
     Verdict,
     worst_first,
 )
-from envcheck.core.rules import Atlas, Cell, Fix, Matrix, Rule, Severity, Target
+from envcheck.core.rules import Atlas, Builds, Cell, Fix, Matrix, Rule, Severity, Target
 from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import own_python
 from envcheck.host.files import name_exists, read_file, same_file
@@ -576,10 +576,21 @@ def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_o
     compiled = shipped_text("judging.json")
     overlays = overlay_texts(overlay_files)
     if compiled is not None and not overlays:
-        return thaw_matrix(json.loads(compiled), errors_only=errors_only)._replace(atlas=load_atlas)
+        return thaw_matrix(json.loads(compiled), errors_only=errors_only)._replace(
+            atlas=load_atlas, builds=published_build
+        )
     from envcheck.knowledge.overlay import build_with_overlays
 
-    return build_with_overlays(source_tree(), overlays, keys)._replace(atlas=load_atlas)
+    return build_with_overlays(source_tree(), overlays, keys)._replace(
+        atlas=load_atlas, builds=published_build
+    )
+
+
+def published_build(package: str, version: str) -> Builds | None:
+    """Return what the wheels of a release were built for; None if the release was not read."""
+    from envcheck.commands import atlas_tables
+
+    return atlas_tables.published_build(package, version)
 
 
 @cache

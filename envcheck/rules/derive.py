@@ -53,6 +53,9 @@ KEYS = {
     "torch.packages_of_another_build": Key(
         Kind.WORDS, "packages whose local label names another CUDA major or C++ ABI than torch has"
     ),
+    "packages.without_wheel": Key(
+        Kind.WORDS, "listed packages of which no published wheel fits this Python and C library"
+    ),
     "training.described": Key(Kind.FLAG, "whether anything is known about the training"),
     "gpus.visible": Key(
         Kind.NUMBER, "GPUs that CUDA_VISIBLE_DEVICES leaves to programs; all if it is not set"
@@ -89,6 +92,8 @@ _BATCH_KEYS = (
     "train.sequence_parallel",
 )
 
+_LABELLED = ("pkg.flash-attn", "pkg.causal-conv1d", "pkg.mamba-ssm", "pkg.torch-scatter")
+
 FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "cuda.runtime": ("pkg.torch", "build.torch.cuda"),
     "cuda.minimum_driver": ("cuda.runtime", "driver.version"),
@@ -104,8 +109,9 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.torch.torchaudio": ("pkg.torch",),
     "build.torch.triton": ("pkg.torch",),
     "build.deepspeed.toolkit": ("pkg.deepspeed", "cuda.runtime"),
-    "torch.packages_of_another_release": ("pkg.torch",),
-    "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),
+    "torch.packages_of_another_release": (*_LABELLED, "pkg.torch"),
+    "torch.packages_of_another_build": (*_LABELLED, "pkg.torch", "cuda.runtime"),
+    "packages.without_wheel": ("python.version", "host.glibc"),
     "training.described": ("train.offload_optimizer", "train.attention", "train.torch_compile"),
     "gpu.in_torch_build": ("build.torch.architectures",),
     "gpu.torch_nearest": ("pkg.torch",),
@@ -132,6 +138,7 @@ def derive(read: Inventory, matrix: Matrix) -> Inventory:
     inventory = _torch_build(inventory, tables)
     inventory = _compiled_packages(inventory, tables)
     inventory = _drivers(inventory, tables)
+    inventory = _published_wheels(inventory, matrix)
     inventory = _device_code(inventory, tables)
     return _training(inventory, matrix)
 
@@ -263,7 +270,8 @@ def _companion(torch: str, build: TorchBuild | None, name: str) -> Reading:
 
 def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     """Add whether DeepSpeed accepts the toolkit, and the packages whose labels name another torch."""
-    source = "derived from pkg.deepspeed, cuda.toolkit and cuda.runtime"
+    named = ("pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
+    source = "derived from " + ", ".join(f"{key} {inventory.known(key) or ''}".strip() for key in named)
     accepted = _missing(inventory, "pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
     labelled = any(
         is_package_key(key) and isinstance(fact.value, str) and ("torch" in fact.value or "+pt" in fact.value)
@@ -278,7 +286,8 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     labels = derived_builds.labelled_builds(inventory)
     if not labels or _missing(inventory, "pkg.torch") is not None:
         return inventory
-    source = "derived from the labels of " + ", ".join(sorted(labels))
+    versions_found = (f"{name} {inventory.known(f'pkg.{name}')}" for name in sorted(labels))
+    source = f"derived from torch {inventory.known('pkg.torch')} and {', '.join(versions_found)}"
     release, build = (
         find(inventory, labels) for find in (derived_builds.other_release, derived_builds.other_build)
     )
@@ -289,6 +298,29 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
             Fact("torch.packages_of_another_build", build, source),
         ],
     )
+
+
+def _published_wheels(inventory: Inventory, matrix: Matrix) -> Inventory:
+    """Add what published wheels say of packages that were listed rather than found installed."""
+    if not any(is_package_key(key) for key in inventory.facts) or any(
+        key.endswith(".requires") for key in inventory.facts
+    ):
+        return inventory  # an environment whose files were read
+    from envcheck.rules import published_wheels
+
+    code = published_wheels.published_code(inventory, matrix)
+    facts = [
+        Fact(f"pkg.{name}{ARCHITECTURES_SUFFIX}", Known(found), f"the published wheel of {name}")
+        for name, found in code.items()
+    ]
+    facts.append(
+        Fact(
+            "packages.without_wheel",
+            published_wheels.without_wheel(inventory, matrix),
+            "derived from the wheels that each release was published with",
+        )
+    )
+    return _add(inventory, facts)
 
 
 def _described(inventory: Inventory) -> Fact:
