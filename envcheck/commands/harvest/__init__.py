@@ -6,6 +6,7 @@ where it stopped and a run with nothing new reads one page a package.
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,14 +18,16 @@ from typing import Any, TypeVar
 
 from envcheck.atlas.packages import AtlasPackage, read_packages
 from envcheck.atlas.release_table import table_release, table_text
+from envcheck.commands.harvest.gaps import GapOptions, write_gap_tables
 from envcheck.commands.harvest.sdist_files import fetch_sdist
 from envcheck.commands.harvest.store import ReleaseStore, index_fields
 from envcheck.commands.harvest.wheel_files import KeptFiles, fetch_libraries, fetch_metadata, fetch_wheel
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.suggestions import suggestion
-from envcheck.host.files import free_mib, locked_folder, write_file
+from envcheck.host.files import folder_texts, free_mib, locked_folder, write_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import source_texts
+from envcheck.knowledge.release_metadata import parse_release_files
 from envcheck.resolver_backends.index.connection import NoProjectError
 from envcheck.resolver_backends.index.published import ListedRelease, listed_releases
 from envcheck.resolver_backends.index.reader import IndexReader, default_index
@@ -106,8 +109,25 @@ def harvest(options: HarvestOptions, host: Host, tell: Tell) -> tuple[str, int]:
         store = ReleaseStore(folder)
         text, code = _Harvest(host, index, store, tell).run(packages)
         if options.output is not None:
-            text += write_release_table(store, [package.name for package in packages], options.output)
+            text += write_atlas(store, [package.name for package in packages], options.output, tell)
         return text, code
+
+
+def write_atlas(store: ReleaseStore, packages: Sequence[str], folder: Path, tell: Tell) -> str:
+    """Write what the readers find in the stored releases of some packages; return lines about it.
+
+    Raises:
+        InputError: a stored release cannot be read, or a file cannot be written.
+    """
+    text = write_release_table(store, packages, folder)
+    options = GapOptions(
+        asking=tuple(packages),
+        packages=atlas_packages(),
+        table=parse_release_files(folder_texts(folder / "releases", ".txt")),
+        folder=folder,
+        read=dt.datetime.now(tz=dt.UTC).date().isoformat(),
+    )
+    return text + write_gap_tables(store, options, tell)
 
 
 def write_release_table(store: ReleaseStore, packages: Sequence[str], folder: Path) -> str:

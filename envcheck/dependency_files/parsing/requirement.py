@@ -10,7 +10,10 @@ from envcheck.dependency_files import ListedPackage, ReadingContext
 
 _OPTIONS = re.compile(r"\s--?[A-Za-z]")
 _FULL_RELEASE = 3  # number of parts from which conda's fuzzy `=` can mean only one version
-_UNNAMED = re.compile(r"://|@|^\.{0,2}/|^\.+$|\.whl$|\.tar\.gz$")
+_UNNAMED = re.compile(
+    r"://|@|^\.{0,2}[/\\]|^\.{1,2}(?:\[[\w, -]*\])?$|^[\w.~-]+[/\\][^<>=!]*$|^[A-Za-z]:\\"
+    r"|\.whl$|\.tar\.gz$|\.zip$"
+)
 """A path or an address without a name: only the file name of a wheel tells which package it brings."""
 
 
