@@ -3,7 +3,6 @@
 The facts come from exact pins, names of wheels and libraries, version modules and `cpp_lib.json`.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +14,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from envcheck.atlas.release import PublishedRelease
+from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_json
 
 _LEGACY_GLIBC = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 _LINUX = re.compile(
@@ -102,8 +103,8 @@ def _records(release: PublishedRelease, key: str) -> set[str]:
 
 def _version_record(data: bytes) -> Mapping[str, Any]:
     try:
-        record = json.loads(data)
-    except ValueError:
+        record = parse_json(data.decode("utf-8", "replace"), "a package's version record")
+    except InputError:
         return {}
     version = record.get("version") if isinstance(record, dict) else None
     return version if isinstance(version, dict) else {}

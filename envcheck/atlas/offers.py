@@ -69,6 +69,9 @@ _EVERY_MODULE_HAS = frozenset(
 _MADE_IN_C = ("torch._C", "torch.ops", "torch.classes", "numpy.core", "numpy._core")
 """Modules whose names are made in C or at run time, whatever their files say."""
 
+_IN_TOP = 2
+"""Parts of the path of a module right below an import name, which another distribution may bring as well."""
+
 _STUBS = {"torch": ("torch._C", "torch._C._VariableFunctions")}
 """Stubs that list the names which a package's root copies out of its shared library."""
 
@@ -105,7 +108,8 @@ class ReleaseOffers:
             part = ".".join(parts[:end])
             form = self.modules.form(part)
             if form is None:
-                return Offer.UNKNOWN if self._made_at_run_time(part) else Offer.NO
+                elsewhere = end == 1 or (end == _IN_TOP and self.modules.form(parts[0]) is ModuleForm.FOLDER)
+                return Offer.UNKNOWN if elsewhere or self._made_at_run_time(part, path) else Offer.NO
             if form in (ModuleForm.UNSEEN, ModuleForm.STUB):
                 return Offer.YES if end == len(parts) else Offer.UNKNOWN
         return Offer.YES
@@ -162,19 +166,16 @@ class ReleaseOffers:
                 met = decide(found.condition, self.beside) is Tri.YES
                 return Offer.YES if met else Offer.UNKNOWN
 
-    def _made_at_run_time(self, module: str) -> bool:
-        """Return whether a module without a file may be put into `sys.modules` by the package's own code."""
+    def _made_at_run_time(self, module: str, asked: str) -> bool:
+        """Return whether the package's own code may put a module without a file into `sys.modules`.
+
+        `asked` is the whole path that is imported, of which `module` is the first part without a file.
+        """
         parent, _, name = module.rpartition(".")
         summary = self.modules.summary(parent) if parent else None
         if summary is not None and (name in summary.bindings or name in (summary.answers or ())):
             return True
-        words = self.modules.registered
-        if name in words or module in words:
-            return True
-        return any(
-            fragments and all(each in module for each in fragments)
-            for fragments in (_FRAGMENT.findall(_NOT_BEFORE.sub("", word)) for word in words if "\\" in word)
-        )
+        return any(_may_register(word, module, asked) for word in self.modules.registered)
 
     def find(self, module: str, name: str) -> Found:
         """Return where a name of a source module comes from."""
@@ -212,7 +213,7 @@ class ReleaseOffers:
         return [each for each in stubs if each is not None]
 
     def _any_way(self, ways: tuple[Guards, ...], module: str) -> Condition:
-        return any_of(all_of(self.guards.condition(each, module) for each in guards) for guards in ways)
+        return any_of(self.guards.together(guards, module) for guards in ways)
 
     def _through_stars(self, summary: FileSummary, module: str, name: str) -> Found:
         unknown = False
@@ -229,8 +230,8 @@ class ReleaseOffers:
                 continue
             found = self.find(target, name)
             if found.way in (Way.BOUND, Way.LAZY, Way.SUBMODULE, Way.STUB):
-                conditions = (self.guards.condition(each, module) for each in star.guards)
-                return Found(Way.BOUND, condition=all_of((*conditions, found.condition)))
+                starred = self.guards.together(star.guards, module)
+                return Found(Way.BOUND, condition=all_of((starred, found.condition)))
             unknown = unknown or found.way is Way.UNKNOWN
         return Found(Way.UNKNOWN if unknown else Way.MISSING)
 
@@ -282,3 +283,11 @@ class ReleaseOffers:
                     names.setdefault(word, below)
             self._scanned[module] = names
         return self._scanned[module]
+
+
+def _may_register(word: str, module: str, asked: str) -> bool:
+    """Return whether a word of code that registers modules names a module, or is a pattern that it fits."""
+    if "\\" not in word:
+        return word.rsplit(".", 1)[-1] == module.rsplit(".", 1)[-1]
+    fragments = _FRAGMENT.findall(_NOT_BEFORE.sub("", word))
+    return bool(fragments) and all(each in asked for each in fragments)

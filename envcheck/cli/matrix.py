@@ -23,6 +23,7 @@ class MatrixAction(Enum):
     HTML = "html"
     MEASURE = "measure"
     HARVEST = "harvest"
+    PROVE = "prove"
 
 
 ActionArgument = Annotated[
@@ -30,7 +31,8 @@ ActionArgument = Annotated[
     typer.Argument(
         help="show what is known; lint: check it for mistakes; html: write a page to look things up in; "
         "measure: install combinations in separate environments, train a target in each and print cells; "
-        "harvest: fetch the Python files and metadata of published releases into a folder."
+        "harvest: fetch the Python files and metadata of published releases into a folder; "
+        "prove: open the releases around the version bounds of rules and record what is found."
     ),
 ]
 SubjectsArgument = Annotated[
@@ -39,12 +41,18 @@ SubjectsArgument = Annotated[
         metavar="[WHAT]...",
         help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. "
         "lint: a folder laid out like compat/. "
-        "harvest: packages (default: all of compat/atlas/packages.toml).",
+        "harvest: packages (default: all of compat/atlas/packages.toml). "
+        "prove: rules, or files of rules such as deepspeed (default: those without a current record).",
     ),
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="FOLDER", help="harvest: folder of the fetched files; 5 GB for all."),
+    typer.Option(
+        "--store",
+        metavar="FOLDER",
+        help="harvest: folder of the fetched files; 5 GB for all. "
+        "prove: such a folder, read instead of the package index where it has a release.",
+    ),
 ]
 OutputOption = Annotated[
     str | None,
@@ -52,8 +60,10 @@ OutputOption = Annotated[
         "-o",
         "--output",
         metavar="PATH",
-        help="html: folder for index.html (default: site). measure: file to append cells to "
-        "(default: print). harvest: folder like compat/atlas for what was read (default: fetch only).",
+        help="html: file that ends in .html, or folder for index.html (default: site); '-' prints the page. "
+        "measure: file to append cells to (default: print). "
+        "harvest: folder like compat/atlas for what was read (default: fetch only). "
+        "prove: folder laid out like compat/ (default: compat).",
     ),
 ]
 OnlineOption = Annotated[
@@ -122,19 +132,25 @@ def command(
     store: StoreOption = None,
     overlays: options.Matrix = None,
 ) -> int:
-    """Show the knowledge, lint it, write it as a page, measure a combination, or fetch published releases.
+    """Show the knowledge, lint it, write it as a page, measure, fetch published releases, or prove rules.
 
-    Exit codes: 0 done, 1 lint found errors, 2 wrong usage, 3 the package index or a release cannot be read,
-    or a combination could not be decided.
+    Exit codes: 0 done, 1 lint found errors or a proof contradicts its rule, 2 wrong usage, 3 the package
+    index or a release cannot be read, or a combination could not be decided.
     """
     overlay_files = tuple(overlays or ())
     if action is MatrixAction.HARVEST:
         from envcheck.commands import harvest
 
         options_of_harvest = harvest.HarvestOptions(
-            folder=_store(store), packages=tuple(subjects or ()), output=Path(path) if path else None
+            folder=_store(store),
+            packages=tuple(subjects or ()),
+            output=Path(path) if path and path != "-" else None,
         )
         text, code = harvest.harvest(options_of_harvest, host.Host(), output.print_message)
+        output.print_data(text)
+        return code
+    if action is MatrixAction.PROVE:
+        text, code = _prove(tuple(subjects or ()), path, store)
         output.print_data(text)
         return code
     subject, partner = _subjects(subjects or (), action)
@@ -186,3 +202,13 @@ def _store(store: str | None) -> Path:
     if not store:
         raise InputError("--store", "harvest needs a folder for the fetched files")
     return Path(store)
+
+
+def _prove(rules: tuple[str, ...], path: str | None, store: str | None) -> tuple[str, int]:
+    """Prove rules; return the summary and the exit code."""
+    from envcheck.commands import prove
+
+    proof = prove.ProveOptions(
+        rules=rules, folder=Path(path or "compat"), store=Path(store) if store else None
+    )
+    return prove.prove(proof, host.Host(), output.print_message)

@@ -37,10 +37,14 @@ class TorchVariant(NamedTuple):
 
 
 class CudaFamily(NamedTuple):
-    """A major version of CUDA, and the oldest Linux driver that runs all its minor versions."""
+    """A major version of CUDA, and the oldest Linux driver that runs all its minor versions.
+
+    `cuda` is empty, but for CUDA 10, where each minor version has a row of its own.
+    """
 
     major: str
     minimum_driver: str
+    cuda: str = ""
 
 
 class CudaToolkit(NamedTuple):
@@ -112,7 +116,8 @@ class Tables(dict[str, list[dict[str, Any]]]):
     def cuda_families(self) -> tuple[CudaFamily, ...]:
         """The major versions of CUDA."""
         return tuple(
-            CudaFamily(str(row["major"]), str(row["minimum_driver"])) for row in self.get("family", ())
+            CudaFamily(str(row["major"]), str(row["minimum_driver"]), str(row.get("cuda", "")))
+            for row in self.get("family", ())
         )
 
     @cached_property

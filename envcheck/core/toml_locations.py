@@ -91,7 +91,7 @@ def locate_rows(texts: Mapping[str, str]) -> RowLocations:
     rows: dict[str, list[TomlRow]] = {kind: [] for kind in _KINDS}
     tables: dict[str, TomlRow] = {}
     for file in sorted(texts):
-        if file.startswith(("lang/", "dialects/", "atlas/")) or (
+        if file.startswith(("lang/", "dialects/", "atlas/", "proofs/")) or (
             file.startswith("tables/") and "[[default]]" not in texts[file]
         ):
             continue

@@ -42,9 +42,9 @@ class MatrixError(EnvcheckError):
 
 # --- TOML texts → one plain tree --------------------------------------------------------------------
 
-_READ_ELSEWHERE = ("lang/", "dialects/", "atlas/")
+_READ_ELSEWHERE = ("lang/", "dialects/", "atlas/", "proofs/")
 """Folders of compat/ that are no part of the tree: translations, the setting names of trainers
-(`training_config`), and the atlas (`knowledge.atlas`)."""
+(`training_config`), the atlas (`knowledge.atlas`), and the records of proofs (`knowledge.proofs`)."""
 
 
 def gather_tree(texts: Mapping[str, str]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def read_matrix(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix
 
 _RULE_KEYS = frozenset(
     {"id", "severity", "basis", "title", "why", "when", "require", "fix", "no_fix", "sources"}
-    | {"withdrawn", "reason"}
+    | {"withdrawn", "reason", "proof"}
     | {"file", "origin"}  # added by `gather_tree` and `overlay`, not written in the row
 )
 

@@ -133,6 +133,14 @@ class StatementPatterns:
         return None
 
 
+def _quoted(text: str, mentioned: re.Match[str]) -> str:
+    """Return the message of an exception in a sentence; if it stands between backticks, up to the second."""
+    message = mentioned[2]
+    if "`" in text[: mentioned.start()]:
+        message = message.partition("`")[0]
+    return message.strip('`*" ')[:_MAX_MESSAGE]
+
+
 def _exception_in(text: str) -> Raised | None:
     """Return the exception with which a line begins."""
     text = text[_LABEL.match(text).end() :]  # type: ignore[union-attr] # it matches the empty text

@@ -14,7 +14,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 
 from envcheck.core.facts import Vocabulary
-from envcheck.knowledge.lint import cases, fixes, load_errors, measurements, rows, rules
+from envcheck.knowledge.lint import cases, fixes, load_errors, measurements, proofs, rows, rules
 from envcheck.knowledge.lint.measurements import newer_releases
 from envcheck.knowledge.lint.problems import LintProblem, render_problems
 from envcheck.knowledge.lint.subject import LintSubject
@@ -28,6 +28,7 @@ _CHECKS = (
     *rules.CHECKS,
     *fixes.CHECKS,
     *measurements.CHECKS,
+    *proofs.CHECKS,
 )
 
 

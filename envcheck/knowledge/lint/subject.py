@@ -40,6 +40,7 @@ class LintSubject:
         self, tree: Mapping[str, Any], texts: Mapping[str, str], vocabulary: Vocabulary, today: dt.date
     ) -> None:
         self.tree, self.vocabulary, self.today = tree, vocabulary, today
+        self.texts = texts
         self.known, self.load_errors = read_matrix(tree, vocabulary)
         self.places: RowLocations = locate_rows(texts)
         self.rule_rows = list(zip(tree["rule"], self._places("rule"), strict=True))
@@ -130,6 +131,15 @@ class LintSubject:
         for release in all_releases(self.known):
             found[release.package].append(release.version)
         return {name: sorted(releases, key=versions.order) for name, releases in found.items()}
+
+    @cached_property
+    def _withdrawn(self) -> frozenset[tuple[str, str]]:
+        return frozenset((row.package, row.version) for row in all_releases(self.known) if row.yanked)
+
+    def offered_releases_of(self, key: str) -> list[str]:
+        """Return the listed releases of a `pkg.NAME` key that were not yanked, oldest first."""
+        name = package_name(key)
+        return [version for version in self.releases_of(key) if (name, version) not in self._withdrawn]
 
     def releases_of(self, key: str) -> list[str]:
         """Return the listed releases of the package of a `pkg.NAME` key, oldest first; [] for other keys."""

@@ -25,6 +25,7 @@ basis = "measured"
 title = "it breaks"
 when = {when}
 sources = [{{ url = "https://example.org/1", kind = "issue", checked = {checked} }}]
+proof.none = "nothing to open"
 """
 
 RELEASES = """
@@ -638,7 +639,7 @@ def no_fix(change: str) -> str:
 def test_a_no_fix_must_leave_the_rule_broken() -> None:
     when = '{ "pkg.peft" = "<0.16.0", "train.zero_stage" = 3 }'
     found = linted(rule(when, more=no_fix('{ "pkg.peft" = "==0.16.0" }')))
-    assert [(each.kind, each.line) for each in found] == [("no-fix", 9)]
+    assert [(each.kind, each.line) for each in found] == [("no-fix", 10)]
     assert "the no_fix pkg.peft ==0.16.0 to leave the rule broken; found that it helps" in found[0].message
     assert linted(rule(when, more=no_fix('{ "pkg.peft" = "==0.15.0" }'))) == []
     assert linted(rule(when, more=no_fix('{ "train.zero_sub_group_size" = 1000000 }'))) == []

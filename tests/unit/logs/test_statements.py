@@ -148,17 +148,14 @@ def test_only_a_parent_that_points_to_its_worker_is_a_consequence() -> None:
     assert headline(said + "failed. See root cause above.\n") == "KeyError: 'q_proj'"
 
 
-BECAUSE = (
-    "  ╰─▶ Because vllm==0.8.5 depends on torch==2.6.0 and you require vllm==0.8.5, we can\n"
-    "      conclude that you require torch==2.6.0.\n      And because you require torch==2.7.0, …"
-)
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
         (
-            BECAUSE,
+            (
+                "  ╰─▶ Because vllm==0.8.5 depends on torch==2.6.0 and you require vllm==0.8.5, we can\n"
+                "      conclude that you require torch==2.6.0.\n      And because you require torch==2.7.0, …"
+            ),
             ("vllm==0.8.5 requires torch==2.6.0", "asked for: vllm==0.8.5", "asked for: torch==2.7.0"),
         ),
         (

@@ -1,0 +1,141 @@
+"""Read the code of all stored releases, and write what they ask of one another: `compat/atlas/gaps/`."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envcheck.atlas.binary_gaps import find_binary_gaps
+from envcheck.atlas.gaps import CodeGap
+from envcheck.atlas.import_guards import find_import_guards
+from envcheck.atlas.missing_names import find_missing_names
+from envcheck.atlas.packages import AtlasPackage
+from envcheck.atlas.reader import PackageReader
+from envcheck.atlas.summary import FileSummary
+from envcheck.commands.atlas_tables import release_table
+from envcheck.commands.harvest.store import ReleaseStore
+from envcheck.core.rules import AtlasRow
+from envcheck.host.files import store_file, write_file
+from envcheck.knowledge.atlas import gaps_text, spans_of
+
+Tell = Callable[[str], None]
+"""Takes progress, a line at a time."""
+
+READERS: tuple[Callable[[PackageReader, PackageReader], list[CodeGap]], ...] = (
+    find_missing_names,
+    find_import_guards,
+)
+"""What is looked for in the code of a package and a partner."""
+
+_SUMMARIES = ".summaries"
+"""Folder in the store for what the files of each package contain, so that no file is read twice."""
+
+
+class StoredReaders:
+    """The readers of all stored packages, with what was learnt of their files in earlier runs."""
+
+    def __init__(self, store: ReleaseStore, packages: Sequence[str]) -> None:
+        """Take the store and the packages that are compared with one another."""
+        self._store = store
+        self._known: dict[str, int] = {}
+        self.readers: dict[str, PackageReader] = {}
+        for package in packages:
+            releases = list(store.releases(package))
+            if releases:
+                reader = PackageReader(package, releases, self._load(package), self.readers)
+                self.readers[package] = reader
+                self._known[package] = len(reader.cache)
+
+    def save(self) -> None:
+        """Keep what was learnt since the last call."""
+        for package, reader in self.readers.items():
+            if len(reader.cache) > self._known[package]:
+                store_file(self._file(package), pickle.dumps(dict(reader.cache)))
+                self._known[package] = len(reader.cache)
+
+    def _load(self, package: str) -> dict[str, FileSummary]:
+        file = self._file(package)
+        # The store belongs to the curator, and this class alone writes these files.
+        return pickle.loads(file.read_bytes()) if file.is_file() else {}  # noqa: S301
+
+    def _file(self, package: str) -> Path:
+        return self._store.folder / _SUMMARIES / f"{package}.pickle"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapOptions:
+    """What to read.
+
+    Attributes:
+        asking: packages whose code is read.
+        packages: all packages of the atlas, by name; those in the store are the partners.
+        folder: a folder laid out like `compat/atlas/`, for the tables.
+        read: ISO date of the harvest.
+    """
+
+    asking: tuple[str, ...]
+    packages: Mapping[str, AtlasPackage]
+    folder: Path
+    read: str
+
+
+def write_gap_tables(store: ReleaseStore, options: GapOptions, tell: Tell) -> str:
+    """Write `gaps/PACKAGE.toml` of the asking packages below a folder; return a line about it.
+
+    Raises:
+        InputError: a stored release cannot be read, or a file cannot be written.
+    """
+    stored = StoredReaders(store, [*options.packages])
+    size = count = 0
+    for package in options.asking:
+        if package not in stored.readers:
+            continue
+        rows = [*code_rows(package, stored.readers), *binary_rows(options.packages[package])]
+        stored.save()
+        tell(f"{package}: {len(rows)} gaps")
+        if rows:
+            text = gaps_text(package, rows, options.read)
+            write_file(options.folder / "gaps" / f"{package}.toml", text)
+            size, count = size + len(text.encode()), count + len(rows)
+    return f"{options.folder / 'gaps'}: {count} gaps, {size / 1024:.0f} KiB\n"
+
+
+def binary_rows(package: AtlasPackage) -> Iterator[AtlasRow]:
+    """Yield the releases of torch for which a package's compiled modules were not made."""
+    table = release_table()
+    rows = (table.row(package.name, version) for version in table.versions(package.name))
+    torch = table.versions("torch")
+    if package.links_torch:
+        entry = f"import {package.imports[0]}"
+        for gap in find_binary_gaps(filter(None, rows), torch, entry, package.stable_since):
+            yield atlas_row(gap, table.versions(package.name), torch)
+
+
+def code_rows(package: str, readers: Mapping[str, PackageReader]) -> Iterator[AtlasRow]:
+    """Yield what the releases of a package ask of each partner that lacks it."""
+    asking = readers[package]
+    partners = {demand.what.partner for version in asking.by_version for demand in asking.demands(version)}
+    for partner in sorted(readers.keys() - {package}):
+        for read in READERS:
+            if read is find_missing_names and partner not in partners:
+                continue
+            for gap in read(asking, readers[partner]):
+                yield atlas_row(gap, list(asking.by_version), list(readers[partner].by_version))
+
+
+def atlas_row(gap: CodeGap, releases: Sequence[str], partner_releases: Sequence[str]) -> AtlasRow:
+    """Return a gap as a row: releases as spans, with the place in the newest release of each span."""
+    spans = spans_of(gap.releases, releases)
+    place_of = dict(zip(gap.releases, gap.places, strict=True))
+    return AtlasRow(
+        package=gap.package,
+        partner=gap.partner,
+        kind=gap.kind.value,
+        entry=gap.entry,
+        needs=gap.needs,
+        releases=spans,
+        lacking=spans_of(gap.lacking, partner_releases),
+        places=tuple(place_of[last] for _, last in spans),
+    )

@@ -1,0 +1,161 @@
+"""Prove the version bounds of rules in published releases, and record what was found in compat/proofs/.
+
+For curators: it reads the package index for minutes. Rules whose record is up to date are left alone unless
+they are named.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envcheck import probes
+from envcheck.commands import examine
+from envcheck.core.errors import ExamineError, InputError
+from envcheck.core.i18n import counted
+from envcheck.core.rules import Rule
+from envcheck.core.suggestions import suggestion
+from envcheck.host.files import folder_texts, write_file
+from envcheck.host.machine import Host
+from envcheck.knowledge.load import build_matrix, gather_tree
+from envcheck.knowledge.proofs import records, verification
+from envcheck.knowledge.proofs.checks import Sight
+from envcheck.knowledge.proofs.declaration import Proof, RunCheck, read_proof
+from envcheck.knowledge.proofs.records import ProofRecord, SeenRelease
+from envcheck.knowledge.proofs.verification import Supply
+from envcheck.knowledge.tables import all_releases
+from envcheck.resolver_backends.index.release_contents import PublishedPackages
+
+DEADLINE_S = 3600.0
+"""Seconds for all pages and files of the index together."""
+
+_WORKERS = 6
+"""Rules that are proven at the same time; each waits for the index most of the time."""
+
+Tell = Callable[[str], None]
+"""Takes progress, a line at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProveOptions:
+    """What to prove.
+
+    Attributes:
+        rules: ids of rules, or names of files in rules/ without `.toml`; empty for all that lack a record.
+        folder: the folder that is laid out like compat/; its proofs/ is written.
+        store: a folder of copies of releases, `PACKAGE/VERSION.zip`; None reads the index alone.
+
+    """
+
+    rules: tuple[str, ...] = ()
+    folder: Path = Path("compat")
+    store: Path | None = None
+
+
+class _Job(NamedTuple):
+    """A rule with its proof and the digest of both."""
+
+    rule: Rule
+    proof: Proof
+    digest: str
+
+
+def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
+    """Prove rules and write their records; return a summary, and exit code 1 if a proof contradicts its rule.
+
+    Raises:
+        InputError: the folder has no rules, a proof has mistakes, or no rule has a name that was given.
+        ExamineError: the index cannot be read.
+    """
+    texts = folder_texts(options.folder, ".toml")
+    tree = gather_tree(texts)
+    if not tree["rule"]:
+        raise InputError(str(options.folder), "expected a folder laid out like compat/, with rules/")
+    matrix = build_matrix(tree, examine.vocabulary(probes.every_probe()))
+    rules = {rule.id: rule for rule in matrix.rules}
+    try:
+        known = records.read_records(texts)
+    except ValueError as error:
+        raise InputError(str(options.folder), str(error)) from None
+    rows = {row["id"]: row for row in tree["rule"] if row.get("id") in rules}
+    jobs = _jobs(options.rules, rows, rules, known)
+    packages = PublishedPackages(host, DEADLINE_S, options.store)
+    since: dict[str, str] = {}
+    for release in all_releases(matrix):
+        since.setdefault(release.package, release.version)
+    with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
+        outcomes = list(pool.map(lambda job: _prove(job, packages, since), jobs))
+    failed = 0
+    for job, opened in zip(jobs, outcomes, strict=True):
+        against = records.contradictions(job.rule, job.proof, opened)
+        failed += bool(against)
+        tell(_in_words(job.rule, opened, against))
+    found = {
+        job.rule.id: ProofRecord(job.rule.id, _today(), job.digest, tuple(opened))
+        for job, opened in zip(jobs, outcomes, strict=True)
+    }
+    _write(options.folder, rows, {**known, **found})
+    return f"{counted(len(jobs), 'rule')} proven, {failed} contradicted\n", int(failed > 0)
+
+
+def _jobs(
+    names: Sequence[str],
+    rows: Mapping[str, Mapping[str, Any]],
+    rules: Mapping[str, Rule],
+    known: Mapping[str, ProofRecord],
+) -> list[_Job]:
+    """Return the rules to prove: those named, else those without a current record."""
+    families = {rule.group for rule in rules.values()}
+    for name in names:
+        if name not in rules and name not in families:
+            every = sorted({*rules, *families})
+            raise InputError("RULE", f"no rule {name!r}{suggestion(name, every, list_all=False)}")
+    jobs = []
+    for rule_id, row in rows.items():
+        if "proof" not in row or not {rule_id, rules[rule_id].group}.intersection(names or (rule_id,)):
+            continue
+        proof, problems = read_proof(row["proof"])
+        if problems:
+            raise InputError(f"compat/{row['file']}: rule {rule_id!r}", problems[0])
+        digest = records.proof_digest(row)
+        stale = rule_id not in known or known[rule_id].digest != digest
+        if (proof.reads or proof.runs) and (names or stale):
+            jobs.append(_Job(rules[rule_id], proof, digest))
+    return jobs
+
+
+def _prove(job: _Job, packages: PublishedPackages, since: Mapping[str, str]) -> list[SeenRelease]:
+    try:
+        needed = verification.needed_packages(job.rule, job.proof)
+        releases = {name: packages.releases(name) for name in sorted(needed)}
+        return verification.prove(job.rule, job.proof, Supply(releases, since, packages.open, _run))
+    except (ExamineError, ValueError) as error:
+        raise ExamineError(f"{job.rule.id}: {error}") from None
+
+
+def _run(check: RunCheck, version: str) -> Sight:
+    raise ExamineError(f"{check.script} beside {check.package} {version}: scripts are not run yet")
+
+
+def _in_words(rule: Rule, opened: Sequence[SeenRelease], against: Iterable[SeenRelease]) -> str:
+    lines = [f"{rule.id}: {counted(len({seen.name for seen in opened}), 'release')} opened"]
+    lines += [f"  {seen.name} ({seen.side}) contradicts the rule: {seen.seen}" for seen in against]
+    return "\n".join(lines)
+
+
+def _today() -> str:
+    return dt.datetime.now(tz=dt.UTC).date().isoformat()
+
+
+def _write(folder: Path, rows: Mapping[str, Mapping[str, Any]], found: Mapping[str, ProofRecord]) -> None:
+    """Write the records of the rules that there are, one file for each file of rules."""
+    files: dict[str, list[ProofRecord]] = {}
+    for rule_id, row in rows.items():
+        if rule_id in found and "proof" in row:
+            files.setdefault(Path(row["file"]).name, []).append(found[rule_id])
+    for name, kept in files.items():
+        write_file(folder / records.FOLDER / name, records.render_records(kept))

@@ -1,0 +1,143 @@
+"""What was found when the bounds of a rule were proven, as compat/proofs/ holds it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envcheck.core import versions
+from envcheck.core.facts import Tri
+from envcheck.core.rules import Rule
+from envcheck.knowledge.proofs.declaration import Proof
+
+FOLDER = "proofs/"
+"""The folder of compat/ that holds the records: one file for each file of rules."""
+
+
+class SeenRelease(NamedTuple):
+    """What was found in one release.
+
+    Attributes:
+        package: the package that was opened or run.
+        version: its release.
+        side: `inside` the bounds of the rule, `outside` them, or `fix N`: advised by the Nth fix.
+        agrees: whether what was found is what the rule states.
+        seen: the line, name, bound or message that shows it.
+
+    """
+
+    package: str
+    version: str
+    side: str
+    agrees: bool
+    seen: str
+
+    @property
+    def name(self) -> str:
+        """Return the release as records and messages spell it."""
+        return f"{self.package} {self.version}"
+
+
+class ProofRecord(NamedTuple):
+    """All that was found for one rule, on which day (ISO), and the digest of what was looked for."""
+
+    rule: str
+    date: str
+    digest: str
+    opened: tuple[SeenRelease, ...]
+
+
+def proof_digest(row: Mapping[str, Any]) -> str:
+    """Return the digest of a rule's clauses, fixes and proof, as written; another text is another proof."""
+    content = {key: row.get(key) for key in ("when", "require", "proof")}
+    content["fix"] = [fix.get("set") for fix in row.get("fix", []) if isinstance(fix, Mapping)]
+    if isinstance(content["proof"], Mapping):  # words on who works around it decide nothing
+        content["proof"] = {key: value for key, value in content["proof"].items() if key != "around"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def excused(proof: Proof, seen: SeenRelease) -> bool:
+    """Return whether the rule gives a reason why this release decides nothing."""
+    return any(_names(text, seen) for text in proof.exceptions)
+
+
+def _names(text: str, seen: SeenRelease) -> bool:
+    """Return whether `peft 0.9.0` or `peft <0.9` names a release."""
+    package, _, wanted = text.partition(" ")
+    if package != seen.package:
+        return False
+    if wanted[:1].isdigit():
+        return versions.compare(seen.version, "==", wanted) is Tri.YES
+    return versions.satisfies(seen.version, wanted, unknown=Tri.NO) is Tri.YES
+
+
+def contradictions(rule: Rule, proof: Proof, opened: Iterable[SeenRelease]) -> list[SeenRelease]:
+    """Return what was found against the rule: its bounds, and fixes of which no release helps."""
+    rows = [seen for seen in opened if not excused(proof, seen)]
+    found = [seen for seen in rows if not seen.side.startswith("fix") and not seen.agrees]
+    for number in range(1, len(rule.fixes) + 1):
+        advised = [seen for seen in rows if seen.side == f"fix {number}"]
+        packages = {seen.package for seen in advised}
+        helpful = {package for package in packages if all(s.agrees for s in advised if s.package == package)}
+        # A fix that moves several packages helps if one of them leaves the rule.
+        if packages and not helpful:
+            found += [seen for seen in advised if not seen.agrees]
+    return found
+
+
+# --- the files of compat/proofs/ ----------------------------------------------------------------------
+
+
+def read_records(texts: Mapping[str, str]) -> dict[str, ProofRecord]:
+    """Return the records in the texts of compat/, by rule.
+
+    Raises:
+        ValueError: a file is not TOML, or a row is not a record; names the file.
+    """
+    found = {}
+    for file in sorted(name for name in texts if name.startswith(FOLDER) and name.endswith(".toml")):
+        try:
+            rows = tomllib.loads(texts[file]).get("proof", [])
+            records = [_record(row) for row in rows]
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{file}: expected records as `matrix prove` writes them; {error}") from None
+        found.update({record.rule: record for record in records})
+    return found
+
+
+def _record(row: Mapping[str, Any]) -> ProofRecord:
+    opened = []
+    for seen in row["opened"]:
+        package, _, version = str(seen["release"]).partition(" ")
+        opened.append(
+            SeenRelease(package, version, str(seen["side"]), bool(seen["agrees"]), str(seen["seen"]))
+        )
+    return ProofRecord(str(row["rule"]), str(row["date"]), str(row["digest"]), tuple(opened))
+
+
+_HEAD = (
+    "# Written by `envcheck matrix prove`: what was found in the releases around the bounds of each rule.\n"
+)
+
+
+def render_records(records: Sequence[ProofRecord]) -> str:
+    """Return the text of a file of records."""
+    return _HEAD + "".join(map(_render_record, records))
+
+
+def _render_record(record: ProofRecord) -> str:
+    lines = [
+        f"  {{ release = {_quoted(seen.name)}, side = {_quoted(seen.side)}, "
+        f"agrees = {str(seen.agrees).lower()}, seen = {_quoted(seen.seen)} }},\n"
+        for seen in record.opened
+    ]
+    head = f"rule = {_quoted(record.rule)}\ndate = {record.date}\ndigest = {_quoted(record.digest)}\n"
+    return f"\n[[proof]]\n{head}opened = [\n{''.join(lines)}]\n"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps("".join(each for each in text if each.isprintable()), ensure_ascii=False)

@@ -1,0 +1,174 @@
+"""Prove one rule: open the releases around its bounds and of its fixes; compare with what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from envcheck.core import versions
+from envcheck.core.facts import Tri, package_key
+from envcheck.core.rules import Rule
+from envcheck.knowledge.proofs import bounds, checks
+from envcheck.knowledge.proofs.checks import OpenedRelease, Sight
+from envcheck.knowledge.proofs.declaration import Proof, ReadCheck, RunCheck
+from envcheck.knowledge.proofs.records import SeenRelease
+
+Run = Callable[[RunCheck, str], Sight]
+"""Runs the script of a check beside a release; found means that it fails as the rule states."""
+
+
+class Supply(NamedTuple):
+    """Where a proof takes releases from.
+
+    Attributes:
+        releases: the final releases of each package, oldest first.
+        since: the first release of each package that the tables list; older ones are not looked at unless a
+            bound lies there.
+        open: returns the published files of a release.
+        run: runs a script beside a release.
+
+    """
+
+    releases: Mapping[str, Sequence[str]]
+    since: Mapping[str, str]
+    open: Callable[[str, str], OpenedRelease]
+    run: Run
+
+
+def prove(rule: Rule, proof: Proof, supply: Supply) -> list[SeenRelease]:
+    """Return what was found in each release, in the order of the checks."""
+    found: list[SeenRelease] = []
+    for group in _groups(proof.reads):
+        found += _decided_by_reading(rule, group, supply)
+    for check in proof.reads:
+        if check.partner:
+            found += _bounded(rule, check, supply)
+    for run in proof.runs:
+        found += _decided(rule, run.package, run.when, supply, partial(supply.run, run))
+    return list(dict.fromkeys(found))
+
+
+def needed_packages(rule: Rule, proof: Proof) -> set[str]:
+    """Return the packages whose releases a proof needs to know."""
+    read = {name for check in proof.reads for name in (check.package, check.partner) if name}
+    return read | {check.package for check in proof.runs} | set(bounds.bounded_packages(rule))
+
+
+def _groups(reads: Iterable[ReadCheck]) -> list[list[ReadCheck]]:
+    """Return the true-or-false checks that are for the same package and tables together."""
+    groups: dict[tuple[str, tuple[int, ...]], list[ReadCheck]] = {}
+    for check in reads:
+        if not check.partner:
+            groups.setdefault((check.package, check.when), []).append(check)
+    return list(groups.values())
+
+
+# --- checks that are true or false --------------------------------------------------------------------
+
+
+def _decided_by_reading(rule: Rule, group: Sequence[ReadCheck], supply: Supply) -> list[SeenRelease]:
+    package = group[0].package
+
+    def look(version: str) -> Sight:
+        sights = [checks.look(check, supply.open(package, version)) for check in group]
+        missed = next((sight for sight in sights if not sight.found), None)
+        return missed or Sight(True, "; ".join(dict.fromkeys(sight.seen for sight in sights)))
+
+    return _decided(rule, package, group[0].when, supply, look)
+
+
+def _decided(
+    rule: Rule, package: str, tables: Sequence[int], supply: Supply, look: Callable[[str], Sight]
+) -> list[SeenRelease]:
+    """Return whether the mechanism is there inside the bounds of a package, and not outside or with a fix."""
+    rows = []
+    for version in _around_bounds(rule, package, tables, supply):
+        inside = bounds.rule_matches(rule, package, version, tables)
+        sight = look(version)
+        side = "inside" if inside else "outside"
+        rows.append(SeenRelease(package, version, side, sight.found is inside, sight.seen))
+    newest = {name: releases[-1] for name, releases in supply.releases.items() if releases}
+    for advice in bounds.advised(rule, newest):
+        if advice.package == package and not bounds.rule_matches(rule, package, advice.version, tables):
+            sight = look(advice.version)
+            rows.append(
+                SeenRelease(package, advice.version, f"fix {advice.fix}", not sight.found, sight.seen)
+            )
+    return rows
+
+
+def _around_bounds(rule: Rule, package: str, tables: Sequence[int], supply: Supply) -> list[str]:
+    """Return the releases on both sides of every bound, and the oldest and newest that a clause matches."""
+    releases = supply.releases.get(package, ())
+    found: set[str] = set()
+    for number, clause in bounds.version_clauses(rule):
+        if clause.key != package_key(package) or (tables and number not in tables):
+            continue
+        for edge in bounds.edges(clause, releases):
+            found |= {edge.inside, edge.outside}
+        first = supply.since.get(package, "")
+        ends = {releases[-1], first} if first in releases else set(releases[-1:])
+        found |= {end for end in ends if bounds.matches(clause, end)}
+    return sorted(found, key=versions.order)
+
+
+# --- checks that bound another package ----------------------------------------------------------------
+
+
+def _bounded(rule: Rule, check: ReadCheck, supply: Supply) -> list[SeenRelease]:
+    """Return whether the rule refuses exactly the releases of the partner that a release itself refuses."""
+    among = [
+        version
+        for version in supply.releases.get(check.partner, ())
+        if not check.among or versions.satisfies(version, check.among, unknown=Tri.NO) is Tri.YES
+    ]
+    rows, inside = [], {}
+    newest = {name: releases[-1] for name, releases in supply.releases.items() if releases}
+    advice = list(bounds.advised(rule, newest))
+    for version in _around_bounds(rule, check.package, check.when, supply):
+        specifier = checks.bound(check, supply.open(check.package, version))
+        within = bounds.rule_matches(rule, check.package, version, check.when)
+        rows.append(_compared(rule, check, version, specifier, among, "inside" if within else "outside"))
+        if within:
+            inside[version] = specifier
+    for each in advice:
+        beside = [other for other in advice if other.fix == each.fix and other.package != each.package]
+        if each.package == check.partner and not any(other.package == check.package for other in beside):
+            rows.append(_accepted(each, inside))
+        elif each.package == check.package:
+            specifier = checks.bound(check, supply.open(check.package, each.version))
+            partners = {other.version for other in beside if other.package == check.partner}
+            row = _compared(rule, check, each.version, specifier, among, f"fix {each.fix}")
+            agrees = row.agrees and all(_accepts(specifier, partner) for partner in partners)
+            rows.append(row._replace(agrees=agrees))
+    return rows
+
+
+def _compared(
+    rule: Rule, check: ReadCheck, version: str, specifier: str | None, among: Sequence[str], side: str
+) -> SeenRelease:
+    stated = set(bounds.refused_partners(rule, check.package, version, check.partner, among, check.when))
+    demanded = {candidate for candidate in among if not _accepts(specifier, candidate)}
+    seen = f"{check.partner} {specifier}" if specifier else f"no bound on {check.partner}"
+    for words, group in (("not in the rule: ", demanded - stated), ("the rule adds ", stated - demanded)):
+        if group:
+            ordered = sorted(group, key=versions.order)
+            span = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+            seen += f"; {words}{span}"
+    return SeenRelease(check.package, version, side, stated == demanded, seen)
+
+
+def _accepts(specifier: str | None, version: str) -> bool:
+    return specifier is None or versions.satisfies(version, specifier, unknown=Tri.YES) is Tri.YES
+
+
+def _accepted(advice: bounds.AdvisedRelease, inside: Mapping[str, str | None]) -> SeenRelease:
+    refusing = [version for version, specifier in inside.items() if not _accepts(specifier, advice.version)]
+    newest = list(inside)[-1] if inside else ""
+    # One release that refuses the advice is enough to fail it only if that is the newest one.
+    agrees = newest not in refusing
+    seen = (
+        f"accepted by {newest}: {inside.get(newest)}" if agrees else f"refused by {newest}: {inside[newest]}"
+    )
+    return SeenRelease(advice.package, advice.version, f"fix {advice.fix}", agrees, seen)

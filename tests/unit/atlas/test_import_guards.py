@@ -1,0 +1,104 @@
+"""Versions that a package's own code refuses on import, and those it only seems to refuse."""
+
+from __future__ import annotations
+
+from envcheck.atlas.gaps import GapKind
+from tests.unit.atlas.sources import guarded, reader
+
+TORCH = reader("torch", {"1.13.0": {}, "2.0.0": {}, "2.4.0": {}})
+NUMPY = reader("numpy", {"1.16.0": {}, "1.26.0": {}, "2.0.0": {}})
+ACCELERATE = reader("accelerate", {"0.10.0": {}, "0.26.0": {}})
+
+TABLE = "deps = {'numpy': 'numpy>=1.17,<2.0', 'accelerate': 'accelerate>=0.26.0', 'torch': 'torch>=2.4'}"
+CHECK = """
+from .dependency_versions_table import deps
+from .utils.versions import require_version, require_version_core
+checked = ["python", "numpy", "accelerate"]
+for pkg in checked:
+    if pkg in deps:
+        if pkg == "accelerate":
+            from .utils import is_accelerate_available
+            if not is_accelerate_available():
+                continue
+        require_version_core(deps[pkg])
+    else:
+        raise ValueError(pkg)
+def dep_version_check(pkg, hint=None):
+    require_version(deps[pkg], hint)
+"""
+UTILS = """
+import importlib.util, importlib.metadata
+from packaging import version
+def is_accelerate_available(min_version="0.26.0"):
+    found = importlib.util.find_spec("accelerate") is not None
+    return found and version.parse(importlib.metadata.version("accelerate")) >= version.parse(min_version)
+"""
+CHECKED = {
+    "transformers/": "from . import dependency_versions_check",
+    "transformers.dependency_versions_table": TABLE,
+    "transformers.dependency_versions_check": CHECK,
+    "transformers.utils/": UTILS,
+    "transformers.utils.versions": "",
+}
+
+
+def test_a_requirement_of_the_run_time_table_is_a_guard() -> None:
+    (gap,) = guarded(CHECKED, NUMPY)
+    assert (gap.kind, gap.package, gap.entry) == (GapKind.GUARD, "transformers", "import transformers")
+    assert (gap.needs, gap.lacking) == ("numpy<2.0,>=1.17", ("1.16.0", "2.0.0"))
+    assert gap.places == ("transformers/dependency_versions_check.py:11",)
+
+
+def test_a_package_that_the_loop_skips_below_its_minimum_is_not_refused() -> None:
+    assert guarded(CHECKED, ACCELERATE) == []
+
+
+def test_a_package_that_the_loop_does_not_name_is_not_refused() -> None:
+    assert guarded(CHECKED, TORCH) == []
+
+
+def test_a_check_at_module_level_is_a_guard_and_one_in_a_function_is_not() -> None:
+    for check in ("require_version('torch>=2.0')", "require_version('torch>=2.0', 'pip install torch')"):
+        (gap,) = guarded({"transformers/": check}, TORCH)
+        assert (gap.needs, gap.lacking) == ("torch>=2.0", ("1.13.0",))
+        assert guarded({"transformers/": f"def later():\n    {check}\n"}, TORCH) == []
+
+
+def test_a_check_by_the_name_in_the_table_is_a_guard() -> None:
+    root = "from .dependency_versions_check import dep_version_check\ndep_version_check('torch')"
+    (gap,) = guarded({**CHECKED, "transformers/": root}, TORCH)
+    assert (gap.needs, gap.lacking) == ("torch>=2.4", ("1.13.0", "2.0.0"))
+
+
+def test_a_raise_under_a_version_test_is_a_guard() -> None:
+    source = """
+import torch
+from packaging.version import Version
+if Version(torch.__version__) < Version("2.0"):
+    raise ImportError("torch is too old")
+"""
+    (gap,) = guarded({"transformers/": source}, TORCH)
+    assert (gap.needs, gap.lacking, gap.places) == (
+        "torch>=2.0",
+        ("1.13.0",),
+        ("transformers/__init__.py:5",),
+    )
+
+
+def test_a_raise_that_is_caught_or_not_understood_is_no_guard() -> None:
+    caught = """
+import torch
+try:
+    if torch.__version__ < "2.0":
+        raise ImportError("old")
+    more()
+except ImportError:
+    torch = None
+"""
+    unknown = "import torch\nif torch.__version__ < '2.0' and strict():\n    raise ImportError('old')\n"
+    for source in (caught, unknown):
+        assert guarded({"transformers/": source}, TORCH) == []
+
+
+def test_a_guard_in_a_module_that_no_entry_imports_is_not_read() -> None:
+    assert guarded({"transformers/": "", "transformers.rare": "require_version('torch>=2.0')"}, TORCH) == []

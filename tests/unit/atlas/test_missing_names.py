@@ -1,0 +1,234 @@
+"""A release is accused only where its line is reached and the partner's release lacks the name for sure."""
+
+from __future__ import annotations
+
+from envcheck.atlas.gaps import GapKind
+from envcheck.atlas.missing_names import find_missing_names
+from tests.unit.atlas.sources import missing, reader
+
+CACHES = {
+    "4.40.0": {"transformers/": "from .cache_utils import *", "transformers.cache_utils": "class Cache: ..."},
+    "4.44.0": {
+        "transformers/": "from .cache_utils import *",
+        "transformers.cache_utils": "class Cache: ...\nclass HybridCache: ...",
+    },
+    "5.0.0": {
+        "transformers/": "from .cache_utils import *",
+        "transformers.cache_utils": "class Cache: ...",
+        "transformers.modeling_layers": "class Layer: ...",
+    },
+}
+TRANSFORMERS = reader("transformers", CACHES)
+WANTS_HYBRID = "from transformers import HybridCache"
+
+
+def test_a_gap_says_who_asks_where_and_who_lacks_it() -> None:
+    peft = reader(
+        "peft",
+        {
+            "0.15.0": {"peft/": ""},
+            "0.16.0": {"peft/": "from .model import Model", "peft.model": f"import os\n{WANTS_HYBRID}\n"},
+            "0.17.0": {"peft/": "from .model import Model", "peft.model": WANTS_HYBRID},
+        },
+    )
+    (gap,) = find_missing_names(peft, TRANSFORMERS)
+    assert (gap.kind, gap.package, gap.releases) == (GapKind.NAME, "peft", ("0.16.0", "0.17.0"))
+    assert (gap.partner, gap.lacking) == ("transformers", ("4.40.0", "5.0.0"))
+    assert (gap.needs, gap.entry) == ("transformers.HybridCache", "import peft")
+    assert gap.places == ("peft/model.py:2", "peft/model.py:1")
+
+
+def test_a_missing_module_is_a_gap_and_so_is_a_missing_attribute() -> None:
+    assert missing({"peft/": "from transformers.modeling_layers import Layer"}, TRANSFORMERS) == {
+        "transformers.modeling_layers.Layer": ("4.40.0", "4.44.0")
+    }
+    assert missing({"peft/": "import transformers.modeling_layers"}, TRANSFORMERS) == {
+        "transformers.modeling_layers": ("4.40.0", "4.44.0")
+    }
+    reads = "import transformers\nclass Kept(transformers.cache_utils.HybridCache): ..."
+    assert missing({"peft/": reads}, TRANSFORMERS) == {
+        "transformers.cache_utils.HybridCache": ("4.40.0", "5.0.0")
+    }
+
+
+def test_what_the_entry_does_not_import_asks_for_nothing() -> None:
+    assert missing({"peft/": "", "peft.rare": WANTS_HYBRID}, TRANSFORMERS) == {}
+    assert missing({"peft/": f"def later():\n    {WANTS_HYBRID}\n"}, TRANSFORMERS) == {}
+
+
+def test_the_module_behind_a_lazy_name_is_imported_only_by_who_takes_it() -> None:
+    lazy = {
+        "peft/": "import sys\n_import_structure = {'rare': ['Rare'], 'model': ['get_peft_model']}\n"
+        "sys.modules[__name__] = _LazyModule(__name__, _import_structure)",
+        "peft.model": "def get_peft_model(): ...",
+        "peft.rare": f"{WANTS_HYBRID}\nclass Rare: ...",
+    }
+    assert missing(lazy, TRANSFORMERS) == {}
+    takes = {**lazy, "peft.model": "from . import Rare\ndef get_peft_model(): ..."}
+    (gap,) = find_missing_names(reader("peft", {"1.0": takes}), TRANSFORMERS)
+    assert (gap.entry, gap.places) == ("from peft import get_peft_model", ("peft/rare.py:1",))
+
+
+def test_an_entry_that_adds_nothing_to_another_is_not_named_again() -> None:
+    peft = {"peft/": f"{WANTS_HYBRID}\ndef get_peft_model(): ..."}
+    assert [gap.entry for gap in find_missing_names(reader("peft", {"1.0": peft}), TRANSFORMERS)] == [
+        "import peft"
+    ]
+
+
+def test_a_guard_on_the_partners_version_is_respected() -> None:
+    good = """
+import transformers
+from packaging import version
+if version.parse(transformers.__version__) >= version.parse("4.44"):
+    from transformers import HybridCache
+"""
+    assert missing({"peft/": good}, TRANSFORMERS) == {"transformers.HybridCache": ("5.0.0",)}
+
+
+def test_an_unknown_guard_gives_no_verdict() -> None:
+    assert missing({"peft/": f"if is_monday():\n    {WANTS_HYBRID}\n"}, TRANSFORMERS) == {}
+
+
+def test_a_guard_on_a_third_package_needs_that_package_to_be_required() -> None:
+    guarded = {
+        "peft/": f"from transformers.utils import is_vllm_available\nif is_vllm_available():\n    {WANTS_HYBRID}\n"
+    }
+    assert missing(guarded, TRANSFORMERS) == {}
+    assert missing(guarded, TRANSFORMERS, requires=("vllm",)) == {
+        "transformers.HybridCache": ("4.40.0", "5.0.0")
+    }
+    elsewhere = {
+        "peft/": f"from transformers.utils import is_torch_npu_available\nif is_torch_npu_available():\n    {WANTS_HYBRID}\n"
+    }
+    assert missing(elsewhere, TRANSFORMERS) == {}
+
+
+def test_below_a_hidden_minimum_the_partner_counts_as_absent() -> None:
+    transformers = {
+        "transformers/": "from .trainer import Trainer",
+        "transformers.utils": """
+import importlib.util, importlib.metadata
+from packaging import version
+def is_accelerate_available(min_version="0.26.0"):
+    found = importlib.util.find_spec("accelerate") is not None
+    return found and version.parse(importlib.metadata.version("accelerate")) >= version.parse(min_version)
+""",
+        "transformers.trainer": "from .utils import is_accelerate_available\nif is_accelerate_available():\n    from accelerate.utils import clear_device_cache\nclass Trainer: ...",
+    }
+    accelerate = reader(
+        "accelerate",
+        {
+            "0.20.0": {"accelerate/": "", "accelerate.utils": ""},
+            "0.26.0": {"accelerate/": "", "accelerate.utils": ""},
+            "1.0.0": {"accelerate/": "", "accelerate.utils": "def clear_device_cache(): ..."},
+        },
+    )
+    asking = reader("transformers", {"4.50.0": transformers})
+    assert missing(asking, accelerate) == {"accelerate.utils.clear_device_cache": ("0.26.0",)}
+
+
+def test_a_predicate_of_the_partner_itself_keeps_every_minimum_of_its_releases() -> None:
+    def utils(minimum: str) -> str:
+        return f"""
+import importlib.util, importlib.metadata
+from packaging import version
+def is_accelerate_available():
+    found = importlib.util.find_spec("accelerate") is not None
+    return found and version.parse(importlib.metadata.version("accelerate")) >= version.parse("{minimum}")
+"""
+
+    transformers = reader(
+        "transformers",
+        {
+            "4.1.0": {"transformers/": "", "transformers.utils": utils("0.20")},
+            "4.2.0": {"transformers/": "", "transformers.utils": utils("0.26")},
+        },
+    )
+    accelerate = reader(
+        "accelerate",
+        {
+            "0.10": {"accelerate/": ""},
+            "0.22": {"accelerate/": ""},
+            "0.30": {"accelerate/": ""},
+            "1.0": {"accelerate/": "new = 1"},
+        },
+    )
+    peft = reader(
+        "peft",
+        {
+            "1.0": {
+                "peft/": "from transformers.utils import is_accelerate_available\nif is_accelerate_available():\n    from accelerate import new"
+            }
+        },
+        requires=("transformers",),
+    )
+    peft.others = {"transformers": transformers}
+    assert missing(peft, accelerate) == {"accelerate.new": ("0.30",)}
+
+
+def test_a_fallback_is_asked_for_only_where_the_first_import_fails() -> None:
+    source = """
+try:
+    from transformers import HybridCache
+except ImportError:
+    from transformers.modeling_layers import Layer as HybridCache
+"""
+    assert missing({"peft/": source}, TRANSFORMERS) == {"transformers.modeling_layers.Layer": ("4.40.0",)}
+
+
+def test_a_name_that_no_release_offers_is_the_readers_blindness() -> None:
+    assert missing({"peft/": "from transformers import NeverSeen"}, TRANSFORMERS) == {}
+
+
+def test_a_hole_is_the_readers_blindness_too() -> None:
+    def root(text: str) -> dict[str, str]:
+        return {"transformers/": text}
+
+    holed = reader(
+        "transformers", {"1.0": root("Odd = 1"), "2.0": root(""), "3.0": root("Odd = 1"), "4.0": root("")}
+    )
+    assert missing({"peft/": "from transformers import Odd"}, holed) == {}
+
+
+def test_a_name_made_in_c_gives_no_verdict() -> None:
+    def torch(stub: str) -> dict[str, str]:
+        return {
+            "torch/": "for n in dir(_C):\n    globals()[n] = getattr(_C, n)",
+            "torch/_C/__init__.pyi": stub,
+        }
+
+    releases = reader("torch", {"2.0": torch(""), "2.1": torch("float8: dtype = ...")})
+    assert missing({"peft/": "import torch\nKIND = torch.float8"}, releases) == {}
+
+
+def test_pre_releases_give_no_verdict() -> None:
+    partner = reader(
+        "transformers", {"4.0.0rc1": {"transformers/": ""}, "4.0.0": {"transformers/": "New = 1"}}
+    )
+    assert missing({"peft/": "from transformers import New"}, partner) == {}
+
+
+def test_dummies_behind_an_absent_package_are_offered() -> None:
+    root = """
+_import_structure = {}
+try:
+    if not is_torch_available():
+        raise OptionalDependencyNotAvailable()
+except OptionalDependencyNotAvailable:
+    from .utils import dummy_pt_objects
+    _import_structure["utils.dummy_pt_objects"] = [name for name in dir(dummy_pt_objects)]
+else:
+    _import_structure["trainer"] = ["Trainer"]
+sys.modules[__name__] = _LazyModule(__name__, _import_structure)
+"""
+    partner = reader(
+        "transformers",
+        {
+            "4.0": {"transformers/": ""},
+            "4.1": {"transformers/": root, "transformers.trainer": "class Trainer: ..."},
+        },
+    )
+    assert missing({"peft/": "from transformers import Trainer"}, partner) == {
+        "transformers.Trainer": ("4.0",)
+    }
