@@ -129,12 +129,23 @@ def inventory_report(request: ExamineRequest, host: Host) -> dict[str, Any]:
         InputError: as `take_inventory`; also if a part of a configuration could not be read, because
             whoever reads the facts file would take the rest for the whole.
     """
+    return inventory_and_diagnostics(request, host)[0]
+
+
+def inventory_and_diagnostics(
+    request: ExamineRequest, host: Host
+) -> tuple[dict[str, Any], tuple[Diagnostic, ...]]:
+    """Return the inventory as a facts file, and the diagnostics on training configurations.
+
+    Raises:
+        InputError: as `inventory_report`.
+    """
     all_probes = probes.every_probe()
     keys = vocabulary(all_probes)
     matrix = load_matrix(keys, request.overlays)
     _, inventory, diagnostics = take_inventory(request, host, all_probes, matrix, keys)
     refuse_unreadable(diagnostics)
-    return {"envcheck": __version__, **facts_file.dump(inventory)}
+    return {"envcheck": __version__, **facts_file.dump(inventory)}, diagnostics
 
 
 def refuse_unreadable(diagnostics: Sequence[Diagnostic]) -> None:

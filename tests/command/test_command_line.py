@@ -139,7 +139,7 @@ def test_arguments_without_a_training_setting_are_one_error_line(fine: Path) -> 
 
 def test_a_python_program_is_answered_with_what_to_give_instead(fine: Path, tmp_path: Path) -> None:
     program = tmp_path / "train.py"
-    program.write_text("from trl import SFTConfig\nargs = SFTConfig(output_dir='x', bf16=True)\n")
+    program.write_text("import argparse\n\nargs = argparse.ArgumentParser().parse_args()\n")
     ran = envcheck("doctor", "--facts", str(fine), "--train", str(program))
     one_line(ran, 2, "a Python program, which is not run")
     assert "give instead what it is started with: the launch script" in ran.err

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
+from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
 from envcheck.training_config.readers._python_literals import Literals, computed
 
 DIALECT = "python"
@@ -78,7 +79,7 @@ def documents(text: str, file: str, lines: Sequence[int] = ()) -> tuple[Document
     tree = parsed(text)
     found = _PythonFile(tree, text, file, lines).documents() if tree is not None else ()
     if not found:
-        raise InputError(file, "a Python file in which no call with literal arguments configures a training")
+        raise InputError(file, INSTEAD_OF_PROGRAM)
     return found
 
 
