@@ -497,12 +497,23 @@ def plan_change(read: Inventory, matrix: Matrix, target: Target | None, level: S
     from envcheck.resolution.remediation.problem import RemediationProblem
     from envcheck.resolution.remediation.releases import available_releases
 
-    rows = matrix.tables.get("release") or source_tree()["tables"].get("release", [])
+    rows = _release_rows(read, matrix)
     python = read.known("python.version")
     releases = available_releases(matrix, rows, None if python is None else str(python))
     known = with_atlas_rules(matrix, read)
     problem = RemediationProblem(read=read, known=known, target=target, level=level)
     return plan_remediation(problem, releases)
+
+
+def _release_rows(read: Inventory, matrix: Matrix) -> list[Mapping[str, Any]]:
+    """Return the releases in the tables, and for other installed packages those that the atlas has."""
+    rows: list[Mapping[str, Any]] = [
+        *(matrix.tables.get("release") or source_tree()["tables"].get("release", []))
+    ]
+    listed = {row["package"] for row in rows}.union(*matrix.moves_with.values(), matrix.moves_with)
+    from envcheck.commands.atlas_tables import release_rows
+
+    return [*rows, *release_rows(sorted(_installed_versions(read).keys() - listed))]
 
 
 def expect_gpus(report: Report, request: ExamineRequest) -> Report:

@@ -85,7 +85,7 @@ def _read_requirements(inventory: Inventory) -> Iterator[Requirement | Unreadabl
                     yield _unreadable_line(fact, line)
                 if not matches:
                     continue
-            name, specifier = _split_requirement(bare)
+            name, specifier = split_requirement(bare)
             if name:
                 yield Requirement(package_of_key(key), name, specifier, fact.source)
 
@@ -96,7 +96,7 @@ def _unreadable_line(fact: Fact, line: str) -> UnreadableMetadata:
     return UnreadableMetadata(package, package_key(package), fact.source, f"it requires {short!r}")
 
 
-def _split_requirement(text: str) -> tuple[str, str]:
+def split_requirement(text: str) -> tuple[str, str]:
     """Return name and specifier of a requirement; no name if it is a URL.
 
     `huggingface_hub[cli] (>=0.23,<1)` gives `('huggingface-hub', '>=0.23,<1')`.

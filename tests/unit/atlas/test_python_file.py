@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 
 import pytest
@@ -216,3 +217,12 @@ def test_the_same_content_is_read_once_and_can_be_stored() -> None:
     read_python_file(b"import torch", package=True, cache=cache)
     assert len(cache) == 2
     assert pickle.loads(pickle.dumps(cache)) == cache  # noqa: S301 - our own bytes
+
+
+def test_a_try_without_a_handler_leaves_a_script_that_can_be_read() -> None:
+    script = read(
+        "try:\n    try:\n        A = 1\n    finally:\n        b()\nexcept ImportError:\n    A = 2\n"
+    ).script
+
+    assert "A = 1" in script
+    ast.parse(script)
