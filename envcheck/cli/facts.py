@@ -38,6 +38,7 @@ def command(
     name: NameOption = False,
     as_json: options.Json = False,
     timeout: options.ProbeTimeout = 10.0,
+    lang: options.Lang = None,
 ) -> int:
     """Print the inventory as JSON, which `doctor --facts` judges anywhere; or compare two inventories.
 
@@ -50,7 +51,7 @@ def command(
     if diff is not None:
         if name:
             raise InputError("--name", "contradicts --diff")
-        return _compare(request, diff, as_json=as_json)
+        return _compare(request, diff, lang, as_json=as_json)
     if name:
         from envcheck.commands import fleet
 
@@ -69,7 +70,7 @@ def command(
     return 0
 
 
-def _compare(request: ExamineRequest, files: tuple[str, str], *, as_json: bool) -> int:
+def _compare(request: ExamineRequest, files: tuple[str, str], lang: str | None, *, as_json: bool) -> int:
     """Print the difference between two inventories; return 1 if the second has an error of its own."""
     from envcheck.commands import examine
     from envcheck.policy import decision
@@ -82,6 +83,6 @@ def _compare(request: ExamineRequest, files: tuple[str, str], *, as_json: bool) 
     if as_json:
         output.print_data(output.json_text(diff.tree(difference, first, second)))
     else:
-        output.print_data(diff.page(difference, first, second))
+        output.print_data(output.in_language(diff.page(difference, first, second), lang))
     only_new = second.judgement._replace(findings=difference.appear)
     return decision.decide(second._replace(judgement=only_new, nothing_to_judge=""), decision.Policy()).code

@@ -134,6 +134,7 @@ def command(
     python: PythonOption = None,
     store: StoreOption = None,
     overlays: options.Matrix = None,
+    lang: options.Lang = None,
 ) -> int:
     """Show the knowledge, lint it, write it as a page, measure, fetch published releases, or prove rules.
 
@@ -179,7 +180,7 @@ def command(
             text, code = matrix.html(path or "site", overlay_files), 0
         else:
             text, code = matrix.show(subject, partner, overlay_files), 0
-    output.print_data(text)
+    output.print_data(output.in_language(text, lang))
     return code
 
 
