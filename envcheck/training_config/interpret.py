@@ -21,6 +21,9 @@ from envcheck.training_config.setting_facts import default_facts, facts, open_fa
 from envcheck.training_config.values import FALSE, UNDECIDED, spelled
 
 _MAX_DIAGNOSTICS = 100  # of one document
+_SHIPS_CONFIGURATIONS = (
+    "torchtune",
+)  # dialects whose programs find a configuration by a name without an ending
 
 
 class Interpretation(NamedTuple):
@@ -82,8 +85,13 @@ def _references(context: DialectContext) -> Iterator[Reference]:
             continue
         if isinstance(setting.value, Unknown):
             yield Reference("", setting.place, row.refers, launch, setting.value.why)
-        elif _names_a_file(setting.value, row):
+        elif _names_a_file(setting.value, row) and not _is_shipped(str(setting.value), dialect=row.refers):
             yield Reference(str(setting.value), setting.place, row.refers, launch)
+
+
+def _is_shipped(name: str, *, dialect: str) -> bool:
+    """Return whether a name stands for a configuration that its program brings along: `llama3/8B_lora`."""
+    return dialect in _SHIPS_CONFIGURATIONS and not name.endswith((".yaml", ".yml", ".json"))
 
 
 def _names_a_file(value: SettingValue, row: DialectRow) -> bool:

@@ -230,6 +230,45 @@ def test_unread_files_that_a_file_refers_to_are_undecided(tmp_path: Path) -> Non
     assert check(tmp_path, "requirements.txt", text, "--undecided", "fail", "--skip", "listing:").code == 0
 
 
+def test_the_file_name_of_a_wheel_tells_its_package_and_what_it_was_built_for(tmp_path: Path) -> None:
+    address = "https://example.org/v2.7.4/flash_attn-2.7.4.post1%2Bcu12torch2.5cxx11abiFALSE-cp311-cp311-linux_x86_64.whl"
+    for line in (address, f"{address} ; python_version == '3.11'", f"flash-attn @ {address}"):
+        ran = check(
+            tmp_path,
+            "requirements.txt",
+            f"torch==2.6.0\n{line}\n",
+            "--python-version",
+            "3.11",
+            "--fail-on",
+            "warning",
+        )
+        assert ran.code == 1
+        assert (
+            "requirements.txt:2:1: warning: A compiled package is labelled for another minor version of torch"
+            in ran.out
+        )
+    other = check(
+        tmp_path,
+        "requirements.txt",
+        f"torch==2.6.0\n{address} ; python_version == '3.10'\n",
+        "--python-version",
+        "3.11",
+    )
+    assert "labelled" not in other.out
+
+
+def test_a_listed_package_without_a_wheel_for_this_python_is_named(tmp_path: Path) -> None:
+    text = "torch==2.4.1\nxformers==0.0.28\n"
+    assert (
+        "xformers 0.0.28 (for Python 3.8, 3.9, 3.10, 3.11, 3.12)"
+        in check(tmp_path, "requirements.txt", text, "--python-version", "3.13").out
+    )
+    assert (
+        "package-without-wheel"
+        not in check(tmp_path, "requirements.txt", text, "--python-version", "3.12").out
+    )
+
+
 def test_a_lock_lists_every_package(tmp_path: Path) -> None:
     hashed = f"torch==2.6.0 --hash=sha256:{'0' * 64}\n"
     words = ("--target", "zero3-lora", "--only", "target:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck.core.facts import family, package_key
+from envcheck.core.facts import family, is_package_version_key, package_key
 from envcheck.core.rules import Rule
 from envcheck.resolution.remediation.cost import ADMINISTRATOR, Cost, CostModel
 from envcheck.resolution.remediation.problem import RemediationProblem, keys_in
@@ -92,6 +92,8 @@ class BoundModel:
                 for fact in self.problem.read.facts
                 if fact.startswith("pkg.") and fact.endswith(derive.ARCHITECTURES_SUFFIX)
             )
+        elif key == "packages.without_wheel":
+            yield from filter(is_package_version_key, self.problem.read.facts)
         if family(key) in ("pkg", "build"):
             name = key.split(".")[1]
             yield package_key(name)

@@ -149,6 +149,9 @@ def test_all_may_be_built_by_calls() -> None:
 
 def test_names_that_are_computed_are_said_to_be() -> None:
     assert read("globals().update(make())").computed
+    assert read("_globals = globals()\nbuilder.BuildTopDescriptorsAndMessages(D, 'x_pb2', _globals)").computed
+    assert read("builder.BuildMessageAndEnumDescriptors(D, globals())").computed
+    assert not read("_globals = globals()\nbuilder.Build(D)").computed
     assert read("for n in dir(x):\n    globals()[n] = 1\n").computed
     assert "made" in read("globals()['made'] = 1").bindings
 
