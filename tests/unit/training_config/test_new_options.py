@@ -5,12 +5,14 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from tools import new_options
+import new_options
 
 
 def test_options_are_the_fields_of_configuration_classes_that_bear_on_facts(tmp_path: Path) -> None:
     wheel = tmp_path / "some-1.0-py3-none-any.whl"
-    source = "class TrainArguments:\n    lora_scale: int = 1\n    seed: int = 0\n\nclass Other:\n    lora_x: int\n"
+    source = (
+        "class TrainArguments:\n    lora_scale: int = 1\n    seed: int = 0\n\nclass Other:\n    lora_x: int\n"
+    )
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("some/training_args.py", source)
         archive.writestr("some/broken_config.py", "class (:\n")
