@@ -326,6 +326,7 @@ def report_on(
         conditional=conditional_findings(judgement, inventory, matrix.targets.values())
     )
     judgement = add_fixes(judgement, read, inventory, matrix, target)
+    judgement = add_findings(judgement, _missing_releases(read))
     plan = None if fix_from is None else plan_change(read, matrix, target, fix_from)
     if plan is not None or any(map(_lacks_fix, judgement.findings)):
         from envcheck.commands.planned_fixes import with_planned_fixes  # few reports need a plan
@@ -379,6 +380,15 @@ def with_requirements(read: Inventory) -> Inventory:
     from envcheck.commands.published_requirements import with_published_requirements
 
     return with_published_requirements(read)
+
+
+def _missing_releases(read: Inventory) -> Sequence[Finding]:
+    """Return what a list of versions requires that no release can meet; nothing for an environment."""
+    if "pkg" in read.complete or len(_installed_versions(read)) < 2:  # noqa: PLR2004 - no two packages
+        return ()
+    from envcheck.commands.published_requirements import missing_releases
+
+    return missing_releases(read)
 
 
 def _with_runs_beside_metadata(judgement: Judgement, inventory: Inventory, matrix: Matrix) -> Judgement:
