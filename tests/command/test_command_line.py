@@ -14,7 +14,7 @@ import pytest
 
 from envcheck.cli.main import COMMANDS
 from tests.support.paths import ROOT
-from tests.support.running import Outcome, envcheck, surroundings
+from tests.support.running import Outcome, copy_compiled, envcheck, surroundings
 
 BROKEN = """
 complete = ["pkg"]
@@ -269,6 +269,22 @@ def test_target_and_rule_print_their_pages() -> None:
 def test_version_and_help() -> None:
     assert envcheck("--version").out.startswith("envcheck ")
     assert "doctor" in envcheck("--help").out
+    ran = envcheck("--version", "-v")
+    assert ran.code == 0
+    assert re.fullmatch(
+        r"envcheck \S+\nmatrix   [\d-]+, \d+ rules, sha256:[0-9a-f]{64}\npython   [\d.]+\n", ran.out
+    )
+
+
+def test_a_changed_matrix_is_noticed(tmp_path: Path) -> None:
+    copy_compiled(tmp_path)
+    source = tmp_path / "envcheck/shipped/source.json"
+    source.write_text(source.read_text().replace('"severity":"error"', '"severity":"note"', 1))
+    ran = envcheck("--version", "-v", environ={"PYTHONPATH": str(tmp_path)})
+    assert (ran.code, "changed  since it was built" in ran.out) == (3, True)
+
+
+def test_help_is_shown() -> None:
     assert envcheck().code == 0
     assert "--target" in envcheck("doctor", "--help").out
 
