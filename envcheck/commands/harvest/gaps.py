@@ -12,6 +12,7 @@ from pathlib import Path
 from envcheck.atlas.binary_gaps import find_binary_gaps
 from envcheck.atlas.gaps import CodeGap
 from envcheck.atlas.import_guards import find_import_guards
+from envcheck.atlas.keywords import find_keyword_gaps
 from envcheck.atlas.missing_names import find_missing_names
 from envcheck.atlas.packages import AtlasPackage
 from envcheck.atlas.reader import PackageReader
@@ -29,6 +30,7 @@ Tell = Callable[[str], None]
 READERS: tuple[Callable[[PackageReader, PackageReader], list[CodeGap]], ...] = (
     find_missing_names,
     find_import_guards,
+    find_keyword_gaps,
 )
 """What is looked for in the code of a package and a partner."""
 

@@ -1,0 +1,302 @@
+"""Follow the calls of one entry through its release, to the keyword arguments that other packages get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from envcheck.atlas.call_entries import CONSTRUCTING, CallEntry
+from envcheck.atlas.code_summary import SELF, SUPER, UNLESS_RAISED, CodeCall, FunctionCode
+from envcheck.atlas.conditions import (
+    ALWAYS,
+    UNREADABLE,
+    AllOf,
+    AnyOf,
+    Condition,
+    HasName,
+    Negated,
+    Surroundings,
+    all_of,
+    decide,
+    negate,
+)
+from envcheck.atlas.definitions import (
+    Definition,
+    Definitions,
+    ForeignPath,
+    OwnClass,
+    OwnFunction,
+    is_dataclass,
+)
+from envcheck.atlas.entries import ELSEWHERE, distribution_of
+from envcheck.core.facts import Tri
+
+_DEEPEST = 14
+_MOST_FRAMES = 4000
+_THIS_STACK = Surroundings(absent=ELSEWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordUse:
+    """A keyword argument that is passed to another package.
+
+    Attributes:
+        path: of the function or class, as it is imported: `accelerate.Accelerator`.
+        method: of the class; empty for a function, `__init__` for a constructor.
+        keyword: its name.
+
+    """
+
+    path: str
+    method: str
+    keyword: str
+
+    @property
+    def partner(self) -> str:
+        """The package that is called."""
+        return distribution_of(self.path)
+
+    @property
+    def text(self) -> str:
+        """What is asked for, `accelerate.Accelerator.unwrap_model(keep_torch_compile=)`."""
+        method = "" if self.method in ("", "__init__") else f".{self.method}"
+        return f"{self.path}{method}({self.keyword}=)"
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordDemand:
+    """One line that passes a keyword argument to another package.
+
+    Attributes:
+        what: the keyword.
+        entry: what a user calls, `transformers.Trainer(...)`.
+        condition: when the line is reached.
+        place: file and line.
+
+    """
+
+    what: KeywordUse
+    entry: str
+    condition: Condition
+    place: str
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A function that runs: its module, the class of `self`, and where in the order its own class stands."""
+
+    module: str
+    function: FunctionCode
+    receiver: OwnClass | None = None
+    position: int = -1
+    condition: Condition = ALWAYS
+    depth: int = 0
+    loops: bool = False
+
+
+@dataclass
+class CallWalk:
+    """Walk the calls of one entry.
+
+    Attributes:
+        code: the definitions of the release.
+        entry: what a user calls.
+
+    """
+
+    code: Definitions
+    entry: CallEntry
+    _action: str = ""
+    _seen: set[tuple[str, int, str, Condition]] = field(default_factory=set)
+    _frames: int = 0
+
+    def read(self) -> Iterator[KeywordDemand]:
+        """Yield what the entry passes to other packages."""
+        definition = self.code.path(self.entry.path)
+        self._action = f"{self.entry.path}(...)"
+        if isinstance(definition, OwnFunction):
+            yield from self._run(_Frame(definition.module, definition.code))
+        if not isinstance(definition, OwnClass):
+            return
+        for name in CONSTRUCTING:
+            yield from self._method(definition, name, _root())
+        for name, action in self.entry.methods.items():
+            self._action = f"{self.entry.path}.{action}(...)"
+            yield from self._method(definition, name, _root(loops=True))
+
+    def _run(self, frame: _Frame) -> Iterator[KeywordDemand]:
+        receiver = f"{frame.receiver.module}.{frame.receiver.code.name}" if frame.receiver else ""
+        key = (f"{frame.module}.{frame.function.name}", frame.position, receiver, frame.condition)
+        self._frames += 1
+        if key in self._seen or frame.depth > _DEEPEST or self._frames > _MOST_FRAMES:
+            return
+        self._seen.add(key)
+        for call in frame.function.calls:
+            condition = self._condition(call, frame)
+            if decide(condition, _THIS_STACK) is not Tri.NO and not _opaque(condition):
+                yield from self._call(call, frame, condition)
+
+    def _condition(self, call: CodeCall, frame: _Frame) -> Condition:
+        if call.looped and not frame.loops:
+            return UNREADABLE
+        parts = [frame.condition]
+        for guard in call.guards:
+            test = self.code.offers.guards.condition(guard.removeprefix(UNLESS_RAISED), frame.module)
+            if _asks_a_class(test):
+                test = UNREADABLE
+            parts.append(_survived(test) if guard.startswith(UNLESS_RAISED) else test)
+        return all_of(parts)
+
+    # Targets
+
+    def _call(self, call: CodeCall, frame: _Frame, condition: Condition) -> Iterator[KeywordDemand]:
+        root, _, rest = call.target.partition(".")
+        if root in (SELF, SUPER, "cls"):
+            if frame.receiver is not None:
+                yield from self._on_receiver(call, frame, condition, rest)
+            return
+        if root in frame.function.made and rest and "." not in rest:
+            definition = self._expression(frame, frame.function.made[root])
+            yield from self._on_instance(definition, rest, call, frame, condition)
+            return
+        local = frame.function.imports.get(root)
+        if root in frame.function.locals and local is None:
+            return
+        yield from self._on(self.code.expression(frame.module, call.target, local), call, frame, condition)
+
+    def _expression(self, frame: _Frame, text: str) -> Definition:
+        root = text.split(".", maxsplit=1)[0]
+        local = frame.function.imports.get(root)
+        if root in frame.function.locals and local is None:
+            return None
+        return self.code.expression(frame.module, text, local)
+
+    def _on(
+        self, definition: Definition, call: CodeCall, frame: _Frame, condition: Condition
+    ) -> Iterator[KeywordDemand]:
+        """Call a function, or make an instance of a class."""
+        if isinstance(definition, ForeignPath):
+            yield from self._demands(definition.path, "", call, frame, condition)
+        elif isinstance(definition, OwnFunction):
+            yield from self._run(
+                _Frame(definition.module, definition.code, None, -1, condition, frame.depth + 1)
+            )
+        elif isinstance(definition, OwnClass):
+            for name in CONSTRUCTING:
+                yield from self._method(definition, name, _root(condition, frame.depth + 1))
+
+    def _on_receiver(
+        self, call: CodeCall, frame: _Frame, condition: Condition, rest: str
+    ) -> Iterator[KeywordDemand]:
+        """Call `self.method`, `super().method` or `self.attribute.method`."""
+        receiver = frame.receiver
+        if receiver is None:
+            return
+        name, _, method = rest.partition(".")
+        if call.target.startswith(SUPER):
+            found = self.code.method(receiver, name, frame.position)
+            if found is None or method:
+                return
+            if found.method is None and isinstance(found.owner, ForeignPath):
+                yield from self._demands(found.owner.path, name, call, frame, condition)
+            else:
+                yield from self._method(receiver, name, _root(condition, frame.depth + 1), frame.position)
+        elif not method and name:
+            found = self.code.method(receiver, name)
+            if call.read and (found is None or found.method is None or not _is_property(found.method)):
+                return
+            if found is not None and found.method is None and isinstance(found.owner, ForeignPath):
+                yield from self._demands(found.owner.path, name, call, frame, condition)
+            else:
+                loops = frame.loops and not call.read
+                yield from self._method(receiver, name, _root(condition, frame.depth + 1, loops=loops))
+        elif method and "." not in method:
+            module, text = self.code.made(receiver, name)
+            if text:
+                definition = self.code.expression(module, text)
+                yield from self._on_instance(definition, method, call, frame, condition)
+
+    def _on_instance(
+        self, definition: Definition, method: str, call: CodeCall, frame: _Frame, condition: Condition
+    ) -> Iterator[KeywordDemand]:
+        if isinstance(definition, ForeignPath):
+            yield from self._demands(definition.path, method, call, frame, condition)
+        elif isinstance(definition, OwnClass):
+            yield from self._method(definition, method, _root(condition, frame.depth + 1))
+
+    def _method(
+        self, receiver: OwnClass, name: str, start: _Frame, after: int = -1
+    ) -> Iterator[KeywordDemand]:
+        """Run a method of a class, unless another package defines it."""
+        found = self.code.method(receiver, name, after)
+        if found is not None and found.method is not None and isinstance(found.owner, OwnClass):
+            yield from self._run(
+                _Frame(
+                    found.owner.module,
+                    found.method,
+                    receiver,
+                    found.position,
+                    start.condition,
+                    start.depth,
+                    start.loops,
+                )
+            )
+
+    def _demands(
+        self, path: str, method: str, call: CodeCall, frame: _Frame, condition: Condition
+    ) -> Iterator[KeywordDemand]:
+        place = f"{self.code.offers.modules.path(frame.module)}:{call.line}"
+        for keyword in (*call.keywords, *self._unpacked(call, frame)):
+            yield KeywordDemand(KeywordUse(path, method, keyword), self._action, condition, place)
+
+    def _unpacked(self, call: CodeCall, frame: _Frame) -> Iterator[str]:
+        """Yield the keywords of `**self.args.config.to_dict()`, where the class of the value is known."""
+        for text in call.unpacked:
+            *attributes, method = text.split(".")
+            owner: Definition = frame.receiver if attributes[0] == SELF else None
+            for attribute in attributes[1:]:
+                module, made = self.code.made(owner, attribute) if isinstance(owner, OwnClass) else ("", "")
+                owner = self.code.expression(module, made) if made else None
+            if isinstance(owner, OwnClass) and is_dataclass(owner.code) and "pop" not in owner.code.methods:
+                found = self.code.method(owner, method)
+                if found is not None and found.method is not None and found.method.returns_fields:
+                    yield from sorted(self.code.fields(owner) or ())
+
+
+def _root(condition: Condition = ALWAYS, depth: int = 0, *, loops: bool = False) -> _Frame:
+    """Return what a called method takes over from its caller."""
+    return _Frame("", FunctionCode(name="", accepted=None), None, -1, condition, depth, loops)
+
+
+def _is_property(code: FunctionCode) -> bool:
+    return any(text.rsplit(".", 1)[-1] in ("property", "cached_property") for text in code.decorators)
+
+
+def _opaque(condition: Condition) -> bool:
+    """Return whether no surroundings can decide that a condition is met."""
+    return condition == UNREADABLE or (isinstance(condition, AllOf) and UNREADABLE in condition.of)
+
+
+def _survived(test: Condition) -> Condition:
+    """Return the condition after `if test: raise`; what cannot be read is taken as not raised."""
+    after = negate(test)
+    if isinstance(after, AllOf):
+        return all_of(each for each in after.of if not _unsure(each))
+    return ALWAYS if _unsure(after) else after
+
+
+def _unsure(condition: Condition) -> bool:
+    return condition == UNREADABLE or (isinstance(condition, AnyOf) and UNREADABLE in condition.of)
+
+
+def _asks_a_class(condition: Condition) -> bool:
+    """Return whether a condition asks for an attribute of a class, whose body was not looked at."""
+    match condition:
+        case HasName(path):
+            return any(part[:1].isupper() for part in path.split(".")[:-1])
+        case Negated(inner):
+            return _asks_a_class(inner)
+        case AllOf(parts) | AnyOf(parts):
+            return any(map(_asks_a_class, parts))
+        case _:
+            return False

@@ -1,0 +1,110 @@
+"""What the functions and classes of one Python file accept and call, as plain values.
+
+`code_file.py` makes it from the text of one file and looks at no other file. `summary.py` says what a file
+does when it is imported; this says what its functions do when they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from envcheck.atlas.summary import Guards, Origin
+
+SELF = "self"
+SUPER = "super()"
+UNREADABLE_TEST = "__unreadable__"
+"""The guard of a line of which nobody can say whether it runs."""
+
+UNLESS_RAISED = "unless raised: "
+"""Begins the guard of a line after `if test: raise`: the line runs unless the test is known to be true."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCall:
+    """One call in the body of a function, or one attribute of `self` that is read.
+
+    Attributes:
+        target: what is called, as written: `Accelerator`, `self.accelerator.unwrap_model`.
+        keywords: names of keyword arguments.
+        unpacked: expressions after `**` whose result is a table of fields: `self.args.config.to_dict`.
+        guards: the tests that are true when the call runs; outermost first.
+        line: counted from 1.
+        looped: it stands in a loop, so it may run never.
+        read: the attribute is only read; it matters if it is a property.
+
+    """
+
+    target: str
+    keywords: tuple[str, ...]
+    unpacked: tuple[str, ...]
+    guards: Guards
+    line: int
+    looped: bool = False
+    read: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCode:
+    """One function or method.
+
+    Attributes:
+        name: its name.
+        accepted: names that it takes as keywords, without `self`; None if it takes any (`**kwargs`).
+        decorators: as written, outermost first.
+        calls: what its body calls, in order.
+        imports: names that its body imports.
+        locals: names that its body or its parameters bind; they hide those of the module.
+        made: local names that hold an instance, with the expression of its class.
+        returns_fields: it returns all fields of its object as a dictionary, as `asdict(self)` does.
+
+    """
+
+    name: str
+    accepted: frozenset[str] | None
+    decorators: tuple[str, ...] = ()
+    calls: tuple[CodeCall, ...] = ()
+    imports: Mapping[str, Origin] = field(default_factory=dict)
+    locals: frozenset[str] = frozenset()
+    made: Mapping[str, str] = field(default_factory=dict)
+    returns_fields: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassCode:
+    """One class.
+
+    Attributes:
+        name: its name.
+        bases: as written.
+        decorators: as written.
+        methods: each name with all of its definitions.
+        fields: annotated names in its body that a dataclass would take as arguments.
+        made: attributes of `self` that always hold an instance of one class, with its expression.
+        peculiar: a metaclass, or a base that is no name, so its constructor cannot be read.
+
+    """
+
+    name: str
+    bases: tuple[str, ...] = ()
+    decorators: tuple[str, ...] = ()
+    methods: Mapping[str, tuple[FunctionCode, ...]] = field(default_factory=dict)
+    fields: tuple[str, ...] = ()
+    made: Mapping[str, str] = field(default_factory=dict)
+    peculiar: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileCode:
+    """The functions and classes of one file; each name with all of its definitions.
+
+    Attributes:
+        functions: functions at module level.
+        classes: classes at module level.
+        assigned: names at module level that a statement assigns.
+
+    """
+
+    functions: Mapping[str, tuple[FunctionCode, ...]] = field(default_factory=dict)
+    classes: Mapping[str, tuple[ClassCode, ...]] = field(default_factory=dict)
+    assigned: frozenset[str] = frozenset()

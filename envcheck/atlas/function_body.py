@@ -1,0 +1,352 @@
+"""Read the body of one function: the calls that run when it is called, each with the tests around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from envcheck.atlas.code_summary import SELF, SUPER, UNLESS_RAISED, UNREADABLE_TEST, CodeCall
+from envcheck.atlas.summary import Guards, Origin
+from envcheck.atlas.syntax import caught_names, dotted, ends_in_raise
+
+_CATCH_TYPE_ERRORS = frozenset({"TypeError", "Exception", "BaseException"})
+_TABLE_METHODS = ("to_dict", "asdict")
+_DEFERRED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+_ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_ALL_KEYS = "*"
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """Where a statement stands in a function.
+
+    Attributes:
+        guards: the tests around it.
+        looped: it stands in a loop.
+        caught: a `try` around it catches TypeError.
+
+    """
+
+    guards: Guards = ()
+    looped: bool = False
+    caught: bool = False
+
+    def under(self, *guards: str) -> _Spot:
+        return replace(self, guards=(*self.guards, *(each for each in guards if each not in self.guards)))
+
+
+@dataclass
+class FunctionReader:
+    """Walk the statements of one function in order and collect what it calls.
+
+    Attributes:
+        node: the function.
+        calls: what it calls.
+        imports: what it imports.
+        made: local names that hold an instance, with the expression of its class.
+
+    """
+
+    node: ast.FunctionDef
+    calls: list[CodeCall] = field(default_factory=list)
+    imports: dict[str, Origin] = field(default_factory=dict)
+    made: dict[str, str] = field(default_factory=dict)
+    locals: frozenset[str] = frozenset()
+    _tables: dict[str, dict[str, Guards]] = field(default_factory=dict)
+    _stored: dict[str, int] = field(default_factory=dict)
+    _plain: dict[str, ast.expr] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Read the body."""
+        arguments = self.node.args
+        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        bound = {each.arg for each in (*every, arguments.vararg, arguments.kwarg) if each is not None}
+        for each in ast.walk(self.node):
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                bound.add(each.id)
+                self._stored[each.id] = self._stored.get(each.id, 0) + 1
+        self.locals = frozenset(bound - {SELF, "cls"})
+        self._block(self.node.body, _Spot())
+
+    # Statements
+
+    def _block(self, body: Sequence[ast.stmt], spot: _Spot) -> None:
+        for statement in body:
+            reader = getattr(self, f"_read_{type(statement).__name__.lower()}", None)
+            if reader is not None:
+                spot = reader(statement, spot) or spot
+            elif not isinstance(statement, _DEFERRED):
+                self._children(statement, spot)
+
+    def _children(self, node: ast.AST, spot: _Spot) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self._expression(child, spot)
+
+    def _read_import(self, node: ast.Import, _spot: _Spot) -> None:
+        for alias in node.names:
+            local = alias.asname or alias.name.split(".")[0]
+            self.imports.setdefault(local, Origin(0, alias.name if alias.asname else local))
+
+    def _read_importfrom(self, node: ast.ImportFrom, _spot: _Spot) -> None:
+        for alias in node.names:
+            self.imports.setdefault(
+                alias.asname or alias.name, Origin(node.level, node.module or "", alias.name)
+            )
+
+    def _read_if(self, node: ast.If, spot: _Spot) -> _Spot:
+        self._expression(node.test, spot)
+        test = self._test(node.test)
+        self._block(node.body, spot.under(test))
+        self._block(node.orelse, spot.under(_negated(test)))
+        ends, otherwise_ends = _ends(node.body), _ends(node.orelse)
+        if ends and otherwise_ends:
+            return spot.under("False")
+        if ends:
+            raised = ends_in_raise(node.body)
+            return spot.under(UNLESS_RAISED + test if raised else _negated(test))
+        if otherwise_ends:
+            raised = ends_in_raise(node.orelse)
+            return spot.under(UNLESS_RAISED + _negated(test) if raised else test)
+        return spot
+
+    def _read_try(self, node: ast.Try, spot: _Spot) -> _Spot:
+        lenient = [each for each in node.handlers if not ends_in_raise(each.body)]
+        caught = any(_CATCH_TYPE_ERRORS & caught_names(each) for each in lenient)
+        self._block(node.body, replace(spot, caught=spot.caught or caught))
+        for each in node.handlers:
+            self._block(each.body, spot.under(UNREADABLE_TEST))
+        self._block(node.orelse, spot.under(UNREADABLE_TEST) if caught else spot)
+        self._block(node.finalbody, spot)
+        returned = _ends(node.body) or any(_ends(each.body) for each in lenient)
+        return spot.under(UNREADABLE_TEST) if returned else spot
+
+    def _read_with(self, node: ast.With, spot: _Spot) -> _Spot:
+        for item in node.items:
+            self._expression(item.context_expr, spot)
+        suppressed = {
+            (dotted(argument) or "").rsplit(".", 1)[-1]
+            for item in node.items
+            if isinstance(item.context_expr, ast.Call)
+            and (dotted(item.context_expr.func) or "").endswith("suppress")
+            for argument in item.context_expr.args
+        }
+        self._block(node.body, replace(spot, caught=spot.caught or bool(suppressed & _CATCH_TYPE_ERRORS)))
+        return spot.under("False") if _ends(node.body) else spot
+
+    def _read_for(self, node: ast.For | ast.While, spot: _Spot) -> _Spot:
+        self._expression(node.iter if isinstance(node, ast.For) else node.test, spot)
+        self._block(node.body, replace(spot, looped=True))
+        self._block(node.orelse, spot.under(UNREADABLE_TEST))
+        leaves = any(isinstance(each, ast.Return) for each in ast.walk(node))
+        return replace(spot, looped=True) if leaves else spot
+
+    _read_while = _read_for
+
+    def _read_match(self, node: ast.Match, spot: _Spot) -> _Spot:
+        for case in node.cases:
+            self._block(case.body, spot.under(UNREADABLE_TEST))
+        return spot.under(UNREADABLE_TEST) if any(_ends(each.body) for each in node.cases) else spot
+
+    def _read_assign(self, node: ast.Assign, spot: _Spot) -> None:
+        self._expression(node.value, spot)
+        match node.targets:
+            case [ast.Name(id=name)]:
+                self._bind(name, node.value, spot)
+            case [ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(key)))]:
+                if name in self._tables:
+                    self._tables[name][key] = spot.guards
+            case _:
+                pass
+
+    def _read_annassign(self, node: ast.AnnAssign, spot: _Spot) -> None:
+        if node.value is not None:
+            self._expression(node.value, spot)
+            if isinstance(node.target, ast.Name):
+                self._bind(node.target.id, node.value, spot)
+
+    def _read_delete(self, node: ast.Delete, _spot: _Spot) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                self._forget(target.value, target.slice)
+
+    def _read_expr(self, node: ast.Expr, spot: _Spot) -> None:
+        self._expression(node.value, spot)
+
+    def _bind(self, name: str, value: ast.expr, spot: _Spot) -> None:
+        self._tables.pop(name, None)
+        if self._stored.get(name) != 1:
+            return
+        keys = _literal_keys(value)
+        if keys is not None:
+            self._tables[name] = dict.fromkeys(keys, spot.guards)
+        if (made := made_class(value)) is not None:
+            self.made[name] = made
+        if not spot.guards:
+            self._plain[name] = value
+
+    # Tests
+
+    def _test(self, node: ast.expr) -> str:
+        """Return a test as text; a local name is replaced by its value, or makes the test unreadable."""
+        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        if not names & self.locals - self.imports.keys():
+            return ast.unparse(node)
+        return ast.unparse(_Inlined(self).visit(ast.parse(ast.unparse(node), mode="eval").body))
+
+    # Expressions
+
+    def _expression(self, node: ast.expr, spot: _Spot) -> None:
+        match node:
+            case ast.Lambda():
+                return
+            case ast.IfExp(test=test, body=then, orelse=otherwise):
+                self._expression(test, spot)
+                text = self._test(test)
+                self._expression(then, spot.under(text))
+                self._expression(otherwise, spot.under(_negated(text)))
+            case ast.BoolOp(op=operation, values=values):
+                for value in values:
+                    self._expression(value, spot)
+                    text = self._test(value)
+                    spot = spot.under(text if isinstance(operation, ast.And) else _negated(text))
+            case ast.Call():
+                self._call(node, spot)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                self._record(f"{SELF}.{name}", (), (), node, spot, read=True)
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                for child in ast.walk(node):
+                    if isinstance(child, ast.Call):
+                        self._call(child, replace(spot, looped=True).under(UNREADABLE_TEST))
+            case _:
+                self._children(node, spot)
+
+    def _call(self, node: ast.Call, spot: _Spot) -> None:
+        self._mutate(node)
+        for argument in node.args:
+            self._expression(argument.value if isinstance(argument, ast.Starred) else argument, spot)
+        for keyword in node.keywords:
+            self._expression(keyword.value, spot)
+        function, keywords = node.func, node.keywords
+        if dotted(function) in ("partial", "functools.partial") and node.args and keywords:
+            function = node.args[0]
+        target = _target(function)
+        if not target:
+            self._children(function, spot)
+            return
+        if isinstance(function, ast.Attribute) and not isinstance(function.value, ast.Name):
+            self._expression(function.value, spot)
+        named = tuple(each.arg for each in keywords if each.arg)
+        unpacked = tuple(filter(None, (_table_of(each.value) for each in keywords if each.arg is None)))
+        self._record(target, named, unpacked, node, spot)
+        for each in keywords:
+            if each.arg is None and isinstance(each.value, ast.Name):
+                for key, guards in self._tables.get(each.value.id, {}).items():
+                    self._record(target, (key,), (), node, spot.under(*guards))
+
+    def _record(
+        self,
+        target: str,
+        keywords: tuple[str, ...],
+        unpacked: tuple[str, ...],
+        node: ast.expr,
+        spot: _Spot,
+        *,
+        read: bool = False,
+    ) -> None:
+        if not spot.caught and not (read and UNREADABLE_TEST in spot.guards):
+            self.calls.append(
+                CodeCall(target, keywords, unpacked, spot.guards, node.lineno, spot.looped, read)
+            )
+
+    def _mutate(self, node: ast.Call) -> None:
+        """Forget keys that a method takes out of a table."""
+        match node.func:
+            case ast.Attribute(value=table, attr="pop" | "clear" | "popitem") if isinstance(table, ast.Name):
+                self._forget(table, node.args[0] if node.args else ast.Constant(value=_ALL_KEYS))
+            case _:
+                pass
+
+    def _forget(self, table: ast.expr, key: ast.expr) -> None:
+        if isinstance(table, ast.Name) and table.id in self._tables:
+            known = isinstance(key, ast.Constant) and key.value != _ALL_KEYS
+            if known and isinstance(key, ast.Constant):
+                self._tables[table.id].pop(str(key.value), None)
+            else:
+                del self._tables[table.id]
+
+
+class _Inlined(ast.NodeTransformer):
+    """Replace the local names of a test by their only value, where that depends on no other local name."""
+
+    def __init__(self, reader: FunctionReader) -> None:
+        self._reader = reader
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return the value of a local name, or the name of something unreadable."""
+        reader = self._reader
+        if node.id not in reader.locals or node.id in reader.imports:
+            return node
+        value = reader._plain.get(node.id)  # noqa: SLF001 - the transformer is a part of the reader
+        names = {each.id for each in ast.walk(value) if isinstance(each, ast.Name)} if value else set()
+        if value is None or names & reader.locals:
+            return ast.Name(id=UNREADABLE_TEST, ctx=ast.Load())
+        return value
+
+
+def _negated(test: str) -> str:
+    return f"not ({test})"
+
+
+def _ends(body: Sequence[ast.stmt]) -> bool:
+    """Return whether a block never reaches the statement after it."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return _ends(last.body) and _ends(last.orelse)
+    return isinstance(last, _ENDS)
+
+
+def _target(node: ast.expr) -> str:
+    match node:
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name):
+            return f"{SUPER}.{name}"
+        case _:
+            return dotted(node) or ""
+
+
+def _table_of(node: ast.expr) -> str:
+    """Return the expression of `**x.to_dict()` as `x.to_dict`; empty for anything else."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name) as function, args=[], keywords=[]) if (
+            name in _TABLE_METHODS
+        ):
+            return dotted(function) or ""
+        case _:
+            return ""
+
+
+def _literal_keys(node: ast.expr) -> list[str] | None:
+    """Return the keys of a dictionary that is written down; None for anything else."""
+    match node:
+        case ast.Dict(keys=keys):
+            return [
+                each.value for each in keys if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            ]
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+            return [each.arg for each in keywords if each.arg]
+        case _:
+            return None
+
+
+def made_class(node: ast.expr | None) -> str | None:
+    """Return the expression of the class that a call makes an instance of, by the spelling of its name."""
+    if not isinstance(node, ast.Call):
+        return None
+    path = dotted(node.func)
+    parts = path.split(".") if path else []
+    if len(parts) > 1 and parts[-1].startswith("from_") and parts[-2][:1].isupper():
+        parts.pop()
+    return ".".join(parts) if parts and parts[-1][:1].isupper() and parts[0] != SELF else None
