@@ -131,7 +131,7 @@ def test_what_a_release_demands_of_another_package(
         ({"reads": [{"pkg": "peft", "file": "a.py", "has": "("}]}, "not a regular expression"),
         ({"reads": [{"pkg": "peft", "file": "a.py", "keyword": "x"}]}, "expected scope"),
         ({"reads": [{"pkg": "peft", "file": "a.py", "names_bound": "(x)"}]}, "names_bound together with of"),
-        ({"runs": [{"pkg": "peft"}]}, "expected pkg and script"),
+        ({"runs": [{"pkg": "peft"}]}, "expected pkg, script and fails"),
         ({"none": "why", "unopened": {"peft": ""}}, "unopened: expected a reason"),
     ],
 )
