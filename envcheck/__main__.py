@@ -21,7 +21,7 @@ def main() -> None:
     try:
         if sys.argv[1:] in (["--version"], ["-V"]):
             run = _print_version
-        elif sys.argv[1:2] == ["gate"] and "--runtime" in sys.argv and "--help" not in sys.argv:
+        elif sys.argv[1:2] == ["gate"] and "--runtime" in sys.argv and not {"--help", "-h"} & {*sys.argv}:
             from envcheck.commands.gate_runtime import run  # precedes every container start
         else:
             from envcheck.cli.main import run

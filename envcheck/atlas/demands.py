@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from envcheck.atlas.conditions import ALWAYS, NEVER, AllOf, Condition, Surroundings, all_of, decide
 from envcheck.atlas.entries import ELSEWHERE, Entry, distribution_of
@@ -22,6 +23,9 @@ from envcheck.core.facts import Tri
 _DEEPEST = 10
 _MOST_WAYS = 3
 """Conditions under which a module is imported are kept for so many independent ways."""
+
+
+_THIS_STACK = Surroundings(absent=ELSEWHERE)
 
 
 class DemandKind(StrEnum):
@@ -101,7 +105,6 @@ class EntryWalk:
 
     offers: ReleaseOffers
     entry: Entry
-    never: Surroundings = field(default_factory=lambda: Surroundings(absent=ELSEWHERE))
     _queue: list[_Visit] = field(default_factory=list)
     _ways: dict[str, list[frozenset[Condition]]] = field(default_factory=dict)
     _number: int = 0
@@ -132,7 +135,8 @@ class EntryWalk:
         parts = module.split(".")
         for end in range(1, len(parts) + 1):
             part = ".".join(parts[:end])
-            if self.offers.modules.form(part) is ModuleForm.SOURCE:
+            known = any(way <= conditions for way in self._ways.get(part, ()))
+            if not known and self.offers.modules.form(part) is ModuleForm.SOURCE:
                 self._number += 1
                 heapq.heappush(self._queue, _Visit(len(conditions), self._number, part, conditions))
 
@@ -167,23 +171,12 @@ class EntryWalk:
     def _lazy_conditions(self, module: str, name: str) -> frozenset[Condition]:
         summary = self.offers.modules.summary(module)
         origin = summary.lazy.get(name) if summary else None
-        guards = origin.guards if origin else ()
-        return self._reached(tuple(self.offers.guards.condition(each, module) for each in guards))
-
-    def _reached(self, conditions: Sequence[Condition]) -> frozenset[Condition]:
-        """Return the conditions that are open; NEVER alone if one cannot be met on this stack."""
-        joined = all_of(conditions)
-        if decide(joined, self.never) is Tri.NO:
-            return frozenset({NEVER})
-        kept = joined.of if isinstance(joined, AllOf) else (joined,)
-        return frozenset(each for each in kept if decide(each, self.never) is not Tri.YES)
+        return _open_conditions(self.offers.guards.together(origin.guards if origin else (), module))
 
     def _read(self, visit: _Visit) -> Iterator[Demand]:
         summary = self.offers.modules.summary(visit.module)
         for use in summary.uses if summary else ():
-            conditions = self._reached(
-                [self.offers.guards.condition(each, visit.module) for each in use.guards]
-            )
+            conditions = _open_conditions(self.offers.guards.together(use.guards, visit.module))
             if NEVER in conditions:
                 continue
             whole = visit.conditions | conditions
@@ -200,6 +193,15 @@ class EntryWalk:
         self._push(target, conditions)
         if use.kind is UseKind.FROM and use.name != "*":
             self._take(target, use.name, conditions)
+
+
+@lru_cache(maxsize=65536)
+def _open_conditions(condition: Condition) -> frozenset[Condition]:
+    """Return the conditions that are open; NEVER alone if they cannot be met on this stack."""
+    if decide(condition, _THIS_STACK) is Tri.NO:
+        return frozenset({NEVER})
+    parts = condition.of if isinstance(condition, AllOf) else (condition,)
+    return frozenset(each for each in parts if decide(each, _THIS_STACK) is not Tri.YES)
 
 
 def _demanded(use: Use) -> Demanded:

@@ -13,6 +13,8 @@ class GapKind(StrEnum):
     """A keyword argument that the partner's function does not accept: TypeError when the call runs."""
     GUARD = "guard"
     """The asking code compares the partner's version and raises, when it is imported."""
+    BINARY = "binary"
+    """Compiled modules were made for other releases of the partner: undefined symbols, or a refusal."""
 
 
 @dataclass(frozen=True, kw_only=True)

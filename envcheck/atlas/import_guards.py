@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -59,20 +60,19 @@ class ImportRefusal:
 def find_import_guards(package: PackageReader, partner: PackageReader) -> list[CodeGap]:
     """Return the releases of a partner that a package refuses on import, as one gap for each bound."""
     rows: dict[tuple[str, str, tuple[str, ...]], dict[str, str]] = {}
-    for version in package.by_version:
-        blamed: set[str] = set()
-        for entry, refusal in _refusals(package, version):
-            if refusal.partner != partner.name:
-                continue
-            lacking = tuple(
-                each
-                for each in partner.by_version
-                if each not in blamed
-                and _refuses(refusal, each, surroundings(package, version, partner, each))
-            )
-            if lacking:
-                rows.setdefault((entry, refusal.needs, lacking), {}).setdefault(version, refusal.place)
-                blamed.update(lacking)
+    blamed: set[tuple[str, str]] = set()
+    for version, entry, refusal in _refusals(package):
+        if refusal.partner != partner.name:
+            continue
+        lacking = tuple(
+            each
+            for each in partner.by_version
+            if (version, each) not in blamed
+            and _refuses(refusal, each, surroundings(package, version, partner, each))
+        )
+        if lacking:
+            rows.setdefault((entry, refusal.needs, lacking), {}).setdefault(version, refusal.place)
+            blamed.update((version, each) for each in lacking)
     return [
         CodeGap(
             kind=GapKind.GUARD,
@@ -94,8 +94,21 @@ def _refuses(refusal: ImportRefusal, version: str, beside: Surroundings) -> bool
     return not refusal.specifier or satisfies(version, refusal.specifier, unknown=Tri.YES) is Tri.NO
 
 
-def _refusals(package: PackageReader, version: str) -> Iterator[tuple[str, ImportRefusal]]:
-    """Yield what the entries of a release refuse, each line once for the first entry that reaches it."""
+@lru_cache(maxsize=4)
+def _refusals(package: PackageReader) -> tuple[tuple[str, str, ImportRefusal], ...]:
+    """Return what the entries of each release refuse: version, entry, refusal.
+
+    A line counts for the first entry that reaches it. The answer is kept while one partner after the other is
+    compared.
+    """
+    return tuple(
+        (version, entry, refusal)
+        for version in package.by_version
+        for entry, refusal in _refused(package, version)
+    )
+
+
+def _refused(package: PackageReader, version: str) -> Iterator[tuple[str, ImportRefusal]]:
     offers = package.offers(version)
     seen: set[tuple[str, Condition]] = set()
     for entry in package.entries(version):
@@ -114,7 +127,7 @@ def _module_refusals(
     path = offers.modules.path(module)
 
     def condition(guards: Guards) -> Condition:
-        return all_of((reached, *(offers.guards.condition(each, module) for each in guards)))
+        return all_of((reached, offers.guards.together(guards, module)))
 
     for check in summary.checks:
         text = _table(offers, summary, module, check.table).get(check.package, "")

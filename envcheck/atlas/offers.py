@@ -69,6 +69,9 @@ _EVERY_MODULE_HAS = frozenset(
 _MADE_IN_C = ("torch._C", "torch.ops", "torch.classes", "numpy.core", "numpy._core")
 """Modules whose names are made in C or at run time, whatever their files say."""
 
+_IN_TOP = 2
+"""Parts of the path of a module right below an import name, which another distribution may bring as well."""
+
 _STUBS = {"torch": ("torch._C", "torch._C._VariableFunctions")}
 """Stubs that list the names which a package's root copies out of its shared library."""
 
@@ -105,7 +108,8 @@ class ReleaseOffers:
             part = ".".join(parts[:end])
             form = self.modules.form(part)
             if form is None:
-                return Offer.UNKNOWN if self._made_at_run_time(part, path) else Offer.NO
+                elsewhere = end == 1 or (end == _IN_TOP and self.modules.form(parts[0]) is ModuleForm.FOLDER)
+                return Offer.UNKNOWN if elsewhere or self._made_at_run_time(part, path) else Offer.NO
             if form in (ModuleForm.UNSEEN, ModuleForm.STUB):
                 return Offer.YES if end == len(parts) else Offer.UNKNOWN
         return Offer.YES
@@ -209,7 +213,7 @@ class ReleaseOffers:
         return [each for each in stubs if each is not None]
 
     def _any_way(self, ways: tuple[Guards, ...], module: str) -> Condition:
-        return any_of(all_of(self.guards.condition(each, module) for each in guards) for guards in ways)
+        return any_of(self.guards.together(guards, module) for guards in ways)
 
     def _through_stars(self, summary: FileSummary, module: str, name: str) -> Found:
         unknown = False
@@ -226,8 +230,8 @@ class ReleaseOffers:
                 continue
             found = self.find(target, name)
             if found.way in (Way.BOUND, Way.LAZY, Way.SUBMODULE, Way.STUB):
-                conditions = (self.guards.condition(each, module) for each in star.guards)
-                return Found(Way.BOUND, condition=all_of((*conditions, found.condition)))
+                starred = self.guards.together(star.guards, module)
+                return Found(Way.BOUND, condition=all_of((starred, found.condition)))
             unknown = unknown or found.way is Way.UNKNOWN
         return Found(Way.UNKNOWN if unknown else Way.MISSING)
 

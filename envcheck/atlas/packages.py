@@ -12,7 +12,7 @@ from envcheck.core.parsing import parse_toml
 DEFAULT_SINCE = "2022-01-01"
 """Day of the first release that is read of a package that names no other."""
 
-_KEYS = frozenset({"imports", "since", "also", "sdist", "optional"})
+_KEYS = frozenset({"imports", "since", "also", "sdist", "optional", "links_torch", "stable_since"})
 
 # torch/testing/_internal holds the tests of torch itself; other packages ship theirs under the usual names.
 _TEST_FOLDER = re.compile(r"/(?:tests?|testing/_internal|test_cases)/")
@@ -29,6 +29,8 @@ class AtlasPackage:
         since: day of the first release that is read, `2022-01-01`.
         also: patterns of further files that are kept of a wheel.
         sdist: patterns of further files that are kept of a source distribution.
+        links_torch: whether its compiled modules link torch's libraries.
+        stable_since: its first release on torch's stable ABI, which serves every newer torch.
 
     """
 
@@ -37,6 +39,8 @@ class AtlasPackage:
     since: str = DEFAULT_SINCE
     also: tuple[str, ...] = ()
     sdist: tuple[str, ...] = ()
+    links_torch: bool = False
+    stable_since: str = ""
 
     def keeps(self, path: str, *, from_sdist: bool = False) -> bool:
         """Return whether the bytes of a file are kept: Python of its packages without tests, and metadata."""
@@ -87,4 +91,6 @@ def _package(name: str, row: Any, file: str) -> AtlasPackage:
         since=since,
         also=tuple(lists["also"]),
         sdist=tuple(lists["sdist"]),
+        links_torch=bool(row.get("links_torch")),
+        stable_since=str(row.get("stable_since", "")),
     )

@@ -34,6 +34,7 @@ from envcheck.atlas.conditions import (
 from envcheck.atlas.entries import distribution_of
 from envcheck.atlas.named_predicates import named_predicate
 from envcheck.atlas.release_modules import ModuleForm, ReleaseModules
+from envcheck.atlas.summary import Guards
 from envcheck.atlas.symbols import (
     FLIPPED,
     OPAQUE,
@@ -104,6 +105,7 @@ class GuardReader:
     foreign: Callable[[str], Condition | None] = lambda _path: None
     _scopes: dict[str, Names] = field(default_factory=dict)
     _read: dict[tuple[str, str], Condition] = field(default_factory=dict)
+    _joined: dict[tuple[Guards, str], Condition] = field(default_factory=dict)
     _fuel: int = 0
     _depth: int = 0
     _needs: list[Condition] = field(default_factory=list)
@@ -115,6 +117,13 @@ class GuardReader:
             self._fuel, self._depth = _FUEL, 0
             self._read[key] = truth(self._value(_parsed(guard), {}, module))
         return self._read[key]
+
+    def together(self, guards: Guards, module: str) -> Condition:
+        """Return the condition that all of these guards in a module are true."""
+        key = (guards, module)
+        if key not in self._joined:
+            self._joined[key] = all_of(self.condition(each, module) for each in guards)
+        return self._joined[key]
 
     def predicate(self, path: str) -> Condition | None:
         """Return what a predicate of this release states without arguments; None if there is none."""
@@ -462,8 +471,9 @@ class GuardReader:
             result = self._inlined(function, values, keywords)
             return result if values or keywords else as_floor(result)
         if isinstance(function, PathOf):
-            known = None if values or keywords else self.foreign(function.path)
-            return known or named_predicate(function.path, (*values, *keywords.values())) or OPAQUE
+            named = named_predicate(function.path, (*values, *keywords.values()))
+            bare = named is not None and not values and not keywords
+            return (self.foreign(function.path) if bare else None) or named or OPAQUE
         return OPAQUE
 
     def _inlined(

@@ -27,7 +27,7 @@ _ALWAYS_THERE = ("torch",)
 _PYTHON_TAG = re.compile(r"-cp3(\d+)-cp3\d+-")
 
 
-@dataclass
+@dataclass(eq=False)
 class PackageReader:
     """The releases of one package.
 
@@ -44,6 +44,7 @@ class PackageReader:
     cache: MutableMapping[str, FileSummary] = field(default_factory=dict)
     others: Mapping[str, PackageReader] = field(default_factory=dict)
     _foreign: dict[str, Condition | None] = field(default_factory=dict)
+    _windows: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _offers: dict[str, ReleaseOffers] = field(default_factory=dict)
     _entries: dict[str, tuple[EntryReading, ...]] = field(default_factory=dict)
 
@@ -55,13 +56,19 @@ class PackageReader:
         ]
         return {each.version: each for each in sorted(plain, key=lambda each: Version(each.version))}
 
+    def window(self, version: str) -> Mapping[str, str]:
+        """Return the packages that are there with a release, and the versions its metadata admits."""
+        if version not in self._windows:
+            self._windows[version] = windows(self.by_version[version])
+        return self._windows[version]
+
     def offers(self, version: str) -> ReleaseOffers:
         """Return what a release offers."""
         if version not in self._offers:
             release = self.by_version[version]
             modules = ReleaseModules(release, import_names(self.name), self.cache)
             beside = Surroundings(
-                versions={self.name: version}, windows=windows(release), absent=ELSEWHERE - {self.name}
+                versions={self.name: version}, windows=self.window(version), absent=ELSEWHERE - {self.name}
             )
             self._offers[version] = ReleaseOffers(modules, GuardReader(modules, self.foreign), beside)
         return self._offers[version]
@@ -109,8 +116,8 @@ class PackageReader:
 
 def surroundings(package: PackageReader, version: str, partner: PackageReader, release: str) -> Surroundings:
     """Return what is known of an environment with a release of each of two packages."""
-    there = windows(partner.by_version[release])
-    for name, window in windows(package.by_version[version]).items():
+    there = dict(partner.window(release))
+    for name, window in package.window(version).items():
         there[name] = ",".join(filter(None, (there.get(name, ""), window)))
     return Surroundings(
         versions={package.name: version, partner.name: release},

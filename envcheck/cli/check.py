@@ -41,14 +41,18 @@ def command(
     skip: options.Skip = None,
     overlays: options.Matrix = None,
     lang: options.Lang = None,
+    verbose: options.Verbose = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Judge what dependency files would install, before it is installed; name the line that causes a finding.
 
     Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage or unreadable input.
     """
     from envcheck.commands import check, examine, gate
+    from envcheck.core.findings import Question
 
     report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
+    verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
     language = examine.choose_language(lang, host.Host())
     request = options.examine_request(target=target, train=train, driver=driver, gpus=gpus, overlays=overlays)
     gate_options = gate.GateOptions(
@@ -60,10 +64,8 @@ def command(
         skip=tuple(skip or ()),
     )
     checked = check.check(files, request, gate_options, language, python_version)
-    for remark in checked.remarks:
+    for remark in () if quiet else checked.remarks:
         output.print_message(inline(remark))
-    verdict_follows = output.write_report(checked.report, report_format, file)
-    if verdict_follows:
-        output.print_data("".join(f"{line}\n" for line in checked.lines))
-        output.print_verdict(checked.decision, language)
+    report = checked.report._replace(question=Question.CHECK, verbosity=verbosity)
+    output.write_report(report, report_format, file)
     return checked.decision.code

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from envcheck.cli import options, output
-from envcheck.cli.options import FailOn
+from envcheck.core.rules import Severity
 from envcheck.host import machine as host
 
 FixOption = Annotated[
@@ -31,12 +31,14 @@ def command(
     as_json: options.Json = False,
     report_format: options.ReportFormat = "",
     file: options.ReportFile = "",
-    fail_on: options.ReportFailOn = FailOn.ERROR,
+    fail_on: options.GateFailOn = None,
     timeout: options.ProbeTimeout = 10.0,
     fix: FixOption = False,
     expect_gpus: options.ExpectGpus = None,
     overlays: options.Matrix = None,
     lang: options.Lang = None,
+    verbose: options.Verbose = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Judge this machine, this environment and this training configuration.
 
@@ -46,9 +48,12 @@ def command(
     from envcheck.commands import examine
     from envcheck.policy import decision
 
-    severity = fail_on.severity
     report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
+    verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
     language = examine.choose_language(lang, host.Host())
+    settings = examine.read_settings()
+    threshold = settings.threshold if settings is not None else None
+    severity = fail_on.severity if fail_on else threshold or Severity.ERROR
     request = options.examine_request(
         python=python,
         static=static,
@@ -61,7 +66,16 @@ def command(
         overlays=overlays,
         expect_gpus=expect_gpus,
     )
+    request = examine.with_settings(request, settings)
     report = examine.examine(request, host.Host(), severity if fix else None)
-    report = report._replace(language=language.without(report.matrix.overlaid()), fail_on=severity)
+    report = report._replace(
+        language=language.without(report.matrix.overlaid()), fail_on=severity, verbosity=verbosity
+    )
+    policy = decision.Policy(severity)
+    if settings is not None:
+        from envcheck.commands import gate
+
+        policy = gate.combine_policy(gate.GateOptions(fail_on=severity), settings, report.matrix)
+        report = decision.apply_policy(report, report.diagnostics, policy)
     output.write_report(report, report_format, file)
-    return decision.decide(report, decision.Policy(severity)).code
+    return decision.decide(report, policy).code

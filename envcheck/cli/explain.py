@@ -45,7 +45,7 @@ def command(
     Exit codes: 0 no failure in the log, 1 a failure that is explained, 2 wrong usage or unreadable input,
     3 a failure for which no explanation is known.
     """
-    from envcheck.commands import explain
+    from envcheck.commands import examine, explain
     from envcheck.reports import explanation
 
     request = options.examine_request(
@@ -59,6 +59,7 @@ def command(
         timeout=timeout,
         overlays=overlays,
     )
+    request = examine.with_settings(request, examine.read_settings())
     if log == explain.STDIN:
         output.announce_standard_input()
     explained = explain.explain_log(request, log, host.Host())

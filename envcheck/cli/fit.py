@@ -69,14 +69,16 @@ def command(
     as_json: options.Json = False,
     timeout: options.ProbeTimeout = 10.0,
     overlays: options.Matrix = None,
+    quiet: options.Quiet = False,
 ) -> int:
     """Estimate the memory that a training run needs, before it starts. Downloads nothing; needs no torch.
 
     Exit codes: 0 it fits (or is tight), 1 it does not fit, 2 wrong usage or unreadable input, 3 cannot tell.
     """
-    from envcheck.commands import fit
+    from envcheck.commands import examine, fit
     from envcheck.memory import report
 
+    output.verbosity("json" if as_json else "text", verbose=False, quiet=quiet)
     request = options.examine_request(
         python=python,
         static=static,
@@ -87,6 +89,7 @@ def command(
         timeout=timeout,
         overlays=overlays,
     )
+    request = examine.with_settings(request, examine.read_settings())
     fit_options = fit.FitOptions(
         model=model,
         gpus=gpu_count,
@@ -98,5 +101,6 @@ def command(
         ram=ram,
     )
     table = fit.estimate_memory(request, fit_options, host.Host())
-    output.print_data(output.json_text(report.tree(table)) if as_json else report.render(table))
+    text = report.answer(table) if quiet else report.render(table)
+    output.print_data(output.json_text(report.tree(table)) if as_json else text)
     return table.code

@@ -15,6 +15,7 @@ from envcheck.host.environment import private_names
 from envcheck.host.files import check_replaceable
 
 if TYPE_CHECKING:
+    from envcheck.core.findings import Verbosity
     from envcheck.fleet.summary import FleetReport
 
 SourceArgument = Annotated[
@@ -80,6 +81,8 @@ def command(
     fail_on: options.ReportFailOn = FailOn.ERROR,
     timeout: options.ProbeTimeout = 10.0,
     overlays: options.Matrix = None,
+    verbose: options.Verbose = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Judge many nodes: what fails on each, which nodes differ, and whether a job may start on them.
 
@@ -88,15 +91,18 @@ def command(
     Exit codes: 0 the job may start, 1 it may not (an error on a node, or nodes differ in a fact that must be
     equal), 2 wrong usage, 3 cannot tell (a node is missing, a record cannot be read, nothing to judge).
     """
-    from envcheck.commands import fleet
+    from envcheck.commands import examine, fleet
 
     if file:
         check_replaceable(Path(file))
+    as_json = as_json or file.endswith(".json")
+    verbosity = output.verbosity("json" if as_json else "text", verbose=verbose, quiet=quiet)
     if source == "-":
         output.announce_standard_input()
     request = options.examine_request(
         python=python, static=static, target=target, train=train, timeout=timeout, overlays=overlays
     )
+    request = examine.with_settings(request, examine.read_settings())
     fleet_options = fleet.FleetOptions(
         source=source,
         via=via,
@@ -109,13 +115,15 @@ def command(
     )
     gathered = fleet.gather(request, fleet_options, host.Host())
     if gathered.report is not None:
-        output.write_data(_text(gathered.report, as_json=as_json or file.endswith(".json")), file)
+        output.write_data(_text(gathered.report, verbosity, as_json=as_json), file)
     return gathered.code
 
 
-def _text(report: FleetReport, *, as_json: bool) -> str:
+def _text(report: FleetReport, verbosity: Verbosity, *, as_json: bool) -> str:
     """Return the report as JSON or as text, with private names removed except those of the nodes."""
     from envcheck.fleet import report as fleet_report
 
     cleaned = sanitized(report, private_names()._replace(machines=()))
-    return output.json_text(fleet_report.tree(cleaned)) if as_json else fleet_report.render(cleaned)
+    return (
+        output.json_text(fleet_report.tree(cleaned)) if as_json else fleet_report.render(cleaned, verbosity)
+    )

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from envcheck.cli import options, output
+from envcheck.core.errors import InputError
 from envcheck.host import machine as host
 
 LockOption = Annotated[
@@ -41,6 +42,12 @@ ManifestOption = Annotated[
         "/usr/share/envcheck/manifest.json.",
     ),
 ]
+NoManifestOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-manifest", help="Write no manifest, also in a container. The same as --manifest none."
+    ),
+]
 RuntimeOption = Annotated[
     bool,
     typer.Option(
@@ -65,6 +72,7 @@ def command(
     verify_timeout: VerifyTimeoutOption = 300.0,
     root: RootOption = "",
     manifest: ManifestOption = "",
+    no_manifest: NoManifestOption = False,
     runtime: RuntimeOption = False,
     as_json: options.Json = False,
     report_format: options.ReportFormat = "",
@@ -78,6 +86,8 @@ def command(
     expect_gpus: options.ExpectGpus = None,
     overlays: options.Matrix = None,
     lang: options.Lang = None,
+    verbose: options.Verbose = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Judge as `doctor` does, under a policy, so that a bad image fails its build and a bad node its job.
 
@@ -85,10 +95,14 @@ def command(
     3 could not examine the environment (no torch in it, or a bug in envcheck).
     """
     from envcheck.commands import examine, gate
+    from envcheck.core.findings import Question
 
     if runtime:
         return _run_runtime_gate(manifest)
+    if no_manifest and manifest:
+        raise InputError("--no-manifest", f"contradicts --manifest {manifest}")
     report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
+    verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
     language = examine.choose_language(lang, host.Host())
     request = options.examine_request(
         python=python,
@@ -106,7 +120,7 @@ def command(
         machines=tuple(machines or ()),
         lock=lock,
         verify_s=verify_timeout if verify_files else None,
-        manifest=manifest,
+        manifest=gate.NO_MANIFEST if no_manifest else manifest,
         root=root,
         fail_on=fail_on.severity if fail_on else None,
         undecided=undecided.value if undecided else "",
@@ -115,12 +129,11 @@ def command(
         skip=tuple(skip or ()),
     )
     outcome = gate.judge_image(request, gate_options, host.Host(), language)
-    verdict_follows = output.write_report(outcome.report, report_format, file)
-    if verdict_follows and outcome.decision.code == 0:
+    report = outcome.report._replace(question=Question.GATE, verbosity=verbosity)
+    more_follows = output.write_report(report, report_format, file)
+    if more_follows and outcome.decision.code == 0 and not quiet:
         output.print_data("".join(f"{line}\n" for line in gate.dockerfile_lines(outcome.tree)))
     gate.write_manifest(outcome, request, gate_options, host.Host(), output.print_message)
-    if verdict_follows:
-        output.print_verdict(outcome.decision, language)
     return outcome.decision.code
 
 

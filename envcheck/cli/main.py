@@ -13,7 +13,8 @@ from types import ModuleType
 
 import typer
 
-from envcheck.cli.output import print_message
+from envcheck.cli import completion
+from envcheck.cli.output import print_data, print_message
 from envcheck.core.errors import EnvcheckError, InputError
 from envcheck.core.sanitize import inline
 from envcheck.host.environment import environment_variable
@@ -37,6 +38,7 @@ COMMANDS = (
 )
 """All commands, in the order in which `envcheck --help` lists them."""
 
+_HELP = {"help_option_names": ["-h", "--help"]}
 _USAGE_ERROR = 2
 _INTERNAL_ERROR = 3
 _INTERRUPTED = 128 + 2  # as a shell reports SIGINT
@@ -48,6 +50,9 @@ def run(arguments: list[str]) -> int:
     An error becomes one line on stderr. With ENVCHECK_DEBUG set, it is raised with its traceback instead.
     """
     try:
+        if arguments and arguments[0].partition("=")[0] in completion.OPTIONS:
+            print_data(completion.completion(arguments))
+            return 0
         program = build_program(arguments)
         code = program(arguments or ["--help"], prog_name="envcheck", standalone_mode=False) or 0
     except ProcessExit as end:
@@ -70,13 +75,17 @@ def run(arguments: list[str]) -> int:
 def build_program(arguments: list[str]) -> Callable[..., int]:
     """Return the click program: with the one command that the arguments name, or with all of them."""
     app = typer.Typer(
-        add_completion=_needs_completion(arguments), rich_markup_mode=None, pretty_exceptions_enable=False
+        add_completion=_needs_completion(arguments),
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings=_HELP,
     )
     app.callback()(_program)
     called = arguments[0] if arguments and arguments[0] in COMMANDS else None
     for name in (called,) if called else COMMANDS:
         module = command_module(name)
-        app.command(name, context_settings=getattr(module, "CONTEXT_SETTINGS", None))(module.command)
+        settings = {**_HELP, **getattr(module, "CONTEXT_SETTINGS", {})}
+        app.command(name, context_settings=settings, short_help=_summary(module))(module.command)
     program: Callable[..., int] = typer.main.get_command(app)
     return program
 
@@ -89,14 +98,18 @@ def command_module(name: str) -> ModuleType:
     return importlib.import_module(f"envcheck.cli.{name}")
 
 
+def _summary(module: ModuleType) -> str:
+    """Return the first paragraph of a command's help; unlike one that click shortens, it is never cut."""
+    return " ".join((module.command.__doc__ or "").partition("\n\n")[0].split())
+
+
 def _program() -> None:
     """Predict whether this machine, this Python environment and this training configuration will train."""
 
 
 def _needs_completion(arguments: list[str]) -> bool:
     """Return whether a shell asks for completions, or the user for the help or script that mentions them."""
-    named = arguments[:1] in ([], ["--help"], ["--show-completion"], ["--install-completion"])
-    return named or environment_variable("_ENVCHECK_COMPLETE") is not None
+    return arguments[:1] in ([], ["--help"], ["-h"]) or environment_variable(completion.VARIABLE) is not None
 
 
 def _error_line(error: Exception) -> tuple[str, int]:

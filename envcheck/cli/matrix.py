@@ -60,8 +60,9 @@ OutputOption = Annotated[
         "-o",
         "--output",
         metavar="PATH",
-        help="html: folder for index.html (default: site). measure: file to append cells to "
-        "(default: print). harvest: folder like compat/atlas for what was read (default: fetch only). "
+        help="html: file that ends in .html, or folder for index.html (default: site); '-' prints the page. "
+        "measure: file to append cells to (default: print). "
+        "harvest: folder like compat/atlas for what was read (default: fetch only). "
         "prove: folder laid out like compat/ (default: compat).",
     ),
 ]
@@ -145,7 +146,9 @@ def command(
         from envcheck.commands import harvest
 
         options_of_harvest = harvest.HarvestOptions(
-            folder=_store(store), packages=tuple(subjects or ()), output=Path(path) if path else None
+            folder=_store(store),
+            packages=tuple(subjects or ()),
+            output=Path(path) if path and path != "-" else None,
         )
         text, code = harvest.harvest(options_of_harvest, host.Host(), output.print_message)
         output.print_data(text)

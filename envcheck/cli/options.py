@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from envcheck.cli import completion
 from envcheck.core.rules import Severity
 
 if TYPE_CHECKING:
     from envcheck.commands.examine import ExamineRequest
+
+
+def dash_is_standard_output(file: str) -> str:
+    """Return the file that an option names; empty, which stands for standard output, for `-`."""
+    return "" if file == "-" else file
+
 
 # --- what to judge ----------------------------------------------------------------------------------
 
@@ -32,7 +39,12 @@ Static = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Option("--target", metavar="NAME", help="Training recipe to judge for, such as zero3-lora."),
+    typer.Option(
+        "--target",
+        metavar="NAME",
+        autocompletion=completion.targets,
+        help="Training recipe to judge for, such as zero3-lora.",
+    ),
 ]
 Train = Annotated[
     list[str] | None,
@@ -44,15 +56,21 @@ Train = Annotated[
     ),
 ]
 Facts = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        "--facts", metavar="FILE", help="Judge this facts file (TOML or JSON) instead of this machine."
+        "--facts",
+        metavar="FILE",
+        help="Judge this facts file (TOML or JSON), or the saved output of nvidia-smi, pip list or conda "
+        "list, instead of this machine. Repeatable.",
     ),
 ]
 Driver = Annotated[
     str | None,
     typer.Option(
-        "--driver", metavar="VERSION", help="Declare the NVIDIA driver of the machine the training runs on."
+        "--driver",
+        metavar="VERSION",
+        help="Declare the NVIDIA driver of the machine the training runs on: its version, or the "
+        "CUDA version that nvidia-smi prints in its header, such as 12.8.",
     ),
 ]
 Gpu = Annotated[
@@ -60,6 +78,7 @@ Gpu = Annotated[
     typer.Option(
         "--gpu",
         metavar="NAME",
+        autocompletion=completion.gpus,
         help="Declare a GPU of the machine the training runs on, or 'none'. Repeatable.",
     ),
 ]
@@ -68,6 +87,7 @@ Machine = Annotated[
     typer.Option(
         "--machine",
         metavar="NAME",
+        autocompletion=completion.machines,
         help="Judge for this declared machine. Repeatable: all must pass. Default: the machines in the "
         "settings file.",
     ),
@@ -102,6 +122,7 @@ ReportFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
+        autocompletion=completion.formats,
         help="text, json, markdown, html, sarif, junit or github. Default: inferred from the file name given "
         "with -o, otherwise text.",
     ),
@@ -109,12 +130,25 @@ ReportFormat = Annotated[
 ReportFile = Annotated[
     str,
     typer.Option(
-        "-o", "--output", metavar="FILE", help="Write the report to this file, completely or not at all."
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write the report to this file, completely or not at all. Default, and with '-': print it.",
+        callback=dash_is_standard_output,
     ),
 ]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Also print the reasons, the sources and all other fixes.")
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print the first line only: the answer.")]
 Lang = Annotated[
     str | None,
-    typer.Option("--lang", metavar="LANG", help="Language of the report, such as zh. Default: the locale's."),
+    typer.Option(
+        "--lang",
+        metavar="LANG",
+        autocompletion=completion.languages,
+        help="Language of the output, such as zh. Default: the locale's.",
+    ),
 ]
 
 # --- what fails -------------------------------------------------------------------------------------
@@ -165,6 +199,7 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="RULE",
+        autocompletion=completion.rules,
         help="Check only this rule; a prefix such as `lock:` selects a group. Repeatable.",
     ),
 ]
@@ -173,6 +208,7 @@ Skip = Annotated[
     typer.Option(
         "--skip",
         metavar="RULE",
+        autocompletion=completion.rules,
         help="Leave out this rule; a prefix such as `lock:` selects a group. Repeatable.",
     ),
 ]
@@ -194,7 +230,7 @@ def examine_request(
     *,
     python: str | None = None,
     static: bool = False,
-    facts: str | None = None,
+    facts: list[str] | None = None,
     target: str | None = None,
     train: list[str] | None = None,
     driver: str | None = None,
@@ -211,7 +247,8 @@ def examine_request(
     return ExamineRequest(
         python=python,
         static=static,
-        facts=facts,
+        facts=facts[0] if facts else None,
+        more_facts=tuple(facts[1:] if facts else ()),
         target=target,
         train=tuple(train or ()),
         driver=driver,

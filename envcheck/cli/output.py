@@ -10,7 +10,9 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +22,8 @@ from envcheck.host.environment import environment_variable, home_folders, privat
 from envcheck.host.files import append_file, check_replaceable, replace_file
 
 if TYPE_CHECKING:
-    from envcheck.core.findings import Report
-    from envcheck.core.i18n import Language
-    from envcheck.policy.decision import Decision
+    from envcheck.core.findings import Report, Verbosity
+    from envcheck.core.sanitize import Private
 
 # --- reports ----------------------------------------------------------------------------------------
 
@@ -48,17 +49,35 @@ def choose_format(*, as_json: bool, report_format: str, file: str) -> str:
     return name or ("terminal" if coloured else "text")
 
 
+def verbosity(report_format: str, *, verbose: bool, quiet: bool) -> Verbosity:
+    """Return how much a report says.
+
+    Raises:
+        InputError: both options are given, or the format always says everything.
+    """
+    from envcheck.core.findings import Verbosity
+
+    if verbose and quiet:
+        raise InputError("--quiet", "contradicts --verbose")
+    if quiet and report_format not in ("text", "terminal", "markdown", "github"):
+        raise InputError("--quiet", f"contradicts --format {report_format}")
+    return Verbosity.ALL if verbose else Verbosity.VERDICT if quiet else Verbosity.USUAL
+
+
 def write_report(report: Report, report_format: str, file: str) -> bool:
     """Write a report to `file`, or to stdout if `file` is empty.
 
-    Returns whether a verdict for people may follow on stdout: the report went to a file or is itself text.
+    Returns whether more for people may follow on stdout: the report went to a file or is itself text.
     """
+    from envcheck.core.findings import Question
     from envcheck.reports.render import beside, rendered
 
     private = private_names()
     text = rendered(report_format, report, private)
     if file:
         save_data(text, file)
+        if report.question is not Question.DOCTOR:
+            _print_answer(report, private)
     else:
         print_data(text, coloured=report_format == "terminal")
     for variable, render in beside(report_format).items():
@@ -67,12 +86,11 @@ def write_report(report: Report, report_format: str, file: str) -> bool:
     return bool(file) or report_format in ("text", "terminal", "github")
 
 
-def print_verdict(decision: Decision, language: Language) -> None:
-    """Print on one line whether the gate is open, and why."""
-    verdict = language.say("gate open") if decision.code == 0 else language.say("gate shut")
-    reasons = [*(decision.reasons or decision.remarks)]
-    reasons += [language.say("waived: {}", waived) for waived in decision.waived]
-    print_data((f"{verdict}: {'; '.join(reasons)}" if reasons else verdict) + "\n")
+def _print_answer(report: Report, private: Private) -> None:
+    """Print the first line of a report whose rest went to a file."""
+    from envcheck.reports.headline import headline
+
+    print_data(f"{inline(headline(sanitized(report, private)).text)}\n")
 
 
 # --- data -------------------------------------------------------------------------------------------
@@ -134,6 +152,28 @@ def print_message(message: str) -> None:
     """
     with contextlib.suppress(OSError, AttributeError):  # Python sets a closed stream to None
         sys.stderr.write(f"{hide_private_keep_urls(clean(message), private_names())}\n")
+
+
+@contextlib.contextmanager
+def progress_line() -> Iterator[Callable[[str], None] | None]:
+    """Give a function that shows one changing line on a terminal, and clear it at the end; else None."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    stream = sys.stderr
+
+    def show(text: str) -> None:
+        columns = max(shutil.get_terminal_size().columns - 1, 20)
+        with contextlib.suppress(OSError):
+            stream.write(f"\r\x1b[K{inline(clean(text))[:columns]}")
+            stream.flush()
+
+    try:
+        yield show
+    finally:
+        with contextlib.suppress(OSError):
+            stream.write("\r\x1b[K")
+            stream.flush()
 
 
 def announce_standard_input() -> None:

@@ -6,12 +6,18 @@ from typing import Annotated
 
 import typer
 
-from envcheck.cli import options, output
+from envcheck.cli import completion, options, output
 from envcheck.core.errors import InputError
 from envcheck.host import machine as host
 
 TargetOption = Annotated[
-    str, typer.Option("--target", metavar="NAME", help="Training recipe to lock for, such as zero3-lora.")
+    str,
+    typer.Option(
+        "--target",
+        metavar="NAME",
+        autocompletion=completion.targets,
+        help="Training recipe to lock for, such as zero3-lora.",
+    ),
 ]
 PythonVersionOption = Annotated[
     str | None,
@@ -40,7 +46,8 @@ FileOption = Annotated[
         "--output",
         metavar="FILE",
         help="Write the lock to this file, completely or not at all; '> FILE' would empty the file before "
-        "anything runs.",
+        "anything runs. Default, and with '-': print it.",
+        callback=options.dash_is_standard_output,
     ),
 ]
 FormatOption = Annotated[

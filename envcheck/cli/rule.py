@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-from envcheck.cli import options, output
+from envcheck.cli import completion, options, output
 from envcheck.host import machine as host
 
-IdArgument = Annotated[str | None, typer.Argument(metavar="[ID]", help="Rule to show.")]
+IdArgument = Annotated[
+    str | None, typer.Argument(metavar="[ID]", autocompletion=completion.rules, help="Rule to show.")
+]
 ListOption = Annotated[bool, typer.Option("--list", help="List all rules.")]
 
 

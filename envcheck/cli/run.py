@@ -40,7 +40,7 @@ def command(
     The exit code is the command's own. If a signal ended the command, envcheck ends by the same signal.
     126: the command cannot be executed, 127: it does not exist.
     """
-    from envcheck.commands import explain
+    from envcheck.commands import examine, explain
     from envcheck.host import pty_passthrough
     from envcheck.reports import explanation
 
@@ -54,6 +54,7 @@ def command(
         timeout=timeout,
         overlays=overlays,
     )
+    request = examine.with_settings(request, examine.read_settings())
     try:
         finished = explain.run(request, arguments, host.Host())
     except OSError as error:

@@ -65,7 +65,8 @@ def command(
         ranks=ranks,
         only=tuple(only or ()),
     )
-    report = selftest.selftest(request, selftest_options, host.Host())
+    with output.progress_line() as show:
+        report = selftest.selftest(request, selftest_options, host.Host(), show)
     if report.rank == 0:
         output.print_data(output.json_text(report_as_json(report)) if as_json else render_report(report))
     return report.code

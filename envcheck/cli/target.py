@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-from envcheck.cli import options, output
+from envcheck.cli import completion, options, output
 from envcheck.host import machine as host
 
-NameArgument = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Recipe to show.")]
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", autocompletion=completion.targets, help="Recipe to show.")
+]
 
 
 def command(name: NameArgument = None, overlays: options.Matrix = None, lang: options.Lang = None) -> int:

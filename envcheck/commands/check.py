@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcheck import dependency_files, probes
-from envcheck.commands import examine, gate
+from envcheck.commands import examine, gate, ranges
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Fact, Known, Unknown
+from envcheck.core.facts import Fact, Inventory, Known, Unknown
 from envcheck.core.findings import Evidence, Finding, Report, Verdict
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
@@ -63,7 +63,7 @@ def check(
         EnvcheckError: as `gate.judge_image`.
     """
     settings = examine.read_settings() or Settings()
-    request = gate.with_settings(request, settings)
+    request = examine.with_settings(request, settings)
     if python and not _is_python_version(python):
         raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
     matrix = examine.load_matrix(examine.vocabulary(probes.every_probe()), request.overlays)
@@ -81,7 +81,7 @@ def check(
     )
     report = decision.apply_policy(report, diagnostics, policy)
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
-    not_judged = (line for dependencies in lists for line in _not_judged(dependencies))
+    not_judged = (line for dependencies in lists for line in _not_judged(dependencies, python))
     return Checked(report, decision.decide(report, policy), lines, tuple(dict.fromkeys(not_judged)))
 
 
@@ -101,10 +101,20 @@ def _judge_list(dependencies: DependencyList, context: _Context) -> Report:
     if context.python and read.known("python.version") is None:
         read = read.with_facts([Fact("python.version", Known(context.python), "--python-version")])
     read, diagnostics = examine.complete_inventory(read, context.request, context.matrix)
-    report = gate.report_for_machines(
-        context.machines, dependencies.name, read, context.matrix, context.target
-    )
-    report = report._replace(judgement=examine.add_findings(report.judgement, _not_read(dependencies)))
+    found = ranges.read_ranges(dependencies, str(read.known("python.version") or ""))
+    read = ranges.with_choice(read, found) if found else read
+
+    def judged(inventory: Inventory) -> Report:
+        return gate.report_for_machines(
+            context.machines, dependencies.name, inventory, context.matrix, context.target
+        )
+
+    report = judged(read)
+    generated = _not_read(dependencies)
+    if found is not None:
+        report = ranges.explain_ranges(report, found, read, judged)
+        generated += ranges.conflict_findings(found, dependencies)
+    report = report._replace(judgement=examine.add_findings(report.judgement, generated))
     # Even a file without torch may bring in two packages that cannot work together.
     return report._replace(nothing_to_judge="", diagnostics=diagnostics)
 
@@ -136,7 +146,9 @@ def _not_read(dependencies: DependencyList) -> list[Finding]:
     ]
 
 
-def _not_judged(dependencies: DependencyList) -> Iterator[str]:
+def _not_judged(dependencies: DependencyList, python: str) -> Iterator[str]:
+    found = ranges.read_ranges(dependencies, python)
+    judged = {*found.choice.chosen, *(one.package for one in found.choice.conflicts)} if found else set()
     for line in dependencies.lines:
-        if not line.version:
+        if not line.version and line.name not in judged:
             yield f"{line.place}: {line.name} is not judged: {line.why}"

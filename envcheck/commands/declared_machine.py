@@ -4,12 +4,14 @@ Images and locks are made where no GPU is, so `--driver`, `--gpu`, `--platform` 
 machine that will run them.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from envcheck.core import nvidia, versions
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Known
+from envcheck.core.gpu_names import GpuMatch, instance_gpus, match_gpu, words_of
 from envcheck.core.rules import Matrix
 from envcheck.core.suggestions import suggestion
 from envcheck.core.tables import GpuModel
@@ -50,7 +52,7 @@ def declare_machine(
     if tuple(gpus) == (NO_GPU,):
         inventory = _declare_no_gpu(inventory)
     if driver is not None:
-        inventory = _declare_driver(inventory, driver)
+        inventory = _declare_driver(inventory, driver, matrix)
     if gpus and tuple(gpus) != (NO_GPU,):
         inventory = _declare_gpus(inventory, gpus, matrix)
     return inventory
@@ -82,16 +84,42 @@ def _declare_no_gpu(inventory: Inventory) -> Inventory:
     return replace(probed.with_facts(none), devices=())
 
 
-def _declare_driver(inventory: Inventory, driver: str) -> Inventory:
-    if versions.parse(driver) is None:
-        raise InputError("--driver", f"expected a version such as 550.54.15, found {driver!r}")
-    declared = Fact("driver.version", Known(driver), "declared by --driver")
+def _declare_driver(inventory: Inventory, driver: str, matrix: Matrix) -> Inventory:
+    source = "declared by --driver"
+    version = driver
+    if level := _CUDA_LEVEL.fullmatch(driver.strip()):
+        version = _first_driver(level[1], matrix)
+        source = f"the first driver of CUDA {level[1]}, which --driver declares"
+    if versions.parse(version) is None:
+        raise InputError(
+            "--driver", f"expected a version such as 550.54.15, or a CUDA version, found {driver!r}"
+        )
+    declared = Fact("driver.version", Known(version), source)
     return inventory.without(*DRIVER_FACTS).with_facts([declared])
+
+
+_CUDA_LEVEL = re.compile(r"(?i)(?:cuda)?\s*(?:version)?\s*:?\s*(\d{1,2}\.\d)")
+"""The CUDA version that nvidia-smi prints in its header; drivers have three digits before the dot."""
+
+
+def _first_driver(cuda: str, matrix: Matrix) -> str:
+    """Return the first driver that supports a CUDA version and no newer one.
+
+    Raises:
+        InputError: no driver reports this CUDA version.
+    """
+    branches = [row.branch for row in matrix.tables.driver_branches if row.cuda == cuda]
+    if not branches:
+        known = ", ".join(dict.fromkeys(row.cuda for row in matrix.tables.driver_branches))
+        raise InputError("--driver", f"no driver is known that reports CUDA {cuda}; there are {known}")
+    toolkits = [str(row["driver"]) for row in matrix.tables.get("toolkit", ()) if str(row["cuda"]) == cuda]
+    of_branch = [one for one in toolkits if one.partition(".")[0] in branches]
+    return of_branch[0] if of_branch else branches[0]
 
 
 def _declare_gpus(inventory: Inventory, gpus: Sequence[str], matrix: Matrix) -> Inventory:
     source = "declared by --gpu"
-    declared = [declared_gpu(query, matrix) for query in gpus]
+    declared = [declared_gpu(one, matrix) for query in gpus for one in _expanded(query, matrix)]
     devices = tuple({key: Fact(key, Known(value), source)} for key, value in declared)
     count = Fact("gpus.count", Known(len(devices)), source)
     return replace(inventory.without(*_FACTS_OF_PROBED_GPUS).with_facts([count]), devices=devices)
@@ -100,8 +128,8 @@ def _declare_gpus(inventory: Inventory, gpus: Sequence[str], matrix: Matrix) -> 
 def declared_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
     """Return the key and the value of the fact that one `--gpu` declares.
 
-    The query is a compute capability (`9.0`, `sm_90`), or words that must all occur in the name of a known
-    GPU: `A100 80GB` matches any of the A100s with 80 GB.
+    The query is a compute capability (`9.0`, `sm_90`), or a GPU's name as people write it: `A100-80G` is any
+    of the A100s with 80 GB. Of a variant that is not listed, only the compute capability is known.
 
     Raises:
         InputError: no known GPU matches, or several of different compute capability do.
@@ -112,25 +140,46 @@ def declared_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
     capability = query if digits == query else f"{digits[:-1]}.{digits[-1:]}"
     if nvidia.is_capability(capability):
         return "gpu.compute_capability", capability
+    return _known_gpu(query, matrix)
+
+
+def _known_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
     known = matrix.tables.gpu_models
-    models = _matching_models(query, known)
-    if not models:
+    matches = [GpuMatch(tuple(models), exact=True)] if (models := _spelled(query, known)) else []
+    matches = matches or list(match_gpu(query, known))
+    if not matches:
         close = suggestion(query, [model.name for model in known], list_all=False)
         raise InputError(
             "--gpu", f"no GPU {query!r} is known; a compute capability such as 9.0 will do{close}"
         )
-    if len({model.compute_capability for model in models}) > 1:
-        names = ", ".join(sorted(model.name for model in models))
+    if len(matches) > 1:
+        names = ", ".join(sorted({model.name for match in matches for model in match.models}))
         raise InputError("--gpu", f"{query!r} may be any of {names}")
-    return "gpu.name", models[0].name
+    (match,) = matches
+    if match.exact:
+        return "gpu.name", match.models[0].name
+    return "gpu.compute_capability", match.compute_capability
 
 
-def _matching_models(query: str, known: Sequence[GpuModel]) -> list[GpuModel]:
-    """Return the GPUs whose name or alias consists of the query's words, else those that contain them."""
+def _spelled(query: str, known: Sequence[GpuModel]) -> list[GpuModel]:
+    """Return the GPUs whose name or alias consists of the query's words."""
     words = _name_words(query)
-    models = [model for model in known if any(words <= _name_words(name) for name in model.names)]
-    exact = [model for model in models if any(words == _name_words(name) for name in model.names)]
-    return exact or models
+    return [model for model in known if any(words == _name_words(name) for name in model.names)][:1]
+
+
+def _expanded(query: str, matrix: Matrix) -> list[str]:
+    """Return one query for each GPU that a query declares: `8x H100`, or a cloud's instance type."""
+    if found := instance_gpus(query, matrix.tables.get("cloud_instance", ())):
+        gpu, count = found
+        return [gpu] * count
+    count = words_of(query).number
+    if not 1 < count <= _MOST_GPUS:
+        return [query]
+    return [re.sub(r"(?i)\b\d+ ?x ?(?=[a-z])|[ ,]*\bx ?\d+\b", "", query).strip()] * count
+
+
+_MOST_GPUS = 72
+"""GPUs of the largest system that is one machine to its programs."""
 
 
 def _name_words(name: str) -> frozenset[str]:

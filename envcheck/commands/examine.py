@@ -40,7 +40,7 @@ from envcheck.core.findings import (
     Verdict,
     worst_first,
 )
-from envcheck.core.rules import Atlas, Cell, Matrix, Rule, Severity, Target
+from envcheck.core.rules import Atlas, Cell, Fix, Matrix, Rule, Severity, Target
 from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import own_python
 from envcheck.host.files import name_exists, read_file, same_file
@@ -52,6 +52,7 @@ from envcheck.rules import derive, judge
 from envcheck.rules.atlas import broken_rows, judged_versions, without_repetitions
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.clauses import format_value
+from envcheck.rules.conditional import conditional_findings
 from envcheck.rules.fixes import with_passing_fixes
 from envcheck.rules.requirements import RequirementCheck, check_requirements
 
@@ -66,7 +67,7 @@ class ExamineRequest:
     Attributes:
         python: the environment, as `--python` names it; None takes the active one.
         static: read package metadata only; do not start the environment's interpreter.
-        facts: a facts file to read instead of probing.
+        facts, more_facts: facts files, or outputs of known tools, to read instead of probing.
         train: configuration files, and arguments given in place of a file.
         driver, gpus, platform, glibc: the declared machine; each replaces what was probed.
         deadline_s: seconds that one probe may take.
@@ -86,6 +87,7 @@ class ExamineRequest:
     platform: str | None = None
     glibc: str | None = None
     expect_gpus: int = 0
+    more_facts: tuple[str, ...] = ()
 
 
 # --- the flow ---------------------------------------------------------------------------------------
@@ -155,7 +157,10 @@ def take_inventory(
         ExamineError: the environment cannot be examined at all.
     """
     if request.facts is not None:
-        subject, inventory = request.facts, read_facts(request.facts, keys)
+        from envcheck.commands.facts_files import read_facts_files
+
+        files = (request.facts, *request.more_facts)
+        subject, inventory = ", ".join(files), read_facts_files(files, keys)
     else:
         environment = environment_to_read(request, host)
         inventory = probes.survey(host, environment, all_probes)
@@ -211,20 +216,17 @@ def _active_environment(host: Host) -> str:
 
 
 def read_facts(file: str, keys: Vocabulary) -> Inventory:
-    """Read the inventory in a facts file, which is TOML or JSON by its content.
+    """Read the inventory in a facts file, or in the output of a known tool.
 
     Raises:
         InputError: the file cannot be read or has a mistake; with its place.
     """
-    text = read_file(Path(file)).decode("utf-8", "replace")
-    return facts_file.load(_parse(text, file), file, keys)
+    from envcheck.commands.facts_files import read_facts_file  # most starts read no file of the user's
+
+    return read_facts_file(file, keys)
 
 
 def _parse(text: str, file: str) -> Any:
-    if text.lstrip().startswith(("{", "//", "/*")):
-        from envcheck.training_config.readers import json_text  # most starts read no file of the user's
-
-        return json_text.loads(text, file)
     from envcheck.core import parsing
 
     return parsing.parse_toml(text, file)
@@ -304,21 +306,37 @@ def report_on(
     Raises:
         ExamineError: there is no rule to judge by.
     """
+    read = with_requirements(read)
     inventory = derive.derive(read, matrix)
     if not matrix.rules:
         raise ExamineError("cannot judge this environment: compat/ holds no rules")
     judgement = judge_inventory(inventory, matrix, target, requirements)
+    judgement = judgement._replace(
+        conditional=conditional_findings(judgement, inventory, matrix.targets.values())
+    )
+    judgement = add_fixes(judgement, read, inventory, matrix, target)
+    plan = None if fix_from is None else plan_change(read, matrix, target, fix_from)
+    if plan is not None or any(map(_lacks_fix, judgement.findings)):
+        from envcheck.commands.planned_fixes import with_planned_fixes  # few reports need a plan
+
+        judgement = with_planned_fixes(judgement, plan or plan_change(read, matrix, target, Severity.ERROR))
     return Report(
         version=__version__,
         subject=subject,
         inventory=inventory,
-        judgement=add_fixes(judgement, read, inventory, matrix, target),
+        judgement=judgement,
         matrix=matrix,
         target=target,
         measured=nearest_cell(inventory, matrix, target),
         nothing_to_judge=_nothing_to_judge(inventory),
-        plan=None if fix_from is None else plan_change(read, matrix, target, fix_from),
+        plan=plan,
     )
+
+
+def _lacks_fix(finding: Finding) -> bool:
+    """Return whether fixes of an error are known, but none of them helps here by itself."""
+    is_error = finding.decided and finding.rule.severity is Severity.ERROR
+    return is_error and bool(finding.rule.fixes) and not finding.fixes
 
 
 def judge_inventory(
@@ -338,8 +356,42 @@ def judge_inventory(
         *selftest_rules(inventory.facts),
     ]
     judgement = without_repetitions(judge.judge(inventory, rules))
+    judgement = _with_runs_beside_metadata(judgement, inventory, matrix)
     met = requirements.met
     return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
+
+
+def with_requirements(read: Inventory) -> Inventory:
+    """Return the inventory with published requirements if it is a list of versions, not an environment."""
+    if any(key.endswith(".requires") for key in read.facts):
+        return read
+    from envcheck.commands.published_requirements import with_published_requirements
+
+    return with_published_requirements(read)
+
+
+def _with_runs_beside_metadata(judgement: Judgement, inventory: Inventory, matrix: Matrix) -> Judgement:
+    """Note on each violated requirement that the same two releases trained all the same, if they did."""
+    findings = tuple(
+        finding._replace(note=note)
+        if finding.rule.group == "requires-dist" and (note := _run_beside(finding.rule.id, inventory, matrix))
+        else finding
+        for finding in judgement.findings
+    )
+    return judgement._replace(findings=findings)
+
+
+def _run_beside(rule_id: str, inventory: Inventory, matrix: Matrix) -> str:
+    _, *names = rule_id.split(":")
+    installed = {name: inventory.known(package_key(name)) for name in names}
+    for cell in matrix.cells:
+        if cell.outcome == "ok" and all(
+            version is not None
+            and versions.base_release(str(version)) == versions.base_release(cell.pkg.get(name, ""))
+            for name, version in installed.items()
+        ):
+            return f"these two trained all the same: {cell.target}, {cell.device}, {cell.date}"
+    return ""
 
 
 def _atlas_rules(inventory: Inventory, matrix: Matrix) -> Sequence[Rule]:
@@ -378,13 +430,28 @@ def add_fixes(
             changed = derive.derive(apply_changes(read, changes, matrix), matrix)
             return judge.judge(changed, [*rules, *_atlas_rules(changed, matrix)])
 
-        return with_passing_fixes(finding, judgement, inventory, attempt)
+        found = with_passing_fixes(finding, judgement, inventory, attempt)
+        return found if len(found.fixes) <= 1 else _smallest_fix_first(found, inventory)
 
     findings = tuple(
         with_fixes(finding) if finding.verdict is Verdict.BROKEN and finding.rule.fixes else finding
         for finding in judgement.findings
     )
     return judgement._replace(findings=findings)
+
+
+def _smallest_fix_first(finding: Finding, inventory: Inventory) -> Finding:
+    """Sort the fixes as `--fix` compares changes, so that both advise the same one."""
+    from envcheck.resolution.remediation.moves import move_size  # few findings have several fixes
+
+    def size(fix: Fix) -> tuple[bool, int, int, bool]:
+        moves = [move_size(key, inventory.known(key), value, fix.cost) for key, value in fix.tried]
+        administrator = any(key.startswith("driver.") for key, _ in fix.tried)
+        packages = sum(key.startswith("pkg.") for key, _ in fix.tried)
+        count = packages + (packages < len(moves))  # the settings of one fix count as one
+        return administrator, count, sum(move.size for move in moves), any(m.downwards for m in moves)
+
+    return finding._replace(fixes=tuple(sorted(finding.fixes, key=size)))
 
 
 def nearest_cell(inventory: Inventory, matrix: Matrix, target: Target | None) -> Measured | None:
@@ -566,6 +633,15 @@ def read_settings() -> "Settings | None":
         SettingsError: it has mistakes; names all of them.
     """
     return _settings_in("envcheck.toml") or _settings_in("pyproject.toml", required_text="envcheck")
+
+
+def with_settings(request: ExamineRequest, settings: "Settings | None") -> ExamineRequest:
+    """Return the request with the target and the training of the settings where it names none."""
+    if settings is None:
+        return request
+    return replace(
+        request, target=request.target or settings.target or None, train=request.train or settings.train
+    )
 
 
 def _settings_in(file: str, required_text: str = "") -> "Settings | None":

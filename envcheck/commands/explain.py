@@ -126,8 +126,8 @@ def explain_chunks(
         beside = judged.subject.replace("(named by --python)", "(beside the command)")
         judged = judged._replace(subject=beside)
     report = _report_on(request, judged, known.matrix)
-    fits = {
-        match.signature.case: log_diagnosis.fit(
+    here = {
+        match.signature.case: log_diagnosis.match_environment(
             known.matrix.rule(match.signature.rule), report.inventory, report.judgement
         )
         for match in (*diagnosis.matches, *diagnosis.partial)
@@ -135,7 +135,7 @@ def explain_chunks(
     facts = (*printed.facts.values(), *(fact for device in printed.devices for fact in device.values()))
     notes = (*text.notes, *judged.notes)
     return Explanation(
-        name, text.log, diagnosis, judged.subject, report, fits, notes, facts, platform, missing
+        name, text.log, diagnosis, judged.subject, report, here, notes, facts, platform, missing
     )
 
 
@@ -183,7 +183,10 @@ def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:
         normalised(row["package"]) for name in ("release", "import_name") for row in tables.get(name, ())
     }
     is_known = missing.lacks in published or missing.lacks == "torch"
-    return MissingAnswer(missing, rules, tuple(missing_names.ranges_with(missing, tables)), is_known)
+    ranges = tuple(missing_names.ranges_with(missing, tables))
+    if missing.installed:
+        ranges += tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))
+    return MissingAnswer(missing, rules, ranges, is_known)
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:
@@ -246,7 +249,9 @@ def _refuse_wrong_request(request: ExamineRequest, host: Host) -> None:
         return
     keys = examine.vocabulary(probes.every_probe())
     matrix = examine.load_matrix(keys, request.overlays)
-    inventory = Inventory() if request.facts is None else examine.read_facts(request.facts, keys)
+    inventory = Inventory()
+    for file in () if request.facts is None else (request.facts, *request.more_facts):
+        inventory = examine.read_facts(file, keys)
     examine.complete_inventory(inventory, request, matrix)
     if request.python is not None:
         from envcheck.probes import python_env

@@ -82,7 +82,7 @@ def judge_image(
         EnvcheckError: as `examine.examine`; also if the settings, a lock or a machine is wrong.
     """
     settings = examine.read_settings() or Settings()
-    request = with_settings(request, settings)
+    request = examine.with_settings(request, settings)
     if options.root:
         host = _unpacked_image(options.root)
         request = replace(request, python=request.python or _python_of_image(host, options.root))
@@ -109,13 +109,6 @@ def judge_image(
     report = policy_decision.apply_policy(report, diagnostics, policy)
     decision = policy_decision.decide(report, policy)
     return GateOutcome(report, decision, _manifest_tree(report, read, machines, decision, policy))
-
-
-def with_settings(request: ExamineRequest, settings: Settings) -> ExamineRequest:
-    """Return the request with the target and the training of the settings where it names none."""
-    return replace(
-        request, target=request.target or settings.target or None, train=request.train or settings.train
-    )
 
 
 # --- the policy -------------------------------------------------------------------------------------
@@ -196,6 +189,7 @@ def report_for_machines(
     if not machines:
         return examine.report_on(subject, read, matrix, target)
     parts = []
+    read = examine.with_requirements(read)
     requirements = check_requirements(read)  # they are the same on every machine
     for declared in machines:
         moved = _on_machine(read, declared, matrix)
@@ -434,7 +428,7 @@ def write_manifest(
         return
     try:
         write_file(Path(image_manifest.PATH), text)
-        print_note(f"manifest written to {image_manifest.PATH}")
+        print_note(f"manifest written into the container: {image_manifest.PATH} (--no-manifest writes none)")
     except InputError as error:
         print_note(f"no manifest: {error} (--manifest names another place, or none)")
 

@@ -38,8 +38,10 @@ def show(subject: str | None, partner: str | None, overlays: Sequence[str]) -> s
     return matrix_page(subject, _with_releases(overlays))
 
 
-def html(folder: str, overlays: Sequence[str]) -> str:
-    """Write the page into a folder, and return a line that names the file.
+def html(place: str, overlays: Sequence[str]) -> str:
+    """Write the page to look things up in; return what to print.
+
+    `place` is a file that ends in `.html`, or a folder for index.html; with `-`, the page itself is returned.
 
     Raises:
         InputError: it cannot be written there.
@@ -47,7 +49,11 @@ def html(folder: str, overlays: Sequence[str]) -> str:
     from envcheck.knowledge import site
 
     page = site.render(site.assemble(_with_releases(overlays)), package_text("knowledge/site.html"))
-    file = Path(folder, "index.html")
+    if place == "-":
+        return page
+    file = Path(place)
+    if file.suffix.lower() not in (".html", ".htm") or file.is_dir():
+        file /= "index.html"
     write_file(file, page)
     return f"{file}: {len(page.encode()) / 1024:.0f} KiB, opens without a network\n"
 

@@ -63,7 +63,8 @@ class ScriptRunner:
             if ran.code is None:
                 reason = f"not done within {RUN_S:g} s"
             raise ExamineError(f"{check.script} beside {check.package} {version}: {reason}")
-        return Sight(ran.code == 1, lines[-1][:SEEN_LIMIT] if ran.code else f"{check.script} works")
+        line = lines[-1].replace(f"{self.folder}/", "") if lines else ""
+        return Sight(ran.code == 1, line[:SEEN_LIMIT] if ran.code else f"{check.script} works")
 
     def _installed(self, release: str) -> Path:
         """Return the folder of a release, which is installed there first if it is not yet."""

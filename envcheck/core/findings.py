@@ -21,6 +21,7 @@ class Verdict(enum.Enum):
     UNDECIDED = "undecided"  # it needs a fact that could not be read
     WAITING = "waiting"  # it needs a fact that was not given
     PASSED = "held"  # the name in JSON output
+    CONDITIONAL = "conditional"  # these versions fail in some trainings, and none was given
 
 
 class Evidence(NamedTuple):
@@ -41,6 +42,12 @@ class Finding(NamedTuple):
     fixes: tuple[Fix, ...] = ()
     devices: tuple[int, ...] = ()  # the GPUs that break the rule, if not all do
     note: str = ""
+    conditions: When = ()  # of a conditional finding: what the training must not be like
+
+    @property
+    def decided(self) -> bool:
+        """Return whether the rule is broken here, so that its severity is what the finding is."""
+        return self.verdict is Verdict.BROKEN
 
 
 class Waiting(NamedTuple):
@@ -58,6 +65,7 @@ class Judgement(NamedTuple):
     waiting: tuple[Waiting, ...]
     passed: int  # decided rules whose combination is not there
     applied: int  # decided rules: passed and broken
+    conditional: tuple[Finding, ...] = ()  # of the waiting rules, those that versions here make likely
 
     def tally(self, verdict: Verdict, severity: Severity | None = None) -> int:
         """Return the number of findings with this verdict, and this severity if one is given."""
@@ -150,6 +158,22 @@ def _badness(item: Finding | Diagnostic) -> tuple[bool, int]:
     return isinstance(item, Finding) and item.verdict is Verdict.UNDECIDED, -item.severity.rank
 
 
+class Question(enum.Enum):
+    """What a report answers: the command that was asked."""
+
+    DOCTOR = "doctor"  # will it train?
+    CHECK = "check"  # may these files be installed?
+    GATE = "gate"  # may this image or node be used?
+
+
+class Verbosity(enum.Enum):
+    """How much a text report says."""
+
+    VERDICT = "verdict"  # the first line alone
+    USUAL = "usual"
+    ALL = "all"  # also reasons, sources and counts
+
+
 class Report(NamedTuple):
     """What a format renders: what was examined, the facts, and the results.
 
@@ -171,6 +195,8 @@ class Report(NamedTuple):
     waived: frozenset[str] = frozenset()  # rule ids and `remark:code`, which do not fail
     places: Mapping[str, Place] = EMPTY_MAPPING
     diagnostics: tuple[Diagnostic, ...] = ()  # mistakes in the training configurations, worst first
+    question: Question = Question.DOCTOR  # the first line answers it
+    verbosity: Verbosity = Verbosity.USUAL
 
     @property
     def reported(self) -> tuple[Finding | Diagnostic, ...]:

@@ -184,9 +184,10 @@ Span: TypeAlias = tuple[str, str]
 class AtlasRow(NamedTuple):
     """What some releases of a package ask of another package, and the releases of that one that lack it.
 
-    `kind` is `name`, `keyword` or `guard` (see `envcheck.atlas.gaps`). `entry` is what a user does that runs
-    the asking code: `import peft`. `needs` is what is asked for: `transformers.cache_utils.HybridCache`. For
-    each span of `releases`, `places` has the file and line in the newest release of the span.
+    `kind` is `name`, `keyword`, `guard` or `binary` (see `envcheck.atlas.gaps`). `entry` is what a user does
+    that runs the asking code: `import peft`. `needs` is what is asked for:
+    `transformers.cache_utils.HybridCache`. For each span of `releases`, `places` has the file and line in the
+    newest release of the span.
     """
 
     package: str

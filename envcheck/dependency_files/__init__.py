@@ -26,20 +26,22 @@ Raises InputError if there is no such file.
 class ListedPackage(NamedTuple):
     """One package that a file names, with its place as `file:line:column`.
 
-    If no version is known, `version` is empty and `why` gives the reason.
+    If no version is known, `version` is empty, `why` gives the reason, and `specifier` the range, if any.
     """
 
     name: str
     version: str
     place: str
     why: str = ""
+    specifier: str = ""
 
 
 class DependencyList(NamedTuple):
     """What one file, or one stage of a Dockerfile, says: packages, and facts of Python and builds.
 
     `whole` means that the list holds everything that will be installed, dependencies included. `remarks` are
-    the lines that lead to something that was not read, each with its place.
+    the lines that lead to something that was not read, each with its place. `fresh` means that an installer
+    chooses the versions that are left open: nothing is installed before.
     """
 
     name: str
@@ -47,6 +49,7 @@ class DependencyList(NamedTuple):
     facts: tuple[Fact, ...] = ()
     whole: bool = False
     remarks: tuple[str, ...] = ()
+    fresh: bool = False
 
 
 class ReadingContext(NamedTuple):

@@ -31,7 +31,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
     if "dependencies" in project.get("dynamic", ()):
         collector.remarks.append(f"{where}: its dependencies are dynamic, and not told here")
     collector.hashed = False
-    return (collector.dependency_list(where),)
+    return (collector.dependency_list(where)._replace(fresh=True),)
 
 
 LISTING = DependencyFormat("pyproject.toml", lambda name: name == "pyproject.toml", read)

@@ -14,7 +14,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
     """
     collector = RequirementCollector(context)
     collector.add_file(text, where)
-    return (collector.dependency_list(where),)
+    return (collector.dependency_list(where)._replace(fresh=True),)
 
 
 def _recognises(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from envcheck.core.findings import Evidence, Verdict
+from envcheck.core.findings import Evidence, Verbosity, Verdict
 from envcheck.core.i18n import counted, wrap
 from envcheck.core.rules import Severity
 from envcheck.core.sanitize import inline
@@ -27,13 +27,17 @@ _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "-"}
 # --- text -------------------------------------------------------------------------------------------
 
 
-def render(report: FleetReport) -> str:
-    """Return the report as text."""
-    return "".join(f"{inline(line).rstrip()}\n" for line in _lines(report))
+def render(report: FleetReport, verbosity: Verbosity = Verbosity.USUAL) -> str:
+    """Return the report as text: the answer, the findings with their fixes, and what was judged."""
+    return "".join(f"{inline(line).rstrip()}\n" for line in _lines(report, verbosity))
 
 
-def _lines(report: FleetReport) -> Iterator[str]:
-    yield from _head(report)
+def _lines(report: FleetReport, verbosity: Verbosity) -> Iterator[str]:
+    every = verbosity is Verbosity.ALL
+    answer = report.verdict[:1].upper() + report.verdict[1:]
+    yield f"{answer}: {'; '.join(reasons(report))}"
+    if verbosity is Verbosity.VERDICT:
+        return
     for diagnostic in report.diagnostics:
         place = f"{diagnostic.places[0]}: " if diagnostic.places else ""
         mark, severity = _MARKS[diagnostic.severity], diagnostic.severity.value
@@ -41,28 +45,27 @@ def _lines(report: FleetReport) -> Iterator[str]:
         yield f"{mark} {severity}: {place}{diagnostic.text} [{diagnostic.code}]"
     for difference in report.differences:
         yield ""
-        yield from _difference(difference)
+        yield from _difference(difference, every=every)
     for finding in report.findings:
         yield ""
-        yield from _finding(finding, len(report.nodes))
+        yield from _finding(finding, len(report.nodes), every=every)
     if record_lines := [*_missing(report), *_record_problems(report)]:
         yield ""
         yield from record_lines
-    if number := report.waiting.get("training"):
-        known = counted(number, "known failure")
-        yield ""
-        yield f"{known} depend on the training configuration (--target or --train)"
     yield ""
-    yield f"{report.verdict}: {'; '.join(reasons(report))}"
+    yield from _head(report)
+    if number := report.waiting.get("training"):
+        checks = counted(number, "check")
+        yield f"Not judged: {checks} that depend on the training (give --target NAME or --train FILE)."
 
 
 def _head(report: FleetReport) -> Iterator[str]:
-    yield f"envcheck {report.version}  matrix {report.updated}, {report.rules} known failures"
     judged = counted(len(report.nodes), "node")
     if report.expected is not None and report.expected != len(report.nodes):
         judged = f"{len(report.nodes)} of {counted(report.expected, 'node')} expected"
     where = f", {folded(report.nodes)}" if report.nodes else ""
-    yield f"judged  {judged}{where}; {counted(report.machines, 'distinct machine')}"
+    known = f"envcheck {report.version}, matrix {report.updated}, {report.rules} known failures"
+    yield f"judged  {judged}{where}; {counted(report.machines, 'distinct machine')}  {known}"
 
 
 def folded(names: Iterable[str], limit: int = _LONGEST_LIST) -> str:
@@ -77,7 +80,7 @@ def folded(names: Iterable[str], limit: int = _LONGEST_LIST) -> str:
 # --- differences ------------------------------------------------------------------------------------
 
 
-def _difference(difference: NodeDifference) -> Iterator[str]:
+def _difference(difference: NodeDifference, *, every: bool) -> Iterator[str]:
     title = f"{_MARKS[difference.severity]} {difference.severity.value}: {difference.name}"
     if len(difference.values) > 1:
         yield from _values(title, difference)
@@ -85,7 +88,8 @@ def _difference(difference: NodeDifference) -> Iterator[str]:
         yield f"{title} is not known everywhere [{difference.key}]"
     for unread in difference.unread:
         yield from _field("unread", f"{folded(unread.nodes)}: {unread.value}")
-    yield from _field("why", difference.why)
+    if every:
+        yield from _field("why", difference.why)
 
 
 def _values(title: str, difference: NodeDifference) -> Iterator[str]:
@@ -116,7 +120,7 @@ def _on(value: NodesWithValue, *, whole: bool) -> str:
 # --- findings ---------------------------------------------------------------------------------------
 
 
-def _finding(found: FleetFinding, total: int) -> Iterator[str]:
+def _finding(found: FleetFinding, total: int, *, every: bool) -> Iterator[str]:
     """Yield the lines of a finding; `total` is the number of all nodes."""
     finding = found.finding
     rule = finding.rule
@@ -124,17 +128,17 @@ def _finding(found: FleetFinding, total: int) -> Iterator[str]:
         yield f"? undecided: {rule.title} [{rule.id}]"
     else:
         yield f"{_MARKS[finding.severity]} {finding.severity.value}: {rule.title} [{rule.id}]"
+    for label, fix in zip(("fix", *["or"] * len(finding.fixes)), finding.fixes, strict=False):
+        yield from _field(label, f"{fix_text(fix)} ({fix.cost})" if fix.cost else fix_text(fix))
     count = len(found.nodes)
-    every_node = f"all {total} nodes" if total > 1 else "this node"
-    on = every_node if count == total else f"{folded(found.nodes)} ({counted(count, 'node')})"
+    all_nodes = f"all {total} nodes" if total > 1 else "this node"
+    on = all_nodes if count == total else f"{folded(found.nodes)} ({counted(count, 'node')})"
     yield from _field("on", on)
     for variant in found.variants[:_LISTED]:
         yield from _field("because", _evidence(variant, total, alone=len(found.variants) == 1))
     if len(found.variants) > _LISTED:
         yield from _field("", f"and {counted(len(found.variants) - _LISTED, 'other combination')} of facts")
-    for fix in finding.fixes:
-        yield from _field("fix", f"{fix_text(fix)} ({fix.cost})" if fix.cost else fix_text(fix))
-    for source in rule.sources[:1]:
+    for source in rule.sources[:1] if every else ():
         yield f"    {'known':<8}{rule.basis.value}: {source.url} (checked {source.checked})"
 
 

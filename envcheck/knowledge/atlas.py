@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from envcheck.core import versions
 from envcheck.core.rules import Atlas, AtlasRow, Span
 
 _PARTS = ("kind", "needs", "releases", "lacking", "places")
@@ -110,7 +111,7 @@ def gaps_text(package: str, rows: Iterable[AtlasRow], read: str) -> str:
     `read` is the ISO date on which the newest of its releases was read.
     """
     lines = [_HEAD.format(package=package), f"read = {read}\n\n"]
-    ordered = sorted(rows, key=lambda row: (row.entry, row.partner, row.kind, row.needs, row.releases))
+    ordered = sorted(rows, key=_order)
     for entry, of_entry in groupby(ordered, key=lambda row: row.entry):
         lines.append(f"[{_quoted(entry)}]\n")
         for partner, of_partner in groupby(of_entry, key=lambda row: row.partner):
@@ -119,6 +120,19 @@ def gaps_text(package: str, rows: Iterable[AtlasRow], read: str) -> str:
             lines.append("]\n")
         lines.append("\n")
     return "".join(lines).rstrip("\n") + "\n"
+
+
+def _order(row: AtlasRow) -> tuple[Any, ...]:
+    first, last = row.releases[0]
+    return (
+        row.entry,
+        row.partner,
+        row.kind,
+        versions.order(first),
+        versions.order(last),
+        row.needs,
+        row.lacking,
+    )
 
 
 def _row_text(row: AtlasRow) -> str:

@@ -36,7 +36,7 @@ def rules_here(atlas: Atlas, versions: Mapping[str, str]) -> Iterator[Rule]:
         release, other = installed[package], installed[partner]
         yield _atlas_rule(package, partner, worst.entry, same, atlas)._replace(
             title=_title(same, release, other),
-            why=_who_has_it(worst, atlas),
+            why=who_has_it(worst, atlas),
             fixes=tuple(_fixes(atlas, (package, release), (partner, other))),
             sources=tuple(_places(same, release, atlas)),
         )
@@ -97,23 +97,25 @@ def _title(rows: Sequence[AtlasRow], release: str, other: str) -> str:
     match first.kind:
         case "guard":
             return f"`{first.entry}` fails: {package} refuses {partner} and asks for {first.needs}{more}"
+        case "binary":
+            return f"{package} was compiled for {first.needs}, not for {partner}"
         case "keyword":
             return f"`{first.entry}` fails: {package} passes {first.needs}{more}, unknown to {partner}"
         case _:
             return f"`{first.entry}` fails: {package} needs {first.needs}{more}, which {partner} lacks"
 
 
-def _who_has_it(row: AtlasRow, atlas: Atlas) -> str:
+def who_has_it(row: AtlasRow, atlas: Atlas) -> str:
     """Say which releases of the partner have what is asked for, and which releases ask."""
     every = atlas.releases.get(row.partner, ())
     having = [release for release in every if not in_spans(release, row.lacking)]
-    has = f"{row.needs}: in {row.partner} {_readable(having, every)}" if having else f"{row.needs}: in none"
+    where = f"in {row.partner} {readable_releases(having, every)}" if having else "in none"
     own = atlas.releases.get(row.package, ())
     asking = [release for release in own if in_spans(release, row.releases)]
-    return f"{has}; asked for by {row.package} {_readable(asking, own)}"
+    return f"{row.needs}: {where}; asked for by {row.package} {readable_releases(asking, own)}"
 
 
-def _readable(releases: Sequence[str], every: Sequence[str]) -> str:
+def readable_releases(releases: Sequence[str], every: Sequence[str]) -> str:
     """Return releases as ranges: `4.39.0 to 4.43.4, and from 4.46.0 on`."""
     ranges, start = [], 0
     positions = {release: place for place, release in enumerate(every)}

@@ -38,7 +38,7 @@ LARGE_TABLES = LOG_TABLES | frozenset(
     {"default", "release", "import_run", "peft_transformers"}
     | {"flash_attn_name", "flash_attn_cuda", "flash_attn_wheel", "flash_attn_trap"}
     | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
-    | {"xformers_build", "deepspeed_toolkit", "torchao_torch"}
+    | {"xformers_build", "torchao_torch"}
     | {"decoder", "tower", "activation", "optimizer"}
     | {"alike"}
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envcheck.core import versions
 from envcheck.core.facts import Fact, Kind, package_key
+from envcheck.core.i18n import counted
 from envcheck.core.rules import (
     ABSENT,
     PRESENT,
@@ -20,6 +21,8 @@ from envcheck.core.rules import (
 )
 from envcheck.rules import clauses
 from envcheck.rules.requirements import UnreadableMetadata
+
+_MOST_UNREADABLE = 100  # packages with a finding each
 
 
 def requirement_rules(requirements: Iterable[Requirement]) -> Iterator[Rule]:
@@ -46,19 +49,29 @@ def requirement_rules(requirements: Iterable[Requirement]) -> Iterator[Rule]:
         )
 
 
-def metadata_rules(unreadable: Iterable[UnreadableMetadata]) -> Iterator[Rule]:
-    """Yield a rule for each package whose metadata cannot be read: what it requires is not known."""
-    for package, key, source, why in unreadable:
-        kind = Kind.VERSION if key == package_key(package) else Kind.FLAG
-        yield Rule(
-            id=f"metadata:{package}",
-            severity=Severity.WARNING,
-            basis=Basis.METADATA,
-            title=f"the metadata of {package} cannot be read: {why}",
-            when=((Clause(key, kind, ((PRESENT,),), "present"),),),
-            sources=(Source(source, "metadata", ""),),
-            group="metadata",
-        )
+def metadata_rules(unreadable: Sequence[UnreadableMetadata]) -> Iterator[Rule]:
+    """Yield a rule for each package whose metadata cannot be read: what it requires is not known.
+
+    Of very many the last rule counts the rest: the package folder is broken as a whole.
+    """
+    for package, key, source, why in unreadable[:_MOST_UNREADABLE]:
+        yield _metadata_rule(f"metadata:{package}", f"{package} cannot be read: {why}", key, source)
+    if rest := unreadable[_MOST_UNREADABLE:]:
+        subject = f"{counted(len(rest), 'further package')} cannot be read either"
+        yield _metadata_rule("metadata:further-packages", subject, rest[0].key, rest[0].source)
+
+
+def _metadata_rule(rule_id: str, subject: str, key: str, source: str) -> Rule:
+    kind = Kind.FLAG if key.endswith(".degraded") else Kind.VERSION
+    return Rule(
+        id=rule_id,
+        severity=Severity.WARNING,
+        basis=Basis.METADATA,
+        title=f"the metadata of {subject}",
+        when=((Clause(key, kind, ((PRESENT,),), "present"),),),
+        sources=(Source(source, "metadata", ""),),
+        group="metadata",
+    )
 
 
 def selftest_rules(facts: Mapping[str, Fact]) -> Iterator[Rule]:

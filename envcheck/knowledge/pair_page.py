@@ -167,7 +167,7 @@ def _releases(known: Matrix, package: str) -> tuple[str, ...]:
 def _code_reason(rows: Sequence[AtlasRow]) -> str:
     row = min(rows, key=lambda each: (len(each.needs), each.needs))
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    verb = {"keyword": "passes", "guard": "asks for"}.get(row.kind, "needs")
+    verb = {"keyword": "passes", "guard": "asks for", "binary": "was compiled for"}.get(row.kind, "needs")
     return f"`{row.entry}` {verb} {row.needs}{more}  ({row.places[-1]} in {row.releases[-1][1]})"
 
 

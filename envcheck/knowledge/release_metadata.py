@@ -46,7 +46,7 @@ NO_DAY = "-"
 _KINDS = ("python", "requires", "build")
 
 
-class ReleaseRow(NamedTuple):
+class PublishedFacts(NamedTuple):
     """One published release: the module's docstring explains the fields."""
 
     package: str
@@ -89,7 +89,7 @@ class ReleaseTable:
         found = self._package(package)
         return tuple(found.places) if found else ()
 
-    def row(self, package: str, version: str) -> ReleaseRow | None:
+    def row(self, package: str, version: str) -> PublishedFacts | None:
         """Return a release; None if it is not known."""
         found = self._package(package)
         release = version.partition("+")[0]
@@ -102,7 +102,7 @@ class ReleaseTable:
         for text in build:
             key, _, value = text.partition(" ")
             facts[key] = (*facts.get(key, ()), value)
-        return ReleaseRow(
+        return PublishedFacts(
             package,
             release,
             tuple(requires),

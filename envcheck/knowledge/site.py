@@ -577,7 +577,7 @@ def _gaps(choices: PageChoices) -> Iterator[tuple[tuple[str, str], list[dict[str
             yield (package, partner), gaps
 
 
-_VERBS = {"name": "needs", "keyword": "passes", "guard": "asks for"}
+_VERBS = {"name": "needs", "keyword": "passes", "guard": "asks for", "binary": "was compiled for"}
 
 
 def _ranges(shown: Sequence[ReleaseRow], spans: Iterable[Span]) -> list[list[int]]:

@@ -293,7 +293,7 @@ def _is_aside(cause: Cause) -> bool:
 # --- in an environment --------------------------------------------------------------------------------
 
 
-class Fit(NamedTuple):
+class EnvironmentMatch(NamedTuple):
     """Whether the conditions of a match are met in an environment.
 
     `answer` is yes, no, unknown, or text for a case without conditions. `because` has facts in words: those
@@ -307,21 +307,23 @@ class Fit(NamedTuple):
     finding: Finding | None = None
 
 
-def fit(rule: Rule | None, inventory: Inventory, judgement: Judgement) -> Fit:
+def match_environment(rule: Rule | None, inventory: Inventory, judgement: Judgement) -> EnvironmentMatch:
     """Return whether a rule is broken in an environment, by a judgement that has fixes."""
     if rule is None:
-        return Fit("text")
+        return EnvironmentMatch("text")
     finding = next((found for found in judgement.findings if found.rule.id == rule.id), None)
     if finding is not None and finding.verdict is Verdict.BROKEN:
-        return Fit("yes", _met_conditions(finding), finding.fixes, finding)
+        return EnvironmentMatch("yes", _met_conditions(finding), finding.fixes, finding)
     device = next(iter(inventory.visible_devices()), None)
     untried = tuple(bound for fix in rule.fixes if (bound := bind_fix(fix, inventory, device)))
     if finding is not None:
-        return Fit("unknown", tuple(map(_unread, finding.evidence)), untried, finding)
+        return EnvironmentMatch("unknown", tuple(map(_unread, finding.evidence)), untried, finding)
     waiting = next((entry for entry in judgement.waiting if entry.rule.id == rule.id), None)
     if waiting is not None:
-        return Fit("unknown", tuple(dict.fromkeys(clause.key for clause in waiting.open)), untried)
-    return Fit("no", _unmet_conditions(rule, inventory, device))
+        return EnvironmentMatch(
+            "unknown", tuple(dict.fromkeys(clause.key for clause in waiting.open)), untried
+        )
+    return EnvironmentMatch("no", _unmet_conditions(rule, inventory, device))
 
 
 def _met_conditions(finding: Finding) -> tuple[str, ...]:

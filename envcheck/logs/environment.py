@@ -49,7 +49,9 @@ def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Ite
     for row in tables.get("log_listing", ()):
         for package, version, line in _listed_packages(row, text):
             if versions.parse(version) is not None:
-                yield Printed(package_key(normalised(package)), version, None, number + line)
+                name = row.get("renamed", {}).get(package, package)
+                key = "python.version" if name == "python" else package_key(normalised(name))
+                yield Printed(key, version, None, number + line)
 
 
 def _matches(row: Mapping[str, Any], text: str) -> Iterator[re.Match[str]]:
@@ -64,6 +66,12 @@ def _matches(row: Mapping[str, Any], text: str) -> Iterator[re.Match[str]]:
 
 _BANNER = 700
 """Characters of a banner that a program prints when it starts."""
+
+
+def lists_all_packages(text: str, tables: Tables) -> bool:
+    """Return whether a text is the list of all packages of an environment, as its header says."""
+    headers = [row["header"] for row in tables.get("log_listing", ()) if row.get("whole")]
+    return any(re.match(header, line) for header in headers for line in text.split("\n"))
 
 
 def commands(text: str, number: int, tables: Tables) -> Iterator[tuple[str, int]]:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core.facts import normalised, package_key
-from envcheck.core.rules import Matrix, Rule
+from envcheck.core.rules import Atlas, Matrix, Rule
+from envcheck.knowledge.atlas_rules import who_has_it
 from envcheck.logs.diagnosis import own_code
 from envcheck.logs.events import Event, Frame
 
@@ -101,6 +102,32 @@ def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
         keys = {clause.key for table in rule.when for clause in table}
         if (not packages or keys & packages) and word.search(f"{rule.title} {rule.why}"):
             yield rule
+
+
+def ranges_in_atlas(missing: MissingName, atlas: Atlas) -> Iterator[str]:
+    """Yield who has the name and who asks for it, from the code of all published releases.
+
+    If the log says whose code asked, only that package counts; else every package that asks.
+    """
+    found: dict[str, None] = {}
+    for package, partners in atlas.rows.items():
+        if missing.asks not in ("", package) or (missing.lacks and missing.lacks not in partners):
+            continue
+        for partner in [missing.lacks] if missing.lacks else partners:
+            for row in partners[partner]:
+                if _is_it(row.needs, missing):
+                    found[who_has_it(row, atlas)] = None
+    yield from found
+
+
+def _is_it(needs: str, missing: MissingName) -> bool:
+    """Return whether what a row asks for is the missing name, argument or module."""
+    if missing.kind == "argument":
+        return needs.endswith(f"{missing.module.rpartition('.')[2]}({missing.name}=)")
+    module, _, name = needs.rpartition(".")
+    if missing.kind == "module":
+        return missing.module in (needs, module)
+    return (name == missing.name and module in (missing.module, "")) or needs == missing.name
 
 
 def ranges_with(missing: MissingName, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:

@@ -52,6 +52,11 @@ def render(found: MemoryTable) -> str:
     return "".join(f"{inline(line)}\n" for line in _lines(found))
 
 
+def answer(found: MemoryTable) -> str:
+    """Return the first line of the report: the verdict, and what it rests on."""
+    return f"{inline(f'{found.verdict}: {_why(found)}')}\n"
+
+
 def _lines(found: MemoryTable) -> Iterator[str]:
     yield from wrap(f"{found.verdict}: {_why(found)}", _COLUMNS)
     yield from _advice(found)

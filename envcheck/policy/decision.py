@@ -133,7 +133,12 @@ def _judgement_under(judgement: Judgement, policy: Policy, diagnostics: Sequence
     findings = (*judgement.findings, *_dead_waivers(judgement, policy, diagnostics))
     selected = [_finding_under(found, policy) for found in findings if _selected(found.rule.id, policy)]
     waiting = tuple(rule for rule in judgement.waiting if _selected(rule.rule.id, policy))
-    return judgement._replace(findings=worst_first(selected), waiting=waiting)
+    conditional = (_finding_under(found, policy) for found in judgement.conditional)
+    return judgement._replace(
+        findings=worst_first(selected),
+        waiting=waiting,
+        conditional=tuple(found for found in conditional if _selected(found.rule.id, policy)),
+    )
 
 
 def _finding_under(finding: Finding, policy: Policy) -> Finding:

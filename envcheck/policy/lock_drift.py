@@ -149,7 +149,7 @@ def _extra_packages(pinned: Iterable[str], inventory: Inventory) -> list[str]:
     Installers are left out, and envcheck with everything it requires.
     """
     installed = {package_name(key) for key, fact in inventory.facts.items() if _is_package(key, fact)}
-    return sorted(installed - set(pinned) - _closure("envcheck", inventory) - set(_INSTALLERS))
+    return sorted(installed - set(pinned) - _closure("envcheck-ml", inventory) - set(_INSTALLERS))
 
 
 def _is_package(key: str, fact: Fact) -> bool:

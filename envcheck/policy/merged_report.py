@@ -44,7 +44,14 @@ def _merged_judgement(judgements: Sequence[Judgement], findings: Sequence[Findin
     undecided = len({each.rule.id for each in findings if each.verdict is Verdict.UNDECIDED})
     passed = max(0, total - len(with_finding) - len(waiting))
     decided = max(0, total - undecided - len(waiting))
-    return Judgement(worst_first(findings), tuple(waiting.values()), passed, decided)
+    conditional = {
+        finding.rule.id: finding
+        for judgement in judgements
+        for finding in judgement.conditional
+        if finding.rule.id not in with_finding
+    }
+    rows = tuple(conditional.values())
+    return Judgement(worst_first(findings), tuple(waiting.values()), passed, decided, rows)
 
 
 def _rule_count(judgement: Judgement) -> int:

@@ -298,15 +298,15 @@ def _short(raw: object) -> str:
 
 
 TEMPLATE = """\
-# Settings of envcheck for this folder, read by every command that runs here. In pyproject.toml they
-# belong under [tool.envcheck]. Command-line options override them.
-
-# threshold = "error"             # gate and check: least severity that fails: error, warning or note
+# Settings of envcheck for this folder. doctor, gate and check read all of them that concern them; fit, fleet,
+# explain and run read target, train and matrix. In pyproject.toml they belong under [tool.envcheck].
+# Command-line options override them.
+# threshold = "error"             # doctor, gate, check: least severity that fails: error, warning or note
 # undecided = "warn"              # if a fact could not be read: pass (no message), warn, or fail
 # target = "zero3-lora"           # the recipe to judge for; `envcheck target` lists all
 # train = ["ds_config.json"]      # training configuration: files, and arguments such as "--use_lora true"
 # lock = "requirements.txt"       # gate: what the environment was installed from
-# machines = ["a100-r535"]        # gate: the machines the image must run on; it has to pass on all
+# machines = ["a100-r535"]        # gate and check: the machines it must run on; it has to pass on all
 # matrix = ["house.toml"]         # your own rules, targets and cells, on top of the shipped ones
 # skip = ["lock:extra"]           # rules to skip; a prefix such as `lock:` or `remark:` selects a group
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import normalised
-from envcheck.probes.layout import PLAIN_PTH
+from envcheck.probes.layout import PLAIN_PTH, check_size
 
 METADATA_LIMIT = 2 * 1024 * 1024
 """The most bytes of a METADATA file that are read: headers are a few kilobytes, the rest is a README."""
@@ -53,8 +53,10 @@ def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[I
 
     Raises:
         OSError: the folder cannot be listed.
+        ExamineError: it is too large.
     """
     names = os.listdir(place)  # noqa: PTH208 - names, not paths
+    check_size(site, names)
     names.sort()
     editable = {_editable_name(name) for name in names if name.startswith("__editable__")}
     # Every editable install adds its checkout to the path with a `.pth` file; without one there is none.

@@ -6,7 +6,7 @@ only a running interpreter knows (a user's own site-packages, paths added by sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envcheck.core.errors import ExamineError, InputError
@@ -19,6 +19,9 @@ PLAIN_PTH = frozenset(("distutils-precedence.pth", "_virtualenv.pth"))
 
 _CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
 _MOST_PTH_LINES = 1000
+_MOST_PTH_FILES = 5000  # of one package folder; each is read
+MOST_ENTRIES = 200_000
+"""Most entries of a package folder: a large environment has some hundred."""
 
 
 class Environment(NamedTuple):
@@ -117,11 +120,33 @@ def startup_code(host: Host, sites: Iterable[str]) -> Iterator[str]:
     They are read, never run. Those that setuptools and virtualenv install are left out.
     """
     for site in sites:
-        for name in host.listdir(site):
+        for name in _names_in(host, site):
             if name in _CUSTOMIZE or (
                 name.endswith(".pth") and name not in PLAIN_PTH and _runs_code(host, site, name)
             ):
                 yield f"{site}/{name}"
+
+
+def check_size(site: str, names: Sequence[str]) -> None:
+    """Check that a package folder is not too large to be read.
+
+    Raises:
+        ExamineError: it has too many entries or `.pth` files.
+    """
+    if len(names) > MOST_ENTRIES:
+        raise ExamineError(
+            f"{site}: {len(names)} entries, more than {MOST_ENTRIES}: not read as a package folder"
+        )
+    if len(names) > _MOST_PTH_FILES:
+        count = sum(name.endswith(".pth") for name in names)
+        if count > _MOST_PTH_FILES:
+            raise ExamineError(f"{site}: {count} .pth files, more than {_MOST_PTH_FILES}: not read")
+
+
+def _names_in(host: Host, site: str) -> tuple[str, ...]:
+    names = host.listdir(site)
+    check_size(site, names)
+    return names
 
 
 def _runs_code(host: Host, site: str, name: str) -> bool:
@@ -261,7 +286,7 @@ def _named_in_pth(host: Host, sites: list[str]) -> Iterator[str]:
 def _pth_lines(host: Host, sites: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the lines of all `.pth` files, without surrounding blanks, each with its package folder."""
     for site in sites:
-        for name in host.listdir(site):
+        for name in _names_in(host, site):
             if name.endswith(".pth"):
                 lines = (host.read_text(f"{site}/{name}") or "").splitlines()
                 yield from ((site, line.strip()) for line in lines[:_MOST_PTH_LINES])

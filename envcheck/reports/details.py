@@ -11,21 +11,31 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from envcheck.core.errors import Place
-from envcheck.core.facts import Absent, Fact, Known, Unknown
-from envcheck.core.findings import Diagnostic, Evidence, Finding, Report, Verdict, Waiting
+from envcheck.core.facts import Absent, Fact, Known, Unknown, package_name
+from envcheck.core.findings import (
+    Diagnostic,
+    Evidence,
+    Finding,
+    Question,
+    Report,
+    Verbosity,
+    Verdict,
+    Waiting,
+)
 from envcheck.core.i18n import Language, width
-from envcheck.core.rules import Clause, Fix, Severity, When
+from envcheck.core.rules import Fix, Severity
 from envcheck.core.sanitize import inline
 from envcheck.core.training_facts import KEYS as TRAINING
+from envcheck.reports.findings import place_of
 from envcheck.reports.overview import training_phrase
-from envcheck.reports.phrases import fix_commands, fix_text, installed_companions, value_text
+from envcheck.reports.phrases import fact_text, fix_commands, fix_text, value_text
 
 
 class Detail(NamedTuple):
     """A line under a finding or a plan: its label, its text, its kind, and the address in the text, if any.
 
-    Kinds: only, because, note, why, fix, command, known, set, brings, left, at, advice. The label is empty if
-    it would repeat that of the line before.
+    Kinds: only, because, here, note, why, fix, command, known, set, brings, left, at, advice. The label is
+    empty if it would repeat that of the line before.
     """
 
     label: str
@@ -59,34 +69,65 @@ def heading(finding: Finding, lang: Language) -> Heading:
 
 
 def details(finding: Finding, report: Report) -> Iterator[Detail]:
-    """Yield the GPUs concerned, the evidence, the reason, the fixes, and the sources of a finding."""
+    """Yield all about a finding: the fixes, the GPUs concerned, the evidence, the reason, the sources."""
     lang, rule = report.language, finding.rule
-    if finding.devices:
-        devices = "GPU " + ", ".join(str(device) for device in finding.devices)
-        yield Detail(lang.say("only"), devices, "only")
+    for fix in finding.fixes:
+        yield from _fix(lang.say("fix"), fix, finding, report)
+    yield from _without_fix(finding, lang)
+    yield from _devices(finding, lang)
     for number, evidence in enumerate(finding.evidence):
         label = lang.say("because") if number == 0 else ""
         yield Detail(label, evidence_text(evidence, lang), "because")
-    if finding.note:
-        yield Detail(lang.say("note"), "; ".join(map(lang.told, finding.note.split("; "))), "note")
+    yield from _note(finding, lang)
     if rule.why:
         yield Detail(lang.say("why"), lang.why(rule.id, rule.why), "why")
-    yield from _fixes(finding, report)
     yield from _useless_fixes(finding, lang)
     yield from _sources(finding, lang)
 
 
-def _fixes(finding: Finding, report: Report) -> Iterator[Detail]:
-    """Yield each fix with its cost, followed by its commands."""
+def brief_details(finding: Finding, report: Report) -> Iterator[Detail]:
+    """Yield what a person acts on: the first fix, the other ones in a line, and what was found here."""
+    lang = report.language
+    for fix in finding.fixes[:1]:
+        yield from _fix(lang.say("fix"), fix, finding, report)
+    others = [fix_text(fix, lang.say(" and ")) for fix in finding.fixes[1:]]
+    if others:
+        yield Detail(lang.say("or"), lang.say("; ").join(others), "fix")
+    yield from _without_fix(finding, lang)
+    yield from _devices(finding, lang)
+    place = place_of(finding, report)
+    if place is not None and report.question is not Question.CHECK:  # `check` begins a finding with its place
+        yield Detail(lang.say("at"), str(place), "at")
+    found = [_brief_evidence(evidence, report) for evidence in finding.evidence]
+    if found:
+        yield Detail(lang.say("here"), lang.say(", ").join(dict.fromkeys(found)), "here")
+    yield from _note(finding, lang)
+
+
+def _devices(finding: Finding, lang: Language) -> Iterator[Detail]:
+    if finding.devices:
+        devices = "GPU " + ", ".join(str(device) for device in finding.devices)
+        yield Detail(lang.say("only"), devices, "only")
+
+
+def _note(finding: Finding, lang: Language) -> Iterator[Detail]:
+    if finding.note:
+        yield Detail(lang.say("note"), "; ".join(map(lang.told, finding.note.split("; "))), "note")
+
+
+def _fix(label: str, fix: Fix, finding: Finding, report: Report) -> Iterator[Detail]:
+    """Yield a fix with its cost, followed by its commands."""
     lang, rule = report.language, finding.rule
-    companions = installed_companions(report)
-    for fix in finding.fixes:
-        cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
-        cost = f" ({cost})" if cost else ""
-        yield Detail(lang.say("fix"), f"{fix_text(fix, lang.say(' and '))}{cost}", "fix")
-        for command in fix_commands(fix, companions, report.inventory):
-            yield Detail("", command, "command")
-    if rule.fixes and not finding.fixes and finding.verdict is not Verdict.UNDECIDED:
+    cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
+    cost = f" ({cost})" if cost else ""
+    yield Detail(label, f"{fix_text(fix, lang.say(' and '))}{cost}", "fix")
+    for command in fix_commands(fix, report):
+        yield Detail("", command, "command")
+
+
+def _without_fix(finding: Finding, lang: Language) -> Iterator[Detail]:
+    """Yield a sentence if fixes are known and none of them helps here."""
+    if finding.rule.fixes and not finding.fixes and finding.decided:
         no_fix = lang.say("none of the known ways out passes the judge here by itself")
         yield Detail(lang.say("fix"), no_fix, "fix")
 
@@ -125,6 +166,26 @@ def evidence_parts(evidence: Evidence, lang: Language) -> tuple[str, str, str]:
     fact = evidence.fact
     name = fact.key if evidence.device is None else fact.key.replace("gpu.", f"gpu[{evidence.device}].", 1)
     return name, _state(fact, lang), lang.told(fact.source)
+
+
+def _brief_evidence(evidence: Evidence, report: Report) -> str:
+    """Return a fact of the evidence in short: `torch 2.6.0`, `ZeRO-3`, `driver.version 535.104.05`."""
+    key, value, lang = evidence.fact.key, evidence.fact.value, report.language
+    name = package_name(key)
+    if value is None:
+        state = _state(evidence.fact, lang)
+        return f"{name} {state}"
+    if key in TRAINING:
+        return training_phrase(key, value_text(value), lang)
+    if key == "gpu.in_torch_build" and (evidence.device or 0) < len(report.inventory.devices):
+        gpu = fact_text(report.inventory, "gpu.name", evidence.device) or f"GPU {evidence.device}"
+        capability = fact_text(report.inventory, "gpu.compute_capability", evidence.device)
+        torch = fact_text(report.inventory, "pkg.torch")
+        label = lang.say("compute capability")
+        return lang.say(", ").join((gpu, f"{label} {capability}", f"torch {torch}"))
+    if evidence.device is not None:
+        name = key.replace("gpu.", f"gpu[{evidence.device}].", 1)
+    return f"{name} {value_text(value)}"
 
 
 def _state(fact: Fact, lang: Language) -> str:
@@ -173,55 +234,91 @@ def _one_line(code: str) -> str:
 
 # --- rules that wait for facts ----------------------------------------------------------------------
 
-_CLOSEST = 3  # known failures named when no training configuration was given
-_MOST_ALTERNATIVES = 3  # of a clause, that are written out
-
-
-def waiting_lines(report: Report) -> tuple[str, tuple[str, ...]]:
-    """Return a sentence on the rules that wait for a training configuration, and the nearest of them.
-
-    Both are empty if no rule waits for one.
-    """
-    lang = report.language
-    waiting = [each for each in report.judgement.waiting if each.reason == "training"]
-    if not waiting:
-        return "", ()
-    errors = [each for each in waiting if each.rule.severity is Severity.ERROR]
-    # A failure is near if most of its clauses match here already and only the training facts are missing.
-    nearest = sorted(errors, key=lambda each: (-_matched(each), len(each.open)))[:_CLOSEST]
-    depend = lang.say("{} known failures depend on the training configuration", len(waiting))
-    if len(waiting) == 1:
-        depend = lang.say("{} known failure depends on the training configuration", 1)
-    ending = lang.say("; closest:") if nearest else ""
-    sentence = f"{depend}{lang.say(' (--target or --train)')}{ending}"
-    return sentence, tuple(
-        lang.say("{}, if {}", each.rule.id, _conditions(each.open, lang)) for each in nearest
-    )
-
 
 def waiting_text(waiting: Waiting, lang: Language) -> str:
-    """Return what a rule waits for and its open conditions: `training: if ZeRO-3 + LoRA`."""
-    return f"{lang.word(waiting.reason)}: {_conditions(waiting.open, lang)}"
+    """Return what a rule waits for and its open conditions: `training: if you train with ZeRO-3`."""
+    from envcheck.reports.conditions import conditions_text  # only JUnit lists every waiting rule
+
+    if all(clause.key.startswith("train.") for clause in waiting.open):
+        return f"{lang.word(waiting.reason)}: {conditions_text(waiting.open, waiting.rule.require, lang)}"
+    clauses = " + ".join(f"{clause.key} {clause.raw}" for clause in waiting.open)
+    return f"{lang.word(waiting.reason)}: {clauses}"
 
 
-def _matched(waiting: Waiting) -> int:
-    """Return how many clauses of the rule match here already."""
-    return max(len(table) for table in waiting.rule.when) - len(waiting.open)
+def not_judged_line(report: Report) -> str:
+    """Return one line: how much was judged, what was not, and what to give for it."""
+    lang = report.language
+    counts = Counter(_need(each, report) for each in report.judgement.waiting)
+    parts = [_not_judged(need, counts[need], report) for need in _NEEDS if counts[need]]
+    passed = passed_text(report)
+    if not parts:
+        return lang.say("{}.", passed)
+    return lang.say("{}. Not judged: {}.", passed, lang.say("; ").join(parts))
 
 
-def _conditions(open_clauses: When, lang: Language) -> str:
-    return " + ".join(
-        training_phrase(clause.key, _abridged(clause), lang)
-        if clause.key in TRAINING
-        else f"{clause.key} {_abridged(clause)}"
-        for clause in open_clauses
-    )
+_NEEDS = ("training", "packages", "GPU", "machine")
 
 
-def _abridged(clause: Clause) -> str:
-    """Return the text of a clause without braces; of many alternatives only the first."""
-    text = clause.raw.replace("{train.", "").replace("{", "").replace("}", "")
-    return text if len(clause.any_of) <= _MOST_ALTERNATIVES else f"{text.strip().partition(' ')[0]} …"
+def _need(waiting: Waiting, report: Report) -> str:
+    """Return what a waiting rule needs, a name in `_NEEDS`."""
+    if waiting.reason in ("training", "packages"):
+        return waiting.reason
+    return "GPU" if waiting.reason == "GPU" and not report.inventory.devices else "machine"
+
+
+def _not_judged(need: str, count: int, report: Report) -> str:
+    lang = report.language
+    checks = lang.say("{} check", 1) if count == 1 else lang.say("{} checks", count)
+    if need == "training":
+        given = any(key.startswith("train.") for key in report.inventory.facts)
+        what = "--train FILE" if given else "--target NAME, --train FILE"
+        return lang.say("{} that depend on the training (give {})", checks, what)
+    if need == "GPU":
+        return lang.say("{} that need a GPU (declare it: --gpu NAME, --driver VERSION)", checks)
+    if need == "packages":
+        return lang.say("{} that need packages that were not given", checks)
+    return lang.say("{} that run only on the real machine", checks)
+
+
+# --- conditional findings ---------------------------------------------------------------------------
+
+_SHOWN = {Severity.ERROR: 4, Severity.WARNING: 2, Severity.NOTE: 0}
+_SHOWN_BESIDE_ERRORS = {Severity.ERROR: 2, Severity.WARNING: 0, Severity.NOTE: 0}
+"""How many conditional findings of each severity are named; all of them with `--verbose`."""
+
+_OUTCOMES = dict(zip(Severity, ("fails", "may go wrong", "worth knowing"), strict=True))
+
+
+class ConditionalRow(NamedTuple):
+    """A conditional finding in words: `fails if you train with ZeRO-3`, the title, and the rule's id."""
+
+    when: str
+    title: str
+    rule: str
+
+
+def conditional_rows(report: Report) -> tuple[list[ConditionalRow], str]:
+    """Return what the versions are known to fail at, the likely first, and how many others there are."""
+    found = report.judgement.conditional
+    every = report.verbosity is Verbosity.ALL
+    shown = _SHOWN_BESIDE_ERRORS if any(each.decided for each in report.judgement.findings) else _SHOWN
+    listed = [
+        each
+        for severity, most in shown.items()
+        for each in [one for one in found if one.severity is severity][: None if every else most]
+    ]
+    if not listed:
+        return [], ""
+    from envcheck.reports.conditions import finding_conditions  # not every report has one
+
+    lang = report.language
+    rows = []
+    for each in listed:
+        outcome = lang.word(_OUTCOMES[each.severity])
+        when = lang.say("{} {}", outcome, finding_conditions(each, lang, every=every))
+        rows.append(ConditionalRow(when, lang.title(each.rule.id, each.rule.title), each.rule.id))
+    more = len(found) - len(listed)
+    return rows, lang.say("{} more, less severe or less likely", more) if more else ""
 
 
 # --- the counts -------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from envcheck.core.rules import Fix, Rule, Severity
 from envcheck.core.sanitize import hide_secrets, inline
 from envcheck.knowledge.log_signatures import KINDS
 from envcheck.logs.clashes import clashing_requirements
-from envcheck.logs.diagnosis import Cause, Diagnosis, Fit, Match, own_code
+from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch, Match, own_code
 from envcheck.logs.environment import Platform
 from envcheck.logs.events import Frame, Log
 from envcheck.logs.missing_names import MissingName
 from envcheck.reports.formats.json import diagnostic_tree
-from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text, installed_companions
+from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text
 
 SCHEMA_VERSION = 1
 
@@ -46,12 +46,12 @@ class MissingAnswer(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """A log, its diagnosis, and how the known failures in it fit an environment.
+    """A log, its diagnosis, and whether the conditions of its known failures are met.
 
-    `subject` describes the environment; `report` holds its inventory and the known failures. `fits` maps the
-    case of a signature to its fit. `notes` list what could not be read of the log. `printed` are facts taken
-    from the log itself. `platform` is what the log is of if not NVIDIA's; `missing` is a name that the cause
-    misses.
+    `subject` describes the environment; `report` holds its inventory and the known failures. `here` maps the
+    case of a signature to whether its conditions are met there. `notes` list what could not be read of the
+    log. `printed` are facts taken from the log itself. `platform` is what the log is of if not NVIDIA's;
+    `missing` is a name that the cause misses.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Explanation(NamedTuple):
     diagnosis: Diagnosis
     subject: str
     report: Report
-    fits: Mapping[str, Fit]
+    here: Mapping[str, EnvironmentMatch]
     notes: tuple[str, ...] = ()
     printed: tuple[Fact, ...] = ()
     platform: Platform | None = None
@@ -164,7 +164,7 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
     if answer is None or cause is None or cause.match is not None:
         return
     yield f"    missing {_missing_sentence(answer, explanation.report)}"
-    for words in answer.ranges:
+    for words in answer.ranges[:_FEW]:
         yield f"    has it  {words}"
     for rule in answer.rules[:_FEW]:
         yield f"    rule    {rule.title} [{rule.id}]"
@@ -231,7 +231,7 @@ def _known(matches: Sequence[Match], explanation: Explanation) -> Iterator[str]:
     """Yield the known failures that match, those that apply here first; cases of one rule count once."""
     seen: set[str] = set()
     for match in sorted(
-        matches, key=lambda one: (_RANKED[_fit(one, explanation).answer], -one.score, one.lines)
+        matches, key=lambda one: (_RANKED[_match_here(one, explanation).answer], -one.score, one.lines)
     ):
         name = match.signature.rule or match.signature.case
         if name in seen:
@@ -243,54 +243,53 @@ def _known(matches: Sequence[Match], explanation: Explanation) -> Iterator[str]:
 _RANKED = {"yes": 0, "text": 1, "unknown": 1, "no": 2}  # if no fact decides, the matched text counts
 
 
-def _fit(match: Match, explanation: Explanation) -> Fit:
-    return explanation.fits.get(match.signature.case, Fit("text"))
+def _match_here(match: Match, explanation: Explanation) -> EnvironmentMatch:
+    return explanation.here.get(match.signature.case, EnvironmentMatch("text"))
 
 
 def _match(match: Match, explanation: Explanation) -> Iterator[str]:
     rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
-    fit = _fit(match, explanation)
+    here = _match_here(match, explanation)
     title = rule.title if rule else match.signature.title
     lines = ", ".join(map(str, match.lines[:_LISTED]))
     yield ""
     yield f"  known  {title} [{rule.id if rule else match.signature.case}]"
     yield f"    text    line {lines} (score {match.score:.2f})"
-    if fit.answer == "text":
+    if here.answer == "text":
         yield "    here    known by its text; nothing about the environment decides it"
         yield f"    advice  {match.signature.advice}"
         yield from (f"    source  {source['url']}" for source in match.signature.sources[:2])
         return
-    yield f"    here    {_here(fit)}"
-    if rule is None or fit.answer == "no":
+    yield f"    here    {_here_in_words(here)}"
+    if rule is None or here.answer == "no":
         return
     if rule.why:
         yield f"    why     {rule.why}"
-    yield from _fixes(rule, fit, explanation)
+    yield from _fixes(rule, here, explanation)
     yield from (f"    no fix  {fix_text(Fix(useless.set))} ({useless.why})" for useless in rule.no_fixes)
     yield from (f"    source  {rule.basis.value}: {source.url}" for source in rule.sources[:2])
 
 
-def _here(fit: Fit) -> str:
-    evidence = "; ".join(fit.because)
-    if fit.answer == "yes":
+def _here_in_words(here: EnvironmentMatch) -> str:
+    evidence = "; ".join(here.because)
+    if here.answer == "yes":
         return f"yes: {evidence}"
-    if fit.answer == "no":
+    if here.answer == "no":
         return f"no: {evidence}. The log reads like it, but it is not so here: its ways out do not apply"
     return f"cannot tell: {evidence or 'what it depends on'} not known (--facts, --python, --train, --target)"
 
 
-def _fixes(rule: Rule, fit: Fit, explanation: Explanation) -> Iterator[str]:
-    if not fit.fixes:
+def _fixes(rule: Rule, here: EnvironmentMatch, explanation: Explanation) -> Iterator[str]:
+    if not here.fixes:
         outcome = (
-            "none of the known ways out helps here" if fit.answer == "yes" else "depends on what is missing"
+            "none of the known ways out helps here" if here.answer == "yes" else "depends on what is missing"
         )
         yield f"    fix     {outcome if rule.fixes else 'none known'}"
-    companions = installed_companions(explanation.report)
-    for fix in fit.fixes:
+    for fix in here.fixes:
         cost = f" ({fix.cost})" if fix.cost else ""
-        condition = "" if fit.answer == "yes" else "if it is so here: "
+        condition = "" if here.answer == "yes" else "if it is so here: "
         yield f"    fix     {condition}{fix_text(fix)}{cost}"
-        for command in fix_commands(fix, companions, explanation.report.inventory):
+        for command in fix_commands(fix, explanation.report):
             yield f"            $ {command}"
 
 
@@ -331,9 +330,9 @@ def _others(explanation: Explanation) -> Iterator[str]:
                 "no": "not so here",
                 "unknown": "cannot tell whether it is so here",
             }
-            fit = answer.get(_fit(match, explanation).answer, "by its text")
+            here = answer.get(_match_here(match, explanation).answer, "by its text")
             name = match.signature.rule or match.signature.case
-            yield f"  line {match.lines[0]}: {match.signature.title} [{name}]; {fit}"
+            yield f"  line {match.lines[0]}: {match.signature.title} [{name}]; {here}"
 
 
 def _names_a_cause(match: Match) -> bool:
@@ -480,7 +479,7 @@ _ANSWERS = {"yes": "yes", "no": "no", "unknown": "cannot tell", "text": None}
 
 def _match_tree(match: Match, explanation: Explanation) -> dict[str, Any]:
     rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
-    fit = _fit(match, explanation)
+    here = _match_here(match, explanation)
     cause = explanation.diagnosis.cause
     is_of_the_cause = cause is not None and explanation.log.events[match.event] is cause.event
     return {
@@ -490,10 +489,10 @@ def _match_tree(match: Match, explanation: Explanation) -> dict[str, Any]:
         "kind": match.signature.kind,
         "score": match.score,
         "of_the_cause": is_of_the_cause,
-        "fits_here": _ANSWERS[fit.answer],
-        "because": list(fit.because),
+        "fits_here": _ANSWERS[here.answer],
+        "because": list(here.because),
         "lines": list(match.lines),
-        "fix": [] if fit.answer == "no" else [_fix_tree(fix, fit, explanation) for fix in fit.fixes],
+        "fix": [] if here.answer == "no" else [_fix_tree(fix, here, explanation) for fix in here.fixes],
         "no_fix": [{"set": dict(useless.set), "why": useless.why} for useless in rule.no_fixes]
         if rule
         else [],
@@ -502,15 +501,13 @@ def _match_tree(match: Match, explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _fix_tree(fix: Fix, fit: Fit, explanation: Explanation) -> dict[str, Any]:
+def _fix_tree(fix: Fix, here: EnvironmentMatch, explanation: Explanation) -> dict[str, Any]:
     return {
         "text": fix_text(fix),
         "set": dict(fix.set),
         "cost": fix.cost,
-        "tried": fit.answer == "yes",
-        "commands": list(
-            fix_commands(fix, installed_companions(explanation.report), explanation.report.inventory)
-        ),
+        "tried": here.answer == "yes",
+        "commands": list(fix_commands(fix, explanation.report)),
     }
 
 

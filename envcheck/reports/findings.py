@@ -10,13 +10,19 @@ from envcheck.rules import derive
 
 def fails(finding: Finding | Diagnostic, report: Report) -> bool:
     """Return whether a finding, or a diagnostic of a configuration, makes the exit code 1."""
-    if isinstance(finding, Diagnostic):
-        return f"remark:{finding.code}" not in report.waived and finding.severity.rank >= report.fail_on.rank
-    if finding.rule.id in report.waived:
+    if is_waived(finding, report):
         return False
+    if isinstance(finding, Diagnostic):
+        return finding.severity.rank >= report.fail_on.rank
     if finding.verdict is Verdict.UNDECIDED:
         return report.undecided_fails
     return finding.severity.rank >= report.fail_on.rank
+
+
+def is_waived(finding: Finding | Diagnostic, report: Report) -> bool:
+    """Return whether a waiver keeps a finding or a diagnostic from counting."""
+    name = f"remark:{finding.code}" if isinstance(finding, Diagnostic) else finding.rule.id
+    return name in report.waived
 
 
 def place_of(finding: Finding, report: Report) -> Place | None:

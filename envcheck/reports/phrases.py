@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+
 from envcheck.core import versions
-from envcheck.core.facts import Inventory, Tri, Value, package_key, package_name
+from envcheck.core.facts import Absent, Inventory, Tri, Value, package_key, package_name
 from envcheck.core.findings import Diagnostic, Report
 from envcheck.core.rules import Fix
 
@@ -39,33 +41,88 @@ def fix_text(fix: Fix, joint: str = " and ") -> str:
     return joint.join(parts)
 
 
-def fix_commands(fix: Fix, companions: dict[str, tuple[str, ...]], inventory: Inventory) -> tuple[str, ...]:
+def fix_commands(fix: Fix, report: Report) -> tuple[str, ...]:
     """Return the shell commands that apply a fix; empty if no command does.
 
-    The commands install the release that was judged, because a later release may fail. `companions` names,
-    for each package, the installed packages that must move with it.
+    The commands install the release that was judged, because a later release may fail, and the installed
+    packages that must move with it.
+    """
+    requirements: list[tuple[str, str]] = []
+    to_uninstall: list[str] = []
+    for key, value in fix.tried:
+        name = package_name(key)
+        if name == key:
+            continue
+        version = value_text(value)
+        companions = companion_requirements(name, version, report)
+        requirements += [(name, f"{name}=={version}"), *companions.items()]
+        if is_another_build(str(report.inventory.known(key) or ""), version):
+            to_uninstall += [name, *companions]
+    return install_commands(dict(requirements), to_uninstall, report)
+
+
+def companion_requirements(name: str, version: str, report: Report) -> dict[str, str]:
+    """Return the requirements of installed packages that must move with a release, by package."""
+    others = report.matrix.moves_with.get(name, ())
+    installed = [other for other in others if report.inventory.known(package_key(other)) is not None]
+    if not installed:
+        return {}
+    rows = report.matrix.tables.get(name, [])
+    base = versions.base_release(version)
+    row = next((row for row in rows if row["version"] in (version, base)), {})
+    return {other: f"{other}=={row[other]}" if row.get(other) else other for other in installed}
+
+
+def is_another_build(installed: str, version: str) -> bool:
+    """Return whether a release is installed in another build, such as +cu126 where +cu130 is needed."""
+    return bool(versions.local_label(installed)) and versions.compare(installed, "==", version) is Tri.YES
+
+
+def install_commands(
+    requirements: Mapping[str, str], to_uninstall: Sequence[str], report: Report
+) -> tuple[str, ...]:
+    """Return the commands that install requirements (by package) for the interpreter that was judged.
+
+    One command installs all packages, so that the installer resolves them together.
 
     pip treats 2.10.0+cu130 as 2.10.0 and would install nothing. Another build of the installed release is
     therefore uninstalled first.
     """
-    requirements: list[str] = []
-    to_uninstall: list[str] = []
-    for key, value in fix.tried:
-        name = package_name(key)
-        if name != key:
-            others = companions.get(name, ())
-            requirements += [f"'{name}=={value_text(value)}'", *others]
-            installed = str(inventory.known(key) or "")
-            if versions.local_label(installed) and versions.compare(installed, "==", str(value)) is Tri.YES:
-                to_uninstall += [name, *others]
-    uninstall = f"python -m pip uninstall -y {' '.join(to_uninstall)}"
-    install = f"python -m pip install {' '.join(requirements)}"
-    return (*([uninstall] if to_uninstall else []), *([install] if requirements else []))
+    uninstall, install = _installer(report.inventory)
+    packages = " ".join(f"'{requirement}'" for requirement in requirements.values())
+    return (
+        *([f"{uninstall} {' '.join(to_uninstall)}"] if to_uninstall else []),
+        *([f"{_build_settings(requirements, report)}{install} {packages}"] if requirements else []),
+    )
 
 
-def installed_companions(report: Report) -> dict[str, tuple[str, ...]]:
-    """Return, for each package, the installed packages that must move with it."""
-    return {
-        name: tuple(other for other in others if report.inventory.known(package_key(other)) is not None)
-        for name, others in report.matrix.moves_with.items()
-    }
+def _installer(inventory: Inventory) -> tuple[str, str]:
+    """Return the commands that uninstall and install packages here; a venv without pip was made by uv."""
+    python = interpreter(inventory)
+    is_venv = inventory.known("python.manager") == "venv"
+    if is_venv and isinstance(inventory.fact("pkg.pip").reading, Absent):
+        return f"uv pip uninstall --python {python}", f"uv pip install --python {python}"
+    return f"{python} -m pip uninstall -y", f"{python} -m pip install"
+
+
+def interpreter(inventory: Inventory) -> str:
+    """Return the interpreter that was judged, quoted for a shell; a variable to set if it is not known."""
+    path = str(inventory.known("python.origin") or "").rpartition(" (")[0]
+    if not path:
+        return '"$PYTHON"'  # unset, it installs nothing; a bare `python` may be another one
+    if not path.rpartition("/")[2].startswith(("python", "pypy")):
+        path = f"{path.rstrip('/')}/bin/python"
+    if path[0].isalnum() or path.startswith("."):
+        path = path if "/" in path else f"./{path}"
+    plain = all(sign.isalnum() or sign in "/._-+~@%:," for sign in path)
+    return path if plain else "'" + path.replace("'", "'\"'\"'") + "'"
+
+
+def _build_settings(packages: Collection[str], report: Report) -> str:
+    """Return the environment settings, such as `DS_BUILD_OPS=0 `, with which the target builds a package."""
+    built = [name for name in packages if report.target and name in report.target.build]
+    if not built:
+        return ""
+    from envcheck.lock.install import BUILDS  # few targets build a package
+
+    return "".join(f"{BUILDS[name].settings} " for name in built if name in BUILDS)

@@ -5,12 +5,9 @@ JSON prints these strings as they are; `plan_text` translates those that people 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from envcheck.core import versions
-from envcheck.core.facts import Absent, Inventory, Tri, package_name
+from envcheck.core.facts import package_name
 from envcheck.core.findings import Move, Plan, Report
-from envcheck.reports.phrases import value_text
+from envcheck.reports.phrases import install_commands, is_another_build, value_text
 
 
 def move_name(move: Move) -> str:
@@ -26,57 +23,21 @@ def move_target(move: Move) -> str:
 
 
 def plan_commands(plan: Plan, report: Report) -> tuple[str, ...]:
-    """Return the shell commands that change a plan's packages and environment variables.
-
-    One command installs all packages, so that the installer resolves them together. It is uv's if uv made the
-    environment, otherwise pip's.
-    """
+    """Return the shell commands that change a plan's packages and environment variables."""
     packages = [move for move in plan.moves if move.install]
-    requirements = [f"'{move.install}'" for move in packages]
-    # pip treats 2.10.0+cu130 as 2.10.0 and would install nothing, so that build is uninstalled first.
     to_uninstall = [move_name(move) for move in packages if _is_another_build(move)]
-    uninstall, install = _installer(report.inventory)
     exports = [
         f"export {move.key.removeprefix('env.')}={move.after}"
         for move in plan.moves
         if move.key.startswith("env.")
     ]
-    return (
-        *([f"{uninstall} {' '.join(to_uninstall)}"] if to_uninstall else []),
-        *([f"{_build_settings(packages, report)}{install} {' '.join(requirements)}"] if requirements else []),
-        *exports,
-    )
+    requirements = {move_name(move): move.install for move in packages}
+    return (*install_commands(requirements, to_uninstall, report), *exports)
 
 
 def _is_another_build(move: Move) -> bool:
     """Return whether a move goes from one build of a release to another, such as from +cu126 to +cu130."""
-    before = str(move.before or "")
-    return (
-        move.after is not None
-        and bool(versions.local_label(before))
-        and versions.compare(before, "==", str(move.after)) is Tri.YES
-    )
-
-
-def _installer(inventory: Inventory) -> tuple[str, str]:
-    """Return the commands that uninstall and install packages here; a venv without pip was made by uv."""
-    is_venv = inventory.known("python.manager") == "venv"
-    if is_venv and isinstance(inventory.fact("pkg.pip").reading, Absent):
-        import shlex
-
-        path = str(inventory.known("python.origin") or "").rpartition(" (")[0]
-        where = f" --python {shlex.quote(path)}" if path else ""
-        return f"uv pip uninstall{where}", f"uv pip install{where}"
-    return "python -m pip uninstall -y", "python -m pip install"
-
-
-def _build_settings(packages: Sequence[Move], report: Report) -> str:
-    """Return the environment settings, such as `DS_BUILD_OPS=0 `, with which the target builds a package."""
-    from envcheck.lock.install import BUILDS  # few reports have a plan
-
-    built = report.target.build if report.target else ()
-    names = [move_name(move) for move in packages]
-    return "".join(f"{BUILDS[name].settings} " for name in names if name in built and name in BUILDS)
+    return move.after is not None and is_another_build(str(move.before or ""), str(move.after))
 
 
 def configuration_changes(plan: Plan, report: Report) -> tuple[tuple[str, str, str], ...]:

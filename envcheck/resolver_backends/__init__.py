@@ -23,7 +23,7 @@ from envcheck.host.machine import Host
 from envcheck.lock.model import Artifact, Pin
 from envcheck.lock.wheels import usable_files, usable_tags
 
-INSTALL_HINT = "pip install 'envcheck[resolve]'"
+INSTALL_HINT = "install it beside envcheck: pip install 'pip-tools>=7.6' 'uv>=0.8'"
 
 
 class ExtraWheel(NamedTuple):

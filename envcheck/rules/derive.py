@@ -44,6 +44,16 @@ KEYS = {
     "build.torch.torchvision": Key(Kind.VERSION, "torchvision that belongs to this torch"),
     "build.torch.torchaudio": Key(Kind.VERSION, "torchaudio that belongs to this torch"),
     "build.torch.triton": Key(Kind.VERSION, "triton that belongs to this torch"),
+    "build.deepspeed.toolkit": Key(
+        Kind.FLAG, "whether DeepSpeed compiles its operators with this CUDA toolkit beside this torch"
+    ),
+    "torch.packages_of_another_release": Key(
+        Kind.WORDS, "packages whose local label names another minor version of torch than the installed one"
+    ),
+    "torch.packages_of_another_build": Key(
+        Kind.WORDS, "packages whose local label names another CUDA major or C++ ABI than torch has"
+    ),
+    "training.described": Key(Kind.FLAG, "whether anything is known about the training"),
     "gpus.visible": Key(
         Kind.NUMBER, "GPUs that CUDA_VISIBLE_DEVICES leaves to programs; all if it is not set"
     ),
@@ -93,6 +103,10 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.torch.torchvision": ("pkg.torch",),
     "build.torch.torchaudio": ("pkg.torch",),
     "build.torch.triton": ("pkg.torch",),
+    "build.deepspeed.toolkit": ("pkg.deepspeed", "cuda.runtime"),
+    "torch.packages_of_another_release": ("pkg.torch",),
+    "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),
+    "training.described": ("train.offload_optimizer", "train.attention", "train.torch_compile"),
     "gpu.in_torch_build": ("build.torch.architectures",),
     "gpu.torch_nearest": ("pkg.torch",),
     "train.examples_per_step": _BATCH_KEYS,
@@ -114,8 +128,9 @@ _CUDA_LABEL = re.compile(r"cu[0-9]{3}")
 def derive(read: Inventory, matrix: Matrix) -> Inventory:
     """Return the inventory with every fact that follows from it and the matrix."""
     tables = matrix.tables
-    inventory = _add(_device_models(read, tables), [_visible(read)])
+    inventory = _add(_device_models(read, tables), [_visible(read), _described(read)])
     inventory = _torch_build(inventory, tables)
+    inventory = _compiled_packages(inventory, tables)
     inventory = _drivers(inventory, tables)
     inventory = _device_code(inventory, tables)
     return _training(inventory, matrix)
@@ -241,6 +256,44 @@ def _companion(torch: str, build: TorchBuild | None, name: str) -> Reading:
         return _unlisted(torch)
     release = build.companions.get(name)
     return Known(release) if release else Unknown(f"no {name} is known to belong to torch {torch}")
+
+
+# --- compiled packages ------------------------------------------------------------------------------
+
+
+def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
+    """Add whether DeepSpeed accepts the toolkit, and the packages whose labels name another torch."""
+    source = "derived from pkg.deepspeed, cuda.toolkit and cuda.runtime"
+    accepted = _missing(inventory, "pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
+    labelled = any(
+        is_package_key(key) and isinstance(fact.value, str) and ("torch" in fact.value or "+pt" in fact.value)
+        for key, fact in inventory.facts.items()
+    )
+    if accepted is not None and not labelled:
+        return _add(inventory, [Fact("build.deepspeed.toolkit", accepted, source)])
+    from envcheck.rules import derived_builds  # most environments have neither a toolkit nor such a label
+
+    accepted = accepted or derived_builds.accepts_toolkit(inventory, tables.get("deepspeed_toolkit", []))
+    inventory = _add(inventory, [Fact("build.deepspeed.toolkit", accepted, source)])
+    labels = derived_builds.labelled_builds(inventory)
+    if not labels or _missing(inventory, "pkg.torch") is not None:
+        return inventory
+    source = "derived from the labels of " + ", ".join(sorted(labels))
+    release, build = (
+        find(inventory, labels) for find in (derived_builds.other_release, derived_builds.other_build)
+    )
+    return _add(
+        inventory,
+        [
+            Fact("torch.packages_of_another_release", release, source),
+            Fact("torch.packages_of_another_build", build, source),
+        ],
+    )
+
+
+def _described(inventory: Inventory) -> Fact:
+    known = any(key.startswith("train.") for key in inventory.facts)
+    return Fact("training.described", Known(known), "derived from the facts of the training")
 
 
 # --- drivers and CUDA -------------------------------------------------------------------------------
@@ -379,7 +432,7 @@ def _device_models(inventory: Inventory, tables: Tables) -> Inventory:
         source = "derived from gpu.name"
         missing = _missing(inventory, "gpu.name", device=number)
         name = _text(inventory, "gpu.name", number)
-        model = None if missing else models.get(_plain_name(name))
+        model = None if missing else models.get(_plain_name(name)) or _similar_model(name, tables)
         unlisted = missing or Unknown(f"{name} is not among the GPUs that are known")
         yield Fact("gpu.compute_capability", Known(model.compute_capability) if model else unlisted, source)
         yield Fact("gpu.kind", Known(model.kind) if model else unlisted, source)
@@ -388,6 +441,18 @@ def _device_models(inventory: Inventory, tables: Tables) -> Inventory:
             yield Fact("gpu.memory_mib", Known(model.memory_gb[0] * 1024), source)
 
     return _each_device(inventory, facts_of)
+
+
+def _similar_model(name: str, tables: Tables) -> GpuModel | None:
+    """Return the model that another spelling of a name stands for, without memory if that is not certain."""
+    from envcheck.core.gpu_names import match_gpu  # most names are spelled as the driver spells them
+
+    matches = match_gpu(name, tables.gpu_models, whole=True)
+    if len(matches) != 1:
+        return None
+    ((first, *others), exact) = matches[0]
+    sizes = {model.memory_gb for model in (first, *others)}
+    return first if exact and len(sizes) == 1 else first._replace(memory_gb=())
 
 
 @lru_cache(maxsize=1024)

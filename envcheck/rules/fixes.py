@@ -1,11 +1,12 @@
 """Fixes of a broken rule that work here: each is tried, and kept only if the judge passes the result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from envcheck.core import versions
 from envcheck.core.facts import Inventory, Value
 from envcheck.core.findings import Finding, Judgement
-from envcheck.core.rules import Fix
+from envcheck.core.rules import Fix, Severity
+from envcheck.rules.derive import FOLLOWS_FROM
 from envcheck.rules.judge import device_of, errors
 
 JudgeChanges = Callable[[Sequence[tuple[str, Value]]], Judgement]
@@ -15,23 +16,60 @@ JudgeChanges = Callable[[Sequence[tuple[str, Value]]], Judgement]
 def with_passing_fixes(
     finding: Finding, judgement: Judgement, inventory: Inventory, judge_changes: JudgeChanges
 ) -> Finding:
-    """Return the finding with those of its rule's fixes that work here, best first.
+    """Return the finding with those fixes that work here, in the order of its rule.
 
-    A fix works if its rule is neither broken nor undecided afterwards, and if it breaks no rule at error
-    level that was not broken in `judgement`.
+    A fix works if its rule is neither broken nor undecided afterwards, if it breaks no rule at error level
+    that was not broken in `judgement`, and if no error is left about what it changed. Where none of the
+    rule's own fixes works, those of the other broken rules are tried.
     """
     before = errors(judgement)
+    own = _passing(finding, finding.rule.fixes, before, inventory, judge_changes)
+    if own or finding.severity is not Severity.ERROR:
+        return finding._replace(fixes=own)
+    others = tuple(fix for other in judgement.findings if other.rule.id in before for fix in other.rule.fixes)
+    return finding._replace(fixes=_passing(finding, others, before, inventory, judge_changes))
+
+
+def _passing(
+    finding: Finding,
+    fixes: Sequence[Fix],
+    before: frozenset[str],
+    inventory: Inventory,
+    judge_changes: JudgeChanges,
+) -> tuple[Fix, ...]:
+    """Return the fixes that work, with the values that were tried."""
     passed: list[Fix] = []
-    for fix in finding.rule.fixes:
+    for fix in fixes:
         bound = bind_fix(fix, inventory, device_of(finding))
         if bound is None or any(bound.set == other.set for other in passed):
             continue
         changes = tuple((key, trial_value(value)) for key, value in bound.set)
         after = judge_changes(changes)
         still = any(other.rule.id == finding.rule.id for other in after.findings)
-        if not still and errors(after) <= before:
+        if not still and errors(after) <= before and not _leaves_error(after, dict(changes)):
             passed.append(bound._replace(tried=changes))
-    return finding._replace(fixes=tuple(passed))
+    return tuple(passed)
+
+
+def _leaves_error(after: Judgement, changed: Mapping[str, Value]) -> bool:
+    """Return whether an error is left that rests on a changed fact, directly or through a derived one."""
+    left = errors(after)
+    return any(
+        finding.rule.id in left and finding.decided and not changed.keys().isdisjoint(_origins(finding))
+        for finding in after.findings
+    )
+
+
+def _origins(finding: Finding) -> set[str]:
+    """Return the keys of the facts that a finding rests on, and of those they follow from."""
+    found: set[str] = set()
+    to_visit = [item.fact.key for item in finding.evidence]
+    while to_visit:
+        key = to_visit.pop()
+        if key not in found:
+            found.add(key)
+            to_visit += FOLLOWS_FROM.get(key, ())
+    return found
 
 
 def bind_fix(fix: Fix, inventory: Inventory, device: int | None) -> Fix | None:

@@ -174,7 +174,7 @@ def _verdict(
         not_given = _not_given(clause, inventory, device)
         if not_given:
             return Waiting(rule, _WAITS_FOR.get(family(not_given), family(not_given)), answer.open)
-    evidence = tuple(_evidence(answer.open, inventory, device))
+    evidence = tuple(evidence_of(answer.open, inventory, device))
     return Finding(rule, Verdict.UNDECIDED, rule.severity, evidence)
 
 
@@ -194,7 +194,7 @@ def _broken(
     broken: Sequence[tuple[int | None, _Answer]],
 ) -> Finding:
     device, answer = broken[0]
-    evidence = tuple(_evidence((*answer.table, *rule.require), inventory, device))
+    evidence = tuple(evidence_of((*answer.table, *rule.require), inventory, device))
     severity, notes = rule.severity, []
     if any(item.note.startswith("vendor build") for item in evidence):
         # A vendor's snapshot may have, or may lack, the change that the bound is about.
@@ -217,7 +217,8 @@ def _at_most_warning(severity: Severity) -> Severity:
     return min(severity, Severity.WARNING, key=lambda level: level.rank)
 
 
-def _evidence(clauses: When, inventory: Inventory, device: int | None) -> Iterator[Evidence]:
+def evidence_of(clauses: When, inventory: Inventory, device: int | None) -> Iterator[Evidence]:
+    """Yield the facts that clauses are about, each once."""
     seen: set[str] = set()
     for clause in clauses:
         for key in (clause.key, *referenced_keys(clause)):

@@ -136,6 +136,7 @@ class _VariantLines:
         yield f"      {outcome.why}"
         if where := _where(outcome):
             yield f"      {where}"
+        yield from (f"      {line}" for line in _ends_of_traceback(outcome.trace))
         if outcome.result == UNKNOWN:
             yield "      a fault of the self-test, not of this environment; please report it"
         if outcome.rule:
@@ -152,6 +153,15 @@ class _VariantLines:
             )
         if self._first.setdefault(("ways out", outcome.rule, *outcome.ways_out), full_name) == full_name:
             yield from (f"      way out: {fix}" for fix in outcome.ways_out)
+
+
+def _ends_of_traceback(trace: str) -> list[str]:
+    """Return where a traceback begins and its last line: the test's own call, and what was raised."""
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
+    frames = [line for line in lines if line.startswith("File ")]
+    if not frames or not lines:
+        return []
+    return [f"first: {frames[0]}", f"last:  {lines[-1][:300]}"]
 
 
 def _where(outcome: Outcome) -> str:

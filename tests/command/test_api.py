@@ -171,6 +171,32 @@ def test_shell_completion_offers_commands_options_and_choices() -> None:
     assert {"doctor", "gate", "facts"} <= set(completed("envcheck", ""))
     assert completed("envcheck", "doctor", "--for") == ["--format"]
     assert completed("envcheck", "matrix", "li") == ["lint"]
+    assert "zero3-lora" in completed("envcheck", "doctor", "--target", "zero")
+    assert completed("envcheck", "rule", "zero3-frozen") == ["zero3-frozen-nonreentrant-checkpoint"]
+    assert "GeForce-RTX-5090" in completed("envcheck", "fit", "--gpu", "GeForce-RTX-50")
+    assert completed("envcheck", "gate", "--machine", "rtx5090") == ["rtx5090-r580"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "sign"), [("bash", "complete -o"), ("zsh", "#compdef envcheck"), ("fish", "complete --c")]
+)
+def test_completion_is_for_the_shell_that_was_asked_for(shell: str, sign: str) -> None:
+    for words in (("--show-completion", shell), (f"--show-completion={shell}",)):
+        shown = command(*words)
+        assert (shown.code, sign in shown.out) == (0, True), shown
+    wrong = command("--show-completion", "csh")
+    assert (wrong.code, wrong.err.startswith("envcheck: --show-completion: expected one of bash, zsh")) == (
+        2,
+        True,
+    )
+
+
+def test_help_has_a_short_option_and_its_list_is_not_cut() -> None:
+    for words in ((), ("doctor",), ("gate", "--runtime"), ("run",)):
+        assert command(*words, "-h").out == command(*words, "--help").out != ""
+    text = command("--help").out
+    assert "..." not in text.partition("Commands:")[2]
+    assert "writes the knowledge" in " ".join(text.split()) or "write it as a page" in " ".join(text.split())
 
 
 def test_show_completion_prints_the_shell_script() -> None:

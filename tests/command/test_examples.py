@@ -66,7 +66,7 @@ def test_the_kubernetes_job_matches_its_schema() -> None:
 
 def test_the_files_in_examples_pass() -> None:
     ran = envcheck("check", "Dockerfile", "requirements.txt", cwd=EXAMPLES)
-    assert (ran.code, ran.err) == (0, "Dockerfile:11:76: envcheck is not judged: no version is pinned\n"), ran
+    assert (ran.code, ran.err) == (0, ""), ran
     assert "note    machine a100-r535" in ran.out  # named by envcheck.toml
     assert "ZeRO-2" in ran.out  # ds_config.json, named by envcheck.toml
 
@@ -128,7 +128,11 @@ def test_the_dockerfile_is_built_and_starts_only_where_it_can(
 ) -> None:
     mounts = ("--volume", f"{index}:/index:ro", "--volume", f"{index}/pip.conf:/etc/pip.conf:ro")
     words = ("bud", "--isolation", "chroot", "--build-arg", "BASE=localhost/base", *mounts)
-    made = builder.buildah(*words, "-t", "example", EXAMPLES)
+    context = tmp_path / "context"
+    shutil.copytree(EXAMPLES, context)
+    (built,) = index.glob("envcheck_ml-*.whl")
+    shutil.copy(built, context)
+    made = builder.buildah(*words, "-t", "example", context)
     assert made.code == 0, made.out
     assert "gate open" in made.out
     assert 'ENV NVIDIA_REQUIRE_CUDA="cuda>=12.0"' in made.out  # the line that follows in the Dockerfile

@@ -287,7 +287,7 @@ def test_a_match_whose_conditions_hold_here_comes_with_ways_out_that_were_tried(
     assert (code, first["fits_here"], first["of_the_cause"]) == (1, "yes", True)
     assert "pkg.deepspeed = 0.14.2" in first["because"]
     assert first["fix"][0]["tried"]
-    assert first["fix"][0]["commands"] == ["python -m pip install 'deepspeed==0.14.4'"]
+    assert first["fix"][0]["commands"] == ["\"$PYTHON\" -m pip install 'deepspeed==0.14.4'"]
     assert first["lines"] == [25]
     assert 0 < first["score"] <= 1
     assert tree["cause"]["exceptions"][0]["place"].endswith("elastic_agent.py:9 in <module>")

@@ -386,6 +386,29 @@ def test_the_verdict_compares_the_estimate_with_the_memory(tmp_path: Path, machi
     assert ran.stderr == ""
 
 
+def test_without_a_training_environment_the_packages_of_the_target_are_judged(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(LLAMA)
+    (tmp_path / "empty.toml").write_text('complete = ["pkg"]\n[pkg]\npip = "25.0"\n')
+    words = (
+        "--model",
+        "config.json",
+        "--target",
+        "zero2-lora",
+        "--gpus",
+        "2",
+        "--gpu",
+        "RTX 4090",
+        "--ram",
+        "128",
+    )
+    ran = run(*words, "--seq", "8192", "--facts", "empty.toml", cwd=tmp_path)
+    assert "Cheapest change that fits: ZeRO-3, optimizer offload" in ran.stdout
+    assert "adapter-without-peft" not in ran.stdout
+    assert "Judged   the packages measured for zero2-lora on 2026-" in ran.stdout
+    quiet = run(*words, "--seq", "8192", "--facts", "empty.toml", "-q", cwd=tmp_path)
+    assert quiet.stdout.splitlines() == ran.stdout.splitlines()[:1]
+
+
 def test_the_free_memory_of_the_host_counts(tmp_path: Path, machine: Path) -> None:
     words = ("--train", "--bf16 true --optim adamw_torch", "--train", "ds.json")
     offload = '"stage": 3, "offload_optimizer": {"device": "cpu"}'

@@ -524,7 +524,7 @@ def test_a_report_goes_into_a_file_as_its_name_says(tmp_path: Path) -> None:
         ran = envcheck("fleet", str(tmp_path / "all.jsonl"), "-o", str(tmp_path / name))
         assert (ran.code, ran.out) == (0, "")
         reads((tmp_path / name).read_text())
-    assert "may start: nothing known" in (tmp_path / "report.txt").read_text()
+    assert "May start: nothing known" in (tmp_path / "report.txt").read_text()
 
 
 def test_a_target_is_judged_on_every_node(tmp_path: Path) -> None:
@@ -705,7 +705,7 @@ def test_missing_and_dead_ranks_are_named_after_the_deadline(tmp_path: Path) -> 
     codes, out, err = group.end()
     assert codes == {0: 3, 1: 3, 2: -signal.SIGKILL}
     assert "missing  rank[2-3]: never reported within 8 s" in out[0]
-    assert "cannot tell: 2 reports missing" in out[0]
+    assert "Cannot tell: 2 reports missing" in out[0]
     assert err[1] == ""
 
 

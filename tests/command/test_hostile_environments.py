@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.core.errors import ExamineError
+from envcheck.probes import layout
 from tests.command.test_hostile_input import harmless
-from tests.support.environments import env, install, pristine, put, site_of
+from tests.support.environments import env, install, pristine, put, read, site_of
 from tests.support.running import measured
 
 __all__ = ["env", "pristine"]
@@ -196,3 +198,48 @@ def test_an_environment_that_was_named_is_run(found: Path) -> None:
         (found / "ran").unlink()
     measured("doctor", "--static", "--python", ".venv", cwd=found)
     assert not (found / "ran").exists()
+
+
+# --- very many files ------------------------------------------------------------------------------------
+
+
+def fill(site: Path, name: str, count: int) -> None:
+    """Write many empty files, or folders if the name ends like that of a record; quickly, as hard links."""
+    if name.endswith(".dist-info"):
+        for number in range(count):
+            (site / name.format(number)).mkdir()
+        return
+    first = put(site, name.format(0), "")
+    for number in range(1, count):
+        os.link(first, site / name.format(number))
+
+
+def test_a_package_folder_of_very_many_entries_ends_with_one_line(
+    env: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = with_failure(env)
+    monkeypatch.setattr(layout, "MOST_ENTRIES", 2000)  # 200,000 files would take minutes to write and remove
+    fill(site, "m{}.py", 2100)
+    with pytest.raises(ExamineError, match=r"site-packages: 210\d entries, more than 2000: not read"):
+        read(env)
+
+
+def test_very_many_pth_files_end_with_one_line(env: Path) -> None:
+    fill(with_failure(env), "p{}.pth", 5100)
+    outcome = measured("doctor", "--static", "--python", str(env), cwd=env)
+    harmless(outcome)
+    assert outcome.code == 3
+    assert "site-packages: 5100 .pth files, more than 5000: not read" in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_many_unreadable_records_are_counted(env: Path) -> None:
+    fill(with_failure(env), "p{}-1.0.dist-info", 300)
+    outcome = measured("doctor", "--static", "--python", str(env), "--json", cwd=env)
+    harmless(outcome)
+    findings = {each["rule"]: each for each in json.loads(outcome.out)["findings"]}
+    assert sum(rule.startswith("metadata:") for rule in findings) == 101
+    assert (
+        findings["metadata:further-packages"]["title"]
+        == "the metadata of 200 further packages cannot be read either"
+    )

@@ -168,3 +168,59 @@ def test_nodes_without_gpus_are_not_said_to_be_able_to_start(tmp_path: Path) -> 
     (tmp_path / "nodes.jsonl").write_text("".join(record(name, **built_for_cpu) for name in ("n1", "n2")))
     outcome = measured("fleet", "nodes.jsonl", cwd=tmp_path)
     assert outcome.code == 0, outcome
+
+
+# --- where output goes ----------------------------------------------------------------------------------
+
+FINE = 'complete = ["pkg"]\n[pkg]\ntorch = "2.6.0"\n[gpus]\ncount = 0\n'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("doctor", "--facts", "facts.toml", "-o", "-"),
+        ("gate", "--facts", "facts.toml", "--format", "json", "-o", "-"),
+        ("fleet", "nodes.jsonl", "--json", "-o", "-"),
+        ("check", "requirements.txt", "-o", "-"),
+        (
+            "pin",
+            "--target",
+            "zero3-lora",
+            "--driver",
+            "580.65.06",
+            "--gpu",
+            "A100 80GB",
+            "--offline",
+            "-o",
+            "-",
+        ),
+        ("matrix", "html", "-o", "-"),
+    ],
+    ids=lambda each: str(each[0]),
+)
+def test_a_dash_stands_for_standard_output(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text(FINE)
+    (tmp_path / "nodes.jsonl").write_text(record("n1"))
+    (tmp_path / "requirements.txt").write_text("torch==2.6.0\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    outcome = measured(*arguments, cwd=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert "written" not in outcome.err
+    assert len(outcome.out) > 200, outcome
+
+
+def test_the_page_of_the_matrix_is_a_file_if_its_name_is_one(tmp_path: Path) -> None:
+    assert measured("matrix", "html", "-o", "x.html", cwd=tmp_path).code == 0
+    assert (tmp_path / "x.html").read_text().startswith("<!")
+    assert measured("matrix", "html", "-o", "y", cwd=tmp_path).code == 0
+    assert (tmp_path / "y/index.html").is_file()
+
+
+def test_no_manifest_is_written_where_none_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text(FINE)
+    named = {"ENVCHECK_MANIFEST": str(tmp_path / "manifest.json")}
+    arguments = ("gate", "--facts", "facts.toml", "--no-manifest")
+    assert "manifest" not in measured(*arguments, cwd=tmp_path, environ=named).err
+    assert not (tmp_path / "manifest.json").exists()
+    outcome = measured(*arguments, "--manifest", "m.json", cwd=tmp_path)
+    assert (outcome.code, outcome.err) == (2, "envcheck: --no-manifest: contradicts --manifest m.json\n")

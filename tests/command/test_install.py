@@ -98,7 +98,7 @@ def test_a_wheel_installed_elsewhere(clone: Path, python: Path, tmp_path: Path) 
         ".",
         cwd=clone,
     )
-    (wheel,) = (tmp_path / "dist").glob("envcheck-*.whl")
+    (wheel,) = (tmp_path / "dist").glob("envcheck_ml-*.whl")
     run(python, *PIP, wheel, cwd=tmp_path)
     assert_works(python, tmp_path, compiled=True)
 

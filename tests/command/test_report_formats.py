@@ -185,14 +185,14 @@ def test_junitparser_reads_the_file_and_confirms_its_counts(folder: Path) -> Non
     ("name", "starts"),
     [
         ("r.json", "{"),
-        ("r.md", "**envcheck"),
+        ("r.md", "✗ **Will not train: "),
         ("r.HTML", "<!DOCTYPE html>"),
         ("r.sarif", '{\n  "$schema"'),
         ("r.sarif.json", '{\n  "$schema"'),
         ("r.xml", "<?xml"),
-        ("r.txt", "envcheck"),
-        ("r.log", "envcheck"),
-        ("report", "envcheck"),
+        ("r.txt", "Will not train: "),
+        ("r.log", "Will not train: "),
+        ("report", "Will not train: "),
     ],
 )
 def test_the_file_name_selects_the_format(name: str, starts: str, folder: Path) -> None:
@@ -205,7 +205,7 @@ def test_the_file_name_selects_the_format(name: str, starts: str, folder: Path) 
 def test_format_option_overrides_the_file_name(folder: Path) -> None:
     for name in ("r.html", "r.yaml"):
         envcheck("doctor", *QUESTION, "--format", "markdown", "-o", name, cwd=folder)
-        assert (folder / name).read_text().startswith("**envcheck")
+        assert (folder / name).read_text().startswith("✗ **Will not train: ")
 
 
 def test_an_unwritable_report_is_refused_before_the_work(folder: Path) -> None:
@@ -229,6 +229,8 @@ def test_an_unwritable_report_is_refused_before_the_work(folder: Path) -> None:
             "-o r.yaml: cannot infer the format from this file name; use --format, or one of the suffixes .htm, .html,",
         ),
         (("-o", "r.json.bak"), "cannot infer the format from this file name"),
+        (("--quiet", "--verbose"), "--quiet: contradicts --verbose"),
+        (("-q", "--json"), "--quiet: contradicts --format json"),
         (("-o", "."), "expected a file, found a directory"),
         (("-o", "/dev/full"), "expected a file, found not a regular file"),
     ],
@@ -250,7 +252,7 @@ def test_the_step_summary_is_appended_to(folder: Path) -> None:
     ran = envcheck("gate", *QUESTION, "--format", "github", cwd=folder, environ=environ)
     assert ran.code == 1
     text = summary.read_text()
-    assert text.startswith("before\n**envcheck")
+    assert text.startswith("before\n✗ **gate shut: ")
     assert "<details open>" in text
     envcheck("gate", *QUESTION, "--format", "text", cwd=folder, environ=environ)
     assert summary.read_text() == text
@@ -272,7 +274,7 @@ def test_a_hostile_facts_file_is_rendered_safely_by_the_command(folder: Path) ->
 
 def test_the_sources_of_rules_stay_readable(folder: Path) -> None:
     for name in FORMATS:
-        out = envcheck("doctor", *QUESTION, "--format", name, cwd=folder).out
+        out = envcheck("doctor", *QUESTION, "--verbose", "--format", name, cwd=folder).out
         assert "https://github.com/deepspeedai/DeepSpeed/pull/8148" in out or name == "github"
 
 

@@ -35,8 +35,11 @@ def gate(folder: Path, facts: str, *more: str, settings: str = "") -> Outcome:
     return envcheck("gate", "--facts", f"{facts}.toml", *more, cwd=folder)
 
 
-def last(outcome: Outcome) -> str:
-    return outcome.out.splitlines()[-1]
+def answer(outcome: Outcome) -> str:
+    return outcome.out.splitlines()[0]
+
+
+SHUT = "gate shut: 1 error. DeepSpeed before 0.14.1 cannot be imported beside torch 2.4 or newer"
 
 
 # --- thresholds -------------------------------------------------------------------------------------
@@ -45,20 +48,22 @@ def last(outcome: Outcome) -> str:
 def test_the_option_overrides_the_threshold_of_the_settings(folder: Path) -> None:
     assert gate(folder, "warned").code == 0
     strict = gate(folder, "warned", settings='threshold = "warning"\n')
-    assert (strict.code, last(strict)) == (1, "gate shut: warning torch-cpu-build-beside-gpu")
+    assert (strict.code, answer(strict)[:24]) == (1, "gate shut: 1 warning. to")
     assert gate(folder, "warned", "--fail-on", "error").code == 0
 
 
 def test_the_policy_on_undecided_rules(folder: Path) -> None:
     for word, code, said in (
-        ("pass", 0, "gate open"),
-        ("warn", 0, "gate open: undecided "),
-        ("fail", 1, "gate shut: undecided "),
+        ("pass", 0, "gate open: no known problem"),
+        (
+            "warn",
+            0,
+            "gate open: no known problem, but 2 checks could not be decided. Perhaps: The NVIDIA driver",
+        ),
+        ("fail", 1, "gate shut: 2 checks could not be decided. Perhaps: The NVIDIA driver is too old"),
     ):
         ran = gate(folder, "unread", settings=f'undecided = "{word}"\n')
-        assert (ran.code, last(ran).startswith(said)) == (code, True), ran.out
-        if word == "pass":
-            assert last(ran) == said
+        assert (ran.code, answer(ran).startswith(said)) == (code, True), ran.out
     assert gate(folder, "unread", "--undecided", "pass").code == 0
 
 
@@ -70,7 +75,7 @@ def test_strict_fails_on_warnings_and_undecided_rules(folder: Path) -> None:
 
 def test_the_settings_change_the_severity_of_a_rule(folder: Path) -> None:
     ran = gate(folder, "broken", settings=f'[severity]\n"{DEEPSPEED}" = "note"\n')
-    assert (ran.code, last(ran)) == (0, "gate open")
+    assert (ran.code, answer(ran)[:26]) == (0, "gate open: no known proble")
     assert "· note: DeepSpeed before 0.14.1" in ran.out
 
 
@@ -78,7 +83,7 @@ def test_only_and_skip(folder: Path) -> None:
     assert gate(folder, "broken", "--skip", DEEPSPEED).code == 0
     assert gate(folder, "broken", "--only", "torch-torchvision-mismatch").code == 0
     only = gate(folder, "broken", "--only", DEEPSPEED)
-    assert (only.code, last(only)) == (1, f"gate shut: error {DEEPSPEED}")
+    assert (only.code, answer(only)) == (1, SHUT)
     wrong = gate(folder, "broken", "--only", DEEPSPEED[:-1])
     assert (wrong.code, wrong.err) == (
         2,
@@ -91,13 +96,13 @@ def test_only_and_skip(folder: Path) -> None:
 
 def test_a_waiver_opens_the_gate_and_is_shown(folder: Path) -> None:
     ran = gate(folder, "broken", settings=WAIVE.format(DEEPSPEED, "2099-01-01"))
-    assert (ran.code, last(ran)) == (0, f"gate open: waived: error {DEEPSPEED}")
+    assert (ran.code, answer(ran).endswith("; 1 waived")) == (0, True)
     assert "note    waived until 2099-01-01: we patch it (envcheck.toml:2)" in ran.out
 
 
 def test_an_expired_waiver_has_no_effect_and_is_a_finding(folder: Path) -> None:
     ran = gate(folder, "broken", settings=WAIVE.format(DEEPSPEED, "2026-01-01"))
-    assert (ran.code, last(ran)) == (1, f"gate shut: error {DEEPSPEED}")
+    assert (ran.code, answer(ran)) == (1, SHUT.replace("1 error", "1 error, 1 warning"))
     assert f"a waiver of {DEEPSPEED} has expired [waiver:expired]" in ran.out
 
 
@@ -105,7 +110,8 @@ def test_a_waiver_that_matches_nothing_is_a_finding(folder: Path) -> None:
     ran = gate(folder, "fine", settings=WAIVE.format(DEEPSPEED, "2099-01-01"))
     assert ran.code == 0
     assert f"! warning: a waiver of {DEEPSPEED} matches nothing here [waiver:unused]" in ran.out
-    assert last(gate(folder, "fine", "--strict")) == "gate shut: warning waiver:unused"
+    shut = answer(gate(folder, "fine", "--strict"))
+    assert shut == f"gate shut: 1 warning. a waiver of {DEEPSPEED} matches nothing here"
 
 
 def test_a_waiver_of_a_rule_that_waits_is_not_called_unused(folder: Path) -> None:
@@ -118,22 +124,19 @@ def test_a_waiver_of_a_kind_of_generated_rules(folder: Path) -> None:
     (folder / "lock.txt").write_text("torch==2.4.0\ntrl==0.12.0\npeft==0.14.0\n")
     waive = WAIVE.format("lock:missing:", "2099-01-01")
     ran = gate(folder, "fine", "--lock", "lock.txt", settings=waive)
-    assert (ran.code, last(ran)) == (
-        0,
-        "gate open: waived: error lock:missing:trl; waived: error lock:missing:peft",
-    )
+    assert (ran.code, answer(ran).endswith("; 2 waived")) == (0, True)
 
 
 def test_the_policy_applies_to_configuration_diagnostics_too(folder: Path) -> None:
     (folder / "ds.json").write_text('{"zero_optimization": {"stage": 2, "stagee": 3}}')
     train = ("--train", "ds.json")
     shut = gate(folder, "fine", *train)
-    assert (shut.code, last(shut)) == (1, "gate shut: error unknown-key (ds.json:1:36)")
+    assert (shut.code, answer(shut)[:38]) == (1, "gate shut: 1 error. ds.json:1:36: zero")
     assert gate(folder, "fine", *train, "--skip", "remark:unknown-key").code == 0
     waived = gate(folder, "fine", *train, settings=WAIVE.format("remark:unknown-key", "2099-01-01"))
-    assert (waived.code, last(waived)) == (0, "gate open: waived: error unknown-key (ds.json:1:36)")
+    assert (waived.code, answer(waived)) == (0, "gate open: no known problem; 1 waived")
     noted = gate(folder, "fine", *train, settings='[severity]\n"remark:" = "note"\n')
-    assert (noted.code, last(noted)) == (0, "gate open")
+    assert (noted.code, answer(noted)) == (0, "gate open: no known problem")
 
 
 def test_no_policy_lets_a_configuration_pass_that_could_not_be_read(folder: Path) -> None:
@@ -238,6 +241,33 @@ def test_envcheck_toml_comes_before_pyproject(folder: Path) -> None:
     (folder / "pyproject.toml").write_text('[tool.envcheck]\nthreshold = "warning"\n')
     assert gate(folder, "warned").code == 1
     assert gate(folder, "warned", settings='threshold = "error"\n').code == 0
+
+
+def test_doctor_reads_the_settings_that_concern_it(folder: Path) -> None:
+    def doctor(facts: str, settings: str, *more: str) -> Outcome:
+        (folder / "envcheck.toml").write_text(settings)
+        return envcheck("doctor", "--facts", f"{facts}.toml", *more, cwd=folder)
+
+    assert doctor("warned", "").code == 0
+    assert doctor("warned", 'threshold = "warning"\n').code == 1
+    assert doctor("warned", 'threshold = "warning"\n', "--fail-on", "error").code == 0
+    assert "zero3-lora needs peft" in doctor("fine", 'target = "zero3-lora"\n').out
+    (folder / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+    assert "[✓] Training ZeRO-2" in doctor("fine", 'train = ["ds.json"]\n').out
+    skipped = doctor("broken", f'skip = ["{DEEPSPEED}"]\n')
+    assert (skipped.code, DEEPSPEED in skipped.out) == (0, False)
+    waived = doctor("broken", WAIVE.format(DEEPSPEED, "2099-01-01"))
+    assert (waived.code, answer(waived).endswith("; 1 waived")) == (0, True)
+
+
+def test_the_training_of_the_settings_reaches_fit_and_explain(folder: Path) -> None:
+    (folder / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (folder / "envcheck.toml").write_text('target = "zero3-lora"\ntrain = ["ds.json"]\n')
+    shape = "params=7.6e9,layers=28,hidden=3584,heads=28,kv_heads=4,mlp=18944,vocab=152064"
+    fit = envcheck(
+        "fit", "--model", shape, "--facts", "fine.toml", "--gpu", "A100 80GB", "--seq", "64", cwd=folder
+    )
+    assert "LoRA of rank 8, ZeRO-3" in fit.out
 
 
 def test_init_writes_a_file_that_is_valid_with_and_without_its_comments(folder: Path) -> None:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.paths import ROOT
-from tests.support.running import alone
+from tests.support.running import folder_lock
 
 SUITE = "bookworm"  # the oldest Debian whose Python envcheck runs on
 LEFT_OUT = tuple(
@@ -210,7 +210,7 @@ def builder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     for program in ("buildah", "cc"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed: no image is built here")
-    with alone(kept):  # another process of the same tests may be creating it
+    with folder_lock(kept):  # another process of the same tests may be creating it
         tar = debian(kept)
     made = Builder(tmp_path_factory.mktemp("images"))
     made.base(tar)

@@ -117,7 +117,7 @@ def measured(
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Let one process at a time work in a folder; create the folder if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -125,12 +125,12 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+def folder_of_session(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """Return a folder that the first process of a session creates for all its processes."""
     base = factory.getbasetemp()
     common = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base  # noqa: TID251
     folder, whole = common / name, common / f"{name}.whole"
-    with alone(common):
+    with folder_lock(common):
         if not whole.exists():
             make(folder)
             whole.touch()

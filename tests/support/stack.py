@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.running import made_once
+from tests.support.running import folder_of_session
 
 STACK = ("torch==2.13.0", "deepspeed==0.19.8", "transformers==5.23.0", "peft==0.21.2", "accelerate==1.15.0")
 
@@ -50,7 +50,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> str:
         pytest.skip("ENVCHECK_STACK is not set: an interpreter with torch and DeepSpeed, or `install`")
     if named != "install":
         return named
-    return str(made_once(tmp_path_factory, "stack", install) / "bin/python")
+    return str(folder_of_session(tmp_path_factory, "stack", install) / "bin/python")
 
 
 def install(folder: Path) -> None:
@@ -73,7 +73,7 @@ def deepspeed(stack: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[
         if kept is not None and kept.is_dir():
             return kept
         words = ("--no-deps", "--no-build-isolation", "--target")
-        return made_once(
+        return folder_of_session(
             tmp_path_factory,
             f"ds-{version}",
             lambda folder: pip(stack, *words, str(folder), *OVERLAYS[version]),

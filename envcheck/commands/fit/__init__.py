@@ -8,7 +8,7 @@ not know how the table is shown.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envcheck import probes
@@ -17,8 +17,10 @@ from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.fit.model_folder import read_model
 from envcheck.commands.fit.room import read_room
 from envcheck.commands.fit.training import TrainingRules, read_training
-from envcheck.core.facts import Fact, Known, Value, package_key
+from envcheck.core import versions
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Value, package_key
 from envcheck.core.findings import UNREADABLE
+from envcheck.core.rules import Matrix, Target
 from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.memory import architecture, estimate, report
@@ -66,6 +68,10 @@ def estimate_memory(request: ExamineRequest, options: FitOptions, host: Host) ->
     keys = examine.vocabulary(all_probes)
     matrix = examine.load_matrix(keys, request.overlays, errors_only=True)
     subject, read, diagnostics = examine.take_inventory(request, host, all_probes, matrix, keys)
+    if isinstance(read.fact("pkg.torch").reading, Absent):
+        subject, read = _with_packages_of_target(
+            subject, read, examine.find_target(request.target, matrix), matrix
+        )
     read = read.with_facts(_facts_of_options(options, model))
     inventory = derive.derive(read, matrix)
 
@@ -83,6 +89,28 @@ def estimate_memory(request: ExamineRequest, options: FitOptions, host: Host) ->
     return report.MemoryTable(
         subject, request.target or "", model, training, account, room, assumed, changes, diagnostics
     )
+
+
+def _with_packages_of_target(
+    subject: str, read: Inventory, target: Target | None, matrix: Matrix
+) -> tuple[str, Inventory]:
+    """Return what is judged in place of an environment that cannot train: the target's packages as measured.
+
+    Without a target, or if none of its combinations was measured as good, no package is known.
+    """
+    kept = {
+        key: fact
+        for key, fact in read.facts.items()
+        if not key.startswith(("pkg.", "build.", "cuda.runtime"))
+    }
+    empty = replace(read, facts=kept, complete=read.complete - {"pkg"})
+    good = [cell for cell in matrix.cells if target and cell.target == target.name and cell.outcome == "ok"]
+    if not good or target is None:
+        return f"no packages: there is no torch in {subject}", empty
+    cell = max(good, key=lambda each: (each.date, versions.order(each.pkg.get("torch", ""))))
+    source = f"measured for {target.name} on {cell.date}"
+    packages = [Fact(package_key(name), Known(version), source) for name, version in cell.pkg.items()]
+    return f"the packages {source}: there is no torch in {subject}", empty.with_facts(packages)
 
 
 def _tables() -> dict[str, list[dict[str, Any]]]:

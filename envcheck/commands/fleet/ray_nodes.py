@@ -57,7 +57,8 @@ def _query_cluster(request: ExamineRequest, options: FleetOptions, judge: NodeJu
         strategies = importlib.import_module("ray.util.scheduling_strategies")
     except ImportError as error:
         raise InputError(
-            "--ray", f"ray cannot be imported beside envcheck ({error}): install envcheck[ray]"
+            "--ray",
+            f"ray cannot be imported beside envcheck ({error}): install ray beside it",
         ) from None
     try:
         ray.init(address=options.ray, log_to_driver=False, logging_level="ERROR", configure_logging=False)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from envcheck.atlas.entries import PACKAGES
+from envcheck.atlas.binary_gaps import find_binary_gaps
 from envcheck.atlas.gaps import CodeGap
 from envcheck.atlas.import_guards import find_import_guards
 from envcheck.atlas.missing_names import find_missing_names
+from envcheck.atlas.packages import AtlasPackage
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.summary import FileSummary
+from envcheck.commands.atlas_tables import release_table
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.rules import AtlasRow
 from envcheck.host.files import store_file, write_file
@@ -61,32 +64,56 @@ class StoredReaders:
         return self._store.folder / _SUMMARIES / f"{package}.pickle"
 
 
-def write_gap_tables(
-    store: ReleaseStore, asking: Sequence[str], packages: Sequence[str], folder: Path, read: str, tell: Tell
-) -> str:
-    """Write `gaps/PACKAGE.toml` of the asking packages below a folder; return a line about it.
+@dataclass(frozen=True, kw_only=True)
+class GapOptions:
+    """What to read.
 
-    `packages` are all that are compared, `read` is the ISO date of the harvest.
+    Attributes:
+        asking: packages whose code is read.
+        packages: all packages of the atlas, by name; those in the store are the partners.
+        folder: a folder laid out like `compat/atlas/`, for the tables.
+        read: ISO date of the harvest.
+    """
+
+    asking: tuple[str, ...]
+    packages: Mapping[str, AtlasPackage]
+    folder: Path
+    read: str
+
+
+def write_gap_tables(store: ReleaseStore, options: GapOptions, tell: Tell) -> str:
+    """Write `gaps/PACKAGE.toml` of the asking packages below a folder; return a line about it.
 
     Raises:
         InputError: a stored release cannot be read, or a file cannot be written.
     """
-    stored = StoredReaders(store, packages)
+    stored = StoredReaders(store, [*options.packages])
     size = count = 0
-    for package in asking:
-        if package not in stored.readers or not _has_entries(package):
+    for package in options.asking:
+        if package not in stored.readers:
             continue
-        rows = list(atlas_rows(package, stored.readers))
+        rows = [*code_rows(package, stored.readers), *binary_rows(options.packages[package])]
         stored.save()
         tell(f"{package}: {len(rows)} gaps")
         if rows:
-            text = gaps_text(package, rows, read)
-            write_file(folder / "gaps" / f"{package}.toml", text)
+            text = gaps_text(package, rows, options.read)
+            write_file(options.folder / "gaps" / f"{package}.toml", text)
             size, count = size + len(text.encode()), count + len(rows)
-    return f"{folder / 'gaps'}: {count} gaps, {size / 1024:.0f} KiB\n"
+    return f"{options.folder / 'gaps'}: {count} gaps, {size / 1024:.0f} KiB\n"
 
 
-def atlas_rows(package: str, readers: Mapping[str, PackageReader]) -> Iterator[AtlasRow]:
+def binary_rows(package: AtlasPackage) -> Iterator[AtlasRow]:
+    """Yield the releases of torch for which a package's compiled modules were not made."""
+    table = release_table()
+    rows = (table.row(package.name, version) for version in table.versions(package.name))
+    torch = table.versions("torch")
+    if package.links_torch:
+        entry = f"import {package.imports[0]}"
+        for gap in find_binary_gaps(filter(None, rows), torch, entry, package.stable_since):
+            yield atlas_row(gap, table.versions(package.name), torch)
+
+
+def code_rows(package: str, readers: Mapping[str, PackageReader]) -> Iterator[AtlasRow]:
     """Yield what the releases of a package ask of each partner that lacks it."""
     asking = readers[package]
     partners = {demand.what.partner for version in asking.by_version for demand in asking.demands(version)}
@@ -95,12 +122,12 @@ def atlas_rows(package: str, readers: Mapping[str, PackageReader]) -> Iterator[A
             if read is find_missing_names and partner not in partners:
                 continue
             for gap in read(asking, readers[partner]):
-                yield atlas_row(gap, asking, readers[partner])
+                yield atlas_row(gap, list(asking.by_version), list(readers[partner].by_version))
 
 
-def atlas_row(gap: CodeGap, package: PackageReader, partner: PackageReader) -> AtlasRow:
+def atlas_row(gap: CodeGap, releases: Sequence[str], partner_releases: Sequence[str]) -> AtlasRow:
     """Return a gap as a row: releases as spans, with the place in the newest release of each span."""
-    spans = spans_of(gap.releases, list(package.by_version))
+    spans = spans_of(gap.releases, releases)
     place_of = dict(zip(gap.releases, gap.places, strict=True))
     return AtlasRow(
         package=gap.package,
@@ -109,11 +136,6 @@ def atlas_row(gap: CodeGap, package: PackageReader, partner: PackageReader) -> A
         entry=gap.entry,
         needs=gap.needs,
         releases=spans,
-        lacking=spans_of(gap.lacking, list(partner.by_version)),
+        lacking=spans_of(gap.lacking, partner_releases),
         places=tuple(place_of[last] for _, last in spans),
     )
-
-
-def _has_entries(package: str) -> bool:
-    known = PACKAGES.get(package)
-    return known is not None and bool(known.entries)

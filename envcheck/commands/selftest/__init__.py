@@ -9,6 +9,7 @@ must not know how the report is shown.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from envcheck import __version__
 from envcheck.commands.examine import ExamineRequest
@@ -16,6 +17,7 @@ from envcheck.commands.selftest import launched
 from envcheck.commands.selftest.environment import SelftestOptions, TestEnvironment, claims, prepare
 from envcheck.commands.selftest.failures import with_rule
 from envcheck.commands.selftest.processes import WorkerPool, make_batches
+from envcheck.commands.selftest.progress import Progress
 from envcheck.commands.selftest.selection import (
     Selected,
     choose_device,
@@ -37,8 +39,12 @@ LINGER_S = 2.0
 """How long a failing rank waits before it ends: its end makes the launcher end rank 0, which prints first."""
 
 
-def selftest(request: ExamineRequest, options: SelftestOptions, host: Host) -> SelftestReport:
+def selftest(
+    request: ExamineRequest, options: SelftestOptions, host: Host, show: Callable[[str], None] | None = None
+) -> SelftestReport:
     """Run the self-tests that the options select, and return the report.
+
+    `show` gets a line now and then that says how far they are.
 
     Raises:
         InputError: an option is wrong.
@@ -47,7 +53,7 @@ def selftest(request: ExamineRequest, options: SelftestOptions, host: Host) -> S
     refuse_unknown(options)
     prepared = prepare(request, host)
     device = choose_device(options, prepared.inventory)
-    outcomes = run(prepared, options, device, host)
+    outcomes = run(prepared, options, device, host, show)
     rank = launched.launched_rank(host)
     report = SelftestReport(
         __version__,
@@ -61,7 +67,13 @@ def selftest(request: ExamineRequest, options: SelftestOptions, host: Host) -> S
     return report
 
 
-def run(prepared: TestEnvironment, options: SelftestOptions, device: str, host: Host) -> tuple[Outcome, ...]:
+def run(
+    prepared: TestEnvironment,
+    options: SelftestOptions,
+    device: str,
+    host: Host,
+    show: Callable[[str], None] | None = None,
+) -> tuple[Outcome, ...]:
     """Run what the options select and return the outcomes, in the order of the claims."""
     selected = select(prepared, options, device, host)
     ended: dict[tuple[str, str], Outcome] = {}
@@ -70,6 +82,8 @@ def run(prepared: TestEnvironment, options: SelftestOptions, device: str, host: 
         scratch_path() as folder,
         WorkerPool(host, prepared, options, device, folder) as workers,
     ):
+        if show is not None:
+            workers.show_progress(Progress(sum(not each.skipped for each in selected), show))
         for batch, ranks in workers.run(make_batches(selected, device, launched.launched_rank(host))):
             for each in batch.selected:
                 outcome = outcome_of_ranks(each.claim, each.variant, ranks)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from envcheck.commands.selftest.environment import TESTS_FOLDER, SelftestOptions, TestEnvironment
 from envcheck.commands.selftest.launched import LaunchedRank, launched_rank
+from envcheck.commands.selftest.progress import Progress
 from envcheck.commands.selftest.selection import Selected
 from envcheck.core.errors import ExamineError
 from envcheck.core.facts import Inventory, package_key
@@ -112,7 +113,12 @@ class WorkerPool:
         self._host, self._prepared, self._options = host, prepared, options
         self._device, self._folder = device, folder
         self._running: list[_Worker] = []
+        self._progress: Progress | None = None
         self._launched = launched_rank(host)
+
+    def show_progress(self, progress: Progress) -> None:
+        """Tell how far the tests are while they run."""
+        self._progress = progress
 
     def __enter__(self) -> Self:
         """Start with no worker."""
@@ -137,6 +143,9 @@ class WorkerPool:
                     self._running.remove(worker)
                     finished = finished if in_time else finished._replace(code=None)
                     yield worker.batch, self._ends_of_ranks(worker.batch, finished)
+            if self._progress is not None:
+                numbers = [worker.batch.number for worker in self._running]
+                self._progress.look([self._folder / str(number) / "rank-0.jsonl" for number in numbers])
             time.sleep(0.01)
 
     def _has_room_for(self, batch: Batch) -> bool:

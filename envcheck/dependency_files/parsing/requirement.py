@@ -38,8 +38,11 @@ def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPa
             return None
     if requirement.url:
         return _direct_reference(name, requirement.url, place)
-    version = pinned_version(str(requirement.specifier))
-    return ListedPackage(name, version, place, "" if version else "no version is pinned")
+    specifier = str(requirement.specifier)
+    version = pinned_version(specifier)
+    if version:
+        return ListedPackage(name, version, place)
+    return ListedPackage(name, "", place, "no version is pinned", specifier)
 
 
 def pinned_version(specifier: str) -> str:

@@ -99,12 +99,7 @@ class RequirementCollector:
         A constraint gives the version that a requirement leaves open. The list is whole if every requirement
         has a hash, because pip then requires hashes for all packages.
         """
-        packages = tuple(
-            constraint
-            if not package.version and (constraint := self.constraints.get(package.name))
-            else package
-            for package in self.packages.values()
-        )
+        packages = tuple(map(self._constrained, self.packages.values()))
         return DependencyList(
             name,
             packages,
@@ -112,6 +107,16 @@ class RequirementCollector:
             whole=bool(packages) and self.hashed,
             remarks=tuple(self.remarks),
         )
+
+    def _constrained(self, package: ListedPackage) -> ListedPackage:
+        """Return a package with the version or the range that a constraint gives it."""
+        constraint = self.constraints.get(package.name)
+        if constraint is None or package.version:
+            return package
+        if constraint.version:
+            return constraint
+        both = ",".join(filter(None, (package.specifier, constraint.specifier)))
+        return package._replace(specifier=both)
 
     def _torch_build(self, packages: Sequence[ListedPackage], facts: Sequence[Fact]) -> Iterator[Fact]:
         """Yield the CUDA of torch's build if another index is named.

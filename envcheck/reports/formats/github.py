@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.core.errors import Place
-from envcheck.core.findings import Diagnostic, Finding, Report
+from envcheck.core.findings import Diagnostic, Finding, Report, Verbosity
 from envcheck.core.sanitize import inline
-from envcheck.reports.details import count_text, detail_line, details, diagnostic_details, heading
+from envcheck.reports.details import detail_line, details, diagnostic_details, heading, not_judged_line
 from envcheck.reports.findings import place_of
 from envcheck.reports.formats import markdown
+from envcheck.reports.headline import headline
 
 BESIDE = {"GITHUB_STEP_SUMMARY": markdown.render}
 
@@ -22,16 +23,19 @@ _SHOWN_KINDS = frozenset({"only", "because", "note", "fix", "command"})  # annot
 
 
 def render(report: Report) -> str:
-    """Return one annotation for each finding, then the counts."""
+    """Return the answer, then one annotation for each finding."""
     return "".join(f"{line}\n" for line in _lines(report))
 
 
 def _lines(report: Report) -> Iterator[str]:
+    yield inline(headline(report).text)
+    if report.verbosity is Verbosity.VERDICT:
+        return
     for each in report.reported:
         yield _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
     if report.nothing_to_judge:
         yield f"::warning title=envcheck::{_message(report.language.told(report.nothing_to_judge))}"
-    yield inline(count_text(report))
+    yield inline(not_judged_line(report))
 
 
 def _diagnostic(diagnostic: Diagnostic, report: Report) -> str:

@@ -12,25 +12,25 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from envcheck.core.facts import Fact, Known, package_name
-from envcheck.core.findings import Diagnostic, Evidence, Finding, Plan, Report, Verdict
+from envcheck.core.findings import Diagnostic, Evidence, Finding, Plan, Report, Verbosity
 from envcheck.core.i18n import Language
-from envcheck.core.rules import Severity
 from envcheck.reports.details import (
+    ConditionalRow,
     Detail,
     Heading,
-    count_text,
+    conditional_rows,
     details,
     diagnostic_details,
     evidence_parts,
     heading,
-    passed_text,
+    not_judged_line,
     quoted_line,
-    waiting_lines,
 )
 from envcheck.reports.findings import place_of
 from envcheck.reports.formats._html_assets import SCRIPT, STYLE
 from envcheck.reports.formats._html_common import MARK_ORDER, escape
 from envcheck.reports.formats._html_picture import picture
+from envcheck.reports.headline import headline
 from envcheck.reports.overview import MARKS, categories
 from envcheck.reports.plan_text import plan_details, plan_table, plan_title
 
@@ -53,12 +53,11 @@ def _page(report: Report) -> Iterator[str]:
     yield "<body>"
     yield from _header(report)
     yield "<main>"
-    yield from picture(report)
-    yield from _overview(report)
     yield from _findings(report)
+    yield from _conditional(report)
     if report.plan is not None and not report.nothing_to_judge:
         yield from _plan(report.plan, report)
-    yield from _waiting(report)
+    yield from _machine(report)
     yield from _all_facts(report)
     yield "</main>"
     known = lang.say("matrix {}, {} known failures", report.matrix.updated, len(report.matrix.rules))
@@ -79,7 +78,7 @@ def _head(report: Report) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield '<meta name="color-scheme" content="light dark">'
     yield '<meta name="referrer" content="no-referrer">'
-    yield f"<title>{escape(_verdict(report))} · envcheck</title>"
+    yield f"<title>{escape(headline(report).text)} · envcheck</title>"
     yield f"<style>{STYLE}</style>"
     yield "</head>"
 
@@ -93,59 +92,38 @@ def _digest(part: str) -> str:
 
 
 def _header(report: Report) -> Iterator[str]:
-    lang, state = report.language, _worst_mark(report)
+    lang, (answer, state) = report.language, headline(report)
     judged, subject = escape(lang.say("judged")), escape(lang.told(report.subject))
     yield f'<header class="{state}">'
     yield f'<p class="brand">envcheck{_target(report)}</p>'
     sign = f'<span class="mark" aria-hidden="true">{MARKS[state]}</span>'
-    yield f"<h1>{sign} {escape(_verdict(report))}</h1>"
+    yield f"<h1>{sign} <span>{escape(answer)}</span></h1>"
     yield f'<p class="subject">{judged} <code>{subject}</code></p>'
     for origin in report.matrix.origins:
         overlay = lang.say("overlay  {} ({}): {}", origin.name, origin.named_by, origin.brings)
         yield f'<p class="subject">{escape(overlay)}</p>'
-    yield f'<p class="count">{escape(count_text(report))}</p>'
     yield "</header>"
-
-
-def _verdict(report: Report) -> str:
-    lang, judgement = report.language, report.judgement
-    if report.nothing_to_judge:
-        return lang.told(report.nothing_to_judge)
-    counts = [
-        lang.say(f"{{}} {each.value}{'s' if count > 1 else ''}", count)
-        for each in Severity
-        if (count := judgement.tally(Verdict.BROKEN, each) + _diagnostics(report, each))
-    ]
-    undecided = judgement.tally(Verdict.UNDECIDED)
-    open_ = [lang.say("{} undecided", undecided)] if undecided else []
-    return ", ".join((*(counts or [lang.say("No known failure found")]), *open_))
-
-
-def _diagnostics(report: Report, severity: Severity) -> int:
-    """Return the number of diagnostics of a severity."""
-    return sum(each.severity is severity for each in report.diagnostics)
-
-
-def _worst_mark(report: Report) -> str:
-    """Return the worst mark of the report; `none` if there is nothing to judge, `ok` without findings."""
-    if report.nothing_to_judge:
-        return "none"
-    marks = [heading(each, report.language).mark for each in report.judgement.findings]
-    marks += [each.severity.value for each in report.diagnostics]
-    return min(marks, key=MARK_ORDER.index, default="ok")
 
 
 def _target(report: Report) -> str:
     return f' <span class="target">{escape(report.target.name)}</span>' if report.target else ""
 
 
+def _machine(report: Report) -> Iterator[str]:
+    """Yield the picture of the stack, what was read of it, and what was not judged."""
+    title = escape(report.language.say("What was read"))
+    yield f'<section aria-labelledby="machine"><h2 id="machine">{title}</h2>'
+    yield from picture(report)
+    yield from _overview(report)
+    yield f'<p class="waiting">{escape(not_judged_line(report))}</p></section>'
+
+
 def _overview(report: Report) -> Iterator[str]:
-    lang = report.language
-    yield f'<section class="overview" aria-label="{escape(lang.say("What was read"))}"><dl>'
+    yield '<div class="overview"><dl>'
     for name, text, mark in categories(report):
         sign = f'<span class="mark {mark}" aria-hidden="true">{MARKS[mark]}</span>'
         yield f"<div><dt>{sign}{escape(name)}</dt><dd>{escape(text)}</dd></div>"
-    yield "</dl></section>"
+    yield "</dl></div>"
 
 
 # --- findings ---------------------------------------------------------------------------------------
@@ -153,6 +131,8 @@ def _overview(report: Report) -> Iterator[str]:
 
 def _findings(report: Report) -> Iterator[str]:
     lang = report.language
+    if not report.reported:
+        return
     yield f'<section aria-labelledby="findings"><h2 id="findings">{escape(lang.say("Findings"))}</h2>'
     headings = [
         Heading(each.severity.value, lang.word(each.severity.value), "")
@@ -162,8 +142,6 @@ def _findings(report: Report) -> Iterator[str]:
     ]
     if len(headings) > 1:
         yield from _filter_form(headings, lang)
-    if not headings:
-        yield f'<p class="fine {_worst_mark(report)}">{escape(_no_findings(report))}</p>'
     for number, each in enumerate(report.reported, 1):
         unfolded = number == 1 or len(headings) <= _FEW
         if isinstance(each, Diagnostic):
@@ -186,12 +164,6 @@ def _filter_form(headings: Iterable[Heading], lang: Language) -> Iterator[str]:
                 f"{MARKS[mark]} {escape(words[0])} {len(words)}</label>"
             )
     yield '<output id="left" aria-live="polite"></output></form>'
-
-
-def _no_findings(report: Report) -> str:
-    if report.nothing_to_judge:
-        return report.language.told(report.nothing_to_judge)
-    return passed_text(report)
 
 
 def _finding(number: int, finding: Finding, report: Report, *, unfolded: bool) -> Iterator[str]:
@@ -279,12 +251,28 @@ def _plan(plan: Plan, report: Report) -> Iterator[str]:
     yield "</section>"
 
 
-def _waiting(report: Report) -> Iterator[str]:
-    sentence, nearest = waiting_lines(report)
-    if sentence:
-        yield f'<section class="waiting"><p>{escape(sentence)}</p><ul>'
-        yield from (f"<li>{escape(each)}</li>" for each in nearest)
-        yield "</ul></section>"
+def _conditional(report: Report) -> Iterator[str]:
+    shown, more = conditional_rows(report)
+    if not shown:
+        return
+    every, _ = conditional_rows(report._replace(verbosity=Verbosity.ALL))
+    named = {row.rule for row in shown}
+    title = report.language.say("These versions are known to fail, depending on how you train")
+    yield f'<section aria-labelledby="conditional"><h2 id="conditional">{escape(title)}</h2>'
+    yield from _conditional_list(shown)
+    if more:
+        yield f'<details class="all"><summary>{escape(more)}</summary>'
+        yield from _conditional_list([row for row in every if row.rule not in named])
+        yield "</details>"
+    yield "</section>"
+
+
+def _conditional_list(rows: Iterable[ConditionalRow]) -> Iterator[str]:
+    yield '<ul class="conditional">'
+    for row in rows:
+        text = f'<span class="dim">{escape(row.when)}:</span> {escape(row.title)}'
+        yield f"<li>{text} <code>{escape(row.rule)}</code></li>"
+    yield "</ul>"
 
 
 # --- all facts --------------------------------------------------------------------------------------

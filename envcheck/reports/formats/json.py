@@ -9,8 +9,10 @@ from envcheck.core import facts_file
 from envcheck.core.errors import Place
 from envcheck.core.facts import Known
 from envcheck.core.findings import Diagnostic, Evidence, Finding, Plan, Report, Verdict
+from envcheck.core.i18n import ENGLISH
 from envcheck.core.rules import Severity
-from envcheck.reports.phrases import fix_commands, fix_text, installed_companions
+from envcheck.reports.headline import headline
+from envcheck.reports.phrases import fix_commands, fix_text
 from envcheck.rules.judge import area
 
 SCHEMA_VERSION = 1
@@ -25,6 +27,7 @@ def render(report: Report) -> str:
 def _tree(report: Report) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
+        "answer": headline(report._replace(language=ENGLISH)).text,
         "envcheck": report.version,
         "matrix": {
             "updated": report.matrix.updated,
@@ -37,7 +40,9 @@ def _tree(report: Report) -> dict[str, Any]:
         "nothing_to_judge": report.nothing_to_judge or None,
         "facts": facts_file.dump(report.inventory),
         "remarks": [diagnostic_tree(each) for each in report.diagnostics],
-        "findings": [_finding(each, report) for each in report.judgement.findings],
+        "findings": [
+            _finding(each, report) for each in (*report.judgement.findings, *report.judgement.conditional)
+        ],
         "waiting": [
             {
                 "rule": each.rule.id,
@@ -135,11 +140,12 @@ def diagnostic_tree(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def _finding(finding: Finding, report: Report) -> dict[str, Any]:
-    companions = installed_companions(report)
     return {
         "rule": finding.rule.id,
-        "severity": finding.severity.value,
+        "severity": finding.severity.value if finding.decided else "none",
+        "would_be": finding.severity.value,
         "verdict": finding.verdict.value,
+        "if": _conditions(finding),
         "area": area(finding.rule, finding.evidence),
         "title": finding.rule.title,
         "why": finding.rule.why,
@@ -153,7 +159,7 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
                 "text": fix_text(fix),
                 "set": dict(fix.set),
                 "cost": fix.cost,
-                "commands": list(fix_commands(fix, companions, report.inventory)),
+                "commands": list(fix_commands(fix, report)),
             }
             for fix in finding.fixes
         ],
@@ -165,6 +171,18 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
             {"url": source.url, "kind": source.kind, "checked": source.checked}
             for source in finding.rule.sources
         ],
+    }
+
+
+def _conditions(finding: Finding) -> dict[str, Any] | None:
+    """Return what the training must be like for a conditional finding to be broken; None for another one."""
+    if not finding.conditions:
+        return None
+    from envcheck.reports.conditions import finding_conditions  # not every report has one
+
+    return {
+        "text": finding_conditions(finding, ENGLISH, every=True),
+        "open": [{"key": clause.key, "is": clause.raw} for clause in finding.conditions],
     }
 
 

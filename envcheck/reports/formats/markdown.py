@@ -9,18 +9,19 @@ import re
 from collections.abc import Iterator
 from itertools import groupby
 
-from envcheck.core.findings import Diagnostic, Finding, Plan, Report
+from envcheck.core.findings import Diagnostic, Finding, Plan, Report, Verbosity
 from envcheck.core.sanitize import inline
 from envcheck.reports.details import (
     Detail,
-    count_text,
+    conditional_rows,
     details,
     diagnostic_details,
     heading,
+    not_judged_line,
     quoted_line,
-    waiting_lines,
 )
 from envcheck.reports.findings import fails
+from envcheck.reports.headline import headline
 from envcheck.reports.overview import MARKS, categories
 from envcheck.reports.plan_text import plan_details, plan_table, plan_title
 
@@ -40,10 +41,21 @@ def render(report: Report) -> str:
 
 def _lines(report: Report) -> Iterator[str]:
     lang = report.language
-    known = lang.say("matrix {}, {} known failures", report.matrix.updated, len(report.matrix.rules))
-    yield f"**envcheck {prose(report.version)}** ({prose(known)})"
+    answer = headline(report)
+    yield f"{MARKS[answer.mark]} **{prose(answer.text)}**"
+    if report.verbosity is Verbosity.VERDICT:
+        return
+    for each in report.reported:
+        yield ""
+        yield from _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
+    yield from _conditional(report)
+    if report.plan is not None and not report.nothing_to_judge:
+        yield ""
+        yield from _plan(report.plan, report)
     yield ""
-    yield f"{prose(lang.say('judged'))} {code(lang.told(report.subject))}"
+    known = lang.say("matrix {}, {} known failures", report.matrix.updated, len(report.matrix.rules))
+    judged = f"{prose(lang.say('judged'))} {code(lang.told(report.subject))}"
+    yield f"{judged} (envcheck {prose(report.version)}, {prose(known)})"
     for origin in report.matrix.origins:
         yield ""
         yield prose(lang.say("overlay  {} ({}): {}", origin.name, origin.named_by, origin.brings))
@@ -51,23 +63,22 @@ def _lines(report: Report) -> Iterator[str]:
     for name, text, mark in categories(report):
         sign = MARKS[mark].replace("-", "\\-")  # a bare hyphen would begin a list
         yield f"- {sign} **{prose(name)}** {code(text)}"
-    if report.nothing_to_judge:
-        yield ""
-        yield f"**{prose(lang.told(report.nothing_to_judge))}**"
-    for each in report.reported:
-        yield ""
-        yield from _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
-    sentence, nearest = waiting_lines(report)
-    if sentence:
-        yield ""
-        yield prose(sentence)
-        yield ""
-        yield from (f"- {code(rule)}" for rule in nearest)
     yield ""
-    yield f"**{prose(count_text(report))}**"
-    if report.plan is not None and not report.nothing_to_judge:
-        yield ""
-        yield from _plan(report.plan, report)
+    yield prose(not_judged_line(report))
+
+
+def _conditional(report: Report) -> Iterator[str]:
+    listed, more = conditional_rows(report)
+    if not listed:
+        return
+    lang = report.language
+    yield ""
+    yield prose(lang.say("These versions are known to fail, depending on how you train"))
+    yield ""
+    for row in listed:
+        yield f"- {prose(row.when)}: {prose(row.title)} {code(row.rule)}"
+    if more:
+        yield f"- {prose(more)}"
 
 
 def _finding(finding: Finding, report: Report) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The report as plain text: a line for each category, then the findings, the counts, and a plan if any.
+"""The report as plain text: the answer in one line, the findings, the machine, and what was not judged.
 
 `lines` yields each line as spans with a style. `render` joins them without styles; `terminal` colours them.
 """
@@ -8,20 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from envcheck.core.errors import Place
 from envcheck.core.facts import Inventory
-from envcheck.core.findings import Diagnostic, Finding, Judgement, Plan, Report
+from envcheck.core.findings import Diagnostic, Finding, Judgement, Plan, Question, Report, Verbosity
 from envcheck.core.i18n import Language, pad, width
 from envcheck.core.rules import Matrix, Target
 from envcheck.core.sanitize import inline
 from envcheck.reports.details import (
     Detail,
+    brief_details,
+    conditional_rows,
     count_text,
     details,
     diagnostic_details,
     heading,
+    not_judged_line,
     quotation,
-    waiting_lines,
 )
+from envcheck.reports.findings import place_of
+from envcheck.reports.headline import headline
 from envcheck.reports.overview import MARKS, categories, category
 
 SUFFIXES = (".txt", ".text", ".log")
@@ -47,64 +52,82 @@ def _plain(line: Line) -> str:
 
 
 def lines(report: Report) -> Iterator[Line]:
-    """Yield the report line by line."""
-    yield from _head(report)
-    yield ()
-    yield from _overview(report)
-    if report.nothing_to_judge:
-        yield ()
-        yield (Span(report.language.told(report.nothing_to_judge), "warning"),)
+    """Yield the report line by line: the answer, the findings, then what was judged and what was not."""
+    answer = headline(report)
+    yield (Span(answer.text, answer.mark),)
+    if report.verbosity is Verbosity.VERDICT:
+        return
     for each in report.reported:
         yield ()
-        yield from (
-            _diagnostic(each, report.language) if isinstance(each, Diagnostic) else _finding(each, report)
-        )
-    yield ()
-    yield from _waiting(report)
-    yield (Span(count_text(report), "title"),)
+        yield from _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
+    yield from _conditional(report)
     if report.plan is not None and not report.nothing_to_judge:
         yield ()
         yield from _plan(report.plan, report)
+    yield ()
+    yield from _judged(report)
+    yield from _overview(report)
+    yield ()
+    yield (Span(not_judged_line(report), "dim"),)
+    if report.verbosity is Verbosity.ALL:
+        yield (Span(count_text(report), "dim"),)
 
 
-def _head(report: Report) -> Iterator[Line]:
+def _judged(report: Report) -> Iterator[Line]:
     lang = report.language
     known = lang.say("matrix {}, {} known failures", report.matrix.updated, len(report.matrix.rules))
-    yield (Span(f"envcheck {report.version}", "title"), Span(f"  {known}", "dim"))
     for origin in report.matrix.origins:
         overlay = lang.say("overlay  {} ({}): {}", origin.name, origin.named_by, origin.brings)
         yield (Span(overlay, "dim"),)
-    yield (Span(lang.say("judged"), "dim"), Span(f"  {lang.told(report.subject)}"))
+    yield (
+        Span(lang.say("judged"), "dim"),
+        Span(f"  {lang.told(report.subject)}"),
+        Span("  envcheck ", "dim"),
+        Span(f"{report.version}, {known}", "dim"),
+    )
 
 
 def _overview(report: Report) -> Iterator[Line]:
     for name, text, mark in categories(report):
+        if mark == "none" and text == report.language.say("not given"):
+            continue
         label = Span(f" {pad(name, 9)}", "title")
         yield (Span(f"[{MARKS[mark]}]", mark), label, Span(text))
 
 
-def _diagnostic(diagnostic: Diagnostic, lang: Language) -> Iterator[Line]:
-    style = diagnostic.severity.value
+def _diagnostic(diagnostic: Diagnostic, report: Report) -> Iterator[Line]:
+    lang, style = report.language, diagnostic.severity.value
+    place = diagnostic.places[0] if diagnostic.places and report.question is Question.CHECK else None
     yield (
-        Span(f"{MARKS[style]} {lang.word(style)}: ", style),
+        _first_span(style, lang.word(style), place),
         Span(lang.told(diagnostic.text), "title"),
         Span(f" [{diagnostic.code}]", "dim"),
     )
-    for number, place in enumerate(diagnostic.places):
-        yield _detail(Detail(lang.say("at") if number == 0 else "", str(place), "at"))
-        for gutter, code, mark in quotation(place):
+    about = list(diagnostic_details(diagnostic, lang))
+    yield from (_detail(each) for each in about if each.kind == "advice")
+    for number, each in enumerate(diagnostic.places):
+        yield _detail(Detail(lang.say("at") if number == 0 else "", str(each), "at"))
+        for gutter, code, mark in quotation(each):
             yield (Span(f"    {gutter} | ", "dim"), Span(code), Span(mark, style))
-    yield from map(_detail, diagnostic_details(diagnostic, lang))
+    if report.verbosity is Verbosity.ALL:
+        yield from (_detail(each) for each in about if each.kind != "advice")
 
 
 def _finding(finding: Finding, report: Report) -> Iterator[Line]:
     mark, word, title = heading(finding, report.language)
+    place = place_of(finding, report) or Place(report.subject) if report.question is Question.CHECK else None
     yield (
-        Span(f"{MARKS[mark]} {word}: ", mark),
+        _first_span(mark, word, place),
         Span(title, "title"),
         Span(f" [{finding.rule.id}]{_category_suffix(finding, report.language)}", "dim"),
     )
-    yield from map(_detail, details(finding, report))
+    every = report.verbosity is Verbosity.ALL
+    yield from map(_detail, (details if every else brief_details)(finding, report))
+
+
+def _first_span(mark: str, word: str, place: Place | None) -> Span:
+    """Return how a finding begins: by its mark, or by its place as compilers do, so that editors find it."""
+    return Span(f"{MARKS[mark]} {word}: " if place is None else f"{place}: {word}: ", mark)
 
 
 def _category_suffix(finding: Finding, lang: Language) -> str:
@@ -118,12 +141,21 @@ def _detail(detail: Detail) -> Line:
     return (Span(f"    {pad(detail.label, 8)}", "dim"), Span(f"{prompt}{detail.text}"))
 
 
-def _waiting(report: Report) -> Iterator[Line]:
-    sentence, nearest = waiting_lines(report)
-    if sentence:
-        yield (Span(sentence, "dim"),)
-    for rule in nearest:
-        yield (Span(f"    {rule}", "dim"),)
+# --- conditional findings ---------------------------------------------------------------------------
+
+
+def _conditional(report: Report) -> Iterator[Line]:
+    rows, more = conditional_rows(report)
+    if not rows:
+        return
+    lang = report.language
+    yield ()
+    yield (Span(lang.say("These versions are known to fail, depending on how you train"), "title"),)
+    for row in rows:
+        yield (Span("    "), Span(f"{row.when}:"))
+        yield (Span("        "), Span(f"{row.title} [{row.rule}]"))
+    if more:
+        yield (Span("    "), Span(f"{more} (-v)"))
 
 
 # --- the plan ---------------------------------------------------------------------------------------

@@ -33,6 +33,12 @@ def every_reader() -> tuple[ConfigReader, ...]:
     return tuple(sorted(plugins(__name__, __path__, "READER", ConfigReader), key=lambda reader: reader.order))
 
 
+_PROGRAMS = (".py", ".pyc", ".ipynb")
+_INSTEAD_OF_PROGRAM = (
+    "a Python program, which is not run to see what it sets; give instead what it is started with: "
+    "the launch script, the trainer's YAML or JSON, DeepSpeed's JSON, or the settings themselves, "
+    "such as --train 'zero_stage=3 bf16=true'"
+)
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -46,6 +52,8 @@ def read(text: str, file: str) -> tuple[Document, ...]:
         raise InputError(file, "an empty file")
     if _BINARY.search(text):
         raise InputError(file, "a binary file, not a configuration")
+    if file.endswith(_PROGRAMS):
+        raise InputError(file, _INSTEAD_OF_PROGRAM)
     readers = every_reader()
     for reader in readers:
         if reader.recognises(text):

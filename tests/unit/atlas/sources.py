@@ -20,9 +20,8 @@ class SourceFiles:
 
     def __init__(self, package: str, modules: Sources) -> None:
         self._files = {_path(name): textwrap.dedent(text).encode() for name, text in modules.items()}
-        tops = {name.replace("/", ".").split(".")[0] for name in modules} or {package}
-        for top in tops:
-            self._files.setdefault(f"{top}/__init__.py", b"")
+        if not modules:
+            self._files[f"{package}/__init__.py"] = b""
 
     def names(self) -> Sequence[str]:
         return list(self._files)

@@ -111,6 +111,14 @@ def test_submodules_are_offered_and_missing_modules_are_not() -> None:
     assert release.attribute("x.sub.Missing") is NO
 
 
+def test_an_import_name_that_several_distributions_share_may_hold_more() -> None:
+    release = offers("google", {"google/protobuf/__init__.py": "", "google/protobuf/message.py": ""})
+    assert release.module("google.protobuf.message") is YES
+    assert release.module("google.protobuf.gone") is NO
+    assert release.module("google.colab") is UNKNOWN
+    assert release.module("elsewhere") is UNKNOWN
+
+
 def test_a_module_that_is_put_into_sys_modules_is_unknown() -> None:
     root = "import sys\nfrom . import new\nsys.modules[__name__ + '.old_name'] = new\n"
     release = offers("x", {"x/": root, "x.new": ""})

@@ -59,7 +59,7 @@ def test_the_shipped_list_names_the_stack_with_its_import_names() -> None:
     [
         ("x = ", "not TOML"),
         ("x = 1", "expected tables [package.NAME]"),
-        ("[package.a]\nimport = ['a']", "package.a: expected a table of also, imports, sdist, since"),
+        ("[package.a]\nimport = ['a']", "package.a: expected a table of also, imports, "),
         ("[package.a]\nimports = 'a'", "package.a.imports: expected a list of texts"),
         ("[package.a]\nimports = []", "package.a.imports: expected at least one"),
         ("[package.A_b]\nimports = ['a']", "expected a normalised name"),

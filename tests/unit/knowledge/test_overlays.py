@@ -130,7 +130,7 @@ def test_an_overlay_does_not_change_the_shipped_tree() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[[rule]\n", "house0.toml: not TOML"),
+        ("[[rule]\n", "house0.toml:1:7: not TOML"),
         ("rules = []\n", "house0.toml: rules: unknown key in an overlay; expected one of rule"),
         ("rule = 3\n", "house0.toml: rule: expected [[rule]] tables"),
         ("target = 3\n", "house0.toml: target: expected a table"),

@@ -446,7 +446,10 @@ def planted(text: str) -> Report:
             each._replace(rule=each.rule._replace(sources=())) for each in report.judgement.findings
         )
         diagnostics = tuple(each._replace(source="") for each in report.diagnostics)
-        judgement = report.judgement._replace(findings=findings)
+        conditional = tuple(
+            each._replace(rule=each.rule._replace(sources=())) for each in report.judgement.conditional
+        )
+        judgement = report.judgement._replace(findings=findings, conditional=conditional)
         report = report._replace(judgement=judgement, diagnostics=diagnostics)
     return report._replace(version="0", language=rich().language)
 

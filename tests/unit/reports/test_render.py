@@ -11,7 +11,7 @@ import pytest
 from envcheck.commands import examine
 from envcheck.core import sanitize
 from envcheck.core.errors import InputError
-from envcheck.core.findings import Report
+from envcheck.core.findings import Judgement, Report, Verbosity
 from envcheck.core.rules import Fix
 from envcheck.reports import phrases, render
 from envcheck.reports.details import count_text
@@ -26,7 +26,7 @@ MATRIX = known(
     )
 )
 
-INSTALL = "python -m pip install 'torch==2.10.0' torchvision"
+INSTALL = "\"$PYTHON\" -m pip install 'torch==2.10.0' 'torchvision'"
 
 
 def report(name: str, subject: str = "here") -> Report:
@@ -45,7 +45,7 @@ def rendered(name: str, text: str) -> str:
 @pytest.mark.parametrize(
     ("here", "commands"),
     [
-        ("2.10.0+cpu", ("python -m pip uninstall -y torch torchvision", INSTALL)),
+        ("2.10.0+cpu", ('"$PYTHON" -m pip uninstall -y torch torchvision', INSTALL)),
         ("2.10.0", (INSTALL,)),
         ("2.9.1+cpu", (INSTALL,)),
     ],
@@ -53,8 +53,10 @@ def rendered(name: str, text: str) -> str:
 def test_another_build_of_the_same_release_is_uninstalled_first(here: str, commands: tuple[str, ...]) -> None:
     # To pip 2.10.0+cpu is 2.10.0: `pip install torch==2.10.0` would leave it in place.
     fix = Fix((("pkg.torch", "==2.10.0"),), tried=(("pkg.torch", "2.10.0"),))
-    read = inventory(f"[pkg]\ntorch = {json.dumps(here)}\n")
-    assert phrases.fix_commands(fix, {"torch": ("torchvision",)}, read) == commands
+    read = inventory(f"[pkg]\ntorch = {json.dumps(here)}\ntorchvision = '0.25.0'\n")
+    matrix = MATRIX._replace(moves_with={"torch": ("torchvision",)})
+    report = Report("0", "here", read, Judgement((), (), 0, 0), matrix)
+    assert phrases.fix_commands(fix, report) == commands
 
 
 # --- the picture of the HTML page -------------------------------------------------------------------
@@ -139,7 +141,8 @@ def test_terminal_and_text_have_the_same_content(monkeypatch: pytest.MonkeyPatch
 
 def test_long_details_wrap_with_a_hanging_indent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    lines = ANSI.sub("", rendered("terminal", "A100")).splitlines()
+    verbose = report("A100")._replace(verbosity=Verbosity.ALL)
+    lines = ANSI.sub("", render.format_named("terminal")(verbose)).splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("    why"))
     assert lines[start + 1].startswith(" " * 12)
     assert all(len(line) <= 60 for line in lines[start : start + 3])

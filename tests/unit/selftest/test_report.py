@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envcheck.commands import selftest
+from envcheck.commands.selftest.progress import Progress
 from envcheck.host.package_files import package_folder
 from envcheck.selftest import outcome as selftest_outcome
 from envcheck.selftest.declaration import SelftestDeclaration, SelftestVariant
@@ -151,3 +153,31 @@ def test_fixes_of_a_rule_appear_under_its_first_failure() -> None:
 def test_the_result_is_in_the_first_lines(ends: tuple[tuple[str, str], ...], said: str) -> None:
     outcomes = tuple(outcome(EXTENSIONS, name, result) for name, result in ends)
     assert f"result  {said}" in render_report(SelftestReport("1", "here", "cpu", outcomes)).splitlines()[:4]
+
+
+def test_a_failure_shows_where_its_traceback_begins_and_ends() -> None:
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "/x/selftests/save_resume.py", line 12, in run\n    resume(model)\n'
+        '  File "/x/torch/serialization.py", line 9, in load\n    raise RuntimeError\n'
+        "RuntimeError: not a zip archive\n"
+    )
+    lines = shown(
+        outcome(MEMORY, "free_memory", selftest_outcome.FAIL, "RuntimeError: not a zip", trace=trace)
+    )
+    assert '      first: File "/x/selftests/save_resume.py", line 12, in run' in lines
+    assert "      last:  RuntimeError: not a zip archive" in lines
+
+
+def test_progress_names_the_test_that_runs_and_counts_those_that_ended(tmp_path: Path) -> None:
+    shown_lines: list[str] = []
+    journal = tmp_path / "rank-0.jsonl"
+    Progress(3, shown_lines.append).look([journal])
+    journal.write_text(
+        '{"event": "begin", "test": "save_resume", "variant": "zero3"}\n'
+        '{"event": "end", "test": "save_resume", "variant": "zero3"}\n'
+        '{"event": "begin", "test": "collectives", "variant": "collectives"}\n{"event": "end", "te'
+    )
+    Progress(3, shown_lines.append).look([journal])
+    assert [line.partition(", ")[0] for line in shown_lines] == ["self-test 1 of 3", "self-test 2 of 3"]
+    assert [line.rpartition(": ")[2] for line in shown_lines] == ["importing", "collectives"]

@@ -1,0 +1,65 @@
+"""Find the releases of torch for which the compiled modules of a package were not made.
+
+torch keeps its C++ interface within a minor release, so a module made for 2.6.0 counts as made for every
+2.6. Whether a patch release is admitted is left to the metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from envcheck.atlas.gaps import CodeGap, GapKind
+from envcheck.core import versions
+from envcheck.core.facts import Tri
+from envcheck.knowledge.release_metadata import PublishedFacts
+
+
+def find_binary_gaps(
+    rows: Iterable[PublishedFacts], torch_releases: Sequence[str], entry: str, stable_since: str = ""
+) -> list[CodeGap]:
+    """Return the releases of a package whose compiled modules need another torch.
+
+    `rows` are its releases, `stable_since` is its first release on torch's stable ABI, which needs no certain
+    torch; empty if it has none.
+    """
+    grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    package = ""
+    for row in rows:
+        package = row.package
+        if stable_since and versions.compare(row.version, ">=", stable_since) is Tri.YES:
+            continue
+        for specifier in row.build.get("torch", ())[:1]:
+            if versions.local_label(specifier.removeprefix("==")):
+                continue  # `==2.6.0+cpu` names the build of another platform
+            lacking = tuple(each for each in torch_releases if not _made_for(each, specifier))
+            grouped.setdefault((specifier, lacking), []).append(row.version)
+    return [
+        CodeGap(
+            kind=GapKind.BINARY,
+            package=package,
+            releases=tuple(releases),
+            entry=entry,
+            partner="torch",
+            lacking=lacking,
+            needs=f"torch{specifier}",
+            places=tuple("METADATA" for _ in releases),
+        )
+        for (specifier, lacking), releases in grouped.items()
+        if lacking
+    ]
+
+
+def _made_for(torch: str, specifier: str) -> bool:
+    return all(
+        versions.satisfies(torch, widened, unknown=Tri.YES) is not Tri.NO for widened in _widened(specifier)
+    )
+
+
+def _widened(specifier: str) -> Iterator[str]:
+    """Yield the parts of a specifier, an exact pin as its minor release: `==2.6.*` for `==2.6.0`."""
+    for part in specifier.split(","):
+        exact = part.strip().removeprefix("==").removesuffix(".*")
+        if part.strip().startswith("==") and exact.count("."):
+            yield f"=={'.'.join(exact.split('.')[:2])}.*"
+        else:
+            yield part

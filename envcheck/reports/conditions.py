@@ -1,0 +1,114 @@
+"""Conditions on a training in words: `ZeRO-2 or ZeRO-3 and gradient checkpointing, with trl`.
+
+Formats import this module only for a report in which something depends on the training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envcheck.core.facts import Kind
+from envcheck.core.findings import Finding
+from envcheck.core.i18n import Language
+from envcheck.core.rules import Clause, Comparison, Ref, When
+from envcheck.core.training_facts import KEYS
+from envcheck.reports.overview import training_phrase
+from envcheck.reports.phrases import value_text
+
+_MOST_VALUES = 3  # of a list that are written out
+_MOST_CONDITIONS = 4
+_BOUNDS = {"!=": "other than {}", ">=": "at least {}", "<": "less than {}"}
+
+
+def finding_conditions(finding: Finding, lang: Language, *, every: bool = False) -> str:
+    """Return when a conditional finding would be one: `if you use ZeRO-3 and LoRA`."""
+    return conditions_text(finding.conditions, finding.rule.require, lang, every=every)
+
+
+def conditions_text(open_clauses: When, require: When, lang: Language, *, every: bool = False) -> str:
+    """Return the open clauses of a rule as part of a sentence; those in `require` are what would avoid it."""
+    trainers = [clause for clause in open_clauses if clause.key == "train.trainer"]
+    needed = [each for each in open_clauses if each not in require and each not in trainers]
+    phrases = [_phrase(clause, lang) for clause in needed]
+    if not every and len(phrases) > _MOST_CONDITIONS + 1:
+        left_out = len(phrases) - _MOST_CONDITIONS
+        phrases = [*phrases[:_MOST_CONDITIONS], lang.say("{} more settings", left_out)]
+    text = lang.say("if you train with {}", _listed(phrases, "{} and {}", lang)) if phrases else ""
+    for clause in trainers:
+        names = _values(clause, lang)
+        text = lang.say("{} under {}", text, names) if text else lang.say("if you train under {}", names)
+    unless = [_phrase(clause, lang) for clause in open_clauses if clause in require]
+    if unless:
+        text = lang.say("{}, unless it has {}", text, _listed(unless, "{} and {}", lang)).lstrip(", ")
+    return text
+
+
+def _phrase(clause: Clause, lang: Language) -> str:
+    """Return a condition as a noun: `ZeRO-3`, `a base in float16`, `at least 2 accumulation steps`."""
+    if clause.key not in KEYS:
+        return f"{clause.key.removeprefix('train.')} {clause.raw}"
+    return _values(clause, lang)
+
+
+def _values(clause: Clause, lang: Language) -> str:
+    """Return the values that meet a clause, joined by `or`."""
+    declared = KEYS[clause.key]
+    if declared.kind is Kind.NUMBER and declared.words:
+        # Of a few numbers, each has its own phrase: `>=2` is ZeRO-2 or ZeRO-3.
+        words = [word for word in declared.words if _meets(int(word), clause)]
+        if words and len(words) < len(declared.words):
+            return _listed([training_phrase(clause.key, word, lang) for word in words], "{} or {}", lang)
+    texts = [_alternative(clause, alternative, lang) for alternative in clause.any_of]
+    name = f"{clause.key.removeprefix('train.')}="
+    if all(text.startswith(name) for text in texts):
+        texts[1:] = [text.removeprefix(name) for text in texts[1:]]
+    if len(texts) > _MOST_VALUES + 1:
+        left_out = len(texts) - _MOST_VALUES + 1
+        texts = [*texts[: _MOST_VALUES - 1], lang.say("{} others", left_out)]
+    return _listed(texts, "{} or {}", lang)
+
+
+def _meets(number: int, clause: Clause) -> bool:
+    compare = {"==": int.__eq__, "!=": int.__ne__, ">=": int.__ge__, "<": int.__lt__}
+    return any(
+        all(
+            test.op in compare and isinstance(test.operand, int) and compare[test.op](number, test.operand)
+            for test in alternative
+        )
+        for alternative in clause.any_of
+    )
+
+
+def _alternative(clause: Clause, tests: Sequence[Comparison], lang: Language) -> str:
+    return " ".join(_test(clause, test, lang) for test in tests)
+
+
+def _test(clause: Clause, test: Comparison, lang: Language) -> str:
+    """Return one comparison in words."""
+    name = clause.key.removeprefix("train.")
+    if isinstance(test.operand, Ref):
+        other = test.operand.key.removeprefix("train.")
+        return f"{name} {test.op} {other}"
+    value = value_text(test.operand)
+    phrases = KEYS[clause.key].phrases
+    match test.op:
+        case "present":
+            return name
+        case "absent":
+            return lang.say("no {}", name)
+        case "==":
+            if name == "trainer":  # the names of trainers are words of their own
+                return value
+            known = value in phrases or "*" in phrases
+            return training_phrase(clause.key, value, lang) if known else f"{name}={value}"
+        case _:
+            pass
+    bound, unit = lang.say(_BOUNDS[test.op], value), phrases.get("*", "")
+    return lang.word(unit).replace("{}", bound) if unit.startswith("{} ") else f"{name} {bound}"
+
+
+def _listed(phrases: Sequence[str], form: str, lang: Language) -> str:
+    """Join phrases with commas and a last `and` or `or`."""
+    if len(phrases) <= 1:
+        return "".join(phrases)
+    return lang.say(form, lang.say(", ").join(phrases[:-1]), phrases[-1])

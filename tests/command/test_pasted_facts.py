@@ -1,0 +1,68 @@
+"""Facts may be what people have: the saved output of nvidia-smi, pip list and conda list."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.running import envcheck
+
+SMI = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 550.54.15              Driver Version: 550.54.15      CUDA Version: 12.4     |
+|-----------------------------------------+------------------------+----------------------+
+|   0  NVIDIA A100-SXM4-80GB          On  |   00000000:07:00.0 Off |                    0 |
+| N/A   30C    P0             61W /  400W |       4MiB /  81920MiB |      0%      Default |
++-----------------------------------------+------------------------+----------------------+
+|   1  NVIDIA A100-SXM4-80GB          On  |   00000000:0F:00.0 Off |                    0 |
+| N/A   29C    P0             60W /  400W |       4MiB /  81920MiB |      0%      Default |
++-----------------------------------------+------------------------+----------------------+
+"""
+PIP = "Package      Version\n------------ -------\ntorch        2.13.0\ndeepspeed    0.16.2\n"
+CONDA = "# Name                    Version                   Build  Channel\npython                    3.11.9               h955ad1f_0\npytorch                   2.4.0           py3.11_cuda12.1_cudnn9.1.0_0    pytorch\n"
+
+
+def findings(folder: Path, *words: str) -> tuple[int, list[str]]:
+    ran = envcheck("doctor", *words, "--json", cwd=folder)
+    assert ran.err == ""
+    return ran.code, [one["rule"] for one in json.loads(ran.out)["findings"]]
+
+
+def test_nvidia_smi_and_pip_list_together_are_judged(tmp_path: Path) -> None:
+    (tmp_path / "smi.txt").write_text(SMI)
+    (tmp_path / "pip.txt").write_text(PIP)
+    code, rules = findings(tmp_path, "--facts", "smi.txt", "--facts", "pip.txt")
+    assert (code, "driver-below-cuda-family-floor" in rules) == (1, True)
+    out = envcheck("doctor", "--facts", "smi.txt", "--facts", "pip.txt", cwd=tmp_path).out
+    assert "2 x NVIDIA A100-SXM4-80GB, 80 GiB" in out
+    assert "550.54.15 (smi.txt:2)" in out
+
+
+def test_conda_list_names_torch_and_python(tmp_path: Path) -> None:
+    (tmp_path / "conda.txt").write_text(CONDA)
+    out = envcheck("doctor", "--facts", "conda.txt", cwd=tmp_path).out
+    assert "torch 2.4.0" in out
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"a.txt": "what?\n"}, "a.txt:1"),
+        (
+            {"a.txt": PIP, "b.txt": PIP.replace("2.13.0", "2.12.0")},
+            "torch is 2.12.0 here, and 2.13.0 in a.txt:3",
+        ),
+        ({"a.txt": SMI, "b.txt": SMI.replace("A100-SXM4-80GB", "H100 80GB HBM3")}, "names other GPUs"),
+        ({"a.toml": PIP}, "a.toml:1"),
+    ],
+)
+def test_files_without_facts_or_of_two_machines_are_one_clear_line(
+    files: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    ran = envcheck("doctor", *(word for name in files for word in ("--facts", name)), cwd=tmp_path)
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert said in ran.err

@@ -1,0 +1,69 @@
+"""A list of versions is judged by the requirements that its releases were published with."""
+
+import pytest
+
+from envcheck.commands.examine import knowledge, report_on
+from envcheck.commands.published_requirements import with_published_requirements
+from envcheck.core.facts import Fact, Inventory, Known, package_key
+from envcheck.core.findings import Report
+from tests.support.worlds import inventory
+
+
+def judged(facts: str) -> Report:
+    return report_on("facts.toml", inventory(facts), knowledge(), None)
+
+
+def violated(report: Report) -> dict[str, str]:
+    return {
+        finding.rule.id: finding.rule.title
+        for finding in report.judgement.findings
+        if finding.rule.group == "requires-dist"
+    }
+
+
+@pytest.mark.parametrize(
+    ("trl", "transformers", "expected"),
+    [
+        ("0.12.2", "4.46.3", {}),
+        (
+            "0.12.2",
+            "4.47.0",
+            {"requires-dist:trl:transformers": "trl asks for transformers<4.47.0 in its own metadata"},
+        ),
+        ("0.12.2.dev0", "4.47.0", {}),  # a release that nobody published
+    ],
+)
+def test_a_list_is_held_to_published_requirements(
+    trl: str, transformers: str, expected: dict[str, str]
+) -> None:
+    report = judged(f'[pkg]\ntrl = "{trl}"\ntransformers = "{transformers}"\n')
+
+    assert violated(report) == expected
+
+
+def test_requirements_on_packages_that_are_not_listed_are_not_missed() -> None:
+    facts = '[pkg]\npeft = "0.18.1"\nnumpy = "2.1.0"\n'
+
+    assert with_published_requirements(inventory(facts)).known("pkg.peft.requires") == ("numpy>=1.17",)
+    assert violated(judged(facts)) == {}
+
+
+def with_metadata(facts: str, package: str, line: str) -> Inventory:
+    return inventory(facts).with_facts([Fact(package_key(package, "requires"), Known((line,)), "METADATA")])
+
+
+def test_an_environment_keeps_the_metadata_that_is_installed() -> None:
+    read = with_metadata('[pkg]\ntrl = "0.12.2"\ntransformers = "4.47.0"\n', "trl", "transformers<5")
+
+    assert with_published_requirements(read) is read
+
+
+def test_a_run_of_the_same_two_releases_is_named_beside_the_violation() -> None:
+    cell = next(cell for cell in knowledge().cells if cell.outcome == "ok" and "peft" in cell.pkg)
+    pins = "[pkg]\n" + "".join(f'{name} = "{version}"\n' for name, version in cell.pkg.items())
+
+    report = report_on("env", with_metadata(pins, "peft", "transformers<1"), knowledge(), None)
+
+    (finding,) = (each for each in report.judgement.findings if each.rule.group == "requires-dist")
+    assert finding.rule.id == "requires-dist:peft:transformers"
+    assert finding.note.startswith("these two trained all the same: ")
