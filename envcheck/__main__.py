@@ -21,6 +21,8 @@ def main() -> None:
     try:
         if sys.argv[1:] in (["--version"], ["-V"]):
             run = _print_version
+        elif {*sys.argv[1:]} in ({"--version", "-v"}, {"-V", "-v"}):
+            from envcheck.cli.version import run
         elif sys.argv[1:2] == ["gate"] and "--runtime" in sys.argv and not {"--help", "-h"} & {*sys.argv}:
             from envcheck.commands.gate_runtime import run  # precedes every container start
         else:

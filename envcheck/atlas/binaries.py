@@ -13,6 +13,7 @@ from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from envcheck.atlas.library_facts import recorded_architectures, served_architectures
 from envcheck.atlas.release import PublishedRelease
 from envcheck.core.errors import InputError
 from envcheck.core.parsing import parse_json
@@ -34,6 +35,8 @@ def build_facts(release: PublishedRelease) -> dict[str, tuple[str, ...]]:
         "torch": _torch(release),
         "cuda": _cuda(release),
         "wheel": wheel_kinds(release.wheels),
+        "gpu": _gpu(release),
+        "needs-glibc": _needed_glibc(release),
     }
     return {key: values for key, values in facts.items() if values}
 
@@ -93,7 +96,7 @@ def _records(release: PublishedRelease, key: str) -> set[str]:
     found = set()
     for name in release.files.names():
         if name.endswith("cpp_lib.json"):
-            version = _version_record(release.files.read(name)).get(key)
+            version = _record(release.files.read(name), "version").get(key)
             if isinstance(version, str) and version:
                 found.add(version.partition("+")[0])
             elif isinstance(version, int) and not isinstance(version, bool):
@@ -101,13 +104,13 @@ def _records(release: PublishedRelease, key: str) -> set[str]:
     return found
 
 
-def _version_record(data: bytes) -> Mapping[str, Any]:
+def _record(data: bytes, table: str) -> Mapping[str, Any]:
     try:
         record = parse_json(data.decode("utf-8", "replace"), "a package's version record")
     except InputError:
         return {}
-    version = record.get("version") if isinstance(record, dict) else None
-    return version if isinstance(version, dict) else {}
+    rows = record.get(table) if isinstance(record, dict) else None
+    return rows if isinstance(rows, dict) else {}
 
 
 # --- CUDA -------------------------------------------------------------------------------------------
@@ -138,24 +141,43 @@ def dotted(digits: str) -> str:
     return f"{digits[:-1]}.{digits[-1]}"
 
 
+def _gpu(release: PublishedRelease) -> tuple[str, ...]:
+    """Return the GPU architectures with code as one text, read from the libraries or from a build record."""
+    found = served_architectures(release.libraries)
+    for name in release.files.names():
+        if not found and name.endswith("cpp_lib.json"):
+            environment = _record(release.files.read(name), "env")
+            found = recorded_architectures(str(environment.get("TORCH_CUDA_ARCH_LIST") or ""))
+    return (" ".join(found),) if found else ()
+
+
+def _needed_glibc(release: PublishedRelease) -> tuple[str, ...]:
+    """Return the newest glibc that the libraries import; some wheels are tagged for an older one."""
+    found = {library.glibc for library in release.libraries.values() if library.glibc}
+    return (max(found, key=Version),) if found else ()
+
+
 # --- wheels -----------------------------------------------------------------------------------------
 
 
 def wheel_kinds(names: Iterable[str]) -> tuple[str, ...]:
     """Return the Linux wheels of a release by machine and C library: `x86_64 glibc>=2.17 python 3.9 3.10`.
 
-    Wheels without compiled parts need none of this and are left out.
+    A wheel for any platform needs none of this: it is listed as `any` beside others, and left out alone.
     """
     pythons: dict[tuple[str, str], set[str]] = {}
+    names = tuple(names)
     for name in names:
         for tag in _tags(name):
             linux = _LINUX.fullmatch(tag.platform)
             if linux is not None:
                 pythons.setdefault((linux[4], _glibc(linux)), set()).add(_python(tag))
-    return tuple(
+    kinds = [
         f"{machine} glibc>={glibc or 'any'} python {' '.join(sorted(found, key=_python_order))}"
         for (machine, glibc), found in sorted(pythons.items())
-    )
+    ]
+    portable = bool(kinds) and any(name.endswith("-none-any.whl") for name in names)
+    return (*kinds, *(["any"] * portable))
 
 
 def _tags(name: str) -> list[Tag]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -77,9 +77,7 @@ _STUBS = {"torch": ("torch._C", "torch._C._VariableFunctions")}
 
 _ALL_BLOCK = re.compile(r"^__all__\s*(?:\+?=|\.extend\()\s*[\[(](.*?)[\])]", re.DOTALL | re.MULTILINE)
 _TEXT = re.compile(r"['\"](\w+)['\"]")
-_REQUIRING = re.compile(
-    r"^@(?:requires|export)\(.*?\)\s*\n(?:@.*\n)*(?:class|def) (\w+)", re.DOTALL | re.MULTILINE
-)
+_DEFINITION = re.compile(r"(?:class|def) (\w+)")
 _NOT_BEFORE = re.compile(r"\(\?!.*?\)")
 _FRAGMENT = re.compile(r"[A-Za-z]\w{3,}")
 
@@ -238,14 +236,13 @@ class ReleaseOffers:
     def _lazily(self, summary: FileSummary, module: str, name: str) -> Found | None:
         if name in summary.lazy:
             return self._lazy_name(summary.lazy[name], module)
+        if summary.scans:
+            target = self._scan(module).get(name, "")
+            return Found(Way.LAZY, target, name) if target else None
         for star in summary.lazy_stars:
             target = self.modules.absolute(module, star)
             below = self.modules.summary(target) if self.modules.owns(target) else None
             if below is not None and self._is_public(below, target, name):
-                return Found(Way.LAZY, target, name)
-        if summary.scans:
-            target = self._scan(module).get(name, "")
-            if target:
                 return Found(Way.LAZY, target, name)
         return None
 
@@ -277,12 +274,35 @@ class ReleaseOffers:
             root = f"{module}.models" if self.modules.form(f"{module}.models") is not None else module
             names: dict[str, str] = {}
             for below in self.modules.below(root):
-                text = self.modules.release.files.read(self.modules.path(below)).decode("utf-8", "replace")
-                listed = [word for block in _ALL_BLOCK.findall(text) for word in _TEXT.findall(block)]
-                for word in (*listed, *_REQUIRING.findall(text)):
+                content = self.modules.release.files.read(self.modules.path(below))
+                for word in _exported(content):
                     names.setdefault(word, below)
             self._scanned[module] = names
         return self._scanned[module]
+
+
+def _exported(content: bytes) -> Iterator[str]:
+    """Yield the names that `define_import_structure` finds in a file: of `__all__`, and below `@requires`."""
+    first = content.find(b"__all__")
+    if first >= 0:
+        text = content[first:].decode("utf-8", "replace")
+        yield from (word for block in _ALL_BLOCK.findall(text) for word in _TEXT.findall(block))
+    if b"@requires(" in content or b"@export(" in content:
+        yield from _required(content.decode("utf-8", "replace").splitlines())
+
+
+def _required(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the names of definitions below `@requires(...)`, with other decorators in between or not."""
+    decorated = False
+    for line in lines:
+        if line.startswith(("@requires(", "@export(")):
+            decorated = True
+        elif found := _DEFINITION.match(line):
+            if decorated:
+                yield found[1]
+            decorated = False
+        elif line and not line.startswith((" ", "@", ")")):
+            decorated = False
 
 
 def _may_register(word: str, module: str, asked: str) -> bool:

@@ -12,7 +12,9 @@ from envcheck.core.parsing import parse_toml
 DEFAULT_SINCE = "2022-01-01"
 """Day of the first release that is read of a package that names no other."""
 
-_KEYS = frozenset({"imports", "since", "also", "sdist", "optional", "links_torch", "stable_since"})
+_KEYS = frozenset(
+    {"imports", "since", "also", "sdist", "libraries", "optional", "links_torch", "stable_since"}
+)
 
 # torch/testing/_internal holds the tests of torch itself; other packages ship theirs under the usual names.
 _TEST_FOLDER = re.compile(r"/(?:tests?|testing/_internal|test_cases)/")
@@ -29,6 +31,7 @@ class AtlasPackage:
         since: day of the first release that is read, `2022-01-01`.
         also: patterns of further files that are kept of a wheel.
         sdist: patterns of further files that are kept of a source distribution.
+        libraries: patterns of shared libraries whose GPU code is read, without keeping them.
         links_torch: whether its compiled modules link torch's libraries.
         stable_since: its first release on torch's stable ABI, which serves every newer torch.
 
@@ -39,8 +42,13 @@ class AtlasPackage:
     since: str = DEFAULT_SINCE
     also: tuple[str, ...] = ()
     sdist: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     links_torch: bool = False
     stable_since: str = ""
+
+    def has_gpu_code(self, path: str) -> bool:
+        """Return whether a file is one of the libraries whose GPU code is read."""
+        return any(fnmatch.fnmatchcase(path, pattern) for pattern in self.libraries)
 
     def keeps(self, path: str, *, from_sdist: bool = False) -> bool:
         """Return whether the bytes of a file are kept: Python of its packages without tests, and metadata."""
@@ -76,7 +84,7 @@ def _package(name: str, row: Any, file: str) -> AtlasPackage:
         raise InputError(where, f"expected a table of {', '.join(sorted(_KEYS))}")
     if name != re.sub(r"[-_.]+", "-", name).lower():
         raise InputError(where, "expected a normalised name: lower case, words joined by '-'")
-    lists = {key: row.get(key, []) for key in ("imports", "also", "sdist")}
+    lists = {key: row.get(key, []) for key in ("imports", "also", "sdist", "libraries")}
     for key, values in lists.items():
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
             raise InputError(f"{where}.{key}", "expected a list of texts")
@@ -91,6 +99,7 @@ def _package(name: str, row: Any, file: str) -> AtlasPackage:
         since=since,
         also=tuple(lists["also"]),
         sdist=tuple(lists["sdist"]),
+        libraries=tuple(lists["libraries"]),
         links_torch=bool(row.get("links_torch")),
         stable_since=str(row.get("stable_since", "")),
     )

@@ -72,7 +72,16 @@ _PASSED_ON = frozenset({"int", "float", "tuple", "list", "map", "set", "frozense
 _SAME_VERSION = frozenset(
     {"parse", "Version", "LooseVersion", "StrictVersion", "parse_version", "TorchVersion", "str"}
 )
-_TRUE_ON_LINUX = frozenset({"torch.distributed.is_available"})
+_TRUE_ON_LINUX = frozenset(
+    {
+        "torch.distributed.is_available",
+        "torch._C._c10d_init",
+        "torch._C._rpc_init",
+        "torch._C._dist_autograd_init",
+    }
+)
+"""What every published build of torch for Linux has."""
+
 _CONSTANTS: Mapping[str, SymbolValue] = {
     "sys.version_info": VersionOf(PYTHON, depth=WHOLE),
     "sys.platform": "linux",
@@ -435,7 +444,8 @@ class GuardReader:
     def _library_hasattr(self, values: Sequence[SymbolValue]) -> SymbolValue:
         match values:
             case [PathOf(path), str(name)]:
-                return HasName(f"{path}.{name}")
+                whole = f"{path}.{name}"
+                return ALWAYS if whole in _TRUE_ON_LINUX else HasName(whole)
             case _:
                 return OPAQUE
 

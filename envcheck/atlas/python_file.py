@@ -104,6 +104,7 @@ class _FileReader:
     exports: list[str] | None = None
     exports_open: bool = False
     computed: bool = False
+    namespaces: set[str] = field(default_factory=lambda: {"globals()", "vars()"})
     uses: list[Use] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     calls: list[ModuleCall] = field(default_factory=list)
@@ -310,6 +311,8 @@ class _FileReader:
         bound: set[str] = set()
         for target in node.targets:
             bound |= self.targets(target, place)
+            if place.top and isinstance(target, ast.Name) and ast.unparse(node.value) in self.namespaces:
+                self.namespaces.add(target.id)
             if place.top and isinstance(target, ast.Name) and target.id == "__all__":
                 self.export(node.value, add=bool(place.guards) and self.exports is not None)
             if place.top and isinstance(target, ast.Subscript) and ast.unparse(target.value) == "globals()":
@@ -352,6 +355,8 @@ class _FileReader:
             function == "setattr" and "sys.modules" in ast.unparse(call)
         ):
             self.computed = True
+        elif any(ast.unparse(each) in self.namespaces for each in call.args):
+            self.computed = True  # as protobuf's builder, which fills the namespace that it is given
         elif any(isinstance(each, ast.Name) and each.id == "__all__" for each in call.args):
             self.exports_open = True
         constants = [each.value for each in call.args if isinstance(each, ast.Constant)]

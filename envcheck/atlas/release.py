@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from envcheck.atlas.library_facts import LibraryFacts
+
 
 class ReleaseFiles(Protocol):
     """The files of one release by their path inside the wheel, such as `peft/__init__.py`.
@@ -38,6 +40,7 @@ class PublishedRelease:
         others: paths of the files that are not held: compiled modules, data.
         files: the files that are held.
         wheels: names of all wheels of the release, for their Python, ABI and platform tags.
+        libraries: what was read of its large libraries, by path.
         requires_known: false where no published file says what the release requires.
 
     """
@@ -52,6 +55,7 @@ class PublishedRelease:
     files: ReleaseFiles
     wheels: tuple[str, ...] = field(default=())
     requires_known: bool = True
+    libraries: Mapping[str, LibraryFacts] = field(default_factory=dict)
 
 
 Releases: TypeAlias = Mapping[str, Sequence[PublishedRelease]]

@@ -122,6 +122,8 @@ def _attempt(statement: ast.Try) -> ast.stmt | None:
     ]
     if not any((body, otherwise, *(each.body != [ast.Pass()] for each in handlers))):
         return None
+    if not handlers:  # `try` with `finally` alone: the body runs as if it stood there
+        return ast.If(test=ast.Constant(value=True), body=body or [ast.Pass()], orelse=otherwise)
     return ast.Try(body=body or [ast.Pass()], handlers=handlers, orelse=otherwise, finalbody=[])
 
 

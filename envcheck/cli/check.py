@@ -14,7 +14,8 @@ FilesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE...",
-        help="requirements.txt, pylock.toml, environment.yml, pyproject.toml or a Dockerfile.",
+        help="requirements.txt, pyproject.toml, environment.yml, a Dockerfile, or a lock: pylock.toml, "
+        "uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml.",
     ),
 ]
 PythonVersionOption = Annotated[
@@ -67,5 +68,7 @@ def command(
     for remark in () if quiet else checked.remarks:
         output.print_message(inline(remark))
     report = checked.report._replace(question=Question.CHECK, verbosity=verbosity)
-    output.write_report(report, report_format, file)
+    if output.write_report(report, report_format, file) and report_format != "github" and not quiet:
+        for patch in checked.patches:
+            output.print_data(f"\nEdit that passes (apply it with: patch -p0):\n{patch}")
     return checked.decision.code

@@ -41,6 +41,8 @@ def command(
 ) -> int:
     """Print the inventory as JSON, which `doctor --facts` judges anywhere; or compare two inventories.
 
+    What is wrong with a configuration of --train is told on stderr, a line each.
+
     Exit codes: 0 printed, 1 with --diff if B has an error that A has not, 2 wrong usage or unreadable
     input, 3 could not examine the environment.
     """
@@ -56,8 +58,14 @@ def command(
         return 0
     from envcheck.commands import examine
 
-    inventory = sanitized(examine.inventory_report(request, host.Host()), private_names())
-    output.print_data(output.json_text(inventory))
+    inventory, diagnostics = examine.inventory_and_diagnostics(request, host.Host())
+    output.print_data(output.json_text(sanitized(inventory, private_names())))
+    for diagnostic in diagnostics:
+        place = f"{diagnostic.places[0]}: " if diagnostic.places else ""
+        advice = f" ({diagnostic.advice})" if diagnostic.advice else ""
+        output.print_message(
+            f"{place}{diagnostic.severity.value}: {diagnostic.text}{advice} [{diagnostic.code}]"
+        )
     return 0
 
 

@@ -23,6 +23,7 @@ class MatrixAction(Enum):
     HTML = "html"
     MEASURE = "measure"
     HARVEST = "harvest"
+    REFRESH = "refresh"
     PROVE = "prove"
 
 
@@ -32,6 +33,7 @@ ActionArgument = Annotated[
         help="show what is known; lint: check it for mistakes; html: write a page to look things up in; "
         "measure: install combinations in separate environments, train a target in each and print cells; "
         "harvest: fetch the Python files and metadata of published releases into a folder; "
+        "refresh: harvest what is new, write compat/atlas and say what changed; "
         "prove: open the releases around the version bounds of rules and record what is found."
     ),
 ]
@@ -41,7 +43,7 @@ SubjectsArgument = Annotated[
         metavar="[WHAT]...",
         help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. "
         "lint: a folder laid out like compat/. "
-        "harvest: packages (default: all of compat/atlas/packages.toml). "
+        "harvest, refresh: packages (default: all of compat/atlas/packages.toml). "
         "prove: rules, or files of rules such as deepspeed (default: those without a current record).",
     ),
 ]
@@ -50,7 +52,7 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="FOLDER",
-        help="harvest: folder of the fetched files; 5 GB for all. "
+        help="harvest, refresh: folder of the fetched files; 5 GB for all. "
         "prove: such a folder, read instead of the package index where it has a release.",
     ),
 ]
@@ -62,7 +64,8 @@ OutputOption = Annotated[
         metavar="PATH",
         help="html: file that ends in .html, or folder for index.html (default: site); '-' prints the page. "
         "measure: file to append cells to (default: print). "
-        "harvest: folder like compat/atlas for what was read (default: fetch only). "
+        "harvest: folder like compat/atlas for what was read (default: fetch only); refresh: the same "
+        "(default: compat/atlas). "
         "prove: folder laid out like compat/ (default: compat).",
     ),
 ]
@@ -142,15 +145,8 @@ def command(
     index or a release cannot be read, or a combination could not be decided.
     """
     overlay_files = tuple(overlays or ())
-    if action is MatrixAction.HARVEST:
-        from envcheck.commands import harvest
-
-        options_of_harvest = harvest.HarvestOptions(
-            folder=_store(store),
-            packages=tuple(subjects or ()),
-            output=Path(path) if path and path != "-" else None,
-        )
-        text, code = harvest.harvest(options_of_harvest, host.Host(), output.print_message)
+    if action in (MatrixAction.HARVEST, MatrixAction.REFRESH):
+        text, code = _harvest(action, tuple(subjects or ()), path, store)
         output.print_data(text)
         return code
     if action is MatrixAction.PROVE:
@@ -189,6 +185,19 @@ def command(
             text, code = matrix.show(subject, partner, overlay_files), 0
     output.print_data(text)
     return code
+
+
+def _harvest(
+    action: MatrixAction, packages: tuple[str, ...], path: str | None, store: str | None
+) -> tuple[str, int]:
+    from envcheck.commands import harvest
+    from envcheck.commands.harvest.refresh import refresh
+
+    options_of_harvest = harvest.HarvestOptions(
+        folder=_store(store), packages=packages, output=Path(path) if path and path != "-" else None
+    )
+    run = refresh if action is MatrixAction.REFRESH else harvest.harvest
+    return run(options_of_harvest, host.Host(), output.print_message)
 
 
 def _subjects(subjects: Sequence[str], action: MatrixAction) -> tuple[str | None, str | None]:

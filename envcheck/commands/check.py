@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcheck import dependency_files, probes
-from envcheck.commands import examine, gate, ranges
+from envcheck.commands import edits, examine, gate, ranges
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, Unknown
@@ -28,13 +28,14 @@ class Checked(NamedTuple):
     """The result of a check.
 
     `report` covers all files, `lines` holds one line for every finding, and `remarks` names the
-    dependencies that were not judged.
+    dependencies that were not judged. `patches` are the edits of the files that mend what fails.
     """
 
     report: Report
     decision: Decision
     lines: tuple[str, ...]
     remarks: tuple[str, ...]
+    patches: tuple[str, ...] = ()
 
 
 class _Context(NamedTuple):
@@ -73,7 +74,8 @@ def check(
     context = _Context(request, machines, matrix, target, python)
 
     lists = _read_files(files, context)
-    parts = [(dependencies.name, _judge_list(dependencies, context)) for dependencies in lists]
+    judged = [_judge_list(dependencies, context) for dependencies in lists]
+    parts = [(one.name, report) for one, (report, _) in zip(lists, judged, strict=True)]
     diagnostics = tuple(dict.fromkeys(found for _, part in parts for found in part.diagnostics))
     report = merge_reports(parts, "file")._replace(
         subject=", ".join(dependencies.name for dependencies in lists),
@@ -82,7 +84,30 @@ def check(
     report = decision.apply_policy(report, diagnostics, policy)
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
     not_judged = (line for dependencies in lists for line in _not_judged(dependencies, python))
-    return Checked(report, decision.decide(report, policy), lines, tuple(dict.fromkeys(not_judged)))
+    decided = decision.decide(report, policy)
+    plans = zip(lists, judged, strict=True) if decided.code else ()
+    found = [patch for one, (failing, read) in plans for patch in _patches(one, failing, read, context)]
+    remarks = tuple(dict.fromkeys(not_judged))
+    return Checked(report, decided, lines, remarks, tuple(dict.fromkeys(found)))
+
+
+def _patches(
+    dependencies: DependencyList, report: Report, read: Inventory, context: _Context
+) -> Iterator[str]:
+    """Yield the edits of a list's files that mend its errors, if package versions can."""
+    errors = [
+        one
+        for one in report.judgement.findings
+        if one.decided and one.severity is Severity.ERROR and one.fixes
+    ]
+    if not errors or len(context.machines) > 1:
+        return
+    for machine in context.machines:
+        read = gate.on_machine(read, machine, context.matrix)
+    plan = examine.plan_change(read, context.matrix, context.target, Severity.ERROR)
+    found = edits.edits_of(dependencies, plan)
+    texts = {edit.file: read_file(Path(edit.file)).decode("utf-8", "replace") for edit in found}
+    yield from edits.patches(found, texts)
 
 
 def _is_python_version(text: str) -> bool:
@@ -96,7 +121,8 @@ def _read_files(files: Sequence[str], context: _Context) -> list[DependencyList]
     return [found for text, file in texts for found in dependency_files.read(text, file, reading)]
 
 
-def _judge_list(dependencies: DependencyList, context: _Context) -> Report:
+def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report, Inventory]:
+    """Return the report on a list, and the facts that it was judged by, without those of a machine."""
     read = dependency_files.inventory(dependencies)
     if context.python and read.known("python.version") is None:
         read = read.with_facts([Fact("python.version", Known(context.python), "--python-version")])
@@ -116,7 +142,13 @@ def _judge_list(dependencies: DependencyList, context: _Context) -> Report:
         generated += ranges.conflict_findings(found, dependencies)
     report = report._replace(judgement=examine.add_findings(report.judgement, generated))
     # Even a file without torch may bring in two packages that cannot work together.
-    return report._replace(nothing_to_judge="", diagnostics=diagnostics)
+    return _with_places(report._replace(nothing_to_judge="", diagnostics=diagnostics)), read
+
+
+def _with_places(report: Report) -> Report:
+    """Return the report with the place of each finding, which a merged report may no longer tell."""
+    findings = tuple(one._replace(place=place_of(one, report)) for one in report.judgement.findings)
+    return report._replace(judgement=report.judgement._replace(findings=findings))
 
 
 def _line(finding: Finding, report: Report) -> str:

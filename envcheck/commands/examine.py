@@ -40,7 +40,7 @@ from envcheck.core.findings import (
     Verdict,
     worst_first,
 )
-from envcheck.core.rules import Atlas, Cell, Fix, Matrix, Rule, Severity, Target
+from envcheck.core.rules import Atlas, Builds, Cell, Fix, Matrix, Rule, Severity, Target
 from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import own_python
 from envcheck.host.files import name_exists, read_file, same_file
@@ -129,12 +129,23 @@ def inventory_report(request: ExamineRequest, host: Host) -> dict[str, Any]:
         InputError: as `take_inventory`; also if a part of a configuration could not be read, because
             whoever reads the facts file would take the rest for the whole.
     """
+    return inventory_and_diagnostics(request, host)[0]
+
+
+def inventory_and_diagnostics(
+    request: ExamineRequest, host: Host
+) -> tuple[dict[str, Any], tuple[Diagnostic, ...]]:
+    """Return the inventory as a facts file, and the diagnostics on training configurations.
+
+    Raises:
+        InputError: as `inventory_report`.
+    """
     all_probes = probes.every_probe()
     keys = vocabulary(all_probes)
     matrix = load_matrix(keys, request.overlays)
     _, inventory, diagnostics = take_inventory(request, host, all_probes, matrix, keys)
     refuse_unreadable(diagnostics)
-    return {"envcheck": __version__, **facts_file.dump(inventory)}
+    return {"envcheck": __version__, **facts_file.dump(inventory)}, diagnostics
 
 
 def refuse_unreadable(diagnostics: Sequence[Diagnostic]) -> None:
@@ -497,12 +508,23 @@ def plan_change(read: Inventory, matrix: Matrix, target: Target | None, level: S
     from envcheck.resolution.remediation.problem import RemediationProblem
     from envcheck.resolution.remediation.releases import available_releases
 
-    rows = matrix.tables.get("release") or source_tree()["tables"].get("release", [])
+    rows = _release_rows(read, matrix)
     python = read.known("python.version")
     releases = available_releases(matrix, rows, None if python is None else str(python))
     known = with_atlas_rules(matrix, read)
     problem = RemediationProblem(read=read, known=known, target=target, level=level)
     return plan_remediation(problem, releases)
+
+
+def _release_rows(read: Inventory, matrix: Matrix) -> list[Mapping[str, Any]]:
+    """Return the releases in the tables, and for other installed packages those that the atlas has."""
+    rows: list[Mapping[str, Any]] = [
+        *(matrix.tables.get("release") or source_tree()["tables"].get("release", []))
+    ]
+    listed = {row["package"] for row in rows}.union(*matrix.moves_with.values(), matrix.moves_with)
+    from envcheck.commands.atlas_tables import release_rows
+
+    return [*rows, *release_rows(sorted(_installed_versions(read).keys() - listed))]
 
 
 def expect_gpus(report: Report, request: ExamineRequest) -> Report:
@@ -576,10 +598,21 @@ def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_o
     compiled = shipped_text("judging.json")
     overlays = overlay_texts(overlay_files)
     if compiled is not None and not overlays:
-        return thaw_matrix(json.loads(compiled), errors_only=errors_only)._replace(atlas=load_atlas)
+        return thaw_matrix(json.loads(compiled), errors_only=errors_only)._replace(
+            atlas=load_atlas, builds=published_build
+        )
     from envcheck.knowledge.overlay import build_with_overlays
 
-    return build_with_overlays(source_tree(), overlays, keys)._replace(atlas=load_atlas)
+    return build_with_overlays(source_tree(), overlays, keys)._replace(
+        atlas=load_atlas, builds=published_build
+    )
+
+
+def published_build(package: str, version: str) -> Builds | None:
+    """Return what the wheels of a release were built for; None if the release was not read."""
+    from envcheck.commands import atlas_tables
+
+    return atlas_tables.published_build(package, version)
 
 
 @cache

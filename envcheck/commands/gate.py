@@ -192,7 +192,7 @@ def report_for_machines(
     read = examine.with_requirements(read)
     requirements = check_requirements(read)  # they are the same on every machine
     for declared in machines:
-        moved = _on_machine(read, declared, matrix)
+        moved = on_machine(read, declared, matrix)
         report = examine.report_on(subject, moved, matrix, target, requirements=requirements)
         judgement = examine.add_findings(report.judgement, _platform_mismatch(read, declared))
         parts.append((declared.name, report._replace(judgement=judgement)))
@@ -201,7 +201,7 @@ def report_for_machines(
     return merge_reports(parts, "machine")._replace(subject=f"{subject}, for the {noun} {names}")
 
 
-def _on_machine(read: Inventory, declared: DeclaredMachine, matrix: Matrix) -> Inventory:
+def on_machine(read: Inventory, declared: DeclaredMachine, matrix: Matrix) -> Inventory:
     """Return the environment's facts on a declared machine, without any fact of the probed one.
 
     Raises:
@@ -326,7 +326,7 @@ def _manifest_tree(
 ) -> dict[str, Any]:
     """Return what was judged, in the format that `envcheck.policy.image_manifest` describes."""
     # Without the builder's driver and GPUs, so that only what the image itself needs is written down.
-    image = derive.derive(_on_machine(read, DeclaredMachine(""), report.matrix), report.matrix)
+    image = derive.derive(on_machine(read, DeclaredMachine(""), report.matrix), report.matrix)
     system, arch = image.known("host.os"), image.known("host.arch")
     needs, unknown = _needs_of_image(image)
     return {

@@ -81,7 +81,8 @@ def lint(
     newer = {}
     if online:
         newer = _newer_releases(knowledge_load.gather_tree(texts)["matrix"].get("known_through", {}), host)
-    problems = linting.lint(texts, keys, _parse_day(today), newer)
+    code = examine.load_atlas() if folder is None else linting.NO_ATLAS
+    problems = linting.lint(texts, keys, _parse_day(today), newer, code)
     text = linting.render_problems(problems, (folder or "compat").rstrip("/"))
     return text, int(any(not problem.note for problem in problems))
 

@@ -16,6 +16,7 @@ from envcheck.core.facts import (
     package_key,
     package_name,
 )
+from envcheck.rules.requirements import PUBLISHED
 
 _NAME_ENDS_AT = " <>=!~;[(@"
 
@@ -38,7 +39,7 @@ def with_published_requirements(read: Inventory) -> Inventory:
         row = table.row(package, version)
         lines = tuple(line for line in (row.requires if row else ()) if _required_name(line) in listed)
         if lines:
-            source = f"published metadata of {package} {version}"
+            source = f"{PUBLISHED}{package} {version}"
             facts.append(Fact(package_key(package, "requires"), Known(lines), source))
     return read.with_facts(facts)
 

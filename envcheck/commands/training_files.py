@@ -137,7 +137,7 @@ class _FileReader:
         """
         self.texts[name] = text
         parts: list[Interpretation] = []
-        for document in readers.read(text, name):
+        for document in readers.read(text, name, lambda other: _text_beside(other, folder)):
             placed = document._replace(launch=document.launch or launch)
             if dialect and document.form in self._known[dialect].forms:
                 placed = placed._replace(dialect=dialect)
@@ -229,6 +229,15 @@ class _FileReader:
             if not implied.when and implied.value is not None
         ]
         self.unread += [(reference.launch, fact) for fact in facts]
+
+
+def _text_beside(name: str, folder: Path) -> str | None:
+    """Return the text of another file that a script names, or None."""
+    path = _found(Path(name), folder)
+    try:
+        return read_file(path, _LARGEST).decode("utf-8", "replace") if is_file(path) else None
+    except InputError:
+        return None
 
 
 def _found(name: Path, folder: Path) -> Path:

@@ -281,6 +281,20 @@ def gpu_architectures(read: Read, containers: int = MAX_IMAGES) -> tuple[str, ..
         return None
 
 
+def gpu_code_sizes(read: Read) -> dict[str, int] | None:
+    """Return the bytes of code for each GPU architecture; empty if there is none, None if it is malformed.
+
+    The code is compressed in most libraries, so the sizes serve to compare architectures with one another.
+    """
+    found: dict[str, int] = {}
+    try:
+        for architecture, size in _sized_images(read, MAX_IMAGES):
+            found[architecture] = found.get(architecture, 0) + size
+    except (struct.error, IndexError, OverflowError, ValueError):
+        return None
+    return found
+
+
 def _sections(read: Read) -> Iterator[tuple[int, int]]:
     """Yield the offset and size of each section with GPU code."""
     head = read(0, 64)
@@ -301,7 +315,12 @@ def _sections(read: Read) -> Iterator[tuple[int, int]]:
 
 
 def _images(read: Read, containers: int) -> Iterator[str]:
-    """Yield the architecture of every image in the first containers of a library.
+    """Yield the architecture of every image in the first containers of a library. Raises ValueError."""
+    return (architecture for architecture, _ in _sized_images(read, containers))
+
+
+def _sized_images(read: Read, containers: int) -> Iterator[tuple[str, int]]:
+    """Yield architecture and size of every image in the first containers of a library.
 
     Raises:
         ValueError: a container or an image is malformed, or there are too many.
@@ -319,7 +338,7 @@ def _images(read: Read, containers: int) -> Iterator[str]:
             architecture, size = _image(_exactly(read, at, 64))
             at += size
             if architecture:
-                yield architecture
+                yield architecture, size
 
 
 def _containers(read: Read, at: int, end: int, steps: Iterator[int]) -> Iterator[tuple[int, int]]:

@@ -42,6 +42,7 @@ class Finding(NamedTuple):
     fixes: tuple[Fix, ...] = ()
     devices: tuple[int, ...] = ()  # the GPUs that break the rule, if not all do
     note: str = ""
+    place: Place | None = None  # in the user's own files, if it was found before reports were merged
     conditions: When = ()  # of a conditional finding: what the training must not be like
 
     @property

@@ -82,7 +82,7 @@ def _simple_test(words: Sequence[str], environment: Mapping[str, str]) -> bool |
     if name in ("python_version", "python_full_version") and versions.parse(literal) and op in _ORDERS:
         answer = versions.compare(value, op, literal)
         return None if answer is Tri.MAYBE else answer is Tri.YES
-    if op not in ("==", "!=") or versions.parse(literal) is not None:
+    if op not in ("==", "!=") or versions.parse(literal.removesuffix(".*")) is not None:
         return None
     return (value == literal) == (op == "==")
 

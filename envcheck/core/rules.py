@@ -221,6 +221,15 @@ class Origin(NamedTuple):
     brings: str
 
 
+Builds: TypeAlias = Mapping[str, tuple[str, ...]]
+"""What the wheels of a release were built for; `knowledge/release_metadata.py` lists the keys."""
+
+
+def no_build(package: str, version: str) -> Builds | None:  # noqa: ARG001 - nothing is known of any release
+    """Return None: without the table of releases, no build is known."""
+    return None
+
+
 class Matrix(NamedTuple):
     """All knowledge of `compat/`, and of the overlays."""
 
@@ -236,6 +245,7 @@ class Matrix(NamedTuple):
     machines: Mapping[str, Mapping[str, Any]] = EMPTY_MAPPING
     origins: tuple[Origin, ...] = ()  # overlays, in the order in which they were applied
     atlas: Callable[[], Atlas] = Atlas  # reads it when it is first needed
+    builds: Callable[[str, str], Builds | None] = no_build  # of a package and a version, read when needed
 
     def rule(self, rule_id: str) -> Rule | None:
         """Return the rule with this id, or None."""

@@ -10,11 +10,11 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Known, Unknown, normalised
 from envcheck.core.parsing import check_yaml
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
+from envcheck.dependency_files.parsing.conda_files import NAMES
 from envcheck.dependency_files.parsing.requirement import conda_version
 from envcheck.dependency_files.parsing.requirement_collector import RequirementCollector
 from envcheck.dependency_files.parsing.requirement_lines import Entry
 
-_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _SPEC = re.compile(r"(?:[\w.-]+(?:/[\w-]+)?::)?(?P<name>[A-Za-z0-9_.-]+?)\s*(?P<bound>[=<>!~ ].*)?")
 
 
@@ -79,7 +79,7 @@ def _package(text: str, place: str) -> tuple[ListedPackage | None, list[Fact]]:
         return None, [Fact("build.torch.cuda", Known(spec), place)]
     equals = "==" if bound.startswith("==") else "="
     version = conda_version(f"{equals}{spec}") if bound.startswith("=") else ""
-    name = _NAMES.get(name, name)
+    name = NAMES.get(name, name) or name
     cuda = re.search(r"cuda(\d+\.\d+)", build) if name == "torch" else None
     facts = [Fact("build.torch.cuda", Known(cuda[1]), place)] if cuda else []
     return ListedPackage(name, version, place, "" if version else "no version is pinned"), facts
@@ -123,7 +123,7 @@ def _place(node: Any, where: str) -> str:
 
 
 def _recognises(name: str) -> bool:
-    return name.endswith((".yml", ".yaml"))
+    return name.endswith((".yml", ".yaml")) and not name.endswith(("conda-lock.yml", "conda-lock.yaml"))
 
 
 LISTING = DependencyFormat("environment.yml", _recognises, read)

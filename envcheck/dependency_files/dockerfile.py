@@ -30,6 +30,8 @@ from envcheck.dependency_files.parsing.install_commands import (
 )
 from envcheck.dependency_files.parsing.requirement_collector import RequirementCollector
 
+_MOST_STAGES = 100  # each is judged
+
 
 def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
     """Return a dependency list for every stage.
@@ -42,6 +44,8 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
     stage: _Stage | None = None
     for instruction in instructions(text, where):
         if instruction.name == "FROM":
+            if len(stages) >= _MOST_STAGES:
+                raise InputError(instruction.place, f"more than {_MOST_STAGES} stages")
             image, alias = _image_and_alias(instruction, global_args)
             stage = _Stage(alias or f"stage {len(stages) + 1}", where, context, global_args)
             stage.start_from(image, stages.get(image.text.lower()))

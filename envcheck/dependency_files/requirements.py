@@ -17,8 +17,11 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
     return (collector.dependency_list(where)._replace(fresh=True),)
 
 
+_OTHER_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "Pipfile.lock")
+
+
 def _recognises(name: str) -> bool:
-    return name.endswith((".txt", ".in", ".lock")) and not name.endswith(("uv.lock", "poetry.lock"))
+    return name.endswith((".txt", ".in", ".lock")) and not name.endswith(_OTHER_LOCKS)
 
 
 LISTING = DependencyFormat("requirements.txt", _recognises, read)

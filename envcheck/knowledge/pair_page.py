@@ -105,7 +105,7 @@ class Pair:
             if _keys(rule) != keys or rule.severity is Severity.NOTE:
                 continue
             sign = FAILS if rule.severity is Severity.ERROR else WARNS
-            for first, second in self._broken(rule):
+            for first, second in self.broken(rule):
                 yield Region(sign, first, second, f"{rule.title}  [{rule.id}]")
 
     def _from_metadata(self) -> Iterator[Region]:
@@ -127,7 +127,7 @@ class Pair:
                 found.setdefault(row.requires[required], []).append(row.version)
         return found
 
-    def _broken(self, rule: Rule) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+    def broken(self, rule: Rule) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         """Yield the releases of both sides that break a rule, for each of its tables."""
         for table in rule.when:
             first, second = (self._inside(table, side) for side in (0, 1))

@@ -18,8 +18,10 @@ Keys of `build`, each with one or more values:
     torch   a specifier of the torch that compiled modules need
     cuda    the CUDA toolkit; several where a wheel holds libraries for several
     wheel   the Linux wheels of a machine: `x86_64 glibc>=2.28 python 3.9 3.10 abi3>=3.8`, with `3.13t` for a
-            free-threaded Python and `any` where the Python does not matter
+            free-threaded Python and `any` where the Python does not matter; `any` alone is a wheel for any
+            platform beside the compiled ones
     gpu     architectures that the libraries hold code for: `sm_80 sm_90 compute_90`
+    needs-glibc   the newest glibc that its libraries import, which may be more than the wheel's tag says
 
 The text form has one file a package and one fact a line, with the releases that it holds for: `1.0.0`,
 `1.0.0..1.2.0` (inclusive) or `1.0.0..` (to the newest). A new release that changes nothing adds one line:

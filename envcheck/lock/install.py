@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
+
+from envcheck.lock.model import Pin
 
 
 class Build(NamedTuple):
@@ -16,7 +18,8 @@ class Build(NamedTuple):
 
 BUILDS: Mapping[str, Build] = MappingProxyType(
     {
-        # setup.py of 0.19.8 compiles nothing with DS_BUILD_OPS=0, but it imports setuptools, and it adds
+        # setup.py of 0.19.8 compiles nothing with DS_BUILD_OPS=0 and needs no torch: it then records "0.0",
+        # and DeepSpeed looks at the torch it runs with. It imports setuptools, and it adds
         # nvidia-ml-py to its own requirements if torch sees a GPU: without that pin, a lock made on a laptop
         # would be incomplete on the machine it is for.
         "deepspeed": Build(needs=("nvidia-ml-py", "setuptools"), settings="DS_BUILD_OPS=0"),
@@ -29,19 +32,27 @@ def build_needs(build: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({need for name in build for need in BUILDS.get(name, Build(("setuptools",))).needs}))
 
 
-def install_commands(build: Collection[str]) -> tuple[str, ...]:
+def install_commands(build: Collection[str], pins: Sequence[Pin]) -> tuple[str, ...]:
     """Return the shell lines that install a lock saved as requirements.txt, ready to paste.
 
-    Wheels come first, then what is built from source. The build then sees the torch it will run with and
-    uses the locked setuptools instead of fetching one without a hash, and no other package may be built.
+    Nothing is fetched without a hash, and nothing is built but `build`. What is built with setuptools alone
+    takes one line: the locked setuptools, then everything. Other builds need torch, so wheels come first.
     """
-    install = "python -m pip install --no-deps --require-hashes"
+    install = "python -m pip install --no-deps --require-hashes --only-binary :all:"
     if not build:
-        return (f"{install} --only-binary :all: -r requirements.txt",)
+        return (f"{install} -r requirements.txt",)
+    names = sorted(build)
+    settings = "".join(f"{BUILDS[name].settings} " for name in names if name in BUILDS)
+    backend = next((pin for pin in pins if pin.name == "setuptools"), None)
+    if backend is not None and all(name in BUILDS for name in names):
+        hashes = "".join(f" --hash=sha256:{artifact.sha256}" for artifact in backend.artifacts)
+        first = f"echo '{backend.name}=={backend.version}{hashes}' | {install} -r /dev/stdin"
+        sources = "".join(f" --no-binary {name}" for name in names)
+        return (f"{first} && {settings}{install}{sources} --no-build-isolation -r requirements.txt",)
     # Every line of a pin but the last ends in a backslash, so delete up to the first line that does not.
-    deletions = " ".join(f"-e '/^{name}==/,/[^\\\\]$/d'" for name in sorted(build))
-    settings = "".join(f"{BUILDS[name].settings} " for name in sorted(build) if name in BUILDS)
+    deletions = " ".join(f"-e '/^{name}==/,/[^\\\\]$/d'" for name in names)
+    every = install.removesuffix(" --only-binary :all:")
     return (
-        f"sed {deletions} requirements.txt > wheels.txt && {install} --only-binary :all: -r wheels.txt",
-        f"{settings}{install} --no-build-isolation -r requirements.txt",
+        f"sed {deletions} requirements.txt > wheels.txt && {install} -r wheels.txt",
+        f"{settings}{every} --no-build-isolation -r requirements.txt",
     )

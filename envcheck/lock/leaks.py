@@ -16,8 +16,8 @@ _LEAKS = (
     ("an index option", r"--(?:extra-)?index-url|--find-links|--trusted-host|--no-index"),
     ("an index option", r"(?m)^\s*-[if]\b"),
     # The install command holds `/^name==/` and `$/d`, which are not paths: the slash of a path is followed
-    # by a letter or a digit.
-    ("an absolute path", r"(?m)(?:^|[\s\"'=(,:])(?:~?/[A-Za-z0-9_.]|[A-Za-z]:\\)"),
+    # by a letter or a digit. It may also read /dev/stdin.
+    ("an absolute path", r"(?m)(?:^|[\s\"'=(,:])(?:~?/(?!dev/stdin )[A-Za-z0-9_.]|[A-Za-z]:\\)"),
     ("an address or a login", r"@"),
 )
 _LOCAL_VERSION = r"[0-9]\+([A-Za-z0-9.]+)"

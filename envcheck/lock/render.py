@@ -52,7 +52,7 @@ def _header(lock: Lock) -> Iterator[str]:
     yield from introduction(lock)
     yield ""
     yield "Install into an empty environment, with this file as requirements.txt:"
-    yield from (f"  {command}" for command in install_commands(lock.build))
+    yield from (f"  {command}" for command in install_commands(lock.build, lock.pins))
     yield ""
     yield from machine_lines(lock)
     yield f"{HEADER_MARK}digest={lock.digest()}"

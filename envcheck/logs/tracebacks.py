@@ -76,8 +76,10 @@ def unreadable_script(number: int, text: str, recent: Iterable[tuple[int, str]])
     if not frames:
         return None
     traceback = Traceback()
-    for line_number, line in lines[frames[-1] :]:
-        traceback.add_frame_line(line_number, line)
+    first, *shown = lines[frames[-1] :]
+    traceback.add_frame_line(*first)
+    for line_number, line in shown:  # the source line and its mark, whatever they look like
+        traceback.add(line_number, line)
     traceback.add(number, text)
     traceback.end_exception(error[1], error[2])
     return traceback

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from envcheck.core.facts import Fact, Inventory, Unknown
 from envcheck.core.findings import (
-    Evidence,
     Finding,
     Judgement,
     Report,
@@ -23,10 +22,11 @@ def merge_reports(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
     (_, first), *others = parts
     if not others:
         return first
-    found: dict[tuple[str, Verdict, tuple[Evidence, ...]], list[tuple[str, Finding]]] = {}
+    found: dict[tuple[object, ...], list[tuple[str, Finding]]] = {}
     for name, report in parts:
         for finding in report.judgement.findings:
-            found.setdefault((finding.rule.id, finding.verdict, finding.evidence), []).append((name, finding))
+            key = (finding.rule.id, finding.verdict, finding.evidence, finding.place)
+            found.setdefault(key, []).append((name, finding))
     findings = [_merged_finding(named, len(parts), noun) for named in found.values()]
     names = ", ".join(name for name, _ in parts)
     return first._replace(

@@ -6,6 +6,7 @@ only a running interpreter knows (a user's own site-packages, paths added by sta
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -81,7 +82,9 @@ def read_layout(host: Host, path: str) -> Environment:
         sites += _sites(host, base, library)
     if not sites:
         raise ExamineError(f"{path}: no package folder lib/{library}/site-packages under {prefix}")
-    sites += _named_in_pth(host, sites)
+    sites += list(
+        _named_in_pth(host, sites)
+    )  # the folders that they add are not searched for more, as by Python
     implementation = "pypy" if library.startswith("pypy") else "cpython"
     unique = {host.follow(site): site for site in reversed(sites)}
     abi = _abi(library)
@@ -279,7 +282,7 @@ def _named_in_pth(host: Host, sites: list[str]) -> Iterator[str]:
     """Yield package folders that `.pth` files add. Lines that start with `import` are code and never run."""
     for site, line in _pth_lines(host, sites):
         added = line if line.startswith("/") else f"{site}/{line}"
-        if line.endswith(PACKAGE_FOLDERS) and host.path(added).is_dir():
+        if line.endswith(PACKAGE_FOLDERS) and os.path.isdir(host.path(added)):  # noqa: PTH112 - False if it cannot be a path
             yield added
 
 

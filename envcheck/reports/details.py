@@ -121,6 +121,8 @@ def _fix(label: str, fix: Fix, finding: Finding, report: Report) -> Iterator[Det
     cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
     cost = f" ({cost})" if cost else ""
     yield Detail(label, f"{fix_text(fix, lang.say(' and '))}{cost}", "fix")
+    if report.question is Question.CHECK:
+        return  # nothing is installed yet: the files are edited
     for command in fix_commands(fix, report):
         yield Detail("", command, "command")
 

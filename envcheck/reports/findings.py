@@ -32,6 +32,8 @@ def place_of(finding: Finding, report: Report) -> Place | None:
     such a file. A derived fact leads to the facts it follows from: a driver that is too old leads to the line
     that asks for torch.
     """
+    if finding.place is not None:
+        return finding.place
     facts = {evidence.fact.key: evidence.fact for evidence in finding.evidence}
     to_visit = [key for fix in finding.fixes for key, _ in fix.set] + list(reversed(facts))
     visited = set[str]()

@@ -31,6 +31,7 @@ from envcheck.core.nvidia import has_code, has_ptx, is_capability
 from envcheck.core.rules import Matrix
 from envcheck.core.tables import GpuModel, Tables, TorchBuild
 from envcheck.rules.clauses import evaluate
+from envcheck.rules.requirements import is_environment
 
 KEYS = {
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
@@ -52,6 +53,9 @@ KEYS = {
     ),
     "torch.packages_of_another_build": Key(
         Kind.WORDS, "packages whose local label names another CUDA major or C++ ABI than torch has"
+    ),
+    "packages.without_wheel": Key(
+        Kind.WORDS, "listed packages of which no published wheel fits this Python and C library"
     ),
     "training.described": Key(Kind.FLAG, "whether anything is known about the training"),
     "gpus.visible": Key(
@@ -106,6 +110,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.deepspeed.toolkit": ("pkg.deepspeed", "cuda.runtime"),
     "torch.packages_of_another_release": ("pkg.torch",),
     "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),
+    "packages.without_wheel": ("python.version", "host.glibc"),
     "training.described": ("train.offload_optimizer", "train.attention", "train.torch_compile"),
     "gpu.in_torch_build": ("build.torch.architectures",),
     "gpu.torch_nearest": ("pkg.torch",),
@@ -132,6 +137,7 @@ def derive(read: Inventory, matrix: Matrix) -> Inventory:
     inventory = _torch_build(inventory, tables)
     inventory = _compiled_packages(inventory, tables)
     inventory = _drivers(inventory, tables)
+    inventory = _published_wheels(inventory, matrix)
     inventory = _device_code(inventory, tables)
     return _training(inventory, matrix)
 
@@ -263,7 +269,8 @@ def _companion(torch: str, build: TorchBuild | None, name: str) -> Reading:
 
 def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     """Add whether DeepSpeed accepts the toolkit, and the packages whose labels name another torch."""
-    source = "derived from pkg.deepspeed, cuda.toolkit and cuda.runtime"
+    named = ("pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
+    source = "derived from " + ", ".join(f"{key} {inventory.known(key) or ''}".strip() for key in named)
     accepted = _missing(inventory, "pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
     labelled = any(
         is_package_key(key) and isinstance(fact.value, str) and ("torch" in fact.value or "+pt" in fact.value)
@@ -278,17 +285,37 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     labels = derived_builds.labelled_builds(inventory)
     if not labels or _missing(inventory, "pkg.torch") is not None:
         return inventory
-    source = "derived from the labels of " + ", ".join(sorted(labels))
-    release, build = (
-        find(inventory, labels) for find in (derived_builds.other_release, derived_builds.other_build)
-    )
-    return _add(
-        inventory,
-        [
-            Fact("torch.packages_of_another_release", release, source),
-            Fact("torch.packages_of_another_build", build, source),
-        ],
-    )
+    found = {
+        "torch.packages_of_another_release": derived_builds.other_release(inventory, labels),
+        "torch.packages_of_another_build": derived_builds.other_build(inventory, labels),
+    }
+    return _add(inventory, (Fact(key, each, _first_source(inventory, each)) for key, each in found.items()))
+
+
+def _first_source(inventory: Inventory, packages: Reading) -> str:
+    """Return the source of the first package in a list of words that begin with a package's name.
+
+    It may be the line of a file, which a report then shows.
+    """
+    if not isinstance(packages, Known) or not isinstance(packages.value, tuple):
+        return "derived from the versions of packages"
+    return inventory.fact(f"pkg.{packages.value[0].partition(' ')[0]}").source
+
+
+def _published_wheels(inventory: Inventory, matrix: Matrix) -> Inventory:
+    """Add what published wheels say of packages that were listed rather than found installed."""
+    if not any(is_package_key(key) for key in inventory.facts) or is_environment(inventory):
+        return inventory
+    from envcheck.rules import published_wheels
+
+    code = published_wheels.published_code(inventory, matrix)
+    facts = [
+        Fact(f"pkg.{name}{ARCHITECTURES_SUFFIX}", Known(found), f"the published wheel of {name}")
+        for name, found in code.items()
+    ]
+    without = published_wheels.without_wheel(inventory, matrix)
+    facts.append(Fact("packages.without_wheel", without, _first_source(inventory, without)))
+    return _add(inventory, facts)
 
 
 def _described(inventory: Inventory) -> Fact:

@@ -18,6 +18,7 @@ from envcheck.core.facts import (
     Tri,
     Unknown,
     is_package_key,
+    package_key,
     package_of_key,
 )
 
@@ -77,7 +78,8 @@ def labelled_builds(inventory: Inventory) -> dict[str, BuildLabel]:
 def other_release(inventory: Inventory, labels: Mapping[str, BuildLabel]) -> Reading:
     """Return the packages whose label names another minor version of torch than the installed one."""
     torch = versions.base_release(str(inventory.known("pkg.torch")))
-    return _words(name for name, label in labels.items() if _minor(torch) != _minor(label.torch))
+    others = (name for name, label in labels.items() if _minor(torch) != _minor(label.torch))
+    return _words(inventory, others)
 
 
 def other_build(inventory: Inventory, labels: Mapping[str, BuildLabel]) -> Reading:
@@ -91,16 +93,17 @@ def other_build(inventory: Inventory, labels: Mapping[str, BuildLabel]) -> Readi
         else None
     )
     abi = _torch_abi(inventory)
-    return _words(
+    others = (
         name
         for name, label in labels.items()
         if (here is not None and label.cuda and label.cuda != here)
         or (abi is not None and label.new_abi is not None and label.new_abi != abi)
     )
+    return _words(inventory, others)
 
 
-def _words(names: Iterator[str]) -> Reading:
-    found = tuple(sorted(names))
+def _words(inventory: Inventory, names: Iterator[str]) -> Reading:
+    found = tuple(f"{name} {inventory.known(package_key(name))}" for name in sorted(names))
     return Known(found) if found else Absent()
 
 

@@ -9,6 +9,9 @@ from envcheck.core import markers, versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, normalised, package_key, package_of_key
 from envcheck.core.rules import Requirement
 
+PUBLISHED = "published metadata of "
+"""How the source of requirements begins that come from the table of releases, not from an environment."""
+
 _LONGEST_QUOTE = 60  # characters of a line that a message quotes
 _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
@@ -28,6 +31,14 @@ class RequirementCheck(NamedTuple):
     unmet: list[Requirement]
     met: int
     unreadable: list[UnreadableMetadata]
+
+
+def is_environment(inventory: Inventory) -> bool:
+    """Return whether the metadata of installed packages was read, rather than a list of versions."""
+    return any(
+        key.endswith(".requires") and not fact.source.startswith(PUBLISHED)
+        for key, fact in inventory.facts.items()
+    )
 
 
 def installed_requirements(inventory: Inventory) -> Iterator[Requirement]:
@@ -74,7 +85,7 @@ def _read_requirements(inventory: Inventory) -> Iterator[Requirement | Unreadabl
                     yield _unreadable_line(fact, line)
                 if not matches:
                     continue
-            name, specifier = _split_requirement(bare)
+            name, specifier = split_requirement(bare)
             if name:
                 yield Requirement(package_of_key(key), name, specifier, fact.source)
 
@@ -85,7 +96,7 @@ def _unreadable_line(fact: Fact, line: str) -> UnreadableMetadata:
     return UnreadableMetadata(package, package_key(package), fact.source, f"it requires {short!r}")
 
 
-def _split_requirement(text: str) -> tuple[str, str]:
+def split_requirement(text: str) -> tuple[str, str]:
     """Return name and specifier of a requirement; no name if it is a URL.
 
     `huggingface_hub[cli] (>=0.23,<1)` gives `('huggingface-hub', '>=0.23,<1')`.

@@ -89,6 +89,8 @@ class DialectContext:
         """Return whether a setting is as stated; MAYBE if it is "auto" or only a shell knows it."""
         if isinstance(expected, list):
             return max(self._matches(name, alternative) for alternative in expected)
+        if expected == "given":
+            return Tri.of(name in self.settings)
         if expected in ("present", "absent"):
             return Tri.of(self._is_given(name) == (expected == "present"))
         if name == PROGRAM:

@@ -62,13 +62,15 @@ class Family(NamedTuple):
 
     A setting without a row whose name contains one of them leaves the fact open instead of at its default.
     `beside` are words of names that do not bear on it all the same. So does the name of a model that the
-    regular expression `models` matches, such as one that tells of a quantised base.
+    regular expression `models` matches, such as one that tells of a quantised base, and the name of a file or
+    a program that `programs` matches.
     """
 
     key: str
     words: Sequence[str]
     beside: Sequence[str] = ()
     models: str = ""
+    programs: str = ""
 
 
 class PartSwitches(NamedTuple):

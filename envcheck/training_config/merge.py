@@ -54,6 +54,8 @@ def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str,
     if _has_adapter([*facts.values(), *defaults]):  # which freezes the base, whatever its parts
         opened = [fact for fact in opened if fact.key != "train.frozen_params"]
         defaults = [fact for fact in defaults if fact.key != "train.frozen_params"]
+        if "train.frozen_params" in facts and facts["train.frozen_params"].value is False:
+            del facts["train.frozen_params"]
     for fact in opened:
         facts.setdefault(fact.key, fact)
     for part in group:

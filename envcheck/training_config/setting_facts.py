@@ -9,7 +9,7 @@ from envcheck.core.facts import Absent, Fact, Known, Reading, Tri, Unknown
 from envcheck.core.rules import Severity
 from envcheck.core.training_facts import KEYS
 from envcheck.training_config.dialect_context import DialectContext, bool_as_number, location
-from envcheck.training_config.dialects import DialectRow, Implied, PartSwitches
+from envcheck.training_config.dialects import DialectRow, Implied, PartSwitches, program_names
 from envcheck.training_config.document import Section, Setting, SettingValue
 from envcheck.training_config.values import FALSE, TRUE, UNDECIDED, alternatives, as_number, spelled
 
@@ -23,6 +23,7 @@ def facts(context: DialectContext) -> Iterator[Fact]:
     if dialect.trainer and context.proves_trainer():
         yield Fact("train.trainer", Known(dialect.trainer), file)
     yield from _frozen_parts(context)
+    yield from _nothing_frozen(context)
     for implied in dialect.implied:
         if context.may_apply(implied.when, implied.versions, implied.package):
             setting = next(
@@ -79,7 +80,6 @@ def _nothing_frozen(context: DialectContext) -> Iterator[Fact]:
 
 def default_facts(context: DialectContext) -> Iterator[Fact]:
     """Yield what the program does where nothing says otherwise; Unknown if that depends on its release."""
-    yield from _nothing_frozen(context)
     possible: dict[str, list[Implied]] = {}
     settled: set[str] = set()
     for row in context.dialect.defaults:
@@ -114,6 +114,15 @@ def open_facts(context: DialectContext) -> Iterator[Fact]:
                 reading = Unknown(f"{setting.name} is not understood")
                 yield Fact(family.key, reading, location(setting))
     yield from _opened_by_model(context)
+    names = [context.document.file, *context.document.program]
+    for family in context.dialect.families:
+        told = next(
+            (name for name in names if family.programs and re.search(family.programs, name.lower())), ""
+        )
+        told = "" if {*context.dialect.programs} & program_names(context.document) else told
+        if told:
+            reading = Unknown(f"the name of {told} tells of it, and nothing says more")
+            yield Fact(family.key, reading, context.document.file)
 
 
 def _opened_by_model(context: DialectContext) -> Iterator[Fact]:

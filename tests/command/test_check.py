@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess  # noqa: TID251 - tests are users
 from pathlib import Path
 
 import pytest
@@ -29,11 +31,8 @@ def check(folder: Path, name: str, text: str, *more: str) -> Outcome:
 
 def trouble(outcome: Outcome) -> list[str]:
     """The lines that compilers print."""
-    return [
-        line
-        for line in outcome.out.splitlines()
-        if line.endswith("]") and not line.startswith(("✗", "!", " "))
-    ]
+    form = re.compile(r"[^-+\s].*: (?:error|warning|note|undecided): .*\](?: \([A-Z]\w+\))?$")
+    return [line for line in outcome.out.splitlines() if form.match(line)]
 
 
 def sheet(folder: Path, name: str, text: str, python: str = "") -> dependency_files.DependencyList:
@@ -229,6 +228,45 @@ def test_unread_files_that_a_file_refers_to_are_undecided(tmp_path: Path) -> Non
     assert "a path or an address, whose package is not told here (requirements.txt:3:3)" in every
     assert check(tmp_path, "requirements.txt", text, "--undecided", "fail").code == 1
     assert check(tmp_path, "requirements.txt", text, "--undecided", "fail", "--skip", "listing:").code == 0
+
+
+def test_the_file_name_of_a_wheel_tells_its_package_and_what_it_was_built_for(tmp_path: Path) -> None:
+    address = "https://example.org/v2.7.4/flash_attn-2.7.4.post1%2Bcu12torch2.5cxx11abiFALSE-cp311-cp311-linux_x86_64.whl"
+    for line in (address, f"{address} ; python_version == '3.11'", f"flash-attn @ {address}"):
+        ran = check(
+            tmp_path,
+            "requirements.txt",
+            f"torch==2.6.0\n{line}\n",
+            "--python-version",
+            "3.11",
+            "--fail-on",
+            "warning",
+        )
+        assert ran.code == 1
+        assert (
+            "requirements.txt:2:1: warning: A compiled package is labelled for another minor version of torch"
+            in ran.out
+        )
+    other = check(
+        tmp_path,
+        "requirements.txt",
+        f"torch==2.6.0\n{address} ; python_version == '3.10'\n",
+        "--python-version",
+        "3.11",
+    )
+    assert "labelled" not in other.out
+
+
+def test_a_listed_package_without_a_wheel_for_this_python_is_named(tmp_path: Path) -> None:
+    text = "torch==2.4.1\nxformers==0.0.28\n"
+    assert (
+        "xformers 0.0.28 (for Python 3.8, 3.9, 3.10, 3.11, 3.12)"
+        in check(tmp_path, "requirements.txt", text, "--python-version", "3.13").out
+    )
+    assert (
+        "package-without-wheel"
+        not in check(tmp_path, "requirements.txt", text, "--python-version", "3.12").out
+    )
 
 
 def test_a_lock_lists_every_package(tmp_path: Path) -> None:
@@ -454,7 +492,11 @@ BOMB += "dependencies: [*a39]\n"
         ("Dockerfile", "RUN true\n", "Dockerfile: expected a FROM: not a Dockerfile"),
         ("Dockerfile", "FROM\n", "Dockerfile:1:1: FROM names no image"),
         ("Dockerfile", "FROM x\nRUN pip install torch=2\n", "Dockerfile:2:17: expected a requirement"),
-        ("setup.py", "", "setup.py: not recognised by its name as one of environment.yml, Dockerfile"),
+        (
+            "setup.py",
+            "",
+            "setup.py: not recognised by its name as one of environment.yml, conda-lock.yml, Dockerfile",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -488,3 +530,257 @@ def test_no_text_causes_a_traceback(name: str, text: str, tmp_path_factory: pyte
     except InputError:
         return
     assert all(line.place.startswith(name) for line in found.lines)
+
+
+# --- places, locks, projects --------------------------------------------------------------------------
+
+
+def test_findings_of_several_files_keep_their_places(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("torch==2.13.0\n")
+    (tmp_path / "b.txt").write_text("# later\ntorch==2.14.0\n")
+    words = ("check", "a.txt", "b.txt", "--driver", "535.104.05")
+    ran = envcheck(*words, cwd=tmp_path)
+    assert [line.partition(" ")[0] for line in trouble(ran)] == ["a.txt:1:1:", "b.txt:2:1:"]
+    sarif = json.loads(envcheck(*words, "--format", "sarif", cwd=tmp_path).out)
+    found = [one["locations"][0]["physicalLocation"] for one in sarif["runs"][0]["results"]]
+    assert [(one["artifactLocation"]["uri"], one["region"]["startLine"]) for one in found] == [
+        ("a.txt", 1),
+        ("b.txt", 2),
+    ]
+    github = envcheck(*words, "--format", "github", cwd=tmp_path).out
+    assert "file=a.txt,line=1" in github
+    assert "file=b.txt,line=2" in github
+
+
+UV_LOCK = """\
+version = 1
+requires-python = ">=3.11"
+conflicts = [[
+    { package = "app", extra = "old" },
+    { package = "app", extra = "new" },
+]]
+
+[[package]]
+name = "app"
+version = "0.1.0"
+source = { virtual = "." }
+dependencies = [
+    { name = "deepspeed" },
+]
+[package.optional-dependencies]
+old = [
+    { name = "torch", version = "2.3.1", source = { registry = "x" }, marker = "extra == 'extra-3-app-old'" },
+]
+new = [
+    { name = "torch", version = "2.4.0", source = { registry = "x" }, marker = "extra == 'extra-3-app-new'" },
+]
+
+[[package]]
+name = "deepspeed"
+version = "0.14.0"
+source = { registry = "x" }
+
+[[package]]
+name = "torch"
+version = "2.3.1"
+source = { registry = "x" }
+
+[[package]]
+name = "torch"
+version = "2.4.0"
+source = { registry = "x" }
+
+[[package]]
+name = "never-asked-for"
+version = "1.0"
+source = { registry = "x" }
+"""
+
+
+def test_each_member_of_a_conflict_set_of_uv_is_one_judgement(tmp_path: Path) -> None:
+    ran = check(tmp_path, "uv.lock", UV_LOCK)
+    assert ran.code == 1
+    (line,) = trouble(ran)
+    assert line.startswith("uv.lock:24:1: error: DeepSpeed before 0.14.1 cannot be imported")
+    assert "    note    file uv.lock (new)" in ran.out
+    fine = UV_LOCK.replace('name = "torch", version = "2.4.0"', 'name = "torch", version = "2.3.1"', 1)
+    assert check(tmp_path, "uv.lock", fine).code == 0
+
+
+def test_forks_of_a_lock_by_python_are_told_apart(tmp_path: Path) -> None:
+    fork = 'source = { registry = "x" }\nresolution-markers = ["python_full_version {}"]\n'
+    older = '[[package]]\nname = "torch"\nversion = "2.3.1"\n' + fork.replace("{}", "== '3.11.*'")
+    newer = '[[package]]\nname = "torch"\nversion = "2.4.0"\n' + fork.replace("{}", ">= '3.12'")
+    own = '[[package]]\nname = "app"\nsource = { virtual = "." }\ndependencies = [{ name = "deepspeed" }, { name = "torch" }]\n'
+    other = '[[package]]\nname = "deepspeed"\nversion = "0.14.0"\nsource = { registry = "x" }\n'
+    lock = f'version = 1\nrequires-python = ">=3.11"\n{own}{other}{older}{newer}'
+    assert "file uv.lock (Python 3.12 to 3.14)" in check(tmp_path, "uv.lock", lock).out
+    assert check(tmp_path, "uv.lock", lock, "--python-version", "3.11").code == 0
+    assert check(tmp_path, "uv.lock", lock, "--python-version", "3.12").code == 1
+
+
+PIXI = """\
+version: 6
+environments:
+  default:
+    channels:
+    - url: https://conda.example.org/conda-forge/
+    packages:
+      linux-64:
+      - conda: https://conda.example.org/linux-64/python-3.11.9-hb806964_0_cpython.conda
+      - conda: https://conda.example.org/linux-64/pytorch-2.4.0-cuda120_py311h4ee7bbc_301.conda
+      - pypi: https://files.example.org/deepspeed-0.14.0.tar.gz
+      osx-arm64:
+      - conda: https://conda.example.org/osx-arm64/python-3.12.9-h932a869_0_cpython.conda
+packages:
+- pypi: https://files.example.org/deepspeed-0.14.0.tar.gz
+  name: deepspeed
+  version: 0.14.0
+"""
+CONDA_LOCK = """\
+version: 1
+package:
+- name: pytorch
+  version: 2.4.0
+  manager: conda
+  platform: linux-64
+  url: https://conda.example.org/linux-64/pytorch-2.4.0-cuda120_py311_301.conda
+- name: deepspeed
+  version: 0.14.0
+  manager: pip
+  platform: linux-64
+- name: deepspeed
+  version: 0.16.0
+  manager: pip
+  platform: osx-arm64
+"""
+POETRY = """\
+[[package]]
+name = "torch"
+version = "2.4.0"
+python-versions = ">=3.8"
+groups = ["main"]
+
+[[package]]
+name = "deepspeed"
+version = "0.14.0"
+python-versions = "*"
+markers = "sys_platform == 'linux'"
+
+[[package]]
+name = "deepspeed"
+version = "0.16.0"
+python-versions = "*"
+markers = "sys_platform == 'win32'"
+
+[metadata]
+python-versions = ">=3.10,<3.13"
+"""
+PDM = """\
+[metadata]
+groups = ["default"]
+[[metadata.targets]]
+requires_python = ">=3.10"
+
+[[package]]
+name = "torch"
+version = "2.4.0"
+requires_python = ">=3.8"
+
+[[package]]
+name = "deepspeed"
+version = "0.14.0"
+marker = "sys_platform == 'linux'"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("pixi.lock", PIXI, 10),
+        ("conda-lock.yml", CONDA_LOCK, 8),
+        ("poetry.lock", POETRY, 8),
+        ("pdm.lock", PDM, 12),
+    ],
+)
+def test_locks_of_other_tools_are_read(name: str, text: str, line: int, tmp_path: Path) -> None:
+    ran = check(tmp_path, name, text)
+    assert ran.code == 1
+    assert trouble(ran)[0].startswith(f"{name}:{line}:1: error: DeepSpeed before 0.14.1 cannot be imported")
+    assert check(tmp_path, name, text.replace("0.14.0", "0.14.4")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("uv.lock", "version = 1\n"),
+        ("poetry.lock", "[metadata]\n"),
+        ("pixi.lock", "version: 6\n"),
+        ("conda-lock.yml", "version: 1\n"),
+        ("conda-lock.yml", CONDA_LOCK.replace("linux-64", "win-64")),
+        ("uv.lock", 'version = 1\n[[package]]\nversion = "1"\n'),
+        ("pyproject.toml", '[dependency-groups]\na = [{ include-group = "a" }]\n'),
+        ("pyproject.toml", '[project]\noptional-dependencies = { a = ["torch=="] }\n'),
+    ],
+)
+def test_a_lock_or_project_with_a_mistake_is_one_clear_line(name: str, text: str, tmp_path: Path) -> None:
+    ran = check(tmp_path, name, text)
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert name in ran.err
+
+
+def test_extras_and_groups_of_a_project_are_judged_with_its_dependencies(tmp_path: Path) -> None:
+    text = (
+        '[project]\nname = "app"\ndependencies = ["torch==2.4.0"]\n'
+        '[project.optional-dependencies]\nbad = ["deepspeed==0.14.0"]\nall = ["app[bad]"]\n'
+        '[dependency-groups]\ntrain = [{ include-group = "base" }]\nbase = ["deepspeed==0.14.4"]\n'
+    )
+    ran = check(tmp_path, "pyproject.toml", text)
+    (line,) = trouble(ran)
+    assert line.startswith("pyproject.toml:5:9: error: DeepSpeed before 0.14.1")
+    assert "file pyproject.toml (extra bad)" in ran.out
+
+
+def test_dependencies_of_poetry_are_read(tmp_path: Path) -> None:
+    text = '[tool.poetry.dependencies]\npython = "^3.10"\ntorch = "^2.11"\n'
+    ran = check(tmp_path, "pyproject.toml", text, "--driver", "535.104.05")
+    assert trouble(ran)[0].startswith("pyproject.toml:3:1: error: The NVIDIA driver is too old")
+    assert "for torch<3,>=2.11 an installer takes" in ran.out
+
+
+@pytest.mark.parametrize("path", ["./pkg", "pkg/", "sub/pkg", ".[dev]", "../x/y.whl", "C:\\x\\y", "-e ."])
+def test_a_local_path_is_remarked_and_passed_over(path: str, tmp_path: Path) -> None:
+    ran = check(tmp_path, "requirements.txt", f"torch==2.4.0\n{path}\ndeepspeed==0.14.0\n", "-v")
+    assert ran.code == 1
+    assert any("DeepSpeed before 0.14.1" in line for line in trouble(ran))
+    assert "not told here (requirements.txt:2:1)" in ran.out
+
+
+# --- the edit -----------------------------------------------------------------------------------------
+
+
+def test_a_failing_file_comes_with_the_edit_that_passes(tmp_path: Path) -> None:
+    text = '# pins\ntorch==2.4.0  # gpu\ndeepspeed[autotuning]==0.14.0 ; python_version > "3.8"\npeft'
+    ran = check(tmp_path, "requirements.txt", text, "--python-version", "3.11")
+    assert ran.code == 1
+    assert "pip install" not in ran.out
+    _, _, patch = ran.out.partition("patch -p0):\n")
+    assert '-deepspeed[autotuning]==0.14.0 ; python_version > "3.8"\n' in patch
+    subprocess.run(["patch", "-p0"], input=patch, text=True, cwd=tmp_path, check=True, capture_output=True)
+    assert "# gpu" in (tmp_path / "requirements.txt").read_text()
+    again = envcheck("check", "requirements.txt", "--python-version", "3.11", cwd=tmp_path)
+    assert again.code == 0
+
+
+def test_a_range_and_a_project_are_edited_where_they_stand(tmp_path: Path) -> None:
+    text = (
+        '[project]\nname = "app"\ndependencies = [\n    "torch >=2.11, <3 ; sys_platform == \'linux\'",\n]\n'
+    )
+    ran = check(tmp_path, "pyproject.toml", text, "--driver", "535.104.05")
+    assert "\n+    \"torch==2.10.0 ; sys_platform == 'linux'\",\n" in ran.out
+
+
+def test_locks_and_hashed_files_are_not_edited(tmp_path: Path) -> None:
+    assert "patch -p0" not in check(tmp_path, "poetry.lock", POETRY).out
+    hashed = f"torch==2.4.0 --hash=sha256:{'0' * 64}\ndeepspeed==0.14.0 --hash=sha256:{'0' * 64}\n"
+    assert "patch -p0" not in check(tmp_path, "requirements.txt", hashed).out

@@ -14,7 +14,7 @@ import pytest
 
 from envcheck.cli.main import COMMANDS
 from tests.support.paths import ROOT
-from tests.support.running import Outcome, envcheck, surroundings
+from tests.support.running import Outcome, copy_compiled, envcheck, surroundings
 
 BROKEN = """
 complete = ["pkg"]
@@ -139,7 +139,7 @@ def test_arguments_without_a_training_setting_are_one_error_line(fine: Path) -> 
 
 def test_a_python_program_is_answered_with_what_to_give_instead(fine: Path, tmp_path: Path) -> None:
     program = tmp_path / "train.py"
-    program.write_text("from trl import SFTConfig\nargs = SFTConfig(output_dir='x', bf16=True)\n")
+    program.write_text("import argparse\n\nargs = argparse.ArgumentParser().parse_args()\n")
     ran = envcheck("doctor", "--facts", str(fine), "--train", str(program))
     one_line(ran, 2, "a Python program, which is not run")
     assert "give instead what it is started with: the launch script" in ran.err
@@ -269,6 +269,22 @@ def test_target_and_rule_print_their_pages() -> None:
 def test_version_and_help() -> None:
     assert envcheck("--version").out.startswith("envcheck ")
     assert "doctor" in envcheck("--help").out
+    ran = envcheck("--version", "-v")
+    assert ran.code == 0
+    assert re.fullmatch(
+        r"envcheck \S+\nmatrix   [\d-]+, \d+ rules, sha256:[0-9a-f]{64}\npython   [\d.]+\n", ran.out
+    )
+
+
+def test_a_changed_matrix_is_noticed(tmp_path: Path) -> None:
+    copy_compiled(tmp_path)
+    source = tmp_path / "envcheck/shipped/source.json"
+    source.write_text(source.read_text().replace('"severity":"error"', '"severity":"note"', 1))
+    ran = envcheck("--version", "-v", environ={"PYTHONPATH": str(tmp_path)})
+    assert (ran.code, "changed  since it was built" in ran.out) == (3, True)
+
+
+def test_help_is_shown() -> None:
     assert envcheck().code == 0
     assert "--target" in envcheck("doctor", "--help").out
 

@@ -612,6 +612,13 @@ UNREADABLE = """\
          ^
 SyntaxError: '(' was never closed
 """
+MARKED = """\
+  File "/home/li/train.py", line 12
+    print("x"
+ValueError: the source line looks like an error
+SyntaxError: '(' was never closed
+step 3 loss 0.2
+"""
 RAY = """\
 Traceback (most recent call last):
   File "/home/li/ppo.py", line 448, in <module>
@@ -630,6 +637,7 @@ RuntimeError: the third batch is odd
         (NOTEBOOK, "TypeError", "the batch holds no text", None),
         (BAR, "RuntimeError", "the third batch is odd", "train.py"),
         (UNREADABLE, "SyntaxError", "'(' was never closed", "/home/li/train.py"),
+        (MARKED, "SyntaxError", "'(' was never closed", "/home/li/train.py"),
         (RAY, "RuntimeError", "the third batch is odd", "/home/li/actor.py"),
         (
             "".join(f"stderr: {line}\n" for line in BAR.splitlines()),
@@ -638,7 +646,7 @@ RuntimeError: the third batch is odd
             "train.py",
         ),
     ],
-    ids=["rich", "notebook", "bar", "unreadable", "ray", "stderr"],
+    ids=["rich", "notebook", "bar", "unreadable", "marked like an error", "ray", "stderr"],
 )
 def test_a_traceback_is_read_however_it_is_drawn(
     text: str, name: str, message: str, file: str | None

@@ -16,6 +16,7 @@ from envcheck.commands.harvest.store import ReleaseStore
 from tests.support.local_index import LocalIndex, sdist, serving, wheel
 from tests.support.paths import ROOT
 from tests.support.running import Outcome, envcheck
+from tests.unit.atlas.test_library_facts import container, image, library
 
 PYTHON = {
     "peft/__init__.py": b"from peft.model import x\n",
@@ -105,16 +106,32 @@ def test_a_release_that_was_yanked_since_is_marked_without_being_fetched(tmp_pat
 
 
 def test_of_a_large_wheel_only_the_python_part_is_transferred(tmp_path: Path) -> None:
-    library = {"vllm/_C.abi3.so": bytes(5_000_000)}
+    large = {"vllm/_moe_C.abi3.so": bytes(5_000_000)}
     modules = {f"vllm/m{number}.py": b"import torch\n" * 50 for number in range(300)}
-    name, data = wheel("vllm", "0.6.0", more={**library, **modules})
+    name, data = wheel("vllm", "0.6.0", more={**large, **modules})
     with serving(LocalIndex({name: data}, ranges=True)) as index:
         harvest(index, tmp_path, "vllm")
         assert index.sent < 700_000
         assert sum("/files/" in path for path in index.asked) <= 4
     release = ReleaseStore(tmp_path).open("vllm", "0.6.0")
-    assert "vllm/_C.abi3.so" in release.others
+    assert "vllm/_moe_C.abi3.so" in release.others
     assert len(release.files.names()) == 302
+
+
+def test_a_large_library_that_the_list_names_is_read_once_and_not_kept(tmp_path: Path) -> None:
+    code = container(image(2, 80, 90_000), image(2, 52, 24))
+    more = {"vllm/__init__.py": b"", "vllm/_C.abi3.so": library(code)}
+    name, data = wheel("vllm", "0.6.0", ("torch==2.4.0",), "cp38-abi3-manylinux1_x86_64", more)
+    with serving(LocalIndex({name: data}, ranges=True)) as index:
+        harvest(index, tmp_path / "store", "vllm", "-o", str(tmp_path / "tables"))
+        sent = index.sent
+        harvest(index, tmp_path / "store", "vllm")
+        assert index.sent == sent
+    release = ReleaseStore(tmp_path / "store").open("vllm", "0.6.0")
+    assert "vllm/_C.abi3.so" in release.others
+    table = (tmp_path / "tables/releases/vllm.txt").read_text()
+    assert "build 0.6.0.. gpu sm_80\n" in table
+    assert "build 0.6.0.. torch ==2.4.0\n" in table
 
 
 def test_what_releases_require_is_written_as_a_table_of_all_that_is_stored(tmp_path: Path) -> None:
@@ -122,7 +139,7 @@ def test_what_releases_require_is_written_as_a_table_of_all_that_is_stored(tmp_p
     store, tables = tmp_path / "store", tmp_path / "tables"
     with serving(LocalIndex(files, ranges=True)) as index:
         ran = harvest(index, store, "peft", "-o", str(tables))
-    assert ran.out.endswith(": 1 packages, 0 KiB\n")
+    assert "releases: 1 packages, 0 KiB\n" in ran.out
     lines = (tables / "releases/peft.txt").read_text().splitlines()
     assert lines[1:] == [
         *("release 0.13.0 -", "release 0.14.0 -"),
@@ -165,14 +182,20 @@ def test_without_a_wheel_the_source_distribution_is_read_and_never_run(tmp_path:
     assert release.wheels == ()
 
 
+def test_a_release_that_was_published_without_its_code_is_stored_and_counted(tmp_path: Path) -> None:
+    with serving(LocalIndex(dict([sdist("einops", "0.8.0", requires=("torch",))]))) as index:
+        ran = harvest(index, tmp_path, "einops")
+    assert (ran.code, ran.err) == (0, "einops: 1 releases, 1 fetched (0.0 MiB), 1 without code\n")
+    assert ReleaseStore(tmp_path).open("einops", "0.8.0").requires == ("torch",)
+
+
 def test_what_cannot_be_read_is_one_line_and_exit_code_3_and_the_rest_is_stored(tmp_path: Path) -> None:
     broken = ("peft-0.13.0-py3-none-any.whl", b"no zip archive")
-    with serving(LocalIndex(dict([broken, peft("0.14.0"), sdist("einops", "0.8.0")]), ranges=True)) as index:
-        ran = harvest(index, tmp_path, "peft", "einops", "trl")
+    with serving(LocalIndex(dict([broken, peft("0.14.0")]), ranges=True)) as index:
+        ran = harvest(index, tmp_path, "peft", "trl")
     assert ran.code == 3
     assert ReleaseStore(tmp_path).versions("peft") == ["0.14.0"]
     assert [line for line in ran.out.splitlines() if line.startswith("not read")] == [
-        "not read: einops 0.8.0: no einops in the source distribution",
         "not read: peft 0.13.0: not a readable zip archive (BadZipFile)",
         "not read: trl: the index answers 404 for trl",
     ]

@@ -243,3 +243,10 @@ def test_many_unreadable_records_are_counted(env: Path) -> None:
         findings["metadata:further-packages"]["title"]
         == "the metadata of 200 further packages cannot be read either"
     )
+
+
+def test_a_pth_file_that_names_its_own_folder_is_followed_once(env: Path) -> None:
+    put(with_failure(env), "evil.pth", "../site-packages\n" + "../" * 3000 + "site-packages\n")
+    outcome = measured("doctor", "--static", "--python", str(env), "--json", cwd=env)
+    harmless(outcome)
+    assert "requires-dist:asks:torch" in outcome.out

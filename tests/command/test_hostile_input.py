@@ -224,3 +224,28 @@ def test_no_manifest_is_written_where_none_is_wanted(tmp_path: Path) -> None:
     assert not (tmp_path / "manifest.json").exists()
     outcome = measured(*arguments, "--manifest", "m.json", cwd=tmp_path)
     assert (outcome.code, outcome.err) == (2, "envcheck: --no-manifest: contradicts --manifest m.json\n")
+
+
+# --- what the fuzzers found ------------------------------------------------------------------------------
+
+
+def test_a_batch_of_no_processes_is_no_division_by_zero(tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text(FINE)
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 8, "zero_optimization": {"stage": 3}}')
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 0 train.py --deepspeed ds.json --bf16 true\n")
+    outcome = measured("doctor", "--facts", "facts.toml", "--train", "run.sh", cwd=tmp_path)
+    harmless(outcome)
+    assert outcome.code in (0, 1)
+
+
+def test_a_dockerfile_of_very_many_stages_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM a\n" * 3000)
+    outcome = measured("check", "Dockerfile", cwd=tmp_path)
+    harmless(outcome)
+    assert (outcome.code, outcome.err) == (2, "envcheck: Dockerfile:101:1: more than 100 stages\n")
+
+
+def test_a_number_of_thousands_of_digits_is_no_version(tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text(f'complete = ["pkg"]\n[pkg]\ntorch = "{"9" * 5000}"\n')
+    outcome = measured("doctor", "--facts", "facts.toml", cwd=tmp_path)
+    harmless(outcome)

@@ -6,25 +6,28 @@ where it stopped and a run with nothing new reads one page a package.
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from envcheck.atlas.packages import AtlasPackage, read_packages
 from envcheck.atlas.release_table import table_release, table_text
+from envcheck.commands.harvest.gaps import GapOptions, write_gap_tables
 from envcheck.commands.harvest.sdist_files import fetch_sdist
 from envcheck.commands.harvest.store import ReleaseStore, index_fields
-from envcheck.commands.harvest.wheel_files import KeptFiles, fetch_metadata, fetch_wheel
+from envcheck.commands.harvest.wheel_files import KeptFiles, fetch_libraries, fetch_metadata, fetch_wheel
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.suggestions import suggestion
-from envcheck.host.files import free_mib, locked_folder, write_file
+from envcheck.host.files import folder_texts, free_mib, locked_folder, write_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import source_texts
+from envcheck.knowledge.release_metadata import parse_release_files
 from envcheck.resolver_backends.index.connection import NoProjectError
 from envcheck.resolver_backends.index.published import ListedRelease, listed_releases
 from envcheck.resolver_backends.index.reader import IndexReader, default_index
@@ -76,6 +79,7 @@ class _PackageTally:
     described: int = 0
     bytes: int = 0
     unread: int = 0
+    empty: int = 0
 
 
 def atlas_packages() -> dict[str, AtlasPackage]:
@@ -105,8 +109,25 @@ def harvest(options: HarvestOptions, host: Host, tell: Tell) -> tuple[str, int]:
         store = ReleaseStore(folder)
         text, code = _Harvest(host, index, store, tell).run(packages)
         if options.output is not None:
-            text += write_release_table(store, [package.name for package in packages], options.output)
+            text += write_atlas(store, [package.name for package in packages], options.output, tell)
         return text, code
+
+
+def write_atlas(store: ReleaseStore, packages: Sequence[str], folder: Path, tell: Tell) -> str:
+    """Write what the readers find in the stored releases of some packages; return lines about it.
+
+    Raises:
+        InputError: a stored release cannot be read, or a file cannot be written.
+    """
+    text = write_release_table(store, packages, folder)
+    options = GapOptions(
+        asking=tuple(packages),
+        packages=atlas_packages(),
+        table=parse_release_files(folder_texts(folder / "releases", ".txt")),
+        folder=folder,
+        read=dt.datetime.now(tz=dt.UTC).date().isoformat(),
+    )
+    return text + write_gap_tables(store, options, tell)
 
 
 def write_release_table(store: ReleaseStore, packages: Sequence[str], folder: Path) -> str:
@@ -178,9 +199,7 @@ class _Harvest:
             return tally
         stored = self._store.description(release.package, release.version)
         if stored is not None:
-            if {**stored, **index_fields(release)} != stored:
-                self._store.describe_anew(release)
-                tally.described = 1
+            self._renew(package, release, stored, tally)
             return tally
         if free_mib(self._store.folder) < FREE_MIB:
             raise ExamineError(f"{self._store.folder}: less than {FREE_MIB // 1024} GiB of disk are free")
@@ -189,9 +208,31 @@ class _Harvest:
         )
         if kept is None:
             tally.unread = 1
-        else:
-            tally.fetched, tally.bytes = 1, self._store.add(release, kept)
+            return tally
+        tally.fetched, tally.bytes = 1, self._store.add(release, kept)
+        tally.empty = int(not any(package.owns(path) for path in (*kept.files, *kept.others)))
+        if _has_unread_libraries(package, release, {}):
+            self._renew(package, release, {}, tally)
         return tally
+
+    def _renew(
+        self,
+        package: AtlasPackage,
+        release: ListedRelease,
+        stored: Mapping[str, Any],
+        tally: _PackageTally,
+    ) -> None:
+        """Bring the description of a stored release up to date, with its libraries if they were not read."""
+        libraries = None
+        if _has_unread_libraries(package, release, stored):
+            libraries = self._attempt(
+                f"{package.name} {release.version}",
+                lambda reader: fetch_libraries(reader, release.wheels[0], package),
+            )
+            tally.unread += libraries is None
+        if libraries is not None or {**stored, **index_fields(release)} != stored:
+            self._store.describe_anew(release, libraries)
+            tally.described = 1
 
     def _attempt(self, what: str, read: Callable[[IndexReader], _Read]) -> _Read | None:
         """Return what `read` returns; None, and a line of progress, if it fails every time."""
@@ -237,8 +278,12 @@ def _fetch(reader: IndexReader, release: ListedRelease, package: AtlasPackage) -
         return fetch_metadata(reader, wheel)
 
 
+def _has_unread_libraries(package: AtlasPackage, release: ListedRelease, stored: Mapping[str, Any]) -> bool:
+    return bool(package.libraries and release.wheels) and "libraries" not in stored
+
+
 def _add(total: _PackageTally, one: _PackageTally) -> None:
-    for name in ("releases", "fetched", "described", "bytes", "unread"):
+    for name in ("releases", "fetched", "described", "bytes", "unread", "empty"):
         setattr(total, name, getattr(total, name) + getattr(one, name))
 
 
@@ -247,6 +292,8 @@ def _line(tally: _PackageTally) -> str:
     parts = [f"{tally.package}: {tally.releases} releases", f"{tally.fetched} fetched ({mib:.1f} MiB)"]
     if tally.described:
         parts.append(f"{tally.described} described anew")
+    if tally.empty:
+        parts.append(f"{tally.empty} without code")
     if tally.unread:
         parts.append(f"{tally.unread} not read")
     return ", ".join(parts)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from envcheck.atlas.binary_gaps import find_binary_gaps
@@ -14,11 +16,12 @@ from envcheck.atlas.missing_names import find_missing_names
 from envcheck.atlas.packages import AtlasPackage
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.summary import FileSummary
-from envcheck.commands.atlas_tables import release_table
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.rules import AtlasRow
 from envcheck.host.files import store_file, write_file
+from envcheck.host.package_files import package_text
 from envcheck.knowledge.atlas import gaps_text, spans_of
+from envcheck.knowledge.release_metadata import ReleaseTable
 
 Tell = Callable[[str], None]
 """Takes progress, a line at a time."""
@@ -31,6 +34,9 @@ READERS: tuple[Callable[[PackageReader, PackageReader], list[CodeGap]], ...] = (
 
 _SUMMARIES = ".summaries"
 """Folder in the store for what the files of each package contain, so that no file is read twice."""
+
+_READER_OF_FILES = ("lazy_tables.py", "python_file.py", "scripts.py", "summary.py", "syntax.py")
+"""The modules of `envcheck.atlas` on which a summary depends."""
 
 
 class StoredReaders:
@@ -61,7 +67,14 @@ class StoredReaders:
         return pickle.loads(file.read_bytes()) if file.is_file() else {}  # noqa: S301
 
     def _file(self, package: str) -> Path:
-        return self._store.folder / _SUMMARIES / f"{package}.pickle"
+        return self._store.folder / _SUMMARIES / f"{package}-{_version_of_reader()}.pickle"
+
+
+@cache
+def _version_of_reader() -> str:
+    """Return a digest of the code that makes summaries: those of another version are not read."""
+    texts = "".join(package_text(f"atlas/{name}") for name in _READER_OF_FILES)
+    return hashlib.sha256(texts.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +84,14 @@ class GapOptions:
     Attributes:
         asking: packages whose code is read.
         packages: all packages of the atlas, by name; those in the store are the partners.
+        table: what the releases were built for.
         folder: a folder laid out like `compat/atlas/`, for the tables.
         read: ISO date of the harvest.
     """
 
     asking: tuple[str, ...]
     packages: Mapping[str, AtlasPackage]
+    table: ReleaseTable
     folder: Path
     read: str
 
@@ -92,7 +107,7 @@ def write_gap_tables(store: ReleaseStore, options: GapOptions, tell: Tell) -> st
     for package in options.asking:
         if package not in stored.readers:
             continue
-        rows = [*code_rows(package, stored.readers), *binary_rows(options.packages[package])]
+        rows = [*code_rows(package, stored.readers), *binary_rows(options.packages[package], options.table)]
         stored.save()
         tell(f"{package}: {len(rows)} gaps")
         if rows:
@@ -102,9 +117,8 @@ def write_gap_tables(store: ReleaseStore, options: GapOptions, tell: Tell) -> st
     return f"{options.folder / 'gaps'}: {count} gaps, {size / 1024:.0f} KiB\n"
 
 
-def binary_rows(package: AtlasPackage) -> Iterator[AtlasRow]:
+def binary_rows(package: AtlasPackage, table: ReleaseTable) -> Iterator[AtlasRow]:
     """Yield the releases of torch for which a package's compiled modules were not made."""
-    table = release_table()
     rows = (table.row(package.name, version) for version in table.versions(package.name))
     torch = table.versions("torch")
     if package.links_torch:

@@ -45,7 +45,7 @@ def fetch_sdist(reader: IndexReader, sdist: ListedFile, package: AtlasPackage) -
     """Return what is kept of a source distribution.
 
     Raises:
-        ExamineError: it cannot be read, is too large, or no package of the given names is in it.
+        ExamineError: it cannot be read, is too large, or holds neither the packages nor metadata.
     """
     data, _ = reader.fetch(sdist.url, SDIST_LIMIT)
     try:
@@ -107,12 +107,15 @@ def _tar_members(data: bytes) -> Iterator[tuple[str, bytes]]:
 def keep_installed(members: Mapping[str, bytes], package: AtlasPackage) -> KeptFiles:
     """Return the files below the folder that holds the packages, and what the distribution requires.
 
+    A distribution may have been published without its code: then only its metadata is kept.
+
     Raises:
-        ExamineError: no package of the given names is there.
+        ExamineError: neither the packages nor metadata are there.
     """
     root = source_root(members, package.imports)
-    if root is None:
-        raise ExamineError(f"no {' or '.join(package.imports)} in the source distribution")
+    if root is None and not _matching(members, _PKG_INFO):
+        raise ExamineError(f"neither {' or '.join(package.imports)} nor PKG-INFO in the source distribution")
+    root = root or ""
     files: dict[str, bytes] = {}
     others: list[str] = []
     for path, content in members.items():

@@ -1,7 +1,8 @@
 """The store of published files: one zip archive a release, `PACKAGE/VERSION.zip` in a folder.
 
 An archive holds the kept files under their paths in the wheel, and `release.json`, which describes the
-release: package, version, uploaded, yanked, requires_python, requires, requires_known, wheels, others.
+release: package, version, uploaded, yanked, requires_python, requires, requires_known, wheels, others,
+libraries.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from envcheck.atlas.library_facts import LibraryFacts
 from envcheck.atlas.release import PublishedRelease
 from envcheck.commands.harvest.wheel_files import KeptFiles
 from envcheck.core.errors import InputError
@@ -86,8 +89,12 @@ class ReleaseStore:
         }
         return self._write(release, {**kept.files, DESCRIPTION: json.dumps(row).encode()})
 
-    def describe_anew(self, release: ListedRelease) -> None:
+    def describe_anew(
+        self, release: ListedRelease, libraries: Mapping[str, LibraryFacts] | None = None
+    ) -> None:
         """Replace in a stored release what the index says of it now: wheels, day, whether it was yanked.
+
+        `libraries` is added to it.
 
         Raises:
             InputError: the archive cannot be read.
@@ -97,6 +104,8 @@ class ReleaseStore:
         with zipfile.ZipFile(io.BytesIO(read_file(path, _ARCHIVE_LIMIT))) as archive:
             files = {name: archive.read(name) for name in archive.namelist()}
         row = {**json.loads(files[DESCRIPTION]), **index_fields(release)}
+        if libraries is not None:
+            row["libraries"] = {name: asdict(facts) for name, facts in libraries.items()}
         self._write(release, {**files, DESCRIPTION: json.dumps(row).encode()})
 
     def _write(self, release: ListedRelease, files: dict[str, bytes]) -> int:
@@ -156,6 +165,7 @@ def _published(row: dict[str, Any], files: StoredFiles) -> PublishedRelease:
         files=files,
         wheels=tuple(row["wheels"]),
         requires_known=row["requires_known"],
+        libraries={name: LibraryFacts(**facts) for name, facts in row.get("libraries", {}).items()},
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple
 
 from envcheck.atlas.core_metadata import Requires, requires_of_metadata
+from envcheck.atlas.library_facts import LibraryFacts, read_library
 from envcheck.atlas.packages import AtlasPackage
 from envcheck.core.errors import ExamineError
 from envcheck.resolver_backends.index.pages import ListedFile
@@ -16,6 +18,15 @@ WHEEL_LIMIT = 192 * 1024 * 1024
 
 MEMBER_LIMIT = 16 * 1024 * 1024
 """Maximum size of one kept file in bytes; a larger one is listed by name only."""
+
+
+LIBRARIES_LIMIT = 1024 * 1024 * 1024
+"""Maximum bytes to fetch of one wheel for its libraries."""
+
+LIBRARY_LIMIT = 2 * 1024 * 1024 * 1024
+"""Maximum size of one library in bytes when unpacked; a larger one is not read."""
+
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class KeptFiles(NamedTuple):
@@ -41,6 +52,22 @@ def fetch_wheel(reader: IndexReader, wheel: ListedFile, package: AtlasPackage) -
         raise ExamineError(f"expected one METADATA, found {len(metadata)}")
     requires = requires_of_metadata(files[metadata[0]].decode("utf-8", "replace"))
     return KeptFiles(files, tuple(name for name in sizes if name not in kept), requires)
+
+
+def fetch_libraries(reader: IndexReader, wheel: ListedFile, package: AtlasPackage) -> dict[str, LibraryFacts]:
+    """Return what is read of a wheel's large libraries, by path. Only one is in memory at a time.
+
+    Raises:
+        ExamineError: the wheel cannot be read.
+    """
+    with _ONE_AT_A_TIME:
+        archive = RemoteArchive(reader, wheel.url, LIBRARIES_LIMIT)
+        wanted = [
+            name
+            for name, size in archive.sizes().items()
+            if package.has_gpu_code(name) and size <= LIBRARY_LIMIT
+        ]
+        return {name: read_library(data) for name, data in archive.read(wanted)}
 
 
 def fetch_metadata(reader: IndexReader, wheel: ListedFile) -> KeptFiles:

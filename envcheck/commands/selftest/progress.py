@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_json
 from envcheck.host.machine import Host
 
 _EVERY_S = 0.5
@@ -43,9 +44,9 @@ class Progress:
             if '"event": "begin"' not in line and '"event": "end"' not in line:
                 continue
             try:
-                event = json.loads(line)
+                event = parse_json(line, "")
                 name = str(event["test"]), str(event["variant"])
-            except (ValueError, KeyError, TypeError):
+            except (InputError, KeyError, TypeError):
                 continue  # a line that is being written
             if event["event"] == "end":
                 self._ended.add(name)

@@ -10,8 +10,11 @@ from envcheck.dependency_files import ListedPackage, ReadingContext
 
 _OPTIONS = re.compile(r"\s--?[A-Za-z]")
 _FULL_RELEASE = 3  # number of parts from which conda's fuzzy `=` can mean only one version
-_UNNAMED = re.compile(r"://|@|^\.{0,2}/|^\.+$|\.whl$|\.tar\.gz$")
-"""A path or an address without a name: which package it brings cannot be read from it."""
+_UNNAMED = re.compile(
+    r"://|@|^\.{0,2}[/\\]|^\.{1,2}(?:\[[\w, -]*\])?$|^[\w.~-]+[/\\][^<>=!]*$|^[A-Za-z]:\\"
+    r"|\.whl$|\.tar\.gz$|\.zip$"
+)
+"""A path or an address without a name: only the file name of a wheel tells which package it brings."""
 
 
 def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPackage | None:
@@ -28,7 +31,7 @@ def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPa
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError):
         if _UNNAMED.search(text):
-            return None
+            return _unnamed_wheel(text, place, context)
         raise ValueError("expected a requirement such as torch==2.6.0") from None
     name = normalised(requirement.name)
     if requirement.marker is not None:
@@ -45,6 +48,29 @@ def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPa
     return ListedPackage(name, "", place, "no version is pinned", specifier)
 
 
+def _unnamed_wheel(text: str, place: str, context: ReadingContext) -> ListedPackage | None:
+    """Return the package of a wheel's address or path, whose file name tells it; None of anything else."""
+    address, _, marker = text.partition(";")
+    release = _wheel_release(address.strip())
+    if release is None:
+        return None
+    if marker.strip():
+        return read_requirement(f"{release[0]}==={release[1]} ; {marker}", place, context)
+    return ListedPackage(normalised(release[0]), release[1], place)
+
+
+def _wheel_release(address: str) -> tuple[str, str] | None:
+    """Return name and version from the file name of a wheel's address; None if it does not tell them."""
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+    file = address.partition("#")[0].partition("?")[0].rpartition("/")[2]
+    try:
+        name, version, *_ = parse_wheel_filename(file.replace("%2B", "+").replace("%2b", "+"))
+    except InvalidWheelFilename:
+        return None
+    return name, str(version)
+
+
 def pinned_version(specifier: str) -> str:
     """Return the one version that a specifier admits; empty if it admits several."""
     for clause in specifier.split(","):
@@ -56,13 +82,10 @@ def pinned_version(specifier: str) -> str:
 
 def _direct_reference(name: str, url: str, place: str) -> ListedPackage:
     """Return the package of a direct reference, with the version from the file name of its wheel."""
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-
-    file = url.partition("#")[0].partition("?")[0].rpartition("/")[2].replace("%2B", "+").replace("%2b", "+")
-    try:
-        return ListedPackage(name, str(parse_wheel_filename(file)[1]), place)
-    except InvalidWheelFilename:
+    release = _wheel_release(url)
+    if release is None:
         return ListedPackage(name, "", place, "a direct reference whose file tells no version")
+    return ListedPackage(name, release[1], place)
 
 
 def conda_version(spec: str) -> str:

@@ -71,7 +71,7 @@ class RequirementCollector:
         except ValueError as error:
             raise InputError(place, str(error)) from None
         if package is None:
-            if "://" in text or "/" in text:
+            if any(mark in text for mark in ("://", "/", "\\")) or text.startswith("."):
                 self.remarks.append(f"{place}: a path or an address, whose package is not told here")
         elif constraint:
             self.constraints[package.name] = package

@@ -14,12 +14,15 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 
 from envcheck.core.facts import Vocabulary
-from envcheck.knowledge.lint import cases, fixes, load_errors, measurements, proofs, rows, rules
+from envcheck.core.rules import Atlas
+from envcheck.knowledge.lint import atlas, cases, fixes, load_errors, measurements, proofs, rows, rules
 from envcheck.knowledge.lint.measurements import newer_releases
 from envcheck.knowledge.lint.problems import LintProblem, render_problems
 from envcheck.knowledge.lint.subject import LintSubject
 
 __all__ = ["LintProblem", "lint", "newer_releases", "render_problems"]
+
+NO_ATLAS = Atlas()
 
 _CHECKS = (
     *load_errors.CHECKS,
@@ -29,6 +32,7 @@ _CHECKS = (
     *fixes.CHECKS,
     *measurements.CHECKS,
     *proofs.CHECKS,
+    *atlas.CHECKS,
 )
 
 
@@ -37,14 +41,15 @@ def lint(
     vocabulary: Vocabulary,
     today: dt.date,
     newer: Mapping[str, Sequence[str]] | None = None,
+    code: Atlas = NO_ATLAS,
 ) -> list[LintProblem]:
     """Return everything that is wrong, by file and line.
 
     `texts` are the files of compat/ by their names in it. `newer` are the releases on an index beyond
-    `known_through`, by package.
+    `known_through`, by package. `code` is what the published releases ask of one another.
     """
     tree, readable, problems = load_errors.readable_files(texts)
-    subject = LintSubject(tree, readable, vocabulary, today)
+    subject = LintSubject(tree, readable, vocabulary, today, code)
     for check in _CHECKS:
         problems += check(subject)
     problems += measurements.unknown_releases(subject, newer or {})

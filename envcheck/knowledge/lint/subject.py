@@ -12,7 +12,7 @@ from envcheck.core import facts_file, versions
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Inventory, Key, Vocabulary, package_name
 from envcheck.core.findings import Verdict
-from envcheck.core.rules import Clause, Rule, Severity, When
+from envcheck.core.rules import Atlas, Clause, Rule, Severity, When
 from envcheck.core.toml_locations import RowLocations, TomlRow, locate_rows
 from envcheck.knowledge.lint.problems import LintProblem
 from envcheck.knowledge.load import read_matrix
@@ -37,11 +37,17 @@ class LintSubject:
     """The files of compat/ in the forms that checks need. Expensive forms are computed once."""
 
     def __init__(
-        self, tree: Mapping[str, Any], texts: Mapping[str, str], vocabulary: Vocabulary, today: dt.date
+        self,
+        tree: Mapping[str, Any],
+        texts: Mapping[str, str],
+        vocabulary: Vocabulary,
+        today: dt.date,
+        atlas: Atlas,
     ) -> None:
         self.tree, self.vocabulary, self.today = tree, vocabulary, today
         self.texts = texts
-        self.known, self.load_errors = read_matrix(tree, vocabulary)
+        known, self.load_errors = read_matrix(tree, vocabulary)
+        self.known = known._replace(atlas=lambda: atlas)
         self.places: RowLocations = locate_rows(texts)
         self.rule_rows = list(zip(tree["rule"], self._places("rule"), strict=True))
         self.case_rows = list(zip(tree["case"], self._places("case"), strict=True))

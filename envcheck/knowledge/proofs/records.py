@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
+from envcheck.core.errors import InputError
 from envcheck.core.facts import Tri
+from envcheck.core.parsing import parse_toml
 from envcheck.core.rules import Rule
 from envcheck.knowledge.proofs.declaration import Proof
 
@@ -101,9 +102,9 @@ def read_records(texts: Mapping[str, str]) -> dict[str, ProofRecord]:
     found = {}
     for file in sorted(name for name in texts if name.startswith(FOLDER) and name.endswith(".toml")):
         try:
-            rows = tomllib.loads(texts[file]).get("proof", [])
+            rows = parse_toml(texts[file], file).get("proof", [])
             records = [_record(row) for row in rows]
-        except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+        except (InputError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{file}: expected records as `matrix prove` writes them; {error}") from None
         found.update({record.rule: record for record in records})
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck.core.facts import family, package_key
+from envcheck.core.facts import family, is_package_version_key, package_key
 from envcheck.core.rules import Rule
 from envcheck.resolution.remediation.cost import ADMINISTRATOR, Cost, CostModel
 from envcheck.resolution.remediation.problem import RemediationProblem, keys_in
@@ -16,6 +16,12 @@ from envcheck.rules.clauses import referenced_keys
 
 _CHANGEABLE = frozenset({"pkg", "train", "env"})
 """Families of facts that an installer or a configuration changes."""
+
+
+_OF_ALL_PACKAGES = frozenset(
+    {"packages.without_wheel", "torch.packages_of_another_release", "torch.packages_of_another_build"}
+)
+"""Derived facts that may follow from any package."""
 
 
 class LowerBound(NamedTuple):
@@ -92,6 +98,10 @@ class BoundModel:
                 for fact in self.problem.read.facts
                 if fact.startswith("pkg.") and fact.endswith(derive.ARCHITECTURES_SUFFIX)
             )
+        elif key in _OF_ALL_PACKAGES:
+            yield from filter(is_package_version_key, self.problem.read.facts)
+            yield from map(package_key, self.costs.choices.listed.every)
+            yield from (name for rule in known.rules for fix in rule.fixes for name, _ in fix.set)
         if family(key) in ("pkg", "build"):
             name = key.split(".")[1]
             yield package_key(name)

@@ -31,6 +31,7 @@ class Invocation(NamedTuple):
     scope: Scope
     expander: Expander
     evaluate: Callable[[Value, Scope], Tri | None]
+    run_file: Callable[[str, list[Value], Scope, int], bool]
 
 
 def _eval(call: Invocation) -> Tri | None:
@@ -99,9 +100,11 @@ def _read(call: Invocation) -> Tri | None:
 
 
 def _source(call: Invocation) -> Tri | None:
-    """Follow `source FILE`: the file is not read, and any variable may be different behind it."""
+    """Follow `source FILE`; if it cannot be read, any variable may be different behind it."""
     name = "".join(fragment.text for field in call.fields[1:2] for fragment in field)
-    if not name.endswith(_SETUP_FILES):
+    if not name.endswith(_SETUP_FILES) and not call.run_file(
+        name, call.fields[2:], call.scope, call.command.at
+    ):
         session, scope, at = call.expander.session, call.scope, call.command.at
         scope.may_set = f"may be set by {name}, which line {session.line(at)} reads"
         for known in scope.names():

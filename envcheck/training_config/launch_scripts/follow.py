@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from envcheck.training_config.launch_scripts import slurm
 from envcheck.training_config.launch_scripts.control_flow import ControlFlow
 from envcheck.training_config.launch_scripts.parser import parse
-from envcheck.training_config.launch_scripts.session import Session
+from envcheck.training_config.launch_scripts.session import Session, nothing_beside
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
-from envcheck.training_config.launch_scripts.values import Argument, Scope
+from envcheck.training_config.launch_scripts.values import Argument, Fragment, Scope
+from envcheck.training_config.readers import Beside
 from envcheck.training_config.source_lines import SourceLines
 
 
@@ -32,18 +34,26 @@ class FollowedScript(NamedTuple):
 
 
 def follow(
-    lines: SourceLines, is_launch: Callable[[tuple[Argument, ...]], bool], exported: frozenset[str]
+    lines: SourceLines,
+    is_launch: Callable[[tuple[Argument, ...]], bool],
+    exported: frozenset[str],
+    beside: Beside = nothing_beside,
 ) -> FollowedScript:
     """Return the commands for which `is_launch` is true; `exported` names the variables to record of each.
+
+    `beside` reads other scripts that this one sources or starts.
 
     Raises:
         NotAScriptError: the text is not a shell script.
         TooLongError: its variables grow, or its functions call one another, without end.
     """
     script = parse(lines.text)
-    session = Session(lines, script)
+    session = Session(lines, script, beside)
     flow = ControlFlow(session, is_launch, exported)
-    flow.run(script.commands, Scope())
+    scope = Scope()
+    for name, (value, at) in slurm.variables(lines.text).items():
+        scope.variables[name] = (Fragment(value, at),)
+    flow.run(script.commands, scope)
     found = flow.simple_commands
     return FollowedScript(
         tuple(found.launched), found.files, frozenset(session.assumed), (*script.notes, *found.notes)

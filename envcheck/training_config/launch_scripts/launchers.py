@@ -153,7 +153,8 @@ def _behind_launcher(launcher: str, words: tuple[Argument, ...]) -> LaunchLine |
         else:
             break
     if i >= len(words):
-        return None
+        unreadable = tuple(word for word in words if word.many)
+        return LaunchLine(launcher, words, ("",), unreadable) if unreadable else None
     program, rest = words[i].text, words[i + 1 :]
     if program in _TRAINING_SUBCOMMANDS and rest and rest[0].text in _TRAINING_SUBCOMMANDS[program]:
         return LaunchLine(launcher, words[:i], (program, rest[0].text), rest[1:])

@@ -18,7 +18,9 @@ DEVICE_VARIABLES = (
 )
 """Environment variables that list the devices a program may use."""
 
-EXPORTED = frozenset({*DEVICE_VARIABLES, "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN"})
+EXPORTED = frozenset(
+    {*DEVICE_VARIABLES, "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN", "SLURM_STEP_NUM_TASKS"}
+)
 """Environment variables that launchers read."""
 
 _SETTING = "processes"
@@ -56,6 +58,9 @@ def _by_environment(program: str, environment: Mapping[str, Argument], place: Pl
         return _product(
             [_number(environment[name].text, environment[name].why, name) for name in names], place
         )
+    tasks = environment.get("SLURM_STEP_NUM_TASKS")
+    if tasks is not None:
+        return _product([_number(tasks.text, tasks.why, "srun")], place)
     devices = _visible_devices(environment)
     one_each = program in _STARTS_ONE_PER_DEVICE
     return Setting(_SETTING, str(devices), place, place) if devices == 1 or (devices and one_each) else None
@@ -67,6 +72,8 @@ def launcher(line: LaunchLine, environment: Mapping[str, Argument], place: Place
     if not name and line.program[0] in _READS_NPROC_PER_NODE:
         several = line.program[0] in _STARTS_ONE_PER_DEVICE and _visible_devices(environment) > 1
         name = "torchrun" if several or {"NPROC_PER_NODE", "FORCE_TORCHRUN"} & environment.keys() else ""
+    if not name and "SLURM_STEP_NUM_TASKS" in environment:
+        name = "srun"
     return Setting("launcher", name or "none", place, place)
 
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from envcheck.training_config.launch_scripts.syntax import Node, Script, Word
+from envcheck.training_config.readers import Beside
 from envcheck.training_config.source_lines import SourceLines
 
 MAX_STEPS = 4_000_000
@@ -19,14 +20,21 @@ class TooLongError(Exception):
     """Following the script exceeds `MAX_STEPS` or `MAX_CALLS`, which scripts written by people do not."""
 
 
+def nothing_beside(name: str) -> str | None:
+    """Return None: no other file can be read."""
+    del name
+    return None
+
+
 class Session:
-    """The state of following one script.
+    """The state of following one script; `beside` reads the scripts that it starts or sources.
 
     `assumed` has the variables that were taken as not set outside the script, and "@" for its arguments.
     """
 
-    def __init__(self, lines: SourceLines, script: Script) -> None:
+    def __init__(self, lines: SourceLines, script: Script, beside: Beside = nothing_beside) -> None:
         """Begin with a full budget."""
+        self.beside = beside
         self.functions: dict[str, Node] = {}
         self.assumed: set[str] = set()
         self.documents: tuple[Word, ...] = script.documents

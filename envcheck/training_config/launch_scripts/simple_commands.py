@@ -11,7 +11,14 @@ from envcheck.training_config.launch_scripts import conditions
 from envcheck.training_config.launch_scripts.builtins import BUILTINS, Invocation
 from envcheck.training_config.launch_scripts.expansion import Expander
 from envcheck.training_config.launch_scripts.parser import parse
-from envcheck.training_config.launch_scripts.syntax import Node, Sequence, SimpleCommand, Text, Word
+from envcheck.training_config.launch_scripts.syntax import (
+    Node,
+    NotAScriptError,
+    Sequence,
+    SimpleCommand,
+    Text,
+    Word,
+)
 from envcheck.training_config.launch_scripts.values import (
     Argument,
     Fragment,
@@ -40,6 +47,7 @@ _PREFIXES = frozenset({
 
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _MAX_PREFIX_WORDS = 60  # words behind a prefix in which the program is looked for
+_MAX_SCRIPT = 1 << 16  # characters of another script that is followed
 _MIN_SHELL_WORDS = 3  # `bash -c text`
 
 
@@ -143,6 +151,8 @@ class SimpleCommands:
         is_prefix = program in _PREFIXES and program not in self.session.functions
         if is_prefix and (behind := self._index_behind_prefix(fields)):
             given = {**own, **_prefix_assignments(fields[1:behind])}
+            if program == "srun":
+                given["SLURM_STEP_NUM_TASKS"] = _tasks_of_step(fields[1:behind]) or scope.get("SLURM_NTASKS")
             status = self._start(fields[behind:], command, scope, given)
             scope.ended_by = scope.ended_by or ("exit" if program == "exec" else "")
             return status
@@ -151,7 +161,10 @@ class SimpleCommands:
         if program in _SHELLS and len(fields) >= _MIN_SHELL_WORDS and (text := _command_text(fields)):
             return self._evaluate(text, Scope(scope))
         if builtin := BUILTINS.get(name):
-            return builtin(Invocation(fields, command, scope, self.expander, self._evaluate))
+            return builtin(Invocation(fields, command, scope, self.expander, self._evaluate, self._run_file))
+        if program in _SHELLS and (behind := _script_behind(fields)):
+            file = known_text(fields[behind]) or ""
+            self._run_file(file, fields[behind + 1 :], Scope(scope), command.at)
         self._remember_written_files(program, fields, command, scope)
         self._collect(name, fields, scope, own)
         return None
@@ -211,6 +224,24 @@ class SimpleCommands:
             with self.session.inside(script):
                 return self.follower.run(script.commands, scope)
 
+    def _run_file(self, name: str, arguments: list[Value], scope: Scope, at: int) -> bool:
+        """Follow another script; return whether it could be read. Its commands have the place of this one."""
+        text = self.session.beside(name) if name else None
+        if text is None or len(text) > _MAX_SCRIPT:
+            return False
+        try:
+            script = parse(text, tuple((offset, at) for offset in range(len(text) + 1)))
+        except NotAScriptError:
+            return False
+        self.session.spend(len(text))
+        outer = scope.arguments
+        scope.arguments = arguments or outer
+        with self.session.call(), self.session.inside(script):
+            self.follower.run(script.commands, scope)
+        scope.arguments = outer
+        scope.ended_by = ""
+        return True
+
     # --- files --------------------------------------------------------------------------------------
 
     def _remember_written_files(
@@ -268,6 +299,26 @@ def _prefix_assignments(fields: Iterable[Value]) -> dict[str, Variable]:
         if pair and not field[0].why:
             given[pair.group(1)] = (field[0]._replace(text=field[0].text[pair.end() :]), *field[1:])
     return given
+
+
+def _script_behind(fields: list[Value]) -> int:
+    """Return the index of the script that a shell is started with; 0 if there is none."""
+    behind = next(
+        (i for i, field in enumerate(fields[1:], 1) if not (known_text(field) or "-").startswith("-")), 0
+    )
+    return behind if behind and (known_text(fields[behind]) or "").endswith((".sh", ".bash")) else 0
+
+
+def _tasks_of_step(fields: list[Value]) -> Value | None:
+    """Return how many tasks the options of `srun` ask for; None if they do not say."""
+    words = [(field, known_text(field) or "") for field in fields]
+    for index, (field, word) in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name in ("-n", "--ntasks") and (equals or index + 1 < len(words)):
+            return (field[0]._replace(text=value),) if equals else words[index + 1][0]
+        if word.startswith("-n") and word[2:].isdigit():
+            return (field[0]._replace(text=word[2:]),)
+    return None
 
 
 def _command_text(fields: list[Value]) -> Value:

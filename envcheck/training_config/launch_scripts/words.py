@@ -32,6 +32,7 @@ _EXPANSION = re.compile(r"(?:[A-Za-z_]\w*|[0-9@*#?$!-])")
 _BRACED_NAME = re.compile(r"(?:[A-Za-z_]\w*|[0-9]+|[@*#?$!-])(?:\[[^\]\s]*\])?")
 _DEFAULT_OPERATOR = re.compile(r":?[-=+?]")
 _ASSIGNS_ARRAY = re.compile(r"[A-Za-z_]\w*\+?=")
+_OLD_ARITHMETIC = re.compile(r"\$\[([^\[\]\n]*)\]")  # bash still reads `$[ … ]` as `$(( … ))`
 _PARENTHESES = re.compile(r"[()\n]")
 PLACEHOLDER = re.compile(r"<[A-Za-z_][\w-]*>(?=[\s;]|\Z)")  # `<NAME>`: a template's reader is to fill it in
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
@@ -311,6 +312,9 @@ class WordParser:
             pieces.append(self._braced(quoted=quoted))
         elif text.startswith("$(", start):
             pieces.append(self._substitution("command", quoted=quoted))
+        elif found := _OLD_ARITHMETIC.match(text, start):
+            self.i = found.end()
+            pieces.append(Substitution("sum", found.group(), found.group(1), self.at(start), quoted))
         elif text.startswith("$'", start) and not quoted:
             pieces.append(self._ansi_quotes())
         elif found := _EXPANSION.match(text, start + 1):

@@ -16,11 +16,11 @@ from envcheck.training_config.document import Document, Setting
 from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
 from envcheck.training_config.launch_scripts.launchers import LaunchLine, launch_line, may_train
 from envcheck.training_config.launch_scripts.processes import EXPORTED, launcher, process_count
-from envcheck.training_config.launch_scripts.session import TooLongError
+from envcheck.training_config.launch_scripts.session import TooLongError, nothing_beside
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
 from envcheck.training_config.launch_scripts.syntax import NotAScriptError
 from envcheck.training_config.launch_scripts.values import Argument
-from envcheck.training_config.readers import arguments, json_text
+from envcheck.training_config.readers import Beside, arguments, json_text
 from envcheck.training_config.source_lines import SourceLines
 
 LAUNCHER = "launcher"
@@ -31,15 +31,17 @@ _KEY = re.compile(r"\+{0,2}[A-Za-z_][\w.]*")
 _MAX_LISTED = 6  # names or places that one diagnostic lists
 
 
-def documents(text: str, file: str) -> tuple[Document, ...]:
+def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Document, ...]:
     """Return the documents of each launch line that trains; the last one carries the script's diagnostics.
+
+    `beside` reads the scripts that this one starts or sources.
 
     Raises:
         InputError: the text is not a shell script, or nothing in it starts a training.
     """
     lines = SourceLines(text, file)
     try:
-        script = follow(lines, may_train, EXPORTED)
+        script = follow(lines, may_train, EXPORTED, beside or nothing_beside)
     except NotAScriptError as error:
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
     except TooLongError:

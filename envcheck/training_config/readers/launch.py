@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.training_config.document import Document
-from envcheck.training_config.readers import ConfigReader
+from envcheck.training_config.readers import Beside, ConfigReader
 
 _STARTS_TRAINING = re.compile(
     r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
@@ -27,15 +27,15 @@ def recognises(text: str) -> bool:
     )
 
 
-def read(text: str, file: str) -> tuple[Document, ...]:
-    """Return the documents of each launch line that trains.
+def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, ...]:
+    """Return the documents of each launch line that trains, also in the scripts that this one starts.
 
     Raises:
         InputError: the text is not a shell script, or nothing in it starts a training.
     """
     from envcheck.training_config.readers import _launch_documents
 
-    return _launch_documents.documents(text, file)
+    return _launch_documents.documents(text, file, beside)
 
 
-READER = ConfigReader("a launch script", 5, recognises, read)
+READER = ConfigReader("a launch script", 5, recognises, read, read)

@@ -97,6 +97,12 @@ def test_each_form_of_a_lazy_table_is_read(root: str) -> None:
     assert name(root, "trainer", trainer=trainer) is YES
 
 
+def test_a_scan_finds_what_a_decorator_exports_and_does_not_linger() -> None:
+    scanning = "sys.modules[__name__] = _LazyModule(__name__, define_import_structure(__file__))"
+    trainer = "@requires(backends=('torch',))\n@other\nclass Trainer: ...\n" + "@requires(x)\n" * 20_000
+    assert name(scanning, trainer=trainer) is YES
+
+
 def test_a_lazy_name_that_its_module_lacks_is_unknown() -> None:
     assert name("_import_structure = {'trainer': ['Trainer']}" + LAZY_MODULE, trainer="") is UNKNOWN
 
@@ -168,6 +174,23 @@ def test_names_that_torch_takes_from_c_are_known_from_stubs_alone() -> None:
     assert release.attribute("torch.add") is STUB
     assert release.attribute("torch.invented") is NO
     assert release.attribute("torch.ops.aten.add") is UNKNOWN
+
+
+def test_torch_for_linux_has_distributed() -> None:
+    torch = {
+        "torch/": "",
+        "torch/_C/__init__.pyi": "",
+        "torch.distributed/": """
+import torch
+def is_available():
+    return hasattr(torch._C, "_c10d_init")
+if is_available():
+    from .distributed_c10d import *
+""",
+        "torch.distributed.distributed_c10d": "__all__ = ['all_reduce']\ndef all_reduce(): ...",
+    }
+    assert offers("torch", torch).name("torch.distributed", "all_reduce") is YES
+    assert offers("torch", torch).name("torch.distributed", "invented") is NO
 
 
 def test_star_imports_in_a_circle_end() -> None:

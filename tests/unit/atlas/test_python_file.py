@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 
 import pytest
@@ -149,6 +150,9 @@ def test_all_may_be_built_by_calls() -> None:
 
 def test_names_that_are_computed_are_said_to_be() -> None:
     assert read("globals().update(make())").computed
+    assert read("_globals = globals()\nbuilder.BuildTopDescriptorsAndMessages(D, 'x_pb2', _globals)").computed
+    assert read("builder.BuildMessageAndEnumDescriptors(D, globals())").computed
+    assert not read("_globals = globals()\nbuilder.Build(D)").computed
     assert read("for n in dir(x):\n    globals()[n] = 1\n").computed
     assert "made" in read("globals()['made'] = 1").bindings
 
@@ -213,3 +217,12 @@ def test_the_same_content_is_read_once_and_can_be_stored() -> None:
     read_python_file(b"import torch", package=True, cache=cache)
     assert len(cache) == 2
     assert pickle.loads(pickle.dumps(cache)) == cache  # noqa: S301 - our own bytes
+
+
+def test_a_try_without_a_handler_leaves_a_script_that_can_be_read() -> None:
+    script = read(
+        "try:\n    try:\n        A = 1\n    finally:\n        b()\nexcept ImportError:\n    A = 2\n"
+    ).script
+
+    assert "A = 1" in script
+    ast.parse(script)

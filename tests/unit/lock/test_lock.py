@@ -23,6 +23,8 @@ from envcheck.lock.render import render_requirements
 from envcheck.lock.wheels import platform_tags, usable_files, usable_tags
 from tests.support.paths import ROOT
 
+SHIPPED = sorted((ROOT / "lockfiles").glob("*.txt"))
+
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 LOCK = Lock(
     target="zero3-lora",
@@ -343,7 +345,7 @@ def test_first_install_command_leaves_out_what_is_built_and_nothing_else(tmp_pat
     shell = shutil.which("sh")
     assert shell
     (tmp_path / "requirements.txt").write_text(TEXT)
-    split = install_commands(LOCK.build)[0].partition(" && ")[0]
+    split = install_commands(("deepspeed", "another"), LOCK.pins)[0].partition(" && ")[0]
     subprocess.run([shell, "-c", split], cwd=tmp_path, check=True, timeout=10)
     left = [
         line
@@ -354,9 +356,28 @@ def test_first_install_command_leaves_out_what_is_built_and_nothing_else(tmp_pat
 
 
 def test_lock_of_wheels_alone_installs_with_one_command() -> None:
-    (command,) = install_commands(())
+    (command,) = install_commands((), ())
     assert "--only-binary :all:" in command
     assert "--require-hashes" in command
+
+
+def test_a_lock_that_builds_deepspeed_installs_with_one_line_without_sed() -> None:
+    setuptools = Pin("setuptools", "84.2.1", (Artifact("setuptools-84.2.1-py3-none-any.whl", C),))
+    (command,) = install_commands(("deepspeed",), (*LOCK.pins, setuptools))
+    assert "sed " not in command
+    first, then = command.split(" && ")
+    assert first.startswith(f"echo 'setuptools==84.2.1 --hash=sha256:{C}' | python -m pip install ")
+    assert then.startswith(
+        "DS_BUILD_OPS=0 python -m pip install --no-deps --require-hashes --only-binary :all: "
+    )
+    assert then.endswith("--no-binary deepspeed --no-build-isolation -r requirements.txt")
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.name))
+def test_the_header_of_a_shipped_lock_has_one_command(path: Path) -> None:
+    commands = re.findall(r"^#   (.+)$", path.read_text(), re.MULTILINE)
+    assert len(commands) == 1
+    assert "sed " not in commands[0]
 
 
 def test_build_needs_are_listed() -> None:
@@ -366,9 +387,6 @@ def test_build_needs_are_listed() -> None:
 
 
 # --- the locks we ship ------------------------------------------------------------------------------
-
-SHIPPED = sorted((ROOT / "lockfiles").glob("*.txt"))
-
 
 MANIFEST = tomllib.loads((ROOT / "lockfiles/manifest.toml").read_text())["lock"]
 

@@ -1,0 +1,81 @@
+"""Read a shared library of a release: its GPU code, weighed by bytes, and the glibc that it imports.
+
+vLLM's `_C` carries a stub for sm_52 beside hundreds of MiB for other GPUs, so an architecture counts only if
+it holds a noticeable share of the code.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from envcheck.core import elf
+
+NOTICEABLE = 0.01
+"""The share of all GPU code from which on a library serves an architecture."""
+
+_GLIBC = re.compile(rb"\0GLIBC_(2\.\d{1,3})(?:\.\d+)?(?=\0)")
+_NAMES = 1 << 20  # bytes: the names of the versions that a library imports stand in its string table
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryFacts:
+    """What was read of one library.
+
+    Attributes:
+        glibc: the newest glibc whose symbols it imports; empty if it imports none.
+        gpu: bytes of code by architecture, `sm_90a` or `compute_90` (PTX); None if the code cannot be read.
+
+    """
+
+    glibc: str = ""
+    gpu: Mapping[str, int] | None = field(default_factory=dict)
+
+
+def read_library(data: bytes) -> LibraryFacts:
+    """Return the facts of a shared library; of another file, those of a library without code."""
+
+    def read(offset: int, length: int) -> bytes:
+        return data[offset : offset + length]
+
+    return LibraryFacts(glibc=_imported_glibc(data), gpu=elf.gpu_code_sizes(read))
+
+
+def _imported_glibc(data: bytes) -> str:
+    library = elf.read_library(lambda offset, length: data[offset : offset + length])
+    if library is None:
+        return ""
+    end = library.names + min(library.names_size, _NAMES * 64)
+    found = {name.decode() for name in _GLIBC.findall(data[library.names : end])}
+    return max(found, key=lambda version: int(version.partition(".")[2]), default="")
+
+
+def served_architectures(libraries: Mapping[str, LibraryFacts]) -> tuple[str, ...]:
+    """Return the architectures that some library serves, sorted; none if one of them cannot be read."""
+    found: set[str] = set()
+    for library in libraries.values():
+        if library.gpu is None:
+            return ()
+        total = sum(library.gpu.values())
+        found |= {name for name, size in library.gpu.items() if size >= NOTICEABLE * total}
+    return tuple(sorted(found, key=_architecture_order))
+
+
+def _architecture_order(name: str) -> tuple[str, int, str]:
+    kind, _, number = name.partition("_")
+    digits = re.match(r"\d+", number)
+    return ("" if kind == "sm" else kind), int(digits[0]) if digits else 0, number
+
+
+def recorded_architectures(record: str) -> tuple[str, ...]:
+    """Return the architectures of a TORCH_CUDA_ARCH_LIST such as `7.5 8.0+PTX`; none if it has others."""
+    found: Counter[str] = Counter()
+    for word in record.replace(";", " ").split():
+        part = re.fullmatch(r"(\d+)\.(\d)([af]?)(\+PTX)?", word)
+        if part is None:
+            return ()
+        number = f"{part[1]}{part[2]}{part[3]}"
+        found[f"sm_{number}"] += 1
+        if part[4]:
+            found[f"compute_{number}"] += 1
+    return tuple(sorted(found, key=_architecture_order))

@@ -1,0 +1,25 @@
+"""`envcheck --version -v`: the version, and the digest of the knowledge that this installation judges by."""
+
+from __future__ import annotations
+
+import platform
+
+from envcheck import __version__
+from envcheck.cli import output
+from envcheck.commands import examine
+from envcheck.knowledge.load import tree_digest
+
+
+def run(arguments: list[str]) -> int:  # noqa: ARG001 - the signature of every `run`
+    """Print version, digest and Python; return 3 if the knowledge is not what it was when it was built."""
+    tree = examine.source_tree()
+    stated, found = tree["digest"], tree_digest(tree)
+    lines = [
+        f"envcheck {__version__}",
+        f"matrix   {tree['matrix'].get('updated', '')}, {len(tree['rule'])} rules, {found}",
+        f"python   {platform.python_version()}",
+    ]
+    if stated != found:
+        lines.append(f"changed  since it was built, when it was {stated}: install envcheck again")
+    output.print_data("".join(f"{line}\n" for line in lines))
+    return 0 if stated == found else 3

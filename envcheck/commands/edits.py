@@ -1,0 +1,89 @@
+"""The edit of dependency files that mends what a check found: a patch, which `patch -p0` applies."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from envcheck.core.facts import family, package_name
+from envcheck.core.findings import Plan
+from envcheck.dependency_files import DependencyList, ListedPackage
+
+_EDITABLE = (".txt", ".in", ".toml")
+"""Files whose lines hold requirements; a lock is made anew instead."""
+
+_REQUIREMENT = re.compile(
+    r"(?P<name>[A-Za-z][\w.-]*)(?P<extras>\s*\[[^\]]*\])?\s*(?P<bounds>(?:[<>=!~]=?=?\s*[^\s,;\"'#]+\s*,?\s*)*)"
+)
+
+
+class FileEdit(NamedTuple):
+    """New versions for lines of a file: the version by line number and package."""
+
+    file: str
+    versions: Mapping[tuple[int, str], str]
+
+
+def edits_of(dependencies: DependencyList, plan: Plan) -> list[FileEdit]:
+    """Return the edits that a plan makes in the files that a list was read from."""
+    listed = {one.name: one for one in dependencies.lines}
+    by_file: dict[str, dict[tuple[int, str], str]] = {}
+    for move in plan.moves:
+        name = package_name(move.key)
+        package = listed.get(name) if family(move.key) == "pkg" else None
+        place = _line_of(package) if package is not None else None
+        if place is None or move.after is None:
+            continue
+        file, line = place
+        by_file.setdefault(file, {})[line, name] = str(move.after)
+    return [FileEdit(file, versions) for file, versions in by_file.items()]
+
+
+def _line_of(package: ListedPackage) -> tuple[str, int] | None:
+    found = re.fullmatch(r"(.+?):(\d+)(?::\d+)?", package.place)
+    if found is None or not found[1].endswith(_EDITABLE) or "lock" in found[1].rpartition("/")[2]:
+        return None
+    return found[1], int(found[2])
+
+
+def patch(text: str, edit: FileEdit) -> str:
+    """Return the unified diff of an edit; empty if a line has a hash, or cannot be edited."""
+    before = text.splitlines(keepends=True)
+    after = list(before)
+    for (number, name), version in edit.versions.items():
+        if not 0 < number <= len(before) or _is_hashed(before, number):
+            return ""
+        changed = _with_version(after[number - 1], name, version)
+        if changed == after[number - 1]:
+            return ""
+        after[number - 1] = changed
+    ends = [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in before]
+    new_ends = [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in after]
+    return "".join(difflib.unified_diff(ends, new_ends, edit.file, edit.file))
+
+
+def _is_hashed(lines: Sequence[str], number: int) -> bool:
+    line = lines[number - 1]
+    return "--hash" in line or line.rstrip().endswith("\\")
+
+
+def _with_version(line: str, name: str, version: str) -> str:
+    """Return a line with one version for a package in place of its bounds."""
+    for found in _REQUIREMENT.finditer(line):
+        if re.sub(r"[-_.]+", "-", found["name"]).lower() != name:
+            continue
+        if line[found.end("name") :].lstrip().startswith("@"):
+            return line
+        bounds = found["bounds"].rstrip()
+        at = found.start("bounds") if bounds else found.end("extras" if found["extras"] else "name")
+        return f"{line[:at].rstrip()}=={version}{line[at + len(bounds) :]}"
+    return line
+
+
+def patches(edits: Sequence[FileEdit], texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the patch of each file that can be edited; `texts` are the contents by name."""
+    for edit in edits:
+        if edit.file in texts and (found := patch(texts[edit.file], edit)):
+            yield found

@@ -1,0 +1,65 @@
+"""Packages of lock files that hold several environments: which of them an installer takes for one Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from envcheck.core import markers
+from envcheck.dependency_files import DependencyList, ListedPackage, ReadingContext
+
+PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+"""The Pythons that a lock is read for where none is named."""
+
+_CONFLICT = re.compile(r"extra\s*(==|!=)\s*'(?:extra|group)-\d+-(?P<of>[\w-]+?)'")
+
+
+def pythons_to_read(context: ReadingContext, requires: str) -> tuple[str, ...]:
+    """Return the Pythons to read a lock for: the named one, else all that its project admits."""
+    from envcheck.core.facts import Tri
+    from envcheck.core.versions import satisfies
+
+    if context.python:
+        return (context.python,)
+    admitted = [one for one in PYTHONS if satisfies(f"{one}.99", requires, unknown=Tri.YES) is not Tri.NO]
+    return tuple(admitted) or PYTHONS[-1:]
+
+
+def applies(marker: str, context: ReadingContext, python: str, selected: Iterable[str] = ()) -> bool:
+    """Return whether a marker includes a package for a Python on Linux.
+
+    `selected` are the extras and groups of a conflict set that are installed, each as `project-extra`.
+    """
+    if not marker:
+        return True
+    chosen = frozenset(selected)
+
+    def answer(found: re.Match[str]) -> str:
+        return (
+            "python_version > '0'"
+            if (found["of"] in chosen) == (found[1] == "==")
+            else "python_version < '0'"
+        )
+
+    environment = markers.environment(python, architecture=context.arch)
+    return markers.matches(_CONFLICT.sub(answer, marker), environment) is not False
+
+
+def lists_by_python(
+    name: str, found: Mapping[str, Sequence[ListedPackage]], label: str = ""
+) -> tuple[DependencyList, ...]:
+    """Return one list for each different set of packages; `found` has the packages by Python."""
+    by_content: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    packages: dict[tuple[tuple[str, str], ...], Sequence[ListedPackage]] = {}
+    for python, rows in found.items():
+        content = tuple((one.name, one.version) for one in rows)
+        by_content.setdefault(content, []).append(python)
+        packages.setdefault(content, rows)
+    several = len(by_content) > 1
+    lists = []
+    for content, pythons in by_content.items():
+        of_python = f"Python {pythons[0]}" if len(pythons) == 1 else f"Python {pythons[0]} to {pythons[-1]}"
+        words = ", ".join(filter(None, (label, of_python if several else "")))
+        title = f"{name} ({words})" if words else name
+        lists.append(DependencyList(title, tuple(packages[content]), whole=True))
+    return tuple(lists)

@@ -1,0 +1,100 @@
+"""Derive what the published wheels of packages hold code for, and whether one of them fits this machine.
+
+Imported by `derive` only for packages that a facts file, a lock or a list of requirements names. The resolver
+derives thousands of candidates, so what follows from one release is computed once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from envcheck.core import versions
+from envcheck.core.facts import (
+    Absent,
+    Inventory,
+    Known,
+    Reading,
+    Tri,
+    is_package_key,
+    package_key,
+    package_of_key,
+)
+from envcheck.core.rules import Builds, Matrix
+
+_OWN_RULES = frozenset({"torch"})
+"""Packages whose wheels have rules of their own, in better words."""
+
+_KIND = re.compile(r"(\w+) glibc>=(\S+) python (.+)")
+
+
+def listed_packages(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    """Yield name and version of each package."""
+    for key, fact in inventory.facts.items():
+        if is_package_key(key) and key.count(".") == 1 and isinstance(fact.value, str):
+            yield package_of_key(key), fact.value
+
+
+def published_code(inventory: Inventory, matrix: Matrix) -> dict[str, tuple[str, ...]]:
+    """Return the GPU architectures of the packages whose wheels were opened, if no installed files were."""
+    found = {}
+    for name, version in listed_packages(inventory):
+        build = matrix.builds(name, version)
+        if build and "gpu" in build and package_key(name, "architectures") not in inventory.facts:
+            found[name] = tuple(build["gpu"][0].split(" "))
+    return found
+
+
+def without_wheel(inventory: Inventory, matrix: Matrix) -> Reading:
+    """Return the packages of which no published wheel fits the Python and the C library, with the reason."""
+    python, glibc, arch = (inventory.known(key) for key in ("python.version", "host.glibc", "host.arch"))
+    if inventory.known("host.os") not in (None, "linux") or arch not in (None, "x86_64", "aarch64"):
+        return Absent()
+    machine = (str(arch or "x86_64"), str(python or ""), str(glibc or ""))
+    found = []
+    for name, version in listed_packages(inventory):
+        own_build = name in _OWN_RULES or versions.local_label(version)
+        reason = "" if own_build else _why_none_fits(matrix.builds, name, version, machine)
+        if reason:
+            found.append(f"{name} {version} ({reason})")
+    return Known(tuple(sorted(found))) if found else Absent()
+
+
+@lru_cache(maxsize=4096)
+def _why_none_fits(
+    builds: Callable[[str, str], Builds | None], name: str, version: str, machine: tuple[str, str, str]
+) -> str:
+    """Return why no wheel fits a machine (architecture, Python, glibc).
+
+    Empty if one does, or if the release has no compiled wheels for the architecture.
+    """
+    architecture, python, glibc = machine
+    build = builds(name, version) or {}
+    published = build.get("wheel", ())
+    kinds = [kind for text in published if (kind := _KIND.fullmatch(text)) and kind[1] == architecture]
+    if not kinds or "any" in published:
+        return ""
+    fitting = [kind for kind in kinds if _serves(kind[3].split(" "), python)]
+    if not fitting:
+        pythons = dict.fromkeys(one for kind in kinds for one in kind[3].split(" "))
+        return f"for Python {', '.join(pythons)}"
+    needed = build.get("needs-glibc", ())
+    floor = min((max([kind[2], *needed], key=versions.order) for kind in fitting), key=versions.order)
+    too_old = bool(glibc) and floor != "any" and versions.compare(glibc, "<", floor) is Tri.YES
+    return f"glibc {floor}" if too_old else ""
+
+
+def _serves(pythons: list[str], python: str) -> bool:
+    """Return whether wheels for these Pythons may serve one; a Python that is not known may be any."""
+    minor = ".".join(python.split(".")[:2])
+    return (
+        not minor
+        or "any" in pythons
+        or minor in pythons
+        or any(
+            versions.compare(minor, ">=", one.removeprefix("abi3>=")) is Tri.YES
+            for one in pythons
+            if one.startswith("abi3>=")
+        )
+    )

@@ -1,0 +1,215 @@
+"""Calls in a Python file that configure a training: their literal arguments as settings.
+
+What a call means stands in the dialect `python`, and for the arguments of a trainer in that trainer's. The
+file is parsed, never run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from envcheck.core.errors import InputError, Place
+from envcheck.core.facts import Unknown
+from envcheck.training_config.document import Document, Section, Setting, SettingValue
+from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
+from envcheck.training_config.readers._python_literals import Literals, computed
+
+DIALECT = "python"
+"""The dialect of calls: settings are named `LoraConfig.r`."""
+
+_TRL = frozenset({
+    "SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "RewardConfig",
+    "PPOConfig", "RLOOConfig", "OnlineDPOConfig", "GKDConfig", "PRMConfig", "BCOConfig",
+})  # fmt: skip
+_CALLS = frozenset({
+    "get_peft_model", "prepare_model_for_kbit_training", "gradient_checkpointing_enable", "Accelerator",
+    "BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig", "Trainer", "Seq2SeqTrainer",
+    "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer",
+    "RewardTrainer", "PPOTrainer", "RLOOTrainer", "FullyShardedDataParallel", "FSDP", "fully_shard",
+    "DistributedDataParallel", "DDP", "from_pretrained",
+})  # fmt: skip
+_ADAPTER_CONFIGS = frozenset({
+    "LoraConfig", "AdaLoraConfig", "IA3Config", "LoHaConfig", "LoKrConfig", "OFTConfig", "BOFTConfig",
+    "VeraConfig", "HRAConfig", "CPTConfig", "PrefixTuningConfig", "PromptTuningConfig",
+    "PromptEncoderConfig", "LNTuningConfig", "FourierFTConfig", "VBLoRAConfig", "BoneConfig",
+    "MissConfig", "RandLoraConfig", "ShiraConfig", "C3AConfig", "RoadConfig", "WaveFTConfig",
+    "XLoraConfig", "PolyConfig", "DeloraConfig",
+})  # fmt: skip
+_NOT_MODELS = (
+    "Tokenizer",
+    "Processor",
+    "Config",
+    "Extractor",
+    "Scheduler",
+    "AutoencoderKL",
+    "ImageProcessor",
+)
+_UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
+
+
+class _Call(NamedTuple):
+    """A call with a name that settings are sorted under."""
+
+    name: str
+    node: ast.Call
+
+
+def parsed(text: str) -> ast.Module | None:
+    """Return the syntax tree of a text, or None if it is not Python."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in the user's own strings
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+def documents(text: str, file: str, lines: Sequence[int] = ()) -> tuple[Document, ...]:
+    """Return a document of each call of a trainer's arguments, and one of all other calls.
+
+    `lines` maps each line of the text, from 0, to that of the file, if they differ.
+
+    Raises:
+        InputError: no call configures a training.
+    """
+    tree = parsed(text)
+    found = _PythonFile(tree, text, file, lines).documents() if tree is not None else ()
+    if not found:
+        raise InputError(file, INSTEAD_OF_PROGRAM)
+    return found
+
+
+class _PythonFile:
+    """One parsed file, with the names that are assigned literals."""
+
+    def __init__(self, tree: ast.Module, text: str, file: str, lines: Sequence[int]) -> None:
+        self.tree, self.text, self.file, self.lines = tree, text, file, lines
+        self.nodes = list(ast.walk(tree))
+        self._literals = Literals(self.nodes)
+
+    def documents(self) -> tuple[Document, ...]:
+        calls = [call for node in self.nodes if isinstance(node, ast.Call) and (call := _named(node))]
+        arguments = [call for call in calls if _trainer_of(call.name)]
+        others = [call for call in calls if not _trainer_of(call.name)]
+        if not calls:
+            return ()
+        found = [self._other_calls(others), *self._deepspeed_dicts(others)]
+        for number, call in enumerate(arguments, 1):
+            settings = tuple(self._settings(call.node, ""))
+            launch = number if len(arguments) > 1 else 0
+            dialect = _trainer_of(call.name)
+            found.append(Document(self.file, "json", settings, (call.name,), launch, dialect))
+        return tuple(found)
+
+    def _other_calls(self, calls: Sequence[_Call]) -> Document:
+        """Return the settings of all other calls; one that calls set differently is Unknown."""
+        settings: dict[str, Setting] = {}
+        for call in calls:
+            names = tuple(keyword.arg for keyword in call.node.keywords if keyword.arg)
+            place = self._place(call.node)
+            inner = [Setting(call.name, Section(names), place, place)]
+            inner += self._settings(call.node, f"{call.name}.")
+            for setting in inner:
+                before = settings.get(setting.name)
+                differs = before is not None and before.value != setting.value and setting.name != call.name
+                why = Unknown(f"several calls of {call.name} differ in it")
+                settings[setting.name] = setting._replace(value=why) if differs else setting
+        modules = sorted(_imported(self.nodes))
+        place = Place(self.file)
+        used = Setting("uses_peft", "peft" in modules or "unsloth" in modules, place, place)
+        return Document(self.file, "json", (*settings.values(), used), dialect=DIALECT)
+
+    def _deepspeed_dicts(self, calls: Sequence[_Call]) -> Iterator[Document]:
+        """Yield the literal configurations that `deepspeed.initialize` is called with."""
+        for call in calls:
+            for keyword in call.node.keywords if call.name == "deepspeed.initialize" else ():
+                if keyword.arg in ("config", "config_params"):
+                    settings = [
+                        setting._replace(name=setting.name.partition(".")[2])
+                        for setting in self._nested(
+                            keyword.arg, self._literals.value(keyword.value), keyword.value
+                        )
+                        if "." in setting.name
+                    ]
+                    if settings:
+                        yield Document(self.file, "json", tuple(settings), dialect="deepspeed")
+
+    def _settings(self, node: ast.Call, prefix: str) -> Iterator[Setting]:
+        """Yield the arguments of a call; the first one of `from_pretrained` names the model."""
+        if node.args and prefix.endswith("from_pretrained.") and not isinstance(node.args[0], ast.Starred):
+            value = self._literals.value(node.args[0])
+            place = self._place(node.args[0])
+            yield Setting(f"{prefix}model_name", _flat(value, node.args[0]), place, place)
+        for keyword in node.keywords:
+            value = self._literals.value(keyword.value)
+            if keyword.arg is not None:
+                yield from self._nested(f"{prefix}{keyword.arg}", value, keyword.value)
+            elif isinstance(value, dict):  # **dict(…)
+                for name, inner in value.items():
+                    yield from self._nested(f"{prefix}{name}", inner, keyword.value)
+
+    def _nested(self, name: str, value: Any, node: ast.expr) -> Iterator[Setting]:
+        """Yield a setting, and those inside a dictionary."""
+        place = self._place(node)
+        if isinstance(value, dict):
+            yield Setting(name, Section(tuple(map(str, value))), place, place)
+            for key, inner in value.items():
+                yield from self._nested(f"{name}.{key}", inner, node)
+        else:
+            yield Setting(name, _flat(value, node), place, place)
+
+    def _place(self, node: ast.expr) -> Place:
+        line = self.lines[node.lineno - 1] if node.lineno <= len(self.lines) else node.lineno
+        length = (node.end_col_offset or 0) - node.col_offset if node.end_lineno == node.lineno else 1
+        return Place(self.file, line, node.col_offset + 1, max(1, length))
+
+
+def _named(node: ast.Call) -> _Call | None:
+    """Return a call that configures a training, or None."""
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    owner = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+    if owner.rpartition(".")[2] in _UNSLOTH:
+        return _Call(f"unsloth.{name}", node) if name in ("from_pretrained", "get_peft_model") else None
+    if name == "from_pretrained" and (not owner or any(word in owner for word in _NOT_MODELS)):
+        return None
+    if name == "initialize" and owner == "deepspeed":
+        return _Call("deepspeed.initialize", node)
+    if name == "compile" and owner == "torch":
+        return _Call("torch.compile", node)
+    known = name in _CALLS or name in _ADAPTER_CONFIGS or _trainer_of(name)
+    return _Call(name, node) if known else None
+
+
+def _trainer_of(name: str) -> str:
+    """Return the dialect of the arguments that a class holds, or ""."""
+    if name.endswith("TrainingArguments"):
+        return "transformers"
+    return "trl" if name in _TRL else ""
+
+
+def _imported(nodes: Sequence[ast.AST]) -> set[str]:
+    """Return the outermost packages that a file imports."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def _flat(value: Any, node: ast.expr) -> SettingValue:
+    """Return a value as settings have it; what is nested in a list is Unknown."""
+    if isinstance(value, tuple):
+        simple = all(item is None or isinstance(item, bool | int | float | str) for item in value)
+        return value if simple else computed(node)
+    return (
+        value
+        if value is None or isinstance(value, bool | int | float | str | Unknown)
+        else Unknown("a dictionary")
+    )

@@ -1,0 +1,124 @@
+"""Literal expressions of a Python file: their values, and Unknown for what is computed. Nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from envcheck.core.facts import Unknown
+
+_MAX_DEPTH = 40  # of an expression that is evaluated
+_SHOWN = 60  # characters of an expression that a reason quotes
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+}
+
+
+class Literals:
+    """The values of expressions in a file, in which a name that is assigned once stands for its value."""
+
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        """Take all nodes of the file."""
+        self._assigned: dict[str, list[ast.expr]] = {}
+        for node in nodes:
+            for name, value in _bindings(node):
+                self._assigned.setdefault(name, []).append(value)
+
+    def value(self, node: ast.expr, depth: int = 0) -> Any:
+        """Return the value of a literal expression; Unknown with the expression for any other."""
+        read = _READERS.get(type(node))
+        found = read(self, node, depth + 1) if read is not None and depth < _MAX_DEPTH else None
+        if found is not None or (isinstance(node, ast.Constant) and node.value is None):
+            return found
+        return computed(node)
+
+    def _constant(self, node: ast.Constant, depth: int) -> Any:
+        del depth
+        return node.value if isinstance(node.value, bool | int | float | str) else None
+
+    def _name(self, node: ast.Name, depth: int) -> Any:
+        values = self._assigned.get(node.id, [])
+        return self.value(values[0], depth) if len(values) == 1 else None
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> Any:
+        """Return `bfloat16` for `torch.bfloat16`."""
+        del depth
+        return node.attr if isinstance(node.value, ast.Name) and node.value.id == "torch" else None
+
+    def _unary(self, node: ast.UnaryOp, depth: int) -> Any:
+        value = self.value(node.operand, depth)
+        if not isinstance(value, bool | int | float):
+            return None
+        if isinstance(node.op, ast.Not):
+            return not value
+        return -value if isinstance(node.op, ast.USub) else None
+
+    def _binary(self, node: ast.BinOp, depth: int) -> Any:
+        numbers = [self.value(side, depth) for side in (node.left, node.right)]
+        function = _ARITHMETIC.get(type(node.op))
+        if function is None or not all(type(number) in (int, float) for number in numbers):
+            return None
+        try:
+            return function(*numbers)
+        except (ZeroDivisionError, OverflowError):
+            return None
+
+    def _items(self, node: ast.List | ast.Tuple | ast.Set, depth: int) -> Any:
+        return tuple(self.value(item, depth) for item in node.elts)
+
+    def _dict(self, node: ast.Dict, depth: int) -> Any:
+        names = [self.value(key, depth) if key is not None else None for key in node.keys]
+        if not all(isinstance(name, str) for name in names):
+            return None
+        return dict(zip(names, [self.value(value, depth) for value in node.values], strict=True))
+
+    def _call(self, node: ast.Call, depth: int) -> Any:
+        """Return the dictionary that `dict(name=value)` makes."""
+        is_dict = isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args
+        return (
+            {each.arg: self.value(each.value, depth) for each in node.keywords if each.arg}
+            if is_dict
+            else None
+        )
+
+
+_READERS: Mapping[type[ast.expr], Callable[[Literals, Any, int], Any]] = {
+    ast.Constant: Literals._constant,  # noqa: SLF001 - the table of its own methods
+    ast.Name: Literals._name,  # noqa: SLF001
+    ast.Attribute: Literals._attribute,  # noqa: SLF001
+    ast.UnaryOp: Literals._unary,  # noqa: SLF001
+    ast.BinOp: Literals._binary,  # noqa: SLF001
+    ast.List: Literals._items,  # noqa: SLF001
+    ast.Tuple: Literals._items,  # noqa: SLF001
+    ast.Set: Literals._items,  # noqa: SLF001
+    ast.Dict: Literals._dict,  # noqa: SLF001
+    ast.Call: Literals._call,  # noqa: SLF001
+}
+
+
+def computed(node: ast.expr) -> Unknown:
+    """Return the reason why an expression has no value before the program runs."""
+    line = " ".join(ast.unparse(node).split())
+    return Unknown(
+        f"{line if len(line) <= _SHOWN else f'{line[: _SHOWN - 1]}…'} is computed when the program runs"
+    )
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names that a node binds, each with its value; twice what is bound otherwise than by `=`."""
+    if isinstance(node, ast.Assign):
+        yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+    elif isinstance(node, ast.AnnAssign) and node.value is not None and isinstance(node.target, ast.Name):
+        yield node.target.id, node.value
+    elif isinstance(node, ast.AugAssign | ast.For | ast.NamedExpr):
+        for name in ast.walk(node.target):
+            if isinstance(name, ast.Name):
+                yield from ((name.id, name), (name.id, name))
+    elif isinstance(node, ast.arg):
+        yield from ((node.arg, ast.Name(node.arg)), (node.arg, ast.Name(node.arg)))

@@ -1,0 +1,41 @@
+"""A refresh is reviewed in words: what is new, what newly fails, and what to run."""
+
+from envcheck.core.rules import Atlas
+from envcheck.knowledge.atlas import read_atlas
+from envcheck.knowledge.atlas_changes import PairToRun, atlas_changes, pairs_to_run
+
+HEAD = 'read = 2026-11-22\n["import peft"]\n'
+
+
+def atlas(rows: str, transformers: str) -> Atlas:
+    releases = {"peft": ("0.19.0", "0.20.0"), "transformers": tuple(transformers.split())}
+    return read_atlas({"gaps/peft.toml": f"{HEAD}transformers = [{rows}]\n"}, releases)
+
+
+BEFORE = atlas('["name", "transformers.X", "0.19.0", "5.22.0", "p.py:1"]', "5.22.0 5.23.0")
+
+
+def test_nothing_new_is_said_with_nothing() -> None:
+    assert list(atlas_changes(BEFORE, BEFORE)) == []
+    assert pairs_to_run(BEFORE, BEFORE) == []
+
+
+def test_a_release_that_drops_a_name_is_said_with_whom_that_affects() -> None:
+    after = atlas('["name", "transformers.X", "0.19.0", "5.22.0, 5.24.0", "p.py:1"]', "5.22.0 5.23.0 5.24.0")
+
+    assert list(atlas_changes(BEFORE, after)) == [
+        "new: transformers 5.24.0",
+        "transformers 5.24.0 lacks transformers.X, which `import peft` of peft 0.19.0 needs: now fails",
+    ]
+    assert pairs_to_run(BEFORE, after) == [
+        PairToRun("peft", "0.19.0", "transformers", "5.24.0", fails=True),
+        PairToRun("peft", "0.19.0", "transformers", "5.23.0", fails=False),
+    ]
+
+
+def test_a_row_that_is_gone_is_said() -> None:
+    after = atlas("", "5.22.0 5.23.0")
+
+    (line,) = atlas_changes(BEFORE, after)
+    assert line.startswith("transformers 5.22.0 lacks transformers.X, which `import peft` of peft 0.19.0")
+    assert line.endswith(": no longer said to fail")

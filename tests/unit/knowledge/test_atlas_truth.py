@@ -1,0 +1,69 @@
+"""The shipped atlas accuses nothing that works, and finds the failures that made envcheck necessary."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envcheck.commands.examine import knowledge, load_atlas
+from envcheck.core.rules import Severity
+from envcheck.host.package_files import source_texts
+from envcheck.knowledge.atlas_rules import rules_here
+from envcheck.lock.parse import parse_requirements
+from tests.unit.lock.test_lock import SHIPPED
+
+
+def accused(versions: Mapping[str, str]) -> list[str]:
+    return [rule.title for rule in rules_here(load_atlas(), versions) if rule.severity is Severity.ERROR]
+
+
+def healthy_cases() -> Iterator[Any]:
+    for file, text in source_texts("compat/cases", ".toml", "healthy-").items():
+        for case in tomllib.loads(text)["case"]:
+            yield pytest.param(case["facts"].get("pkg", {}), id=f"{Path(file).stem}-{case['id']}")
+
+
+@pytest.mark.parametrize("versions", [*healthy_cases()])
+def test_an_environment_that_people_run_is_not_accused(versions: dict[str, str]) -> None:
+    assert accused(versions) == []
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_lock_is_not_accused(path: Path) -> None:
+    lock = parse_requirements(path.read_text(encoding="utf-8"), path.name)
+
+    assert accused({pin.name: pin.version for pin in lock.pins}) == []
+
+
+def test_what_has_trained_is_not_accused() -> None:
+    trained = {
+        tuple(sorted(cell.pkg.items())): accused(cell.pkg)
+        for cell in knowledge().cells
+        if cell.outcome == "ok"
+    }
+
+    assert {pins: titles for pins, titles in trained.items() if titles} == {}
+
+
+@pytest.mark.parametrize(
+    ("asking", "partner", "broken", "fitting"),
+    [
+        ("deepspeed", "torch", ("0.14.0", "2.4.0"), ("0.14.0", "2.3.1")),
+        ("deepspeed", "torch", ("0.14.3", "2.4.0"), ("0.14.4", "2.4.0")),
+        ("peft", "transformers", ("0.14.0", "4.42.4"), ("0.14.0", "4.43.0")),
+        ("peft", "transformers", ("0.16.0", "4.43.4"), ("0.16.0", "4.44.0")),
+        ("peft", "transformers", ("0.17.1", "5.0.0"), ("0.17.1", "4.57.6")),
+        ("peft", "transformers", ("0.18.0", "4.51.3"), ("0.18.1", "4.51.3")),
+        ("peft", "accelerate", ("0.15.0", "0.31.0"), ("0.15.0", "0.32.0")),
+        ("torchvision", "torch", ("0.21.0", "2.7.0"), ("0.21.0", "2.6.0")),
+    ],
+)
+def test_both_sides_of_the_founding_failures_come_from_the_code_alone(
+    asking: str, partner: str, broken: tuple[str, str], fitting: tuple[str, str]
+) -> None:
+    assert accused({asking: broken[0], partner: broken[1]}) != []
+    assert accused({asking: fitting[0], partner: fitting[1]}) == []
