@@ -109,12 +109,16 @@ OnlyOption = Annotated[
 FolderOption = Annotated[
     str | None,
     typer.Option(
-        "--in", metavar="FOLDER", help="measure: folder that keeps the environments for the next run."
+        "--in", metavar="FOLDER", help="measure, prove: folder that keeps the environments for the next run."
     ),
 ]
 PythonOption = Annotated[
     str | None,
-    typer.Option("--python", metavar="PATH", help="measure: interpreter to create environments for."),
+    typer.Option(
+        "--python",
+        metavar="PATH",
+        help="measure: interpreter to create environments for. prove: interpreter with torch for scripts.",
+    ),
 ]
 
 
@@ -147,7 +151,7 @@ def command(
         output.print_data(text)
         return code
     if action is MatrixAction.PROVE:
-        text, code = _prove(tuple(subjects or ()), path, store)
+        text, code = _prove(tuple(subjects or ()), path=path, store=store, python=python, folder=folder)
         output.print_data(text)
         return code
     subject, partner = _subjects(subjects or (), action)
@@ -214,11 +218,17 @@ def _store(store: str | None) -> Path:
     return Path(store)
 
 
-def _prove(rules: tuple[str, ...], path: str | None, store: str | None) -> tuple[str, int]:
+def _prove(
+    rules: tuple[str, ...], *, path: str | None, store: str | None, python: str | None, folder: str | None
+) -> tuple[str, int]:
     """Prove rules; return the summary and the exit code."""
     from envcheck.commands import prove
 
     proof = prove.ProveOptions(
-        rules=rules, folder=Path(path or "compat"), store=Path(store) if store else None
+        rules=rules,
+        folder=Path(path or "compat"),
+        store=Path(store) if store else None,
+        python=python or "",
+        scratch=Path(folder) if folder else None,
     )
     return prove.prove(proof, host.Host(), output.print_message)
