@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
 import zipfile
 from pathlib import Path
+from typing import Any
 
-from tools import new_options
+from tests.support.paths import ROOT
+
+
+def _tool() -> Any:
+    spec = importlib.util.spec_from_file_location("new_options", ROOT / "tools/new_options.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+new_options = _tool()
 
 
 def test_options_are_the_fields_of_configuration_classes_that_bear_on_facts(tmp_path: Path) -> None:
     wheel = tmp_path / "some-1.0-py3-none-any.whl"
-    source = "class TrainArguments:\n    lora_scale: int = 1\n    seed: int = 0\n\nclass Other:\n    lora_x: int\n"
+    source = (
+        "class TrainArguments:\n    lora_scale: int = 1\n    seed: int = 0\n\nclass Other:\n    lora_x: int\n"
+    )
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("some/training_args.py", source)
         archive.writestr("some/broken_config.py", "class (:\n")
