@@ -117,7 +117,9 @@ def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
         cause for cause in causes if cause is not first and cause not in survived and cause not in follows
     ]
     home = log.events.index(first.event)
-    own_first = sorted(matches, key=lambda match: (match.event != home, -match.score, match.lines))
+    own_first = sorted(
+        matches, key=lambda match: (not _touches(match, home, first.event), -match.score, match.lines)
+    )
     return Diagnosis(
         first,
         tuple(sorted(follows, key=lambda cause: cause.event.first)),
@@ -126,6 +128,11 @@ def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
         tuple(own_first),
         partial,
     )
+
+
+def _touches(match: Match, number: int, event: Event) -> bool:
+    """Return whether a match belongs to an event, or has found one of its texts there."""
+    return match.event == number or any(event.first <= line <= event.last for line in match.lines)
 
 
 def _matches(

@@ -383,7 +383,7 @@ def test_expecting_more_gpus_than_there_are_fails(tmp_path: Path, command: str) 
         if command == "gate"
         else (command, "--facts", str(facts))
     )
-    shut = envcheck(*ask, "--expect-gpus", "2")
+    shut = envcheck(*ask, "--expect-gpus", "2", "-v")
     assert shut.code == 1
     assert "2 GPUs are expected, 1 can be used [machine:gpus] (GPU)" in shut.out
     assert "gpu[1].error = 15 GPU lost" in shut.out
