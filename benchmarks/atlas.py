@@ -22,8 +22,8 @@ import re
 import subprocess  # noqa: TID251 - a benchmark starts what it measures
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ ASKING = ("peft", "trl", "accelerate", "transformers", "sentence-transformers", 
 PARTNERS = ("transformers", "accelerate", "peft", "huggingface-hub", "tokenizers", "torch", "datasets")
 COMPANIONS = (*ASKING, *PARTNERS, "safetensors", "fsspec")
 """Packages whose releases are laid over the base; the others are taken from it."""
+
+PURE = {*ASKING, "huggingface-hub", "datasets", "fsspec"}
 
 OLDEST = {"transformers": "4.34", "trl": "0.7.5", "peft": "0.6", "accelerate": "0.24"}
 """Before these, releases have no wheels for the Python of a current torch."""
@@ -233,66 +235,94 @@ def base_versions(python: str) -> dict[str, str]:
     return {str(canonicalize_name(name)): version for name, version in json.loads(found.stdout).items()}
 
 
-def overlay(python: str, folder: Path, package: str, version: str) -> Path | None:
-    """Return the folder of one release, installed if it is not there; None where there is no wheel."""
+def overlay(python: str, folder: Path, store: Path | None, package: str, version: str) -> Path | None:
+    """Return the folder of one release, made if it is not there; None where there is no wheel.
+
+    The Python files of a pure package are taken from a store of `envcheck matrix harvest`, if one is given.
+    """
     target = folder / f"{package}-{version}"
-    if not target.exists():
-        command = [
-            python,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--no-deps",
-            "--no-compile",
-            "--only-binary",
-            ":all:",
-        ]
-        command += ["--target", str(target), f"{package}=={version}"]
-        if subprocess.run(command, capture_output=True, check=False).returncode:
-            return None
-    return target
+    if target.exists():
+        return target
+    stored = store / package / f"{version}.zip" if store and package in PURE else None
+    if stored and stored.is_file():
+        with zipfile.ZipFile(stored) as archive:
+            archive.extractall(target)
+        return target
+    command = [python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--only-binary", ":all:"]
+    command += ["--target", str(target), f"{package}=={version}"]
+    return None if subprocess.run(command, capture_output=True, check=False).returncode else target
 
 
-def execute(python: str, overlays: Path, row: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, Any]:
-    """Run one draw and return what became of it."""
-    started, paths = time.monotonic(), list[str]()
-    for package, version in row["versions"].items():
-        if base.get(package) != version:
-            folder = overlay(python, overlays, package, version)
-            if folder is None:
-                return {"draw": row["draw"], "ok": None, "error": f"no wheel of {package} {version}"}
-            paths.append(str(folder))
-    extras = overlays / "extras"
-    environment = {
-        **os.environ,  # noqa: TID251 - a benchmark is a user
-        "PYTHONPATH": ":".join([*paths, str(extras)]),
-        "HF_HUB_OFFLINE": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    code = STATEMENTS.get(row["entry"], row["entry"])
-    with tempfile.TemporaryDirectory() as scratch:
+SERVER = """
+import importlib, json, os, signal, sys, traceback
+import numpy, torch
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(job["deadline"])
+        sys.path[:0] = job["paths"]
+        importlib.invalidate_caches()
+        os.chdir(job["folder"])
+        sys.stdout = sys.stderr
         try:
-            done = subprocess.run(
-                ["nice", python, "-c", code],
-                capture_output=True,
-                text=True,
-                timeout=DEADLINE_S,
-                env=environment,
-                cwd=scratch,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return {"draw": row["draw"], "ok": None, "error": "deadline"}
-    lines = [line for line in done.stderr.splitlines() if re.match(r"\w[\w.]*(Error|Exception)\b", line)]
-    error = "" if done.returncode == 0 else (lines[-1] if lines else done.stderr[-200:])[:240]
-    return {
-        "draw": row["draw"],
-        "ok": done.returncode == 0,
-        "error": error,
-        "s": round(time.monotonic() - started),
-    }
+            exec(job["code"], {"__name__": "__main__"})
+        except BaseException as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            text = traceback.format_exception_only(error)[-1].strip()
+            open("error", "w").write(f"{text} ({last.filename.split('ov/')[-1]}:{last.lineno})")
+            os._exit(1)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Imports torch once, and forks for each draw."""
+
+
+class Runner:
+    """Run draws one after the other in forks of one process of the base."""
+
+    def __init__(self, python: str, overlays: Path, store: Path | None, base: Mapping[str, str]) -> None:
+        """Start the process."""
+        self._python, self._overlays, self._store, self._base = python, overlays, store, base
+        quiet = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
+        self._server = subprocess.Popen(
+            ["nice", python, "-c", SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **quiet},  # noqa: TID251 - a benchmark is a user
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self._server.kill()
+        self._server.wait()
+
+    def execute(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Run one draw and return what became of it."""
+        paths = []
+        for package, version in row["versions"].items():
+            if self._base.get(package) != version:
+                folder = overlay(self._python, self._overlays, self._store, package, version)
+                if folder is None:
+                    return {"draw": row["draw"], "ok": None, "error": f"no wheel of {package} {version}"}
+                paths.append(str(folder))
+        with tempfile.TemporaryDirectory() as scratch:
+            job = {
+                "paths": [*paths, str(self._overlays / "extras")],
+                "folder": scratch,
+                "code": STATEMENTS.get(row["entry"], row["entry"]),
+                "deadline": DEADLINE_S,
+            }
+            if self._server.stdin is None or self._server.stdout is None:
+                raise RuntimeError("the process of the base has no pipes")
+            self._server.stdin.write(json.dumps(job) + "\n")
+            self._server.stdin.flush()
+            code = int(self._server.stdout.readline() or "-1")
+            file = Path(scratch, "error")
+            error = file.read_text() if file.is_file() else ""
+        return {"draw": row["draw"], "ok": None if code < 0 else code == 0, "error": error or str(code)}
 
 
 # --- report -----------------------------------------------------------------------------------------
@@ -343,6 +373,7 @@ def main() -> None:
     parser.add_argument("--gaps", type=Path, default=Path("compat/atlas/gaps"))
     parser.add_argument("--python")
     parser.add_argument("--overlays", type=Path)
+    parser.add_argument("--store", type=Path)
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60)
@@ -358,13 +389,13 @@ def main() -> None:
         return
     base, until = base_versions(options.python), time.monotonic() + options.minutes * 60
     outcomes: list[dict[str, Any]] = []
-    with ThreadPoolExecutor(2) as pool:
-        for start in range(0, len(rows), 2):
-            if time.monotonic() > until:
-                break
-            pair = rows[start : start + 2]
-            outcomes += pool.map(lambda row: execute(options.python, options.overlays, row, base), pair)
-            options.output.write_text(json.dumps(outcomes, indent=1))
+    runner = Runner(options.python, options.overlays, options.store, base)
+    for row in rows:
+        if time.monotonic() > until:
+            break
+        outcomes.append(runner.execute(row))
+        options.output.write_text(json.dumps(outcomes, indent=1))
+    runner.close()
 
 
 if __name__ == "__main__":
