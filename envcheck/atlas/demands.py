@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from envcheck.atlas.conditions import ALWAYS, NEVER, AllOf, Condition, Surroundings, all_of, decide
+from envcheck.atlas.conditions import (
+    ALWAYS,
+    NEVER,
+    UNREADABLE,
+    AllOf,
+    Condition,
+    Surroundings,
+    all_of,
+    decide,
+)
 from envcheck.atlas.entries import ELSEWHERE, Entry, distribution_of
 from envcheck.atlas.offers import ReleaseOffers, Way
 from envcheck.atlas.release_modules import ModuleForm
@@ -24,6 +33,16 @@ _DEEPEST = 10
 _MOST_WAYS = 3
 """Conditions under which a module is imported are kept for so many independent ways."""
 
+
+_BACKENDS = (
+    ("modeling_tf_", "tf"),
+    ("modeling_flax_", "flax"),
+    ("modeling_", "torch"),
+    ("generation_", "torch"),
+    ("image_processing_", "vision"),
+    ("video_processing_", "torchvision"),
+)
+"""Beginnings of file names for which `define_import_structure` needs a backend."""
 
 _THIS_STACK = Surroundings(absent=ELSEWHERE)
 
@@ -171,7 +190,23 @@ class EntryWalk:
     def _lazy_conditions(self, module: str, name: str) -> frozenset[Condition]:
         summary = self.offers.modules.summary(module)
         origin = summary.lazy.get(name) if summary else None
+        if origin is None and summary is not None and summary.scans:
+            return _open_conditions(self._backend(self.offers.find(module, name).module))
         return _open_conditions(self.offers.guards.together(origin.guards if origin else (), module))
+
+    def _backend(self, module: str) -> Condition:
+        """Return when a scanned name imports its module: without the module's backend it is a dummy.
+
+        transformers takes the backend from the name of the file, or from a decorator in it.
+        """
+        modules = self.offers.modules
+        file = module.rsplit(".", 1)[-1]
+        backend = next((backend for start, backend in _BACKENDS if file.startswith(start)), "")
+        if not backend:
+            decorated = b"@requires(" in modules.release.files.read(modules.path(module))
+            return UNREADABLE if decorated else ALWAYS
+        predicate = f"{modules.tops[0]}.utils.import_utils.is_{backend}_available"
+        return self.offers.guards.predicate(predicate) or UNREADABLE
 
     def _read(self, visit: _Visit) -> Iterator[Demand]:
         summary = self.offers.modules.summary(visit.module)

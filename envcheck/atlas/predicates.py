@@ -82,6 +82,8 @@ _TRUE_ON_LINUX = frozenset(
 )
 """What every published build of torch for Linux has."""
 
+_PACKAGE_CHECK = re.compile(r"_?is_package_available")
+_PAIR = 2
 _CONSTANTS: Mapping[str, SymbolValue] = {
     "sys.version_info": VersionOf(PYTHON, depth=WHOLE),
     "sys.platform": "linux",
@@ -479,6 +481,8 @@ class GuardReader:
     ) -> SymbolValue:
         if isinstance(function, LocalFunction):
             result = self._inlined(function, values, keywords)
+            if _PACKAGE_CHECK.fullmatch(function.node.name):
+                result = _package_check(result, values)
             return result if values or keywords else as_floor(result)
         if isinstance(function, PathOf):
             named = named_predicate(function.path, (*values, *keywords.values()))
@@ -520,6 +524,16 @@ def _comparing_call(name: str, values: Sequence[SymbolValue]) -> Condition | Non
             return Compared(distribution_of(found[1]), op, bound)
         case _:
             return None
+
+
+def _package_check(result: SymbolValue, values: Sequence[SymbolValue]) -> SymbolValue:
+    """Return what `_is_package_available("torch", return_version=True)` means, however it looks."""
+    match result, values:
+        case (tuple() as pair, [str(module), *_]) if len(pair) == _PAIR and pair[1] is not None:
+            package = distribution_of(module)
+            return Installed(package), VersionOf(package)
+        case _:
+            return result
 
 
 def _returned(outcome: _Outcome) -> SymbolValue:

@@ -38,6 +38,7 @@ def command(
     as_json: options.Json = False,
     timeout: options.ProbeTimeout = 10.0,
     overlays: options.Matrix = None,
+    lang: options.Lang = None,
 ) -> int:
     """Find the first cause of a failure in a log, explain it, and check whether it applies to an environment.
 
@@ -66,5 +67,5 @@ def command(
     if as_json or log_format is LogFormat.JSON:
         output.print_data(output.json_text(explanation.tree(explained)))
     else:
-        output.print_data(explanation.render(explained))
+        output.print_data(output.in_language(explanation.render(explained), lang))
     return explained.code

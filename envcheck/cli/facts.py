@@ -38,8 +38,11 @@ def command(
     name: NameOption = False,
     as_json: options.Json = False,
     timeout: options.ProbeTimeout = 10.0,
+    lang: options.Lang = None,
 ) -> int:
     """Print the inventory as JSON, which `doctor --facts` judges anywhere; or compare two inventories.
+
+    What is wrong with a configuration of --train is told on stderr, a line each.
 
     Exit codes: 0 printed, 1 with --diff if B has an error that A has not, 2 wrong usage or unreadable
     input, 3 could not examine the environment.
@@ -48,7 +51,7 @@ def command(
     if diff is not None:
         if name:
             raise InputError("--name", "contradicts --diff")
-        return _compare(request, diff, as_json=as_json)
+        return _compare(request, diff, lang, as_json=as_json)
     if name:
         from envcheck.commands import fleet
 
@@ -56,12 +59,18 @@ def command(
         return 0
     from envcheck.commands import examine
 
-    inventory = sanitized(examine.inventory_report(request, host.Host()), private_names())
-    output.print_data(output.json_text(inventory))
+    inventory, diagnostics = examine.inventory_and_diagnostics(request, host.Host())
+    output.print_data(output.json_text(sanitized(inventory, private_names())))
+    for diagnostic in diagnostics:
+        place = f"{diagnostic.places[0]}: " if diagnostic.places else ""
+        advice = f" ({diagnostic.advice})" if diagnostic.advice else ""
+        output.print_message(
+            f"{place}{diagnostic.severity.value}: {diagnostic.text}{advice} [{diagnostic.code}]"
+        )
     return 0
 
 
-def _compare(request: ExamineRequest, files: tuple[str, str], *, as_json: bool) -> int:
+def _compare(request: ExamineRequest, files: tuple[str, str], lang: str | None, *, as_json: bool) -> int:
     """Print the difference between two inventories; return 1 if the second has an error of its own."""
     from envcheck.commands import examine
     from envcheck.policy import decision
@@ -74,6 +83,6 @@ def _compare(request: ExamineRequest, files: tuple[str, str], *, as_json: bool) 
     if as_json:
         output.print_data(output.json_text(diff.tree(difference, first, second)))
     else:
-        output.print_data(diff.page(difference, first, second))
+        output.print_data(output.in_language(diff.page(difference, first, second), lang))
     only_new = second.judgement._replace(findings=difference.appear)
     return decision.decide(second._replace(judgement=only_new, nothing_to_judge=""), decision.Policy()).code

@@ -70,6 +70,7 @@ def command(
     timeout: options.ProbeTimeout = 10.0,
     overlays: options.Matrix = None,
     quiet: options.Quiet = False,
+    lang: options.Lang = None,
 ) -> int:
     """Estimate the memory that a training run needs, before it starts. Downloads nothing; needs no torch.
 
@@ -101,6 +102,6 @@ def command(
         ram=ram,
     )
     table = fit.estimate_memory(request, fit_options, host.Host())
-    text = report.answer(table) if quiet else report.render(table)
+    text = output.in_language(report.answer(table) if quiet else report.render(table), lang)
     output.print_data(output.json_text(report.tree(table)) if as_json else text)
     return table.code

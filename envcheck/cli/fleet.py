@@ -83,6 +83,7 @@ def command(
     overlays: options.Matrix = None,
     verbose: options.Verbose = False,
     quiet: options.Quiet = False,
+    lang: options.Lang = None,
 ) -> int:
     """Judge many nodes: what fails on each, which nodes differ, and whether a job may start on them.
 
@@ -115,7 +116,8 @@ def command(
     )
     gathered = fleet.gather(request, fleet_options, host.Host())
     if gathered.report is not None:
-        output.write_data(_text(gathered.report, verbosity, as_json=as_json), file)
+        text = _text(gathered.report, verbosity, as_json=as_json)
+        output.write_data(text if as_json else output.in_language(text, lang), file)
     return gathered.code
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from envcheck.cli import output
+from envcheck.cli import options, output
 from envcheck.core.errors import InputError
 
 FileArgument = Annotated[
@@ -15,12 +15,14 @@ FileArgument = Annotated[
 ]
 
 
-def command(file: FileArgument = "envcheck.toml") -> int:
+def command(file: FileArgument = "envcheck.toml", lang: options.Lang = None) -> int:
     """Write a settings file in which every setting is a comment that explains it.
 
     Exit codes: 0 written, 2 the file exists already.
     """
     from envcheck.policy import settings
+
+    output.in_language("", lang)  # the comments of the settings are English; a wrong language is an error
 
     if file == "-":
         output.print_data(settings.TEMPLATE)

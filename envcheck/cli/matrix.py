@@ -109,12 +109,16 @@ OnlyOption = Annotated[
 FolderOption = Annotated[
     str | None,
     typer.Option(
-        "--in", metavar="FOLDER", help="measure: folder that keeps the environments for the next run."
+        "--in", metavar="FOLDER", help="measure, prove: folder that keeps the environments for the next run."
     ),
 ]
 PythonOption = Annotated[
     str | None,
-    typer.Option("--python", metavar="PATH", help="measure: interpreter to create environments for."),
+    typer.Option(
+        "--python",
+        metavar="PATH",
+        help="measure: interpreter to create environments for. prove: interpreter with torch for scripts.",
+    ),
 ]
 
 
@@ -134,6 +138,7 @@ def command(
     python: PythonOption = None,
     store: StoreOption = None,
     overlays: options.Matrix = None,
+    lang: options.Lang = None,
 ) -> int:
     """Show the knowledge, lint it, write it as a page, measure, fetch published releases, or prove rules.
 
@@ -146,7 +151,7 @@ def command(
         output.print_data(text)
         return code
     if action is MatrixAction.PROVE:
-        text, code = _prove(tuple(subjects or ()), path, store)
+        text, code = _prove(tuple(subjects or ()), path=path, store=store, python=python, folder=folder)
         output.print_data(text)
         return code
     subject, partner = _subjects(subjects or (), action)
@@ -179,7 +184,7 @@ def command(
             text, code = matrix.html(path or "site", overlay_files), 0
         else:
             text, code = matrix.show(subject, partner, overlay_files), 0
-    output.print_data(text)
+    output.print_data(output.in_language(text, lang))
     return code
 
 
@@ -213,11 +218,17 @@ def _store(store: str | None) -> Path:
     return Path(store)
 
 
-def _prove(rules: tuple[str, ...], path: str | None, store: str | None) -> tuple[str, int]:
+def _prove(
+    rules: tuple[str, ...], *, path: str | None, store: str | None, python: str | None, folder: str | None
+) -> tuple[str, int]:
     """Prove rules; return the summary and the exit code."""
     from envcheck.commands import prove
 
     proof = prove.ProveOptions(
-        rules=rules, folder=Path(path or "compat"), store=Path(store) if store else None
+        rules=rules,
+        folder=Path(path or "compat"),
+        store=Path(store) if store else None,
+        python=python or "",
+        scratch=Path(folder) if folder else None,
     )
     return prove.prove(proof, host.Host(), output.print_message)

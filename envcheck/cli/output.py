@@ -23,6 +23,7 @@ from envcheck.host.files import append_file, check_replaceable, replace_file
 
 if TYPE_CHECKING:
     from envcheck.core.findings import Report, Verbosity
+    from envcheck.core.i18n import Language
     from envcheck.core.sanitize import Private
 
 # --- reports ----------------------------------------------------------------------------------------
@@ -140,6 +141,29 @@ def save_data(text: str, file: str) -> None:
 def _redacted(text: str) -> str:
     homes = home_folders()
     return redact(text, (*homes, *(json.dumps(home)[1:-1] for home in homes)))
+
+
+def in_language(text: str, lang: str | None) -> str:
+    """Translate a text that was written in English, line by line; a line without a translation stays.
+
+    Reports with their own language (`doctor`, `gate`, `check`) do not need this.
+
+    Raises:
+        InputError: there is no such language.
+    """
+    from envcheck.commands import examine
+    from envcheck.host.machine import Host
+
+    language = examine.choose_language(lang, Host())
+    if not language.sentences:
+        return text
+    ending = "\n" if text.endswith("\n") else ""
+    return "\n".join(_line_in(language, line) for line in text.splitlines()) + ending
+
+
+def _line_in(language: Language, line: str) -> str:
+    start = len(line) - len(line.lstrip())
+    return line[:start] + language.told(line[start:])
 
 
 # --- messages ---------------------------------------------------------------------------------------

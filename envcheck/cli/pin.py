@@ -131,6 +131,7 @@ def command(
     constraints_only: ConstraintsOnlyOption = False,
     timeout: options.ProbeTimeout = 10.0,
     overlays: options.Matrix = None,
+    lang: options.Lang = None,
 ) -> int:
     """Print a lock that fits this machine, or the one declared, as requirements.txt with hashes.
 
@@ -175,6 +176,6 @@ def command(
         from_current=from_current,
     )
     for message in messages:
-        output.print_message(message)
+        output.print_message(output.in_language(message, lang))
     output.write_data(lock, file)
     return 0

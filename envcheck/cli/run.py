@@ -34,6 +34,7 @@ def command(
     gpus: options.Gpu = None,
     timeout: options.ProbeTimeout = 10.0,
     overlays: options.Matrix = None,
+    lang: options.Lang = None,
 ) -> int:
     """Run a command as if it were started directly; if it fails, explain the failure on standard error.
 
@@ -64,7 +65,8 @@ def command(
     if finished.trouble:
         output.print_message(f"\nenvcheck: the command's output could not be explained: {finished.trouble}")
     elif finished.explanation is not None:
-        output.print_message(f"\n{explanation.render(finished.explanation)}".rstrip())
+        text = output.in_language(explanation.render(finished.explanation), lang)
+        output.print_message(f"\n{text}".rstrip())
     if finished.code < 0:
         pty_passthrough.die_by_signal(-finished.code)
         return 128 - finished.code

@@ -49,6 +49,7 @@ def command(
     as_json: options.Json = False,
     timeout: options.ProbeTimeout = 10.0,
     overlays: options.Matrix = None,
+    lang: options.Lang = None,
 ) -> int:
     """Run real training steps with this environment's own torch and check what they compute.
 
@@ -68,5 +69,6 @@ def command(
     with output.progress_line() as show:
         report = selftest.selftest(request, selftest_options, host.Host(), show)
     if report.rank == 0:
-        output.print_data(output.json_text(report_as_json(report)) if as_json else render_report(report))
+        text = output.in_language(render_report(report), lang)
+        output.print_data(output.json_text(report_as_json(report)) if as_json else text)
     return report.code

@@ -129,12 +129,23 @@ def inventory_report(request: ExamineRequest, host: Host) -> dict[str, Any]:
         InputError: as `take_inventory`; also if a part of a configuration could not be read, because
             whoever reads the facts file would take the rest for the whole.
     """
+    return inventory_and_diagnostics(request, host)[0]
+
+
+def inventory_and_diagnostics(
+    request: ExamineRequest, host: Host
+) -> tuple[dict[str, Any], tuple[Diagnostic, ...]]:
+    """Return the inventory as a facts file, and the diagnostics on training configurations.
+
+    Raises:
+        InputError: as `inventory_report`.
+    """
     all_probes = probes.every_probe()
     keys = vocabulary(all_probes)
     matrix = load_matrix(keys, request.overlays)
     _, inventory, diagnostics = take_inventory(request, host, all_probes, matrix, keys)
     refuse_unreadable(diagnostics)
-    return {"envcheck": __version__, **facts_file.dump(inventory)}
+    return {"envcheck": __version__, **facts_file.dump(inventory)}, diagnostics
 
 
 def refuse_unreadable(diagnostics: Sequence[Diagnostic]) -> None:
@@ -315,6 +326,7 @@ def report_on(
         conditional=conditional_findings(judgement, inventory, matrix.targets.values())
     )
     judgement = add_fixes(judgement, read, inventory, matrix, target)
+    judgement = add_findings(judgement, _missing_releases(read))
     plan = None if fix_from is None else plan_change(read, matrix, target, fix_from)
     if plan is not None or any(map(_lacks_fix, judgement.findings)):
         from envcheck.commands.planned_fixes import with_planned_fixes  # few reports need a plan
@@ -368,6 +380,15 @@ def with_requirements(read: Inventory) -> Inventory:
     from envcheck.commands.published_requirements import with_published_requirements
 
     return with_published_requirements(read)
+
+
+def _missing_releases(read: Inventory) -> Sequence[Finding]:
+    """Return what a list of versions requires that no release can meet; nothing for an environment."""
+    if "pkg" in read.complete or len(_installed_versions(read)) < 2:  # noqa: PLR2004 - no two packages
+        return ()
+    from envcheck.commands.published_requirements import missing_releases
+
+    return missing_releases(read)
 
 
 def _with_runs_beside_metadata(judgement: Judgement, inventory: Inventory, matrix: Matrix) -> Judgement:

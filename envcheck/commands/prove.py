@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 from envcheck import probes
 from envcheck.commands import examine
+from envcheck.commands.proof_runs import ScriptRunner
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Rule
 from envcheck.core.suggestions import suggestion
-from envcheck.host.files import folder_texts, write_file
+from envcheck.host.files import folder_texts, locked_folder, scratch_folder, write_file
 from envcheck.host.machine import Host
 from envcheck.knowledge.load import build_matrix, gather_tree
 from envcheck.knowledge.proofs import records, verification
-from envcheck.knowledge.proofs.checks import Sight
-from envcheck.knowledge.proofs.declaration import Proof, RunCheck, read_proof
+from envcheck.knowledge.proofs.declaration import Proof, read_proof
 from envcheck.knowledge.proofs.records import ProofRecord, SeenRelease
 from envcheck.knowledge.proofs.verification import Supply
 from envcheck.knowledge.tables import all_releases
@@ -48,12 +48,16 @@ class ProveOptions:
         rules: ids of rules, or names of files in rules/ without `.toml`; empty for all that lack a record.
         folder: the folder that is laid out like compat/; its proofs/ is written.
         store: a folder of copies of releases, `PACKAGE/VERSION.zip`; None reads the index alone.
+        python: the interpreter with torch that scripts run in.
+        scratch: where releases are installed for scripts; None uses a folder that is removed.
 
     """
 
     rules: tuple[str, ...] = ()
     folder: Path = Path("compat")
     store: Path | None = None
+    python: str = ""
+    scratch: Path | None = None
 
 
 class _Job(NamedTuple):
@@ -87,8 +91,10 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
     since: dict[str, str] = {}
     for release in all_releases(matrix):
         since.setdefault(release.package, release.version)
-    with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
-        outcomes = list(pool.map(lambda job: _prove(job, packages, since), jobs))
+    folder = scratch_folder() if options.scratch is None else locked_folder(options.scratch)
+    with folder as place, ThreadPoolExecutor(max_workers=_WORKERS) as pool:
+        runner = ScriptRunner(host=host, python=options.python, folder=place)
+        outcomes = list(pool.map(lambda job: _prove(job, packages, since, runner), jobs))
     failed = 0
     for job, opened in zip(jobs, outcomes, strict=True):
         against = records.contradictions(job.rule, job.proof, opened)
@@ -128,17 +134,15 @@ def _jobs(
     return jobs
 
 
-def _prove(job: _Job, packages: PublishedPackages, since: Mapping[str, str]) -> list[SeenRelease]:
+def _prove(
+    job: _Job, packages: PublishedPackages, since: Mapping[str, str], runner: ScriptRunner
+) -> list[SeenRelease]:
     try:
         needed = verification.needed_packages(job.rule, job.proof)
         releases = {name: packages.releases(name) for name in sorted(needed)}
-        return verification.prove(job.rule, job.proof, Supply(releases, since, packages.open, _run))
+        return verification.prove(job.rule, job.proof, Supply(releases, since, packages.open, runner.run))
     except (ExamineError, ValueError) as error:
         raise ExamineError(f"{job.rule.id}: {error}") from None
-
-
-def _run(check: RunCheck, version: str) -> Sight:
-    raise ExamineError(f"{check.script} beside {check.package} {version}: scripts are not run yet")
 
 
 def _in_words(rule: Rule, opened: Sequence[SeenRelease], against: Iterable[SeenRelease]) -> str:

@@ -16,7 +16,11 @@ from envcheck.core.facts import (
     package_key,
     package_name,
 )
-from envcheck.rules.requirements import PUBLISHED
+from envcheck.core.findings import Evidence, Finding
+from envcheck.core.rules import Severity
+from envcheck.knowledge.requirement_windows import DisjointWindows, disjoint_windows
+from envcheck.policy.generated_findings import generated_finding
+from envcheck.rules.requirements import PUBLISHED, marker_environment
 
 _NAME_ENDS_AT = " <>=!~;[(@"
 
@@ -42,6 +46,37 @@ def with_published_requirements(read: Inventory) -> Inventory:
             source = f"{PUBLISHED}{package} {version}"
             facts.append(Fact(package_key(package, "requires"), Known(lines), source))
     return read.with_facts(facts)
+
+
+def missing_releases(read: Inventory) -> list[Finding]:
+    """Return a warning for each package, not listed, of which no release meets what two listed ones require.
+
+    An installer refuses such a list, or has installed one of the two against its metadata.
+    """
+    installed = any(
+        key.endswith(".requires") and not fact.source.startswith(PUBLISHED)
+        for key, fact in read.facts.items()
+    )
+    if installed or "pkg" in read.complete:
+        return []
+    pins = {
+        package_name(key): str(fact.value)
+        for key, fact in read.facts.items()
+        if fact.value is not None and is_package_version_key(key)
+    }
+    windows = disjoint_windows(pins, release_table(), marker_environment(read)) if len(pins) > 1 else ()
+    return [_no_release(window, read) for window in windows]
+
+
+def _no_release(window: DisjointWindows, read: Inventory) -> Finding:
+    asks = " and ".join(f"{ask.package} {ask.version} ({ask.specifier})" for ask in window.asks)
+    return generated_finding(
+        f"no-release:{window.package}",
+        Severity.WARNING,
+        f"no release of {window.package} meets what {asks} require",
+        [Evidence(read.fact(package_key(ask.package))) for ask in window.asks],
+        group="no-release",
+    )
 
 
 def _required_name(line: str) -> str:

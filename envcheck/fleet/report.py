@@ -56,7 +56,8 @@ def _lines(report: FleetReport, verbosity: Verbosity) -> Iterator[str]:
     yield from _head(report)
     if number := report.waiting.get("training"):
         checks = counted(number, "check")
-        yield f"Not judged: {checks} that depend on the training (give --target NAME or --train FILE)."
+        give = "give --target NAME or --train FILE"
+        yield f"Not judged: {checks} for lack of a training configuration ({give})."
 
 
 def _head(report: FleetReport) -> Iterator[str]:

@@ -182,12 +182,24 @@ class Scanner:
         return raw[begin : begin + _MAX_LINE]
 
 
-_STEP = re.compile(rb"(?i)\b(?:loss|epoch|throughput)\b['\"]?\s?[:=]\s?['\"]?\d")
+_STEP = re.compile(rb"(?:loss|epoch|throughput)['\"]?\s?[:=]\s?['\"]?\d")
+_STEP_WORDS = (b"loss", b"epoch", b"throughput")
+_STEPS_TRIED = 4  # occurrences of a word, from the end of a block, that are looked at
 
 
 def _last_step(block: bytes) -> int:
-    """Return the offset of the last report on a training step in a block, or -1."""
-    return max((found.start() for found in _STEP.finditer(block)), default=-1)
+    """Return the offset of about the last report on a training step in a block, or -1."""
+    last = -1
+    for word in _STEP_WORDS:
+        end = len(block)
+        for _ in range(_STEPS_TRIED):
+            end = block.rfind(word, 0, end)
+            if end < 0:
+                break
+            if _STEP.match(block, end):
+                last = max(last, end)
+                break
+    return last
 
 
 class _Hits:

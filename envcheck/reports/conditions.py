@@ -34,13 +34,18 @@ def conditions_text(open_clauses: When, require: When, lang: Language, *, every:
         left_out = len(phrases) - _MOST_CONDITIONS
         phrases = [*phrases[:_MOST_CONDITIONS], lang.say("{} more settings", left_out)]
     text = lang.say("if you train with {}", _listed(phrases, "{} and {}", lang)) if phrases else ""
-    for clause in trainers:
+    for clause in trainers if every else [each for each in trainers if _is_selective(each)]:
         names = _values(clause, lang)
         text = lang.say("{} under {}", text, names) if text else lang.say("if you train under {}", names)
     unless = [_phrase(clause, lang) for clause in open_clauses if clause in require]
     if unless:
         text = lang.say("{}, unless it has {}", text, _listed(unless, "{} and {}", lang)).lstrip(", ")
     return text
+
+
+def _is_selective(clause: Clause) -> bool:
+    """Return whether a clause on the trainer names fewer than half of those that there are."""
+    return len(clause.any_of) < len(KEYS[clause.key].words) / 2
 
 
 def _phrase(clause: Clause, lang: Language) -> str:

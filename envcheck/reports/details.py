@@ -274,12 +274,12 @@ def _not_judged(need: str, count: int, report: Report) -> str:
     if need == "training":
         given = any(key.startswith("train.") for key in report.inventory.facts)
         what = "--train FILE" if given else "--target NAME, --train FILE"
-        return lang.say("{} that depend on the training (give {})", checks, what)
+        return lang.say("{} for lack of a training configuration (give {})", checks, what)
     if need == "GPU":
-        return lang.say("{} that need a GPU (declare it: --gpu NAME, --driver VERSION)", checks)
+        return lang.say("{} for lack of a GPU (declare it: --gpu NAME, --driver VERSION)", checks)
     if need == "packages":
-        return lang.say("{} that need packages that were not given", checks)
-    return lang.say("{} that run only on the real machine", checks)
+        return lang.say("{} for lack of the packages involved", checks)
+    return lang.say("{} for lack of the real machine", checks)
 
 
 # --- conditional findings ---------------------------------------------------------------------------

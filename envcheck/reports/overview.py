@@ -195,6 +195,18 @@ def training_phrases(inventory: Inventory, lang: Language) -> tuple[str, ...]:
     )
 
 
+def training_facts(inventory: Inventory) -> Iterator[tuple[str, str, str]]:
+    """Yield the facts of the training configuration: name, value or reason, and where they are stated."""
+    for key in TRAINING:
+        fact = inventory.facts.get(key)
+        if fact is None or fact.source.startswith("default: "):
+            continue
+        if fact.value is not None:
+            yield key.removeprefix("train."), value_text(fact.value), fact.source
+        elif isinstance(fact.reading, Unknown) and fact.reading.asked:
+            yield key.removeprefix("train."), f"? {fact.reading.why}", fact.source
+
+
 def training_phrase(key: str, value: str, lang: Language) -> str:
     """Return a training fact as a short phrase: `ZeRO-3` for a stage of 3."""
     phrases = TRAINING[key].phrases

@@ -79,7 +79,7 @@ def _read_requirements(inventory: Inventory) -> Iterator[Requirement | Unreadabl
         for line in fact.value:
             bare, _, marker = line.partition(";")
             if marker:
-                environment = environment or _marker_environment(inventory)
+                environment = environment or marker_environment(inventory)
                 matches = markers.matches(marker, environment)
                 if matches is None:
                     yield _unreadable_line(fact, line)
@@ -111,7 +111,8 @@ def split_requirement(text: str) -> tuple[str, str]:
     return normalised(name), rest.strip("()").replace(" ", "")
 
 
-def _marker_environment(inventory: Inventory) -> dict[str, str]:
+def marker_environment(inventory: Inventory) -> dict[str, str]:
+    """Return the variables of markers here: what is not known is Python 3.11 on 64-bit Linux."""
     return markers.environment(
         str(inventory.known("python.version") or "3.11.0"),
         architecture=str(inventory.known("host.arch") or "x86_64"),

@@ -5,21 +5,22 @@ Where the installed release of a package is known, it decides what that package 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Fact, Unknown
 from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
-from envcheck.training_config.dialect_context import DialectContext
+from envcheck.training_config.dialect_context import DialectContext, location
 from envcheck.training_config.dialects import Dialect, DialectRow, recognised
 from envcheck.training_config.document import Document, Reference, SettingValue
 from envcheck.training_config.setting_diagnostics import SettingDiagnostics
 from envcheck.training_config.setting_facts import default_facts, facts, open_facts
 from envcheck.training_config.values import FALSE, UNDECIDED, spelled
 
+_MAX_NAMES = 8  # that one diagnostic lists
 _MAX_DIAGNOSTICS = 100  # of one document
 _SHIPS_CONFIGURATIONS = (
     "torchtune",
@@ -53,7 +54,11 @@ def understood(
         return [Interpretation(document, None)]
     context = DialectContext(document, dialect, installed)
     inner = [part for embedded in _embedded(context) for part in understood(embedded, dialects, installed)]
-    diagnostics = SettingDiagnostics(context).all()
+    opened = tuple(open_facts(context))
+    own = list(islice(SettingDiagnostics(context).all(), _MAX_DIAGNOSTICS + 1))
+    noted = {diagnostic.places[0] for diagnostic in own if diagnostic.code == "unknown-name"}
+    certain = bool(dialect.trainer) and context.proves_trainer()
+    diagnostics = chain(own, () if certain else _not_understood(context, opened, noted))
     whole = Interpretation(
         document,
         dialect,
@@ -61,9 +66,26 @@ def understood(
         tuple(_limited(diagnostics, document.file)),
         tuple(_references(context)),
         tuple(default_facts(context)),
-        tuple(open_facts(context)),
+        opened,
     )
     return [*inner, whole]
+
+
+def _not_understood(
+    context: DialectContext, opened: Sequence[Fact], noted: set[Place]
+) -> Iterator[Diagnostic]:
+    """Note in one line the settings that bear on facts, whose meaning is not known and nothing else notes."""
+    sources = {fact.source for fact in opened}
+    settings = [
+        each
+        for each in context.settings.values()
+        if location(each) in sources and not context.rows(each.name) and each.name_place not in noted
+    ]
+    if settings:
+        names = [setting.name for setting in settings]
+        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        text = f"not understood: {', '.join(names[:_MAX_NAMES])}{more}; what they decide is left open"
+        yield Diagnostic(Severity.NOTE, "not-understood", text, (settings[0].name_place,))
 
 
 def _limited(diagnostics: Iterator[Diagnostic], file: str) -> Iterator[Diagnostic]:

@@ -49,21 +49,31 @@ def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str,
             if fact.key not in own or fact.value is not None:
                 facts[fact.key] = fact
                 own.add(fact.key)
+    _add_open_and_defaults(facts, group)
+    return facts
+
+
+def _add_open_and_defaults(facts: dict[str, Fact], group: Sequence[Interpretation]) -> None:
+    """Add what nothing states: first what is left open, then what the programs do by default."""
     opened = [fact for part in group for fact in part.open_facts]
     defaults = [fact for part in reversed(group) for fact in part.defaults]
     if _has_adapter([*facts.values(), *defaults]):  # which freezes the base, whatever its parts
-        opened = [fact for fact in opened if fact.key != "train.frozen_params"]
-        defaults = [fact for fact in defaults if fact.key != "train.frozen_params"]
-        if "train.frozen_params" in facts and facts["train.frozen_params"].value is False:
-            del facts["train.frozen_params"]
+        opened = [fact for fact in opened if fact.key != _FROZEN]
+        defaults = [fact for fact in defaults if fact.key != _FROZEN]
+        if _FROZEN in facts and facts[_FROZEN].value is False:
+            del facts[_FROZEN]
     for fact in opened:
         facts.setdefault(fact.key, fact)
     for part in group:
         for key in sorted(_possible_keys(part) - facts.keys()):
             facts[key] = Fact(key, Unknown(part.document.incomplete), part.document.file)
+    if "train.zero_stage" in facts:  # ZeRO is DeepSpeed's, whatever launches it
+        defaults = [fact for fact in defaults if fact.key != "train.parallel"]
     for fact in defaults:
         facts.setdefault(fact.key, fact)
-    return facts
+
+
+_FROZEN = "train.frozen_params"
 
 
 def _has_adapter(facts: Sequence[Fact]) -> bool:

@@ -134,7 +134,7 @@ def _opened_by_model(context: DialectContext) -> Iterator[Fact]:
             continue
         for family in context.dialect.families:
             if family.models and re.search(family.models, setting.value.lower()):
-                reading = Unknown(f"{setting.value} is the name of such a model as decides it itself")
+                reading = Unknown(f"{setting.value} is a model whose name tells of it, and nothing says more")
                 yield Fact(family.key, reading, location(setting))
 
 

@@ -139,7 +139,7 @@ def test_what_releases_require_is_written_as_a_table_of_all_that_is_stored(tmp_p
     store, tables = tmp_path / "store", tmp_path / "tables"
     with serving(LocalIndex(files, ranges=True)) as index:
         ran = harvest(index, store, "peft", "-o", str(tables))
-    assert ran.out.endswith(": 1 packages, 0 KiB\n")
+    assert "releases: 1 packages, 0 KiB\n" in ran.out
     lines = (tables / "releases/peft.txt").read_text().splitlines()
     assert lines[1:] == [
         *("release 0.13.0 -", "release 0.14.0 -"),

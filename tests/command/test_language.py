@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.cli.main import COMMANDS
 from tests.command.test_command_line import BROKEN, HOSTILE, RULE, one_line
 from tests.support.paths import ROOT
 from tests.support.running import envcheck
@@ -75,6 +76,18 @@ def test_json_is_the_same_in_every_language(facts: Path) -> None:
 def test_an_unknown_language_is_an_error_of_one_line(command: tuple[str, ...]) -> None:
     one_line(envcheck(*command, "--lang", "fr"), 2, "--lang 'fr': no such language; known are en, zh")
     one_line(envcheck(*command, environ={"ENVCHECK_LANG": "zz"}), 2, "ENVCHECK_LANG='zz': no such language")
+
+
+def test_every_command_has_the_option_and_fit_and_fleet_answer_in_chinese(facts: Path) -> None:
+    for command in COMMANDS:
+        assert "--lang" in envcheck(command, "-h").out, command
+    shape = "params=7.6e9,layers=28,hidden=3584,heads=28,kv_heads=4,mlp=18944,vocab=152064"
+    words = ("fit", "--model", shape, "--facts", str(facts), "--gpu", "RTX 4090", "--seq", "64")
+    assert chinese(envcheck(*words, "--lang", "zh").out.splitlines()[0])
+    assert chinese(envcheck(*words, environ={"LANG": "zh_CN.UTF-8"}).out.splitlines()[0])
+    assert envcheck(*words, "--json", "--lang", "zh").out == envcheck(*words, "--json").out
+    fleet = ("fleet", str(ROOT / "docs/facts/cluster.jsonl"), "-q", "--lang", "zh")
+    assert envcheck(*fleet).out.startswith("不能启动：")  # noqa: RUF001 - that is Chinese
 
 
 @pytest.mark.parametrize("name", ["", "*", "../rules", "/etc/passwd", "zh*", "z" * 5000, "中"])

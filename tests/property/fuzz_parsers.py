@@ -108,11 +108,21 @@ def smallest_library() -> bytes:
     return (header + load + dynamic).ljust(256, b"\0") + entries.ljust(144, b"\0") + names.ljust(112, b"\0")
 
 
+SEEDS = (
+    b"torchrun --nproc_per_node $((N / 2)) train.py --bf16 true $(cat x) <<EOT\na\nEOT\nif [ $N -gt 1 ]; then :; fi\n",
+    b"Name: a\nRequires-Dist: torch (>=2) ; python_version >= '3.8' and (os_name in 'posix' or extra == 'x')\n",
+    smallest_library(),
+    b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nRuntimeError: CUDA error\nSyntaxError: x\n',
+)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run libFuzzer on the parser that the first argument names."""
     atheris: Any = importlib.import_module("atheris")
     with atheris.instrument_imports(include=list(_MODULES)):
         check = TARGETS[arguments[0]]()
+        for seed in SEEDS:  # imports what the parser imports when it is called
+            check(seed)
     atheris.Setup([sys.argv[0], *arguments[1:]], check)
     atheris.Fuzz()
 

@@ -6,11 +6,12 @@ for. Then both speak of the same failure, and their bounds have to agree.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 
 from envcheck.core.facts import is_package_version_key, package_name
-from envcheck.core.rules import AtlasRow, Matrix, Rule, Severity
+from envcheck.core.rules import AtlasRow, Matrix, Rule
 from envcheck.knowledge.lint.problems import LintProblem
 from envcheck.knowledge.lint.subject import LintSubject
 from envcheck.knowledge.pair_page import Pair
@@ -50,7 +51,7 @@ def _of_pair(subject: LintSubject, names: tuple[str, str], rules: list[Rule]) ->
     pair = Pair(subject.known, *names)
     read = [frozenset(atlas.releases.get(name, ())) for name in names]
     cells = {rule.id: _cells_of_rule(pair, rule, read) for rule in rules}
-    covered = frozenset().union(*(cells[rule.id] for rule in rules if rule.severity is Severity.ERROR))
+    covered = frozenset().union(*cells.values())
     for rule in rules:
         same = [(row, first) for row, first in rows if _is_about(rule, row)]
         by_rows: set[tuple[str, str]] = set()
@@ -65,7 +66,9 @@ def _of_pair(subject: LintSubject, names: tuple[str, str], rules: list[Rule]) ->
 
 def _is_about(rule: Rule, row: AtlasRow) -> bool:
     word = row.needs.rstrip("=)").replace("(", ".").rpartition(".")[2]
-    return row.kind in ("name", "keyword") and word in f"{rule.title} {rule.why}"
+    is_a_name = word != word.lower() or "_" in word  # `compile` and `log` are words of many sentences
+    mentioned = re.search(rf"\b{re.escape(word)}\b", f"{rule.title} {rule.why}") is not None
+    return row.kind in ("name", "keyword") and is_a_name and mentioned
 
 
 def _cells_of_rule(pair: Pair, rule: Rule, read: list[frozenset[str]]) -> _Cells:

@@ -68,6 +68,7 @@ class RunCheck:
     Attributes:
         package: the package whose releases are installed.
         script: the name of a script in the folder of scripts.
+        fails: a regular expression for how it fails; a script that fails otherwise proves nothing.
         beside: releases that are installed with it, `transformers==4.46.3`.
         when: numbers of the `when` tables that the check is for, from 1; empty for all of them.
 
@@ -75,6 +76,7 @@ class RunCheck:
 
     package: str
     script: str
+    fails: str
     beside: tuple[str, ...] = ()
     when: tuple[int, ...] = ()
 
@@ -199,11 +201,15 @@ def _mistakes(check: ReadCheck) -> list[str]:
 
 
 def _run_check(row: Mapping[str, Any], problems: list[str]) -> RunCheck | None:
-    unknown = sorted(row.keys() - {"pkg", "script", "beside", "when"})
+    unknown = sorted(row.keys() - {"pkg", "script", "fails", "beside", "when"})
     problems += [f"proof: runs: unknown key {key!r}" for key in unknown]
-    if not isinstance(row.get("pkg"), str) or not isinstance(row.get("script"), str):
-        problems.append(f"proof: runs: expected pkg and script; found {dict(row)!r}")
+    if not all(isinstance(row.get(key), str) for key in ("pkg", "script", "fails")):
+        problems.append(f"proof: runs: expected pkg, script and fails; found {dict(row)!r}")
         return None
     return RunCheck(
-        package=row["pkg"], script=row["script"], beside=_texts(row, "beside"), when=_numbers(row)
+        package=row["pkg"],
+        script=row["script"],
+        fails=row["fails"],
+        beside=_texts(row, "beside"),
+        when=_numbers(row),
     )

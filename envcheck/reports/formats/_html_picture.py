@@ -31,12 +31,23 @@ def picture(report: Report) -> Iterator[str]:
     yield "<figure>"
     for drawing in (_Wide(nodes), _Tall(nodes)):
         yield from drawing.svg(breaks, descriptions, label)
-    key = lang.say("Solid line: no known problem. Dotted line: one end is not known.")
-    yield f"<figcaption>{escape(key)}"
+    yield f"<figcaption>{escape(' '.join(_legend(nodes, breaks, lang)))}"
     if descriptions:
         items = "".join(f"<li>{escape(each)}</li>" for each in descriptions)
         yield f'<ul class="unseen">{items}</ul>'
     yield "</figcaption></figure>"
+
+
+def _legend(nodes: Sequence[_HtmlNode], breaks: Sequence[_Break], lang: Language) -> Iterator[str]:
+    """Yield a sentence for each kind of line and box that the picture has."""
+    broken = {(each.one, each.other) for each in breaks}
+    links = [(one, one + 1) for one in range(len(nodes) - 1) if (one, one + 1) not in broken]
+    if any(nodes[one].known and nodes[other].known for one, other in links):
+        yield lang.say("Solid line: no known problem.")
+    if not all(node.known for node in nodes):
+        yield lang.say("Dashed box and dotted line: not known or not given.")
+    if breaks:
+        yield lang.say("Coloured, with a sign: a finding; the sign leads to it.")
 
 
 # --- the parts of the stack -------------------------------------------------------------------------

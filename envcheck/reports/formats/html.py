@@ -172,8 +172,11 @@ def _finding(number: int, finding: Finding, report: Report, *, unfolded: bool) -
     place = place_of(finding, report)
     codes = [f"<code>{escape(str(each))}</code>" for each in (finding.rule.id, place) if each]
     yield f'<p class="id">{" · ".join(codes)}</p>'
+    about = list(details(finding, report))
+    evidence = [number for number, each in enumerate(about) if each.kind == "because"]
+    yield from _listed(about[: evidence[0]] if evidence else about)
     yield from _evidence(finding, report)
-    yield from _listed(each for each in details(finding, report) if each.kind != "because")
+    yield from _listed(about[evidence[-1] + 1 :] if evidence else ())
     yield "</details></article>"
 
 

@@ -27,7 +27,7 @@ from envcheck.reports.details import (
 )
 from envcheck.reports.findings import place_of
 from envcheck.reports.headline import headline
-from envcheck.reports.overview import MARKS, categories, category
+from envcheck.reports.overview import MARKS, categories, category, training_facts
 
 SUFFIXES = (".txt", ".text", ".log")
 
@@ -67,6 +67,8 @@ def lines(report: Report) -> Iterator[Line]:
     yield ()
     yield from _judged(report)
     yield from _overview(report)
+    if report.verbosity is Verbosity.ALL:
+        yield from _training_facts(report)
     yield ()
     yield (Span(not_judged_line(report), "dim"),)
     if report.verbosity is Verbosity.ALL:
@@ -93,6 +95,12 @@ def _overview(report: Report) -> Iterator[Line]:
             continue
         label = Span(f" {pad(name, 9)}", "title")
         yield (Span(f"[{MARKS[mark]}]", mark), label, Span(text))
+
+
+def _training_facts(report: Report) -> Iterator[Line]:
+    """Yield each fact of the training configuration with the file and line that states it."""
+    for name, value, source in training_facts(report.inventory):
+        yield (Span(f"    {pad(name, 24)} "), Span(f"{value}  "), Span(source, "dim"))
 
 
 def _diagnostic(diagnostic: Diagnostic, report: Report) -> Iterator[Line]:

@@ -18,6 +18,12 @@ _CHANGEABLE = frozenset({"pkg", "train", "env"})
 """Families of facts that an installer or a configuration changes."""
 
 
+_OF_ALL_PACKAGES = frozenset(
+    {"packages.without_wheel", "torch.packages_of_another_release", "torch.packages_of_another_build"}
+)
+"""Derived facts that may follow from any package."""
+
+
 class LowerBound(NamedTuple):
     """The least moves of any answer beyond a state (an administrator's, and all), and its own cost."""
 
@@ -92,8 +98,10 @@ class BoundModel:
                 for fact in self.problem.read.facts
                 if fact.startswith("pkg.") and fact.endswith(derive.ARCHITECTURES_SUFFIX)
             )
-        elif key == "packages.without_wheel":
+        elif key in _OF_ALL_PACKAGES:
             yield from filter(is_package_version_key, self.problem.read.facts)
+            yield from map(package_key, self.costs.choices.listed.every)
+            yield from (name for rule in known.rules for fix in rule.fixes for name, _ in fix.set)
         if family(key) in ("pkg", "build"):
             name = key.split(".")[1]
             yield package_key(name)

@@ -23,7 +23,8 @@ class ConfigReader(NamedTuple):
 
     `read` raises nothing but InputError, with `file:line:column` where there is one. Of the readers that
     recognise a text, the one with the lowest `order` reads it. `read_with` is `read` for a reader that also
-    looks at other files: it gets a function that returns their texts.
+    looks at other files: it gets a function that returns their texts. `reads_programs` says that it takes
+    programs (`.py`, `.ipynb`), which no other reader gets.
     """
 
     name: str
@@ -31,6 +32,7 @@ class ConfigReader(NamedTuple):
     recognises: Callable[[str], bool]
     read: Callable[[str, str], tuple[Document, ...]]
     read_with: Callable[[str, str, Beside], tuple[Document, ...]] | None = None
+    reads_programs: bool = False
 
 
 def every_reader() -> tuple[ConfigReader, ...]:
@@ -39,8 +41,9 @@ def every_reader() -> tuple[ConfigReader, ...]:
 
 
 _PROGRAMS = (".py", ".pyc", ".ipynb")
-_INSTEAD_OF_PROGRAM = (
-    "a Python program, which is not run to see what it sets; give instead what it is started with: "
+INSTEAD_OF_PROGRAM = (
+    "a Python program, which is not run to see what it sets, and no call in it has literal arguments that "
+    "configure a training; give instead what it is started with: "
     "the launch script, the trainer's YAML or JSON, DeepSpeed's JSON, or the settings themselves, "
     "such as --train 'zero_stage=3 bf16=true'"
 )
@@ -59,13 +62,15 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
         raise InputError(file, "an empty file")
     if _BINARY.search(text):
         raise InputError(file, "a binary file, not a configuration")
-    if file.endswith(_PROGRAMS):
-        raise InputError(file, _INSTEAD_OF_PROGRAM)
     readers = every_reader()
     for reader in readers:
         if reader.recognises(text):
+            if file.endswith(_PROGRAMS) and not reader.reads_programs:
+                break
             if reader.read_with is not None and beside is not None:
                 return reader.read_with(text, file, beside)
             return reader.read(text, file)
+    if file.endswith(_PROGRAMS):
+        raise InputError(file, INSTEAD_OF_PROGRAM)
     kinds = ", ".join(reader.name for reader in readers)
     raise InputError(file, f"not recognised as a training configuration ({kinds})")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
+from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
 from envcheck.training_config.readers._python_literals import Literals, computed
 
 DIALECT = "python"
@@ -78,7 +79,7 @@ def documents(text: str, file: str, lines: Sequence[int] = ()) -> tuple[Document
     tree = parsed(text)
     found = _PythonFile(tree, text, file, lines).documents() if tree is not None else ()
     if not found:
-        raise InputError(file, "a Python file in which no call with literal arguments configures a training")
+        raise InputError(file, INSTEAD_OF_PROGRAM)
     return found
 
 
@@ -96,7 +97,7 @@ class _PythonFile:
         others = [call for call in calls if not _trainer_of(call.name)]
         if not calls:
             return ()
-        found = [self._other_calls(others), *self._deepspeed_dicts(others)]
+        found = [self._other_calls(others)]
         for number, call in enumerate(arguments, 1):
             settings = tuple(self._settings(call.node, ""))
             launch = number if len(arguments) > 1 else 0
@@ -121,21 +122,6 @@ class _PythonFile:
         place = Place(self.file)
         used = Setting("uses_peft", "peft" in modules or "unsloth" in modules, place, place)
         return Document(self.file, "json", (*settings.values(), used), dialect=DIALECT)
-
-    def _deepspeed_dicts(self, calls: Sequence[_Call]) -> Iterator[Document]:
-        """Yield the literal configurations that `deepspeed.initialize` is called with."""
-        for call in calls:
-            for keyword in call.node.keywords if call.name == "deepspeed.initialize" else ():
-                if keyword.arg in ("config", "config_params"):
-                    settings = [
-                        setting._replace(name=setting.name.partition(".")[2])
-                        for setting in self._nested(
-                            keyword.arg, self._literals.value(keyword.value), keyword.value
-                        )
-                        if "." in setting.name
-                    ]
-                    if settings:
-                        yield Document(self.file, "json", tuple(settings), dialect="deepspeed")
 
     def _settings(self, node: ast.Call, prefix: str) -> Iterator[Setting]:
         """Yield the arguments of a call; the first one of `from_pretrained` names the model."""

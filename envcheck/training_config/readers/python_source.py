@@ -33,4 +33,4 @@ def read(text: str, file: str) -> tuple[Document, ...]:
     return _python_calls.documents(text, file)
 
 
-READER = ConfigReader("a Python file", -1, recognises, read)
+READER = ConfigReader("a Python file", -1, recognises, read, reads_programs=True)

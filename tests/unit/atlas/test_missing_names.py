@@ -232,3 +232,31 @@ sys.modules[__name__] = _LazyModule(__name__, _import_structure)
     assert missing({"peft/": "from transformers import Trainer"}, partner) == {
         "transformers.Trainer": ("4.0",)
     }
+
+
+def test_a_scanned_model_is_a_dummy_where_torch_is_too_old() -> None:
+    utils = """
+import importlib.util, importlib.metadata
+from packaging import version
+def is_torch_available():
+    found = importlib.util.find_spec("torch") is not None
+    return found and version.parse(importlib.metadata.version("torch")) >= version.parse("2.1")
+"""
+    transformers = {
+        "transformers/": "sys.modules[__name__] = _LazyModule(__name__, define_import_structure(__file__))",
+        "transformers.utils/": "",
+        "transformers.utils.import_utils": utils,
+        "transformers.models.llama/": "",
+        "transformers.models/": "",
+        "transformers.models.llama.modeling_llama": "from torch.compiler import disable\n"
+        "__all__ = ['LlamaForCausalLM']\nclass LlamaForCausalLM: ...",
+    }
+    asking = reader("transformers", {"4.52.0": transformers})
+    torch = reader(
+        "torch",
+        {
+            version: {"torch/": "", "torch.compiler": text}
+            for version, text in (("2.0.1", ""), ("2.1.0", ""), ("2.4.0", "def disable(): ..."))
+        },
+    )
+    assert missing(asking, torch) == {"torch.compiler.disable": ("2.1.0",)}

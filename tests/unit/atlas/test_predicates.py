@@ -147,6 +147,37 @@ def test_disabling_pytorch_is_a_hidden_minimum_too() -> None:
     assert read("is_torch_available()", utils=utils, main=main) == Installed("torch", ("2.4.0",))
 
 
+def test_a_package_check_means_its_name_however_it_finds_the_version() -> None:
+    utils = """
+    import importlib.metadata, importlib.util
+    from packaging import version
+
+    def _is_package_available(pkg_name, return_version=False):
+        package_exists = importlib.util.find_spec(pkg_name) is not None
+        package_version = "N/A"
+        if package_exists and return_version:
+            for name in candidates(pkg_name):
+                try:
+                    package_version = importlib.metadata.version(name)
+                    break
+                except importlib.metadata.PackageNotFoundError:
+                    continue
+        if return_version:
+            return package_exists, package_version
+        return package_exists, None
+
+    def is_torch_available():
+        is_available, torch_version = _is_package_available("torch", return_version=True)
+        return is_available and version.parse(torch_version) >= version.parse("2.6.0")
+
+    def is_peft_available():
+        return _is_package_available("peft")[0]
+    """
+    main = "from .utils import is_torch_available, is_peft_available"
+    assert read("is_torch_available()", utils=utils, main=main) == Installed("torch", ("2.6.0",))
+    assert read("is_peft_available()", utils=utils, main=main) == Installed("peft")
+
+
 def test_a_local_predicate_is_followed() -> None:
     utils = """
     import torch

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from time import perf_counter
+from time import thread_time
 
 import pytest
 
@@ -110,7 +110,7 @@ def test_a_look_up_in_a_long_table_takes_well_under_a_tenth_of_a_millisecond() -
         freeze_releases({"p.txt": table_text("p", [table_release(one) for one in releases])})
     )
     frozen.row("p", "1.0")
-    began = perf_counter()
+    began = thread_time()
     for number in range(60):
         frozen.row("p", f"1.{number}")
-    assert (perf_counter() - began) / 60 < 0.001  # a tenth of that on a quiet machine
+    assert (thread_time() - began) / 60 < 0.001  # seconds of this thread; a tenth of that on a quiet machine

@@ -1,7 +1,7 @@
 """The shipped table of published releases: facts that anyone can look up, from the checkout and compiled."""
 
 import json
-from time import perf_counter
+from time import thread_time
 
 import pytest
 
@@ -57,6 +57,6 @@ def test_the_table_is_small_and_loads_at_once() -> None:
     assert sum(len(text) for text in texts.values()) < TEXT_BYTES
     packaged = json.dumps(freeze_releases(texts), separators=(",", ":"))
     assert len(packaged) < PACKAGED_BYTES
-    began = perf_counter()
+    began = thread_time()
     ReleaseTable(json.loads(packaged)).row("torch", "2.6.0")
-    assert perf_counter() - began < 0.05  # 1 ms on a quiet machine
+    assert thread_time() - began < 0.05  # seconds of this thread; 1 ms on a quiet machine

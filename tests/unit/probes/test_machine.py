@@ -375,7 +375,7 @@ def test_only_variables_of_the_list_are_read(tmp_path: Path) -> None:
     [
         ("NCCL_NET_TOKEN", "abc"),
         ("TORCH_MIRROR", "https://ann:pw@mirror.example/simple"),
-        ("TORCH_X", "hf_abcdefghijklmnop"),
+        ("TORCH_X", "hf_abcdefghijKLmn0p"),
         ("DS_KEY", "0123456789abcdef0123456789abcdef0123"),
         ("NCCL_LONG", "x " * 4000),
     ],

@@ -289,5 +289,6 @@ def test_the_command_gives_a_root_the_same_findings(tree: dict[str, Any], tmp_pa
     stage(root, tree)
     ran = envcheck("gate", "--root", str(root), "--python", "/opt/venv", "--json", cwd=tmp_path)
     assert ran.code == tree["expect"].get("exit", 0), ran.err
-    told = [f"{each['severity']} {each['rule']}" for each in json.loads(ran.out)["findings"]]
+    found = json.loads(ran.out)["findings"]
+    told = [f"{each['severity']} {each['rule']}" for each in found if each["verdict"] != "conditional"]
     assert sorted(told) == sorted(tree["expect"].get("findings", []))

@@ -67,3 +67,23 @@ def test_a_run_of_the_same_two_releases_is_named_beside_the_violation() -> None:
     (finding,) = (each for each in report.judgement.findings if each.rule.group == "requires-dist")
     assert finding.rule.id == "requires-dist:peft:transformers"
     assert finding.note.startswith("these two trained all the same: ")
+
+
+@pytest.mark.parametrize(
+    ("optimum", "titles"),
+    [
+        (
+            "1.18.0",
+            [
+                "no release of transformers meets what axolotl 0.11.0 (==4.53.1) and "  # noqa: ISC004
+                "optimum 1.18.0 (<4.40.0,>=4.26.0) require"
+            ],
+        ),
+        ("1.26.1", []),
+    ],
+)
+def test_a_package_of_which_no_release_serves_both_is_named(optimum: str, titles: list[str]) -> None:
+    report = judged(f'[pkg]\naxolotl = "0.11.0"\noptimum = "{optimum}"\n')
+
+    found = [each.rule.title for each in report.judgement.findings if each.rule.group == "no-release"]
+    assert found == titles

@@ -76,6 +76,16 @@ def test_conditions_name_settings_of_the_dialect(name: str) -> None:
         assert all(argument in arguments for argument in filled.arguments), filled
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["transformers", "trl", "llamafactory", "axolotl", "swift", "swift_megatron", "openrlhf", "accelerate",
+     "deepspeed", "torchtune", "verl", "nemo_rl"],
+)  # fmt: skip
+def test_a_packaged_trainer_names_the_releases_it_was_read_from(name: str) -> None:
+    assert versions.parse_specifier(KNOWN[name].read_from)
+    assert KNOWN[name].package
+
+
 def test_every_row_names_its_source() -> None:
     for name, tree in TREES.items():
         urls = [*tree.get("sources", {}).values()]

@@ -212,7 +212,7 @@ def test_an_argument_that_nearly_equals_a_known_one_is_noted(tmp_path: Path) -> 
     found = read(
         tmp_path, run="torchrun a.py --output_dir o --gradient_checkpoint true --data_paths d --lora_alphas 8"
     )
-    assert codes(found) == ["note unknown-name"]
+    assert codes(found) == ["note unknown-name", "note not-understood"]
     assert found.remarks[0].advice == "did you mean gradient_checkpointing?"
 
 

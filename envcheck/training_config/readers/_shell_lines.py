@@ -1,0 +1,51 @@
+"""Shell commands inside another file: read as a launch script, with the places of that file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from envcheck.core.errors import InputError, Place
+from envcheck.training_config.document import Document
+from envcheck.training_config.readers import Beside, launch
+
+
+class ShellLine(NamedTuple):
+    """A line of shell and the number of the file's line that it stands in."""
+
+    text: str
+    line: int
+
+
+def documents(lines: Sequence[ShellLine], file: str, beside: Beside | None) -> tuple[Document, ...]:
+    """Return the documents of each launch line that trains.
+
+    Raises:
+        InputError: nothing among the lines starts a training, or they are no shell.
+    """
+    text = "\n".join(line.text for line in lines) + "\n"
+    numbers = [line.line for line in lines]
+    try:
+        found = launch.read(text, file, beside)
+    except InputError as error:
+        raise InputError(_placed(error.place, numbers), error.problem) from None
+    return tuple(_moved(document, numbers) for document in found)
+
+
+def _moved(document: Document, numbers: Sequence[int]) -> Document:
+    """Return a document whose places are those of the file."""
+    settings = tuple(
+        setting._replace(
+            name_place=_placed(setting.name_place, numbers), place=_placed(setting.place, numbers)
+        )
+        for setting in document.settings
+    )
+    diagnostics = tuple(
+        each._replace(places=tuple(_placed(place, numbers) for place in each.places))
+        for each in document.diagnostics
+    )
+    return document._replace(settings=settings, diagnostics=diagnostics)
+
+
+def _placed(place: Place, numbers: Sequence[int]) -> Place:
+    return place._replace(line=numbers[place.line - 1]) if 0 < place.line <= len(numbers) else place

@@ -1,0 +1,118 @@
+"""Job files of Kubernetes and SkyPilot: the commands that they start, with their environment variables."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from envcheck.core.errors import InputError
+from envcheck.training_config.document import Document, Setting
+from envcheck.training_config.readers import Beside, ConfigReader
+
+if TYPE_CHECKING:
+    from envcheck.training_config.readers import _shell_lines
+
+_KUBERNETES = (re.compile(r"^apiVersion:", re.MULTILINE), re.compile(r"^kind:", re.MULTILINE))
+_RUN = re.compile(r"^run:[ \t]*(?:[|>][+-]?[ \t]*(?:#.*)?$|\S)", re.MULTILINE)
+_TASK = re.compile(r"^(?:resources|setup|num_nodes|workdir|file_mounts|envs):", re.MULTILINE)
+_SEPARATOR = re.compile(r"^---[ \t\r]*$", re.MULTILINE)
+_CONTAINER = re.compile(r"(?:^|\.)(?:containers|initContainers)\.\d+$")
+_GPUS = re.compile(r":([0-9]{1,4})$")
+
+
+def recognises(text: str) -> bool:
+    """Return whether a text is an object of Kubernetes or a task of SkyPilot."""
+    return all(form.search(text) for form in _KUBERNETES) or bool(_RUN.search(text) and _TASK.search(text))
+
+
+def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, ...]:
+    """Return the documents of the commands that train.
+
+    Raises:
+        InputError: the text is malformed, or it starts no training that can be read.
+    """
+    from envcheck.training_config.readers import _shell_lines, yaml_text
+
+    found: list[Document] = []
+    start = 0
+    for end in [*(mark.start() for mark in _SEPARATOR.finditer(text)), len(text)]:
+        part = text[start:end]
+        blank = "\n" * text.count("\n", 0, start)
+        start = end + 3
+        if not part.strip():
+            continue
+        (document,) = yaml_text.read(blank + part, file)
+        settings = {setting.name: setting for setting in document.settings}
+        for lines in _commands(settings):
+            try:
+                found += _shell_lines.documents(lines, file, beside)
+            except InputError:
+                continue
+    if not found:
+        raise InputError(file, "a job file in which nothing starts a training that can be read")
+    return tuple(found)
+
+
+def _commands(settings: Mapping[str, Setting]) -> Iterator[list[_shell_lines.ShellLine]]:
+    """Yield the shell lines of each container, or of a task."""
+    containers = [name for name in settings if _CONTAINER.search(name)]
+    for name in containers:
+        given = [settings[f"{name}.{part}"] for part in ("command", "args") if f"{name}.{part}" in settings]
+        words = [str(word) for each in given for word in _texts(each)]
+        if words:
+            yield [*_environment(settings, f"{name}.env."), *_block(_script(words), given[-1])]
+    run = settings.get("run")
+    if not containers and run is not None and isinstance(run.value, str):
+        yield [*_task_variables(settings), *_block(run.value, run)]
+
+
+def _texts(setting: Setting) -> tuple[object, ...]:
+    return setting.value if isinstance(setting.value, tuple) else (setting.value,)
+
+
+def _script(words: list[str]) -> str:
+    """Return what a list of words runs: the text behind `bash -c`, or the words."""
+    options = [number for number, word in enumerate(words[:-1]) if re.fullmatch(r"-[a-z]*c", word)]
+    if words[0].rpartition("/")[2] in ("bash", "sh") and options:
+        return words[options[0] + 1]
+    return words[0] if len(words) == 1 else " ".join(map(shlex.quote, words))
+
+
+def _block(text: str, setting: Setting) -> list[_shell_lines.ShellLine]:
+    """Return the lines of a text; those of a block stand below the line of its setting."""
+    from envcheck.training_config.readers._shell_lines import ShellLine
+
+    first = setting.place.line + (1 if "\n" in text.strip() else 0)
+    return [ShellLine(line, first + number) for number, line in enumerate(text.rstrip("\n").split("\n"))]
+
+
+def _environment(settings: Mapping[str, Setting], prefix: str) -> Iterator[_shell_lines.ShellLine]:
+    """Yield the variables of a container as exports."""
+    for name, setting in settings.items():
+        value = settings.get(f"{name.removesuffix('.name')}.value")
+        if name.startswith(prefix) and name.endswith(".name") and value is not None:
+            yield _export(str(setting.value), value)
+
+
+def _task_variables(settings: Mapping[str, Setting]) -> Iterator[_shell_lines.ShellLine]:
+    """Yield the variables that SkyPilot sets: those of `envs`, the number of nodes and that of GPUs."""
+    for name, setting in settings.items():
+        if name.startswith("envs."):
+            yield _export(name.removeprefix("envs."), setting)
+    nodes, gpus = settings.get("num_nodes"), settings.get("resources.accelerators")
+    if nodes is not None:
+        yield _export("SKYPILOT_NUM_NODES", nodes)
+    if gpus is not None and (count := _GPUS.search(str(gpus.value))):
+        yield _export("SKYPILOT_NUM_GPUS_PER_NODE", gpus._replace(value=count.group(1)))
+
+
+def _export(name: str, value: Setting) -> _shell_lines.ShellLine:
+    from envcheck.training_config.readers._shell_lines import ShellLine
+
+    simple = isinstance(value.value, str | int | float) and re.fullmatch(r"[A-Za-z_]\w*", name)
+    return ShellLine(f"export {name}={shlex.quote(str(value.value))}" if simple else ":", value.place.line)
+
+
+READER = ConfigReader("a job file of Kubernetes or SkyPilot", -1, recognises, read, read)

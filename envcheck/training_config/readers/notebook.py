@@ -1,0 +1,95 @@
+"""Jupyter notebooks: the calls of their cells, and the training that `!` and `%%bash` start."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from envcheck.core.errors import InputError
+from envcheck.training_config.document import Document
+from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, Beside, ConfigReader
+
+_CellLine: TypeAlias = tuple[str, int]  # a line, and the number of the file's line that it stands in
+
+_MARKS = ('"cells"', '"cell_type"')
+_SHELL_CELL = re.compile(r"%%(?:bash|sh|script)\b")
+_MAGIC = re.compile(r"([ \t]*)(?:!|%|\?|.*\?$)")
+
+
+def recognises(text: str) -> bool:
+    """Return whether a text is a notebook's JSON."""
+    return text.lstrip().startswith("{") and all(mark in text for mark in _MARKS)
+
+
+def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, ...]:
+    """Return the documents of the cells.
+
+    Raises:
+        InputError: the text is malformed, or no cell configures or starts a training.
+    """
+    from envcheck.training_config.readers import _python_calls, _shell_lines, json_text
+
+    tree = json_text.loads(text, file)
+    python: list[_CellLine] = []
+    shell: list[_shell_lines.ShellLine] = []
+    for cell in _code_cells(tree, text):
+        calls, commands = _parts(cell)
+        shell += [_shell_lines.ShellLine(*line) for line in commands]
+        # A cell that is not Python by itself, such as one of another magic, does not spoil the others.
+        if _python_calls.parsed("\n".join(line for line, _ in calls)) is not None:
+            python += calls
+    found: list[Document] = []
+    with contextlib.suppress(InputError):
+        source = "\n".join(line for line, _ in python)
+        found += _python_calls.documents(source, file, [at for _, at in python])
+    with contextlib.suppress(InputError):
+        found += _shell_lines.documents(shell, file, beside) if shell else ()
+    if not found:
+        raise InputError(file, INSTEAD_OF_PROGRAM)
+    return tuple(found)
+
+
+def _parts(cell: list[_CellLine]) -> tuple[list[_CellLine], list[_CellLine]]:
+    """Return the lines of a cell that are Python, and those that a shell runs."""
+    if cell and _SHELL_CELL.match(cell[0][0]):
+        return [], cell[1:]
+    python: list[_CellLine] = []
+    shell: list[_CellLine] = []
+    continued = False
+    for line, number in cell:
+        stripped = line.lstrip()
+        if continued or stripped.startswith("!"):
+            shell.append((line if continued else stripped[1:], number))
+            python.append((f"{line[: len(line) - len(stripped)]}pass" if not continued else "", number))
+            continued = line.rstrip().endswith("\\")
+            continue
+        magic = _MAGIC.match(line)
+        python.append((f"{magic.group(1)}pass" if magic else line, number))
+    return python, shell
+
+
+def _code_cells(tree: Any, text: str) -> Iterator[list[_CellLine]]:
+    """Yield the lines of each code cell with the lines of the file that they stand in."""
+    cells = tree.get("cells") if isinstance(tree, dict) else None
+    at, number = 0, 1
+    for cell in cells if isinstance(cells, list) else ():
+        source = cell.get("source") if isinstance(cell, dict) else None
+        pieces = [source] if isinstance(source, str) else source
+        if cell.get("cell_type") != "code" or not isinstance(pieces, list):
+            continue
+        lines: list[_CellLine] = []
+        for piece in filter(lambda each: isinstance(each, str), pieces):
+            start = max(
+                text.find(json.dumps(piece), at), text.find(json.dumps(piece, ensure_ascii=False), at)
+            )
+            if start >= 0:
+                number += text.count("\n", at, start)
+                at = start
+            lines += [(line, number) for line in piece.split("\n")[: -1 if piece.endswith("\n") else None]]
+        yield lines
+
+
+READER = ConfigReader("a Jupyter notebook", -2, recognises, read, read, reads_programs=True)

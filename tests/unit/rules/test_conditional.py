@@ -1,0 +1,67 @@
+"""Conditional findings: what versions are known to fail at before a training configuration is given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.running import envcheck
+
+STACK = {
+    "torch": "2.5.1",
+    "transformers": "4.46.3",
+    "deepspeed": "0.16.2",
+    "peft": "0.13.2",
+    "accelerate": "1.1.1",
+}
+FROZEN = "zero3-frozen-nonreentrant-checkpoint"
+NO_SYNC = "deepspeed-no-sync-gradient-accumulation"
+
+
+def report(tmp_path: Path, *more: str, **pkg: str) -> tuple[int, dict[str, Any], str]:
+    versions = "".join(f'{name} = "{version}"\n' for name, version in {**STACK, **pkg}.items())
+    facts = tmp_path / "facts.toml"
+    facts.write_text(f'complete = ["pkg"]\npython = {{ version = "3.11.4" }}\n[pkg]\n{versions}')
+    ran = envcheck("doctor", "--facts", str(facts), "--json", *more)
+    text = envcheck("doctor", "--facts", str(facts), *more).out
+    return ran.code, json.loads(ran.out), text
+
+
+def conditional(tree: dict[str, Any]) -> dict[str, Any]:
+    return {each["rule"]: each for each in tree["findings"] if each["verdict"] == "conditional"}
+
+
+def test_versions_that_fail_in_some_trainings_are_named_without_an_exit_code(tmp_path: Path) -> None:
+    code, tree, text = report(tmp_path)
+    found = conditional(tree)
+    assert code == 0
+    assert {FROZEN, NO_SYNC} <= found.keys()
+    frozen = found[FROZEN]
+    assert (frozen["severity"], frozen["would_be"]) == ("none", "error")
+    assert {each["key"] for each in frozen["because"]} >= {"pkg.torch", "pkg.deepspeed"}
+    assert {"train.zero_stage", "train.use_reentrant"} <= {each["key"] for each in frozen["if"]["open"]}
+    assert frozen["if"]["text"].startswith(
+        "if you train with ZeRO-3, frozen parameters, gradient checkpointing"
+    )
+    assert text.startswith("No known problem so far; ")
+    assert "may go wrong if you train with ZeRO-2 or ZeRO-3 under transformers" in text
+    assert f"[{NO_SYNC}]" in text
+
+
+def test_other_versions_and_a_decided_training_leave_none(tmp_path: Path) -> None:
+    _, cured, _ = report(tmp_path, deepspeed="0.19.8")
+    assert FROZEN not in conditional(cured)
+    code, given, _ = report(tmp_path, "--target", "zero3-lora", "--train", "use_reentrant=false")
+    assert (code, FROZEN in conditional(given)) == (1, False)
+    assert next(each for each in given["findings"] if each["rule"] == FROZEN)["severity"] == "error"
+
+
+def test_they_are_sorted_by_severity_and_a_policy_leaves_them_out(tmp_path: Path) -> None:
+    _, tree, _ = report(tmp_path)
+    order = ["error", "warning", "note"]
+    ranks = [order.index(each["would_be"]) for each in conditional(tree).values()]
+    assert ranks == sorted(ranks)
+    ran = envcheck("gate", "--facts", str(tmp_path / "facts.toml"), "--skip", FROZEN, "--json", "--strict")
+    assert ran.code == 0
+    assert FROZEN not in conditional(json.loads(ran.out))
