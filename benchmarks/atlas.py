@@ -268,6 +268,8 @@ for line in sys.stdin:
         try:
             exec(job["code"], {"__name__": "__main__"})
         except BaseException as error:
+            while error.__cause__ is not None:
+                error = error.__cause__
             last = traceback.extract_tb(error.__traceback__)[-1]
             text = traceback.format_exception_only(error)[-1].strip()
             open("error", "w").write(f"{text} ({last.filename.split('ov/')[-1]}:{last.lineno})")
@@ -286,7 +288,7 @@ class Runner:
         self._python, self._overlays, self._store, self._base = python, overlays, store, base
         quiet = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
         self._server = subprocess.Popen(
-            ["nice", python, "-c", SERVER],
+            [python, "-c", SERVER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
