@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from envcheck.atlas.summary import Guards, Origin
+from envcheck.atlas.summary import Guards, ImportOrigin
 
 SELF = "self"
 SUPER = "super()"
@@ -64,7 +64,7 @@ class FunctionCode:
     accepted: frozenset[str] | None
     decorators: tuple[str, ...] = ()
     calls: tuple[CodeCall, ...] = ()
-    imports: Mapping[str, Origin] = field(default_factory=dict)
+    imports: Mapping[str, ImportOrigin] = field(default_factory=dict)
     locals: frozenset[str] = frozenset()
     made: Mapping[str, str] = field(default_factory=dict)
     returns_fields: bool = False

@@ -11,7 +11,7 @@ from envcheck.atlas.code_file import read_code
 from envcheck.atlas.code_summary import ClassCode, FileCode, FunctionCode
 from envcheck.atlas.offers import ReleaseOffers, Way
 from envcheck.atlas.release_modules import ModuleForm
-from envcheck.atlas.summary import Origin
+from envcheck.atlas.summary import ImportOrigin
 
 _DEEPEST = 10
 
@@ -122,7 +122,7 @@ class Definitions:
             return self.named(found.module, found.name, depth + 1)
         return self._starred(module, name, depth) if found.way is Way.BOUND else None
 
-    def origin(self, module: str, origin: Origin, depth: int = 0) -> Definition:
+    def origin(self, module: str, origin: ImportOrigin, depth: int = 0) -> Definition:
         """Return what an import of a module of the release stands for; a module itself has no definition."""
         target = self.offers.modules.absolute(module, origin)
         if not self.offers.modules.owns(target):
@@ -147,7 +147,7 @@ class Definitions:
             module = f"{module}.{rest.pop(0)}"
         return self.named(module, rest[0]) if len(rest) == 1 else None
 
-    def expression(self, module: str, text: str, local: Origin | None = None) -> Definition:
+    def expression(self, module: str, text: str, local: ImportOrigin | None = None) -> Definition:
         """Return what a dotted expression in a module stands for.
 
         Args:

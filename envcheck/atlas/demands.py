@@ -23,7 +23,7 @@ from envcheck.atlas.conditions import (
     all_of,
     decide,
 )
-from envcheck.atlas.entries import ELSEWHERE, Entry, distribution_of
+from envcheck.atlas.entries import ELSEWHERE, PackageEntry, distribution_of
 from envcheck.atlas.offers import ReleaseOffers, Way
 from envcheck.atlas.release_modules import ModuleForm
 from envcheck.atlas.summary import Use, UseKind
@@ -123,7 +123,7 @@ class EntryWalk:
     """Follow the imports of one entry through its release."""
 
     offers: ReleaseOffers
-    entry: Entry
+    entry: PackageEntry
     _queue: list[_Visit] = field(default_factory=list)
     _ways: dict[str, list[frozenset[Condition]]] = field(default_factory=dict)
     _number: int = 0
@@ -248,12 +248,12 @@ def _demanded(use: Use) -> Demanded:
     return Demanded(DemandKind.MODULE, use.module)
 
 
-def read_entries(offers: ReleaseOffers, entries: Sequence[Entry]) -> tuple[EntryReading, ...]:
+def read_entries(offers: ReleaseOffers, entries: Sequence[PackageEntry]) -> tuple[EntryReading, ...]:
     """Return what each entry of a release imports; entries that the release does not have are left out."""
     return tuple(EntryWalk(offers, entry).read() for entry in entries if _has(offers, entry))
 
 
-def _has(offers: ReleaseOffers, entry: Entry) -> bool:
+def _has(offers: ReleaseOffers, entry: PackageEntry) -> bool:
     if offers.modules.form(entry.module) is not ModuleForm.SOURCE:
         return False
     return not entry.names or offers.find(entry.module, entry.names[0]).way is not Way.MISSING

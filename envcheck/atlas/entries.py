@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PackageEntry:
     """What a user does that imports code of a package.
 
     Attributes:
@@ -25,12 +25,12 @@ class Entry:
     names: tuple[str, ...] = ()
 
 
-def _import(module: str) -> Entry:
-    return Entry(f"import {module}", module)
+def _import(module: str) -> PackageEntry:
+    return PackageEntry(f"import {module}", module)
 
 
-def _names(module: str, *names: str) -> Entry:
-    return Entry(f"from {module} import {names[0]}", module, names)
+def _names(module: str, *names: str) -> PackageEntry:
+    return PackageEntry(f"from {module} import {names[0]}", module, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class StackPackage:
     """One package: its import names and its entries; without entries it is only asked by others."""
 
     modules: tuple[str, ...]
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[PackageEntry, ...] = ()
 
 
-def _plain(module: str, *entries: Entry) -> StackPackage:
+def _plain(module: str, *entries: PackageEntry) -> StackPackage:
     return StackPackage((module,), (_import(module), *entries))
 
 
@@ -72,7 +72,7 @@ PACKAGES: Mapping[str, StackPackage] = {
         (_import("lightning"), _import("lightning.pytorch"), _import("lightning.fabric")),
     ),
     "liger-kernel": _plain(
-        "liger_kernel", Entry("import liger_kernel.transformers", "liger_kernel.transformers")
+        "liger_kernel", PackageEntry("import liger_kernel.transformers", "liger_kernel.transformers")
     ),
     "llamafactory": _plain("llamafactory", _import("llamafactory.cli"), _import("llamafactory.train.tuner")),
     "lm-eval": _plain("lm_eval", _import("lm_eval.models.huggingface")),

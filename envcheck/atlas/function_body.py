@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from envcheck.atlas.code_summary import SELF, SUPER, UNLESS_RAISED, UNREADABLE_TEST, CodeCall
-from envcheck.atlas.summary import Guards, Origin
+from envcheck.atlas.summary import Guards, ImportOrigin
 from envcheck.atlas.syntax import caught_names, dotted, ends_in_raise
 
 _CATCH_TYPE_ERRORS = frozenset({"TypeError", "Exception", "BaseException"})
@@ -50,7 +50,7 @@ class FunctionReader:
 
     node: ast.FunctionDef
     calls: list[CodeCall] = field(default_factory=list)
-    imports: dict[str, Origin] = field(default_factory=dict)
+    imports: dict[str, ImportOrigin] = field(default_factory=dict)
     made: dict[str, str] = field(default_factory=dict)
     locals: frozenset[str] = frozenset()
     _tables: dict[str, dict[str, Guards]] = field(default_factory=dict)
@@ -87,12 +87,12 @@ class FunctionReader:
     def _read_import(self, node: ast.Import, _spot: _Spot) -> None:
         for alias in node.names:
             local = alias.asname or alias.name.split(".")[0]
-            self.imports.setdefault(local, Origin(0, alias.name if alias.asname else local))
+            self.imports.setdefault(local, ImportOrigin(0, alias.name if alias.asname else local))
 
     def _read_importfrom(self, node: ast.ImportFrom, _spot: _Spot) -> None:
         for alias in node.names:
             self.imports.setdefault(
-                alias.asname or alias.name, Origin(node.level, node.module or "", alias.name)
+                alias.asname or alias.name, ImportOrigin(node.level, node.module or "", alias.name)
             )
 
     def _read_if(self, node: ast.If, spot: _Spot) -> _Spot:

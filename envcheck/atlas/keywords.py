@@ -18,7 +18,7 @@ from envcheck.atlas.conditions import Surroundings, decide
 from envcheck.atlas.definitions import Definitions
 from envcheck.atlas.gaps import CodeGap, GapKind
 from envcheck.atlas.missing_names import trustworthy
-from envcheck.atlas.offers import Offer
+from envcheck.atlas.offers import OfferAnswer
 from envcheck.atlas.reader import PackageReader, surroundings
 from envcheck.core.facts import Tri
 
@@ -35,7 +35,7 @@ def find_keyword_gaps(package: PackageReader, partner: PackageReader) -> list[Co
 class _KeywordPair:
     package: PackageReader
     partner: PackageReader
-    _answers: dict[KeywordUse, Mapping[str, Offer]] = field(default_factory=dict)
+    _answers: dict[KeywordUse, Mapping[str, OfferAnswer]] = field(default_factory=dict)
     _definitions: dict[str, Definitions] = field(default_factory=dict)
     _accepted: dict[tuple[str, str, str], frozenset[str] | None] = field(default_factory=dict)
     _beside: dict[tuple[str, str], Surroundings] = field(default_factory=dict)
@@ -69,27 +69,27 @@ class _KeywordPair:
         """Return the partner's releases that refuse a keyword, with the line that passes it."""
         failing: dict[str, str] = {}
         for release, offer in self._offered(what).items():
-            if offer is Offer.NO:
+            if offer is OfferAnswer.NO:
                 beside = self._surroundings(version, release)
                 for each in asking:
                     if decide(each.condition, beside) is Tri.YES:
                         failing.setdefault(release, each.place)
         return failing
 
-    def _offered(self, what: KeywordUse) -> Mapping[str, Offer]:
+    def _offered(self, what: KeywordUse) -> Mapping[str, OfferAnswer]:
         if what not in self._answers:
             answers = {version: self._offer(version, what) for version in self.partner.by_version}
             self._answers[what] = answers if trustworthy(list(answers.values())) else {}
         return self._answers[what]
 
-    def _offer(self, version: str, what: KeywordUse) -> Offer:
+    def _offer(self, version: str, what: KeywordUse) -> OfferAnswer:
         key = (version, what.path, what.method)
         if key not in self._accepted:
             self._accepted[key] = self._code(version).accepts(what.path, what.method)
         accepted = self._accepted[key]
         if accepted is None:
-            return Offer.UNKNOWN
-        return Offer.YES if what.keyword in accepted else Offer.NO
+            return OfferAnswer.UNKNOWN
+        return OfferAnswer.YES if what.keyword in accepted else OfferAnswer.NO
 
     def _code(self, version: str) -> Definitions:
         if version not in self._definitions:

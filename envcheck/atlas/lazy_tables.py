@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from envcheck.atlas.summary import Guards, Origin
+from envcheck.atlas.summary import Guards, ImportOrigin
 from envcheck.atlas.syntax import dotted, only_a_refusal
 
 _TABLES = frozenset(
@@ -46,11 +46,11 @@ class LazyOffers:
     """
 
     present: bool = False
-    names: dict[str, Origin] = field(default_factory=dict)
+    names: dict[str, ImportOrigin] = field(default_factory=dict)
     scans: bool = False
     answers: frozenset[str] | None = None
     computed: bool = False
-    stars: list[Origin] = field(default_factory=list)
+    stars: list[ImportOrigin] = field(default_factory=list)
 
 
 def read_lazy_offers(tree: ast.Module, source: str) -> LazyOffers:
@@ -136,7 +136,7 @@ def _read_assignment(
         case ast.Name(id=name), ast.Dict() if name in tables:
             _read_dictionary(value, guards, offers)
         case ast.Subscript(), ast.ListComp() if (key := _table_key(target, tables)) is not None:
-            offers.stars.append(Origin(1, key, guards=guards))
+            offers.stars.append(ImportOrigin(1, key, guards=guards))
         case ast.Subscript(), _ if (key := _table_key(target, tables)) is not None:
             _offer(key, _texts(value), guards, offers)
 
@@ -148,7 +148,7 @@ def _read_attach(value: ast.expr, guards: Guards, offers: LazyOffers) -> None:
                 _read_dictionary(argument, guards, offers)
             else:
                 for name in _texts(argument):
-                    offers.names.setdefault(name, Origin(1, name, guards=guards))
+                    offers.names.setdefault(name, ImportOrigin(1, name, guards=guards))
 
 
 def _read_dictionary(table: ast.Dict, guards: Guards, offers: LazyOffers) -> None:
@@ -159,7 +159,9 @@ def _read_dictionary(table: ast.Dict, guards: Guards, offers: LazyOffers) -> Non
                 module, _, name = target.partition(":")
                 level = len(module) - len(module.lstrip("."))
                 if all(part.isidentifier() for part in module.lstrip(".").split(".")):
-                    offers.names.setdefault(word, Origin(level, module.lstrip("."), name or word, guards))
+                    offers.names.setdefault(
+                        word, ImportOrigin(level, module.lstrip("."), name or word, guards)
+                    )
             case ast.Constant(value=str(word)), ast.List() | ast.Tuple() | ast.Set():
                 _offer(word, _texts(value), guards, offers)
             case _:
@@ -169,9 +171,9 @@ def _read_dictionary(table: ast.Dict, guards: Guards, offers: LazyOffers) -> Non
 def _offer(module: str, names: Sequence[str], guards: Guards, offers: LazyOffers) -> None:
     module = module.lstrip(".")
     for name in names:
-        offers.names.setdefault(name, Origin(1, module, name, guards))
+        offers.names.setdefault(name, ImportOrigin(1, module, name, guards))
     first = module.split(".")[0]
-    offers.names.setdefault(first, Origin(1, first, guards=guards))
+    offers.names.setdefault(first, ImportOrigin(1, first, guards=guards))
 
 
 def _table_key(target: ast.expr, tables: frozenset[str]) -> str | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from envcheck.atlas.conditions import Surroundings, decide
 from envcheck.atlas.demands import Demand, Demanded, DemandKind
 from envcheck.atlas.gaps import CodeGap, GapKind
-from envcheck.atlas.offers import Offer
+from envcheck.atlas.offers import OfferAnswer
 from envcheck.atlas.reader import PackageReader, surroundings
 from envcheck.core.facts import Tri
 
@@ -27,7 +27,7 @@ def find_missing_names(package: PackageReader, partner: PackageReader) -> list[C
 class _Pair:
     package: PackageReader
     partner: PackageReader
-    _table: dict[Demanded, Mapping[str, Offer]] = field(default_factory=dict)
+    _table: dict[Demanded, Mapping[str, OfferAnswer]] = field(default_factory=dict)
     _beside: dict[tuple[str, str], Surroundings] = field(default_factory=dict)
 
     def gaps(self) -> list[CodeGap]:
@@ -64,7 +64,7 @@ class _Pair:
 
         An entry adds nothing where an earlier one fails already: `from peft import X` after `import peft`.
         """
-        lacking = [each for each, offer in self._offered(what).items() if offer is Offer.NO]
+        lacking = [each for each, offer in self._offered(what).items() if offer is OfferAnswer.NO]
         blamed: set[str] = set()
         for entry in dict.fromkeys(demand.entry for demand in demands):
             asking = [each for each in demands if each.entry == entry]
@@ -78,14 +78,14 @@ class _Pair:
                 yield entry, tuple(failing), next(iter(failing.values()))
             blamed |= set(failing)
 
-    def _offered(self, what: Demanded) -> Mapping[str, Offer]:
+    def _offered(self, what: Demanded) -> Mapping[str, OfferAnswer]:
         """Return which releases of the partner offer it; empty if the answers cannot be trusted."""
         if what not in self._table:
             answers = {version: self._offer(version, what) for version in self.partner.by_version}
             self._table[what] = answers if trustworthy(list(answers.values())) else {}
         return self._table[what]
 
-    def _offer(self, version: str, what: Demanded) -> Offer:
+    def _offer(self, version: str, what: Demanded) -> OfferAnswer:
         offers = self.partner.offers(version)
         match what.kind:
             case DemandKind.MODULE:
@@ -102,14 +102,14 @@ class _Pair:
         return self._beside[key]
 
 
-def trustworthy(answers: Sequence[Offer]) -> bool:
+def trustworthy(answers: Sequence[OfferAnswer]) -> bool:
     """Return whether the answers of a partner's releases, oldest first, show that the reader sees the name.
 
     Some release must offer it, and none in C. What is offered, lacking and offered again is taken for a form
     that the reader does not know.
     """
-    if Offer.YES not in answers or Offer.STUB in answers or Offer.NO not in answers:
+    if OfferAnswer.YES not in answers or OfferAnswer.STUB in answers or OfferAnswer.NO not in answers:
         return False
-    known = [each is Offer.YES for each in answers if each is not Offer.UNKNOWN]
+    known = [each is OfferAnswer.YES for each in answers if each is not OfferAnswer.UNKNOWN]
     runs = [each for index, each in enumerate(known) if index == 0 or known[index - 1] != each]
     return [True, False, True] not in [runs[start : start + 3] for start in range(len(runs))]

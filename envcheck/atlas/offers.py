@@ -10,11 +10,11 @@ from enum import Enum
 from envcheck.atlas.conditions import ALWAYS, Condition, Surroundings, all_of, any_of, decide
 from envcheck.atlas.predicates import GuardReader
 from envcheck.atlas.release_modules import ModuleForm, ReleaseModules
-from envcheck.atlas.summary import FileSummary, Guards, Origin
+from envcheck.atlas.summary import FileSummary, Guards, ImportOrigin
 from envcheck.core.facts import Tri
 
 
-class Offer(Enum):
+class OfferAnswer(Enum):
     """Whether a release offers something."""
 
     YES = "yes"
@@ -99,7 +99,7 @@ class ReleaseOffers:
     _found: dict[tuple[str, str], Found] = field(default_factory=dict)
     _scanned: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def module(self, path: str) -> Offer:
+    def module(self, path: str) -> OfferAnswer:
         """Return whether `import path` finds the module."""
         parts = path.split(".")
         for end in range(1, len(parts) + 1):
@@ -107,31 +107,33 @@ class ReleaseOffers:
             form = self.modules.form(part)
             if form is None:
                 elsewhere = end == 1 or (end == _IN_TOP and self.modules.form(parts[0]) is ModuleForm.FOLDER)
-                return Offer.UNKNOWN if elsewhere or self._made_at_run_time(part, path) else Offer.NO
+                return (
+                    OfferAnswer.UNKNOWN if elsewhere or self._made_at_run_time(part, path) else OfferAnswer.NO
+                )
             if form in (ModuleForm.UNSEEN, ModuleForm.STUB):
-                return Offer.YES if end == len(parts) else Offer.UNKNOWN
-        return Offer.YES
+                return OfferAnswer.YES if end == len(parts) else OfferAnswer.UNKNOWN
+        return OfferAnswer.YES
 
-    def name(self, module: str, name: str) -> Offer:
+    def name(self, module: str, name: str) -> OfferAnswer:
         """Return whether `from module import name` works."""
         if module.startswith(_MADE_IN_C):
-            return Offer.UNKNOWN
+            return OfferAnswer.UNKNOWN
         there = self.module(module)
-        if there is not Offer.YES:
+        if there is not OfferAnswer.YES:
             return there
         if self.modules.form(module) is not ModuleForm.SOURCE:
             inside = self.modules.form(f"{module}.{name}") is not None
-            return Offer.YES if inside else Offer.UNKNOWN
+            return OfferAnswer.YES if inside else OfferAnswer.UNKNOWN
         return self._answer(self.find(module, name))
 
-    def attribute(self, path: str) -> Offer:
+    def attribute(self, path: str) -> OfferAnswer:
         """Return whether a dotted name that begins with the import name can be read after `import`."""
         if path.startswith(_MADE_IN_C):
-            return Offer.UNKNOWN
+            return OfferAnswer.UNKNOWN
         module, *rest = path.split(".")
         for name in rest:
             if self.modules.form(module) is not ModuleForm.SOURCE:
-                return Offer.UNKNOWN
+                return OfferAnswer.UNKNOWN
             found = self.find(module, name)
             inner = f"{module}.{name}"
             is_module = self.modules.form(inner) is not None and found.way in (
@@ -142,27 +144,27 @@ class ReleaseOffers:
             if not is_module:
                 return self._answer(found)
             module = inner
-        return Offer.YES
+        return OfferAnswer.YES
 
     def has(self, path: str) -> Tri:
         """Return whether a dotted path exists, as a module or as an attribute."""
         parent, _, name = path.rpartition(".")
         offers = {self.module(path)} if not parent else {self.name(parent, name), self.attribute(path)}
-        if Offer.YES in offers:
+        if OfferAnswer.YES in offers:
             return Tri.YES
-        return Tri.NO if offers == {Offer.NO} else Tri.MAYBE
+        return Tri.NO if offers == {OfferAnswer.NO} else Tri.MAYBE
 
-    def _answer(self, found: Found) -> Offer:
+    def _answer(self, found: Found) -> OfferAnswer:
         match found.way:
             case Way.MISSING:
-                return Offer.NO
+                return OfferAnswer.NO
             case Way.UNKNOWN:
-                return Offer.UNKNOWN
+                return OfferAnswer.UNKNOWN
             case Way.STUB:
-                return Offer.STUB
+                return OfferAnswer.STUB
             case _:
                 met = decide(found.condition, self.beside) is Tri.YES
-                return Offer.YES if met else Offer.UNKNOWN
+                return OfferAnswer.YES if met else OfferAnswer.UNKNOWN
 
     def _made_at_run_time(self, module: str, asked: str) -> bool:
         """Return whether the package's own code may put a module without a file into `sys.modules`.
@@ -255,7 +257,7 @@ class ReleaseOffers:
             Way.SUBMODULE,
         )
 
-    def _lazy_name(self, origin: Origin, module: str) -> Found:
+    def _lazy_name(self, origin: ImportOrigin, module: str) -> Found:
         target = self.modules.absolute(module, origin)
         if not self.modules.owns(target):
             return Found(Way.LAZY)

@@ -20,9 +20,9 @@ from envcheck.atlas.summary import (
     FORMAT,
     FileSummary,
     Guards,
+    ImportOrigin,
     ModuleCall,
-    Origin,
-    Refusal,
+    ModuleRefusal,
     Use,
     UseKind,
 )
@@ -97,16 +97,16 @@ class _FileReader:
     tree: ast.Module
     source: str
     bindings: dict[str, tuple[Guards, ...]] = field(default_factory=dict)
-    imports: dict[str, Origin] = field(default_factory=dict)
-    typing_imports: dict[str, Origin] = field(default_factory=dict)
-    typing_stars: list[Origin] = field(default_factory=list)
-    stars: list[Origin] = field(default_factory=list)
+    imports: dict[str, ImportOrigin] = field(default_factory=dict)
+    typing_imports: dict[str, ImportOrigin] = field(default_factory=dict)
+    typing_stars: list[ImportOrigin] = field(default_factory=list)
+    stars: list[ImportOrigin] = field(default_factory=list)
     exports: list[str] | None = None
     exports_open: bool = False
     computed: bool = False
     namespaces: set[str] = field(default_factory=lambda: {"globals()", "vars()"})
     uses: list[Use] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[ModuleRefusal] = field(default_factory=list)
     calls: list[ModuleCall] = field(default_factory=list)
     reassigned: set[str] = field(default_factory=set)
     later_annotations: bool = False
@@ -183,7 +183,7 @@ class _FileReader:
         bound: set[str] = set()
         for alias in node.names:
             local = alias.asname or alias.name.split(".")[0]
-            origin = Origin(0, alias.name if alias.asname else local, guards=place.guards)
+            origin = ImportOrigin(0, alias.name if alias.asname else local, guards=place.guards)
             if place.typing:
                 self.typing_imports.setdefault(local, origin)
                 continue
@@ -197,7 +197,7 @@ class _FileReader:
         if module == "__future__":
             return bound
         for alias in node.names:
-            origin = Origin(node.level, module, alias.name, place.guards)
+            origin = ImportOrigin(node.level, module, alias.name, place.guards)
             if alias.name == "*":
                 (self.typing_stars if place.typing else self.stars).append(replace(origin, name=""))
             elif place.typing:
@@ -374,7 +374,7 @@ class _FileReader:
     def read_raise(self, node: ast.Raise, place: _Place) -> None:
         if not place.typing and not place.caught:
             text = " ".join(ast.unparse(node).split())[:_LONGEST_RAISE]
-            self.refusals.append(Refusal(text, place.guards, node.lineno))
+            self.refusals.append(ModuleRefusal(text, place.guards, node.lineno))
 
     def read_delete(self, node: ast.Delete, place: _Place) -> None:
         if place.top and not place.guards:

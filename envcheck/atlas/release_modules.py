@@ -9,7 +9,7 @@ from functools import cached_property
 
 from envcheck.atlas.python_file import read_python_file
 from envcheck.atlas.release import PublishedRelease
-from envcheck.atlas.summary import FileSummary, Origin
+from envcheck.atlas.summary import FileSummary, ImportOrigin
 
 
 class ModuleForm(Enum):
@@ -112,7 +112,7 @@ class ReleaseModules:
             )
         return self._summaries[module]
 
-    def absolute(self, module: str, origin: Origin) -> str:
+    def absolute(self, module: str, origin: ImportOrigin) -> str:
         """Return the dotted module that an import inside `module` names."""
         return self.resolve(module, origin.level, origin.module)
 

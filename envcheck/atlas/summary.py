@@ -49,7 +49,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ImportOrigin:
     """Where a name comes from: a name of a module, or the module itself if `name` is empty."""
 
     level: int
@@ -59,7 +59,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ModuleRefusal:
     """A `raise` that runs while the file is imported, if its guards are true; `text` is what it raises."""
 
     text: str
@@ -123,18 +123,18 @@ class FileSummary:
     """
 
     bindings: Mapping[str, tuple[Guards, ...]] = field(default_factory=dict)
-    imports: Mapping[str, Origin] = field(default_factory=dict)
-    lazy: Mapping[str, Origin] = field(default_factory=dict)
-    lazy_stars: tuple[Origin, ...] = ()
+    imports: Mapping[str, ImportOrigin] = field(default_factory=dict)
+    lazy: Mapping[str, ImportOrigin] = field(default_factory=dict)
+    lazy_stars: tuple[ImportOrigin, ...] = ()
     scans: bool = False
-    stars: tuple[Origin, ...] = ()
+    stars: tuple[ImportOrigin, ...] = ()
     exports: tuple[str, ...] | None = None
     exports_open: bool = False
     answers: frozenset[str] | None = None
     computed: bool = False
     registers: frozenset[str] = frozenset()
     uses: tuple[Use, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[ModuleRefusal, ...] = ()
     calls: tuple[ModuleCall, ...] = ()
     checks: tuple[TableCheck, ...] = ()
     tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

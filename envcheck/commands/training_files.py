@@ -47,7 +47,7 @@ def configured(
     """
     if not named:
         return Configured()
-    reader = _FileReader(dialects.load(_trees(), shared), installed)
+    reader = _NamedFileReader(dialects.load(_trees(), shared), installed)
     for name in named:
         reader.read_named(name)
     if not reader.parts:
@@ -76,7 +76,7 @@ def _trees() -> dict[str, Any]:
     return {Path(name).stem: tomllib.loads(text) for name, text in texts.items()}
 
 
-class _FileReader:
+class _NamedFileReader:
     """Reads files and those that they name; collects the results in the order in which they count.
 
     `parts` holds what was interpreted, `unread` the facts that a file which is missing or unreadable leaves

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from envcheck.memory.architecture import Decoder, Model
+from envcheck.memory.architecture import Decoder, ModelShape
 from envcheck.memory.tensors import Tensor
 from envcheck.memory.training import DEEPSPEED, FLOAT, WIDTH, Training
 from envcheck.memory.weights import is_targeted
@@ -47,7 +47,7 @@ class LayerBytes(NamedTuple):
     input: float
 
 
-def layer_bytes(model: Model, shape: Decoder, training: Training) -> LayerBytes:
+def layer_bytes(model: ModelShape, shape: Decoder, training: Training) -> LayerBytes:
     """Return what the operations of a layer keep for the backward pass, and work with.
 
     A product keeps its factors, SiLU and GELU their input, softmax and tanh their output, a norm its input. A
@@ -64,7 +64,7 @@ _FOUR_NORMS = 4  # of a layer that normalises behind attention and behind the ML
 class _Layer:
     """The widths of a layer (elements for one token), and the bytes that follow from them."""
 
-    def __init__(self, model: Model, shape: Decoder, training: Training) -> None:
+    def __init__(self, model: ModelShape, shape: Decoder, training: Training) -> None:
         self.shape, self.training = shape, training
         stored = training.stored if training.parallel != DEEPSPEED else ""
         self.width = WIDTH[training.precision]
@@ -143,7 +143,9 @@ class _Layer:
 class _LinearInputs:
     """What linear modules keep of the tensors that they read, in bytes for one token."""
 
-    def __init__(self, model: Model, shape: Decoder, training: Training, width: int, residual: int) -> None:
+    def __init__(
+        self, model: ModelShape, shape: Decoder, training: Training, width: int, residual: int
+    ) -> None:
         """Take the bytes of an element: `width` in computations, `residual` between layers."""
         self.training, self.width, self.is_cast = training, width, residual != width
         self.readers: dict[str, list[tuple[Tensor, bool]]] = {}  # by the tensor read; whether it is adapted

@@ -52,7 +52,7 @@ class Decoder(NamedTuple):
     active: int = 0  # experts that a token passes
 
 
-class Model(NamedTuple):
+class ModelShape(NamedTuple):
     """What is known of a model: its weights, and its decoder's widths unless they are unknown."""
 
     name: str
@@ -70,7 +70,9 @@ class Model(NamedTuple):
         return sum(tensor.numel * tensor.copies for tensor in self.tensors)
 
 
-def model(config: Mapping[str, Any], tables: Mapping[str, Sequence[TableRow]], where: str) -> Model | None:
+def model(
+    config: Mapping[str, Any], tables: Mapping[str, Sequence[TableRow]], where: str
+) -> ModelShape | None:
     """Return the model of a config.json, or None if no row describes its model_type.
 
     Raises:
@@ -93,7 +95,7 @@ def model(config: Mapping[str, Any], tables: Mapping[str, Sequence[TableRow]], w
     tensors = [*_outside(sizes, row, tied=tied), *_layers(sizes, row, decoder)]
     if tower is not None:
         tensors += tower_tensors(config.get("vision_config", {}), tower, decoder.hidden, where)
-    found = Model(kind, tuple(tensor for tensor in tensors if tensor.copies), decoder, lora=row.lora)
+    found = ModelShape(kind, tuple(tensor for tensor in tensors if tensor.copies), decoder, lora=row.lora)
     if found.parameters > MOST_PARAMETERS:
         raise InputError(where, f"{found.parameters:.1e} parameters are not believed")
     return found
@@ -316,7 +318,7 @@ _LLAMA: TableRow = {
 }
 
 
-def described(text: str) -> Model:
+def described(text: str) -> ModelShape:
     """Return the model of numbers: `params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064`.
 
     `kv_heads` may be given too. With `params` alone, activations cannot be counted. With the other numbers,
@@ -330,7 +332,7 @@ def described(text: str) -> Model:
     if not all(numbers.get(name) for name in ("layers", "hidden", "heads", "mlp", "vocab")):
         if len(numbers) > 1:
             raise InputError("--model", "params= takes layers, hidden, heads, mlp and vocab together")
-        return Model(DESCRIBED, (Tensor("weights", "linear", total, 1),), None)
+        return ModelShape(DESCRIBED, (Tensor("weights", "linear", total, 1),), None)
     config = {
         "model_type": DESCRIBED,
         "hidden_size": numbers["hidden"],
@@ -373,7 +375,7 @@ def _read_number(text: str, where: str, most: int) -> int:
     return int(value)
 
 
-def listed(kind: str, tensors: Sequence[tuple[str, tuple[int, ...]]]) -> Model:
+def listed(kind: str, tensors: Sequence[tuple[str, tuple[int, ...]]]) -> ModelShape:
     """Return a model by the names and shapes of its stored tensors; its widths stay unknown.
 
     A matrix counts as a linear module, named after its module (`q_proj` of
@@ -381,7 +383,7 @@ def listed(kind: str, tensors: Sequence[tuple[str, tuple[int, ...]]]) -> Model:
     """
     found = tuple(_stored_tensor(name, shape) for name, shape in tensors)
     note = f"model_type {kind[:LONGEST_QUOTE]} is not described: weights counted from their files"
-    return Model(kind, found, None, notes=(note,))
+    return ModelShape(kind, found, None, notes=(note,))
 
 
 _KIND_BY_NAME = {"embed": "embedding", "head": "head", "norm": "norm"}  # the last that matches counts

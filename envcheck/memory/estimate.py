@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from envcheck.memory.activations import layer_bytes, loss_bytes
-from envcheck.memory.architecture import Decoder, Model
+from envcheck.memory.architecture import Decoder, ModelShape
 from envcheck.memory.parallelism import RankMemory, rank_memory
 from envcheck.memory.training import DEEPSPEED, FSDP, Account, Training, sum_accounts
 from envcheck.memory.weights import DEPENDS_ON, Weights
@@ -86,12 +86,12 @@ class Estimate(NamedTuple):
         return sum(part.bytes for part in self.host)
 
 
-def estimate(model: Model, training: Training) -> Estimate:
+def estimate(model: ModelShape, training: Training) -> Estimate:
     """Return the estimate of one training."""
     return counter(model)(training)
 
 
-def counter(model: Model) -> Callable[[Training], Estimate]:
+def counter(model: ModelShape) -> Callable[[Training], Estimate]:
     """Return a function that estimates trainings of one model; it computes the weights of each kind once."""
     by_kind: dict[tuple[object, ...], Weights] = {}
 
@@ -103,7 +103,7 @@ def counter(model: Model) -> Callable[[Training], Estimate]:
     return count
 
 
-def _estimate(model: Model, training: Training, weights: Weights) -> Estimate:
+def _estimate(model: ModelShape, training: Training, weights: Weights) -> Estimate:
     rank = rank_memory(weights, training)
     tokens = training.batch * training.seq
     shape = model.decoder
@@ -140,7 +140,7 @@ _OF_TOKENS = ("activations", "logits and loss")
 
 
 def _phases(
-    weights: Weights, rank: RankMemory, model: Model, shape: Decoder, training: Training
+    weights: Weights, rank: RankMemory, model: ModelShape, shape: Decoder, training: Training
 ) -> dict[str, Account]:
     """Return the account of each phase."""
     tokens = training.batch * training.seq
@@ -176,7 +176,7 @@ def _total(account: Account) -> float:
 _ADAMW_MOMENTS = 2
 
 
-def unmeasured(model: Model, training: Training) -> tuple[str, ...]:
+def unmeasured(model: ModelShape, training: Training) -> tuple[str, ...]:
     """Return the features of a training that no measurement covers: their error is derived too."""
     shape = model.decoder
     optimizer = training.optimizer

@@ -9,7 +9,7 @@ from envcheck.core.findings import UNREADABLE, Diagnostic
 from envcheck.core.i18n import counted, wrap
 from envcheck.core.sanitize import inline
 from envcheck.memory import estimate
-from envcheck.memory.architecture import Model
+from envcheck.memory.architecture import ModelShape
 from envcheck.memory.options import Options, Room, verdict_for
 from envcheck.memory.training import DDP, DEEPSPEED, GIB, WIDTH, Training
 from envcheck.reports.formats.json import diagnostic_tree
@@ -21,7 +21,7 @@ class MemoryTable(NamedTuple):
 
     subject: str
     target: str
-    model: Model
+    model: ModelShape
     training: Training
     account: estimate.Estimate
     room: Room
@@ -138,7 +138,7 @@ def _inputs(found: MemoryTable) -> Iterator[str]:
     trains = (
         "how many train is not known" if "gradients" in account.unknown else f"{account.trainable:,} train"
     )
-    yield from _under("Model", [f"{found.model.name}: {total:,} parameters, {trains}"])
+    yield from _under("ModelShape", [f"{found.model.name}: {total:,} parameters, {trains}"])
     size = f"sequences of {training.seq}, " if training.seq else ""
     parts = (
         _method(training),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck.memory.architecture import Model
+from envcheck.memory.architecture import ModelShape
 from envcheck.memory.tensors import Tensor
 from envcheck.memory.training import ALL_LINEAR, DEEPSPEED, FLOAT, WIDTH, Training
 
@@ -36,7 +36,7 @@ class Weight(NamedTuple):
 class Weights:
     """All weights of a model in a training, and sums over them."""
 
-    def __init__(self, model: Model, training: Training) -> None:
+    def __init__(self, model: ModelShape, training: Training) -> None:
         if training.parallel == DEEPSPEED:
             self.width = WIDTH[training.precision]
         else:
@@ -66,7 +66,7 @@ class Weights:
         return max((each.numel for each in self.list if each.trains), default=0)
 
 
-def _weights(model: Model, training: Training, width: int) -> Iterator[Weight]:
+def _weights(model: ModelShape, training: Training, width: int) -> Iterator[Weight]:
     for tensor in model.tensors:
         size = _stored_bytes(tensor, training.quantised, width)
         yield _weight_of(tensor, size, trains=not training.adapter)
@@ -93,7 +93,7 @@ def _adapter_weights(tensor: Tensor, training: Training, width: int) -> Iterator
         yield Weight(numel, tensor.copies, numel * element, True, tensor.where, "adapter", rows, columns)
 
 
-def is_targeted(tensor: Tensor, model: Model, training: Training) -> bool:
+def is_targeted(tensor: Tensor, model: ModelShape, training: Training) -> bool:
     """Return whether a tensor is the weight of a module that gets an adapter."""
     if tensor.kind != "linear" or tensor.where != "layer":
         return False

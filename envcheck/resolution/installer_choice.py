@@ -38,7 +38,7 @@ def choose_releases(
     pinned: Mapping[str, str], ranges: Mapping[str, str], table: ReleaseTable, python: str
 ) -> InstallerChoice:
     """Return the choice for ranges beside pins; `python` is `3.11`, or empty if it is not known."""
-    search = _Search(pinned, ranges, table, python)
+    search = _ChoiceSearch(pinned, ranges, table, python)
     admitted = {name: found for name in ranges if (found := tuple(search.admitted(name)))}
     conflicts = tuple(
         conflict for name in admitted if (conflict := search.conflict(name, admitted[name])) is not None
@@ -51,7 +51,7 @@ def choose_releases(
     return InstallerChoice(chosen or {}, admitted, conflicts)
 
 
-class _Search:
+class _ChoiceSearch:
     """The newest compatible releases, found as pip finds them: newest first, in the order of the file."""
 
     def __init__(

@@ -30,7 +30,7 @@ CONFIGS = {
 }
 
 
-def model(name: str, **changes: Any) -> architecture.Model:
+def model(name: str, **changes: Any) -> architecture.ModelShape:
     found = architecture.model({**CONFIGS[name], **changes}, TABLES, name)
     assert found is not None
     return found
@@ -85,7 +85,7 @@ def more(before: estimate.Estimate, after: estimate.Estimate) -> bool:
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS)
-def test_parts_are_the_peak_of_the_phases(which: architecture.Model, how: Training) -> None:
+def test_parts_are_the_peak_of_the_phases(which: architecture.ModelShape, how: Training) -> None:
     account = estimate.estimate(which, how)
     assert abs(account.total - max(account.phases.values())) <= len(estimate.PARTS)
     assert account.phases[account.phase] == max(account.phases.values())
@@ -97,7 +97,7 @@ def test_parts_are_the_peak_of_the_phases(which: architecture.Model, how: Traini
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS, st.integers(1, 5))
 def test_longer_sequences_or_larger_batches_never_need_less(
-    which: architecture.Model, how: Training, times: int
+    which: architecture.ModelShape, how: Training, times: int
 ) -> None:
     before = estimate.estimate(which, how)
     assert more(before, estimate.estimate(which, how._replace(seq=how.seq * times)))
@@ -114,7 +114,9 @@ def test_more_layers_are_never_less(how: Training, layers: int) -> None:
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS, st.integers(2, 4))
-def test_more_ranks_are_never_more_under_zero(which: architecture.Model, how: Training, times: int) -> None:
+def test_more_ranks_are_never_more_under_zero(
+    which: architecture.ModelShape, how: Training, times: int
+) -> None:
     how = how._replace(parallel="deepspeed", stage=max(how.stage, 1))
     assert more(
         estimate.estimate(which, how._replace(ranks=how.ranks * times)), estimate.estimate(which, how)
@@ -123,7 +125,7 @@ def test_more_ranks_are_never_more_under_zero(which: architecture.Model, how: Tr
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS)
-def test_offload_is_never_more_on_the_gpu(which: architecture.Model, how: Training) -> None:
+def test_offload_is_never_more_on_the_gpu(which: architecture.ModelShape, how: Training) -> None:
     how = how._replace(parallel="deepspeed", stage=3, offload_optimizer=False, offload_param=False)
     here = estimate.estimate(which, how)
     there = estimate.estimate(which, how._replace(offload_optimizer=True))
@@ -135,7 +137,7 @@ def test_offload_is_never_more_on_the_gpu(which: architecture.Model, how: Traini
 
 @LAW
 @given(st.sampled_from(MODELS), TRAININGS)
-def test_checkpointing_never_keeps_more_activations(which: architecture.Model, how: Training) -> None:
+def test_checkpointing_never_keeps_more_activations(which: architecture.ModelShape, how: Training) -> None:
     shape = which.decoder
     assert shape is not None
     kept = layer_bytes(which, shape, how)
@@ -150,7 +152,7 @@ def test_checkpointing_never_keeps_more_activations(which: architecture.Model, h
     st.one_of(st.none(), st.integers(0, 10**13)),
 )
 def test_the_advised_change_fits(
-    which: architecture.Model, how: Training, gpu: int | None, ram: int | None
+    which: architecture.ModelShape, how: Training, gpu: int | None, ram: int | None
 ) -> None:
     room = Room(gpu, free=True, name="GPU", ram=ram, ranks=how.ranks)
     both = frozenset({"bitsandbytes", "liger-kernel"})
@@ -555,7 +557,7 @@ ZERO3: dict[str, Any] = {
 
 @LAW
 @given(st.sampled_from(MODELS), st.lists(TRAININGS, min_size=2, max_size=6))
-def test_counting_many_is_counting_each(which: architecture.Model, many: list[Training]) -> None:
+def test_counting_many_is_counting_each(which: architecture.ModelShape, many: list[Training]) -> None:
     count = estimate.counter(which)
     assert [count(how) for how in many] == [estimate.estimate(which, how) for how in many]
 

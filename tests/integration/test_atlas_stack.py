@@ -12,7 +12,7 @@ from envcheck.atlas.conditions import decide
 from envcheck.atlas.demands import DemandKind
 from envcheck.atlas.entries import import_names
 from envcheck.atlas.import_guards import find_import_guards
-from envcheck.atlas.offers import Offer
+from envcheck.atlas.offers import OfferAnswer
 from envcheck.atlas.reader import PackageReader, surroundings
 from envcheck.atlas.release import PublishedRelease
 from envcheck.core.facts import Tri
@@ -92,8 +92,8 @@ def test_nothing_that_a_working_stack_imports_is_said_to_be_missing(
                 if demand.what.kind is DemandKind.ATTRIBUTE
                 else offers.name(demand.what.module, demand.what.name)
             )
-            found += answer is Offer.YES
-            accused += [(demand.what.path, demand.place)] if answer is Offer.NO else []
+            found += answer is OfferAnswer.YES
+            accused += [(demand.what.path, demand.place)] if answer is OfferAnswer.NO else []
     assert not accused
     assert found > 500
 

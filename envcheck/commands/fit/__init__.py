@@ -125,7 +125,7 @@ def _tables() -> dict[str, list[dict[str, Any]]]:
     return tomllib.loads(texts["architectures.toml"])
 
 
-def _facts_of_options(options: FitOptions, model: architecture.Model) -> list[Fact]:
+def _facts_of_options(options: FitOptions, model: architecture.ModelShape) -> list[Fact]:
     """Return the facts about training that the options and the model's folder give."""
     given: list[tuple[str, Value | None]] = [
         ("train.world_size", options.gpus),

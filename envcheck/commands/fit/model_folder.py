@@ -37,7 +37,7 @@ _BITS = {
 """Bits of an element by its safetensors dtype."""
 
 
-def read_model(named: str, tables: Tables) -> architecture.Model:
+def read_model(named: str, tables: Tables) -> architecture.ModelShape:
     """Return the model of a config.json, of a folder that holds one, or of `params=7.6e9,…`.
 
     Raises:
@@ -64,7 +64,7 @@ def read_model(named: str, tables: Tables) -> architecture.Model:
 
 def _model_of_tensors(
     config: Mapping[str, Any], file: str, stored: Mapping[str, _StoredTensor]
-) -> architecture.Model:
+) -> architecture.ModelShape:
     """Return a model of unknown architecture by its stored tensors.
 
     Raises:

@@ -43,7 +43,7 @@ integrations/deepspeed.py), and in the same way by Accelerator._prepare_deepspee
 
 
 def read_training(
-    inventory: Inventory, model: architecture.Model, lora_targets: tuple[str, ...], tables: Tables
+    inventory: Inventory, model: architecture.ModelShape, lora_targets: tuple[str, ...], tables: Tables
 ) -> tuple[Training, tuple[str, ...]]:
     """Return the training that the facts describe, and what was assumed where they are silent.
 
@@ -63,7 +63,11 @@ class _TrainingReader:
     """Reads a training from facts; collects what was assumed and which facts could not be read."""
 
     def __init__(
-        self, inventory: Inventory, model: architecture.Model, lora_targets: tuple[str, ...], tables: Tables
+        self,
+        inventory: Inventory,
+        model: architecture.ModelShape,
+        lora_targets: tuple[str, ...],
+        tables: Tables,
     ) -> None:
         self._inventory, self._model, self._tables = inventory, model, tables
         self._lora_targets = lora_targets

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_json
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import Beside, ConfigReader
 
@@ -74,8 +74,8 @@ def _instructions(text: str) -> Iterator[_Instruction]:
 def _command(instruction: _Instruction) -> str:
     """Return the shell text of a command in shell form or in exec form (a JSON list)."""
     try:
-        words = json.loads(instruction.text) if instruction.text.startswith("[") else None
-    except (ValueError, RecursionError):
+        words = parse_json(instruction.text, "") if instruction.text.startswith("[") else None
+    except InputError:
         words = None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         return instruction.text

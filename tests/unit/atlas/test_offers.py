@@ -6,16 +6,16 @@ import dataclasses
 
 import pytest
 
-from envcheck.atlas.offers import Offer, ReleaseOffers
+from envcheck.atlas.offers import OfferAnswer, ReleaseOffers
 from envcheck.atlas.predicates import GuardReader
 from envcheck.atlas.release_modules import ReleaseModules
 from tests.unit.atlas.sources import offers, published
 
-YES, NO, UNKNOWN, STUB = Offer.YES, Offer.NO, Offer.UNKNOWN, Offer.STUB
+YES, NO, UNKNOWN, STUB = OfferAnswer.YES, OfferAnswer.NO, OfferAnswer.UNKNOWN, OfferAnswer.STUB
 LAZY_MODULE = "\nimport sys\nsys.modules[__name__] = _LazyModule(__name__, __file__, _import_structure)\n"
 
 
-def name(root: str, asked: str = "Trainer", **modules: str) -> Offer:
+def name(root: str, asked: str = "Trainer", **modules: str) -> OfferAnswer:
     """Return whether `from x import asked` works where `x/__init__.py` holds `root`."""
     return offers("x", {"x/": root, **{f"x.{key}": text for key, text in modules.items()}}).name("x", asked)
 
