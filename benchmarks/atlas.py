@@ -49,6 +49,7 @@ OLDEST = {"transformers": "4.34", "trl": "0.7.5", "peft": "0.6", "accelerate": "
 
 DEADLINE_S = 240
 NEAR = 2
+MOST_STEPS = 100
 TRAINER = """
 from transformers import Trainer, TrainingArguments, LlamaConfig, LlamaForCausalLM
 model = LlamaForCausalLM(LlamaConfig(vocab_size=32, hidden_size=16, intermediate_size=16,
@@ -181,7 +182,9 @@ def compose(base: Mapping[str, str], pinned: Mapping[str, str]) -> dict[str, str
     """Return the versions of all packages of the atlas around two pinned ones."""
     versions = {**{each: base[each] for each in COMPANIONS if each in base}, **pinned}
     queue, done = [*pinned], set[str]()
-    while queue:
+    for _ in range(MOST_STEPS):
+        if not queue:
+            break
         package = queue.pop(0)
         if package in done:
             continue
@@ -197,10 +200,10 @@ def compose(base: Mapping[str, str], pinned: Mapping[str, str]) -> dict[str, str
             )
             best = best or next((each for each in reversed(drawable(name)) if each in specifier), None)
             if best is not None and versions.get(name) != best:
-                versions[name] = best
                 done.discard(name)
-                if len(done) < len(COMPANIONS):
-                    queue.append(name)
+                versions[name] = best
+            if name in versions:
+                queue.append(name)
     needed = {*pinned, *done, "torch"}
     return {name: version for name, version in versions.items() if name in needed}
 
