@@ -1,7 +1,7 @@
 """The build hook: compile compat/*.toml to JSON files inside the wheel.
 
 `judging.json` is the matrix as doctor and gate load it, with every clause parsed. `source.json` is all of
-compat/, for pin, lint and overlays. `atlas.json` is what the releases of packages ask of one another.
+compat/, for pin, lint and overlays. `atlas/` is what the releases of packages ask of one another.
 `dialects.json` is what --train needs in addition. Each language of compat/lang is a separate file, as are
 the tables of fit and fleet and that of published releases. A bill of materials lists them all. A mistake in
 compat/ stops the build.
@@ -40,7 +40,7 @@ def compiled() -> dict[str, Any]:
     contents = {
         "judging.json": freeze_matrix(known),
         "source.json": tree,
-        "atlas.json": atlas,
+        **{f"atlas/{name}.json": content for name, content in atlas.items()},
         "dialects.json": {Path(name).stem: tomllib.loads(text) for name, text in dialects.items()},
     }
     for name, text in source_texts("compat/lang", ".toml").items():

@@ -632,17 +632,22 @@ def load_atlas() -> Atlas:
     Raises:
         MatrixError: a file of the checkout has a mistake.
     """
-    compiled = shipped_text("atlas.json")
-    if compiled is not None:
+    index = shipped_text("atlas/index.json")
+    if index is not None:
         from envcheck.knowledge.atlas import thaw_atlas
 
-        return thaw_atlas(json.loads(compiled))
+        return thaw_atlas(json.loads(index), _shipped_gaps)
     from envcheck.commands.atlas_tables import release_table
     from envcheck.knowledge.atlas import read_atlas
 
     table = release_table()
     releases = {package: table.versions(package) for package in table.packages()}
     return read_atlas(source_texts("compat/atlas", ".toml"), releases)
+
+
+def _shipped_gaps(package: str) -> dict[str, Any]:
+    gaps: dict[str, Any] = json.loads(shipped_text(f"atlas/{package}.json") or "{}")
+    return gaps
 
 
 def source_tree() -> dict[str, Any]:

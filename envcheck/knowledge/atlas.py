@@ -8,9 +8,10 @@ it, and the places in the code. Releases are spans, both ends included: `0.16.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from envcheck.core import versions
 from envcheck.core.rules import Atlas, AtlasRow, Span
@@ -153,57 +154,73 @@ def _quoted(text: str) -> str:
 
 # --- rows ↔ JSON ------------------------------------------------------------------------------------
 
+INDEX = "index"
+"""The file that names the packages; every package has a file of its own, which is read when it is needed."""
 
-def freeze_atlas(atlas: Atlas) -> list[Any]:
-    """Return the atlas as JSON-ready lists."""
-    rows = {
-        package: {partner: [list(row[2:]) for row in of_pair] for partner, of_pair in partners.items()}
-        for package, partners in atlas.rows.items()
+
+def freeze_atlas(atlas: Atlas) -> dict[str, dict[str, Any]]:
+    """Return the atlas as JSON-ready values by file name: `index`, and one of each package."""
+    files: dict[str, dict[str, Any]] = {
+        INDEX: {"packages": sorted(atlas.releases), "optional": sorted(atlas.optional), "read": atlas.read}
     }
-    releases = {package: " ".join(found) for package, found in atlas.releases.items()}
-    return [rows, releases, sorted(atlas.optional), atlas.read]
+    for package, releases in atlas.releases.items():
+        partners = atlas.rows.get(package, {})
+        files[package] = {
+            "releases": " ".join(releases),
+            "gaps": {partner: [_freeze_row(row) for row in partners[partner]] for partner in partners},
+        }
+    return files
 
 
-def thaw_atlas(frozen: Sequence[Any]) -> Atlas:
-    """Return the atlas that `freeze_atlas` wrote, without checking it again."""
-    rows, releases, optional, read = frozen
+def _freeze_row(row: AtlasRow) -> list[str]:
+    spans = format_spans(row.releases), format_spans(row.lacking)
+    return [row.kind, row.entry, row.needs, *spans, ", ".join(row.places)]
+
+
+def thaw_atlas(index: Mapping[str, Any], load: Callable[[str], Mapping[str, Any]]) -> Atlas:
+    """Return the atlas that `freeze_atlas` wrote, unchecked; `load` reads a package's file."""
+    once = cache(load)
+    packages = index["packages"]
     return Atlas(
-        {package: _ThawingRows(package, partners) for package, partners in rows.items()},
-        {package: tuple(found.split(" ")) for package, found in releases.items()},
-        frozenset(optional),
-        read,
+        _ByName(packages, lambda package: _thaw_gaps(package, once(package)["gaps"])),
+        _ByName(packages, lambda package: tuple(once(package)["releases"].split(" "))),
+        frozenset(index["optional"]),
+        index["read"],
     )
 
 
-class _ThawingRows(Mapping[str, tuple[AtlasRow, ...]]):
-    """Rows by partner, each made when it is first looked up: of hundreds of pairs, doctor needs a few."""
+def _thaw_gaps(package: str, gaps: Mapping[str, Sequence[Any]]) -> Mapping[str, tuple[AtlasRow, ...]]:
+    return _ByName(gaps, lambda partner: tuple([_thaw_row(package, partner, row) for row in gaps[partner]]))
 
-    def __init__(self, package: str, frozen: Mapping[str, Sequence[Any]]) -> None:
-        self._package, self._frozen = package, frozen
-        self._thawed: dict[str, tuple[AtlasRow, ...]] = {}
 
-    def __getitem__(self, partner: str) -> tuple[AtlasRow, ...]:
-        if partner not in self._thawed:
-            rows = [_thaw_row(self._package, partner, row) for row in self._frozen[partner]]
-            self._thawed[partner] = tuple(rows)
-        return self._thawed[partner]
+_Value = TypeVar("_Value")
+
+
+class _ByName(Mapping[str, _Value]):
+    """Values by name, each made when it is first looked up: of hundreds of pairs, doctor needs a few."""
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], _Value]) -> None:
+        self._names, self._make = dict.fromkeys(names), make
+        self._made: dict[str, _Value] = {}
+
+    def __getitem__(self, name: str) -> _Value:
+        if name not in self._made:
+            if name not in self._names:
+                raise KeyError(name)
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._frozen)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._frozen)
+        return len(self._names)
 
 
-def _thaw_row(package: str, partner: str, frozen: Sequence[Any]) -> AtlasRow:
+def _thaw_row(package: str, partner: str, frozen: Sequence[str]) -> AtlasRow:
     kind, entry, needs, releases, lacking, places = frozen
-    return AtlasRow(
-        package,
-        partner,
-        kind,
-        entry,
-        needs,
-        tuple([(first, last) for first, last in releases]),
-        tuple([(first, last) for first, last in lacking]),
-        tuple(places),
-    )
+    spans = parse_spans(releases), parse_spans(lacking)
+    return AtlasRow(package, partner, kind, entry, needs, *spans, tuple(places.split(", ")))

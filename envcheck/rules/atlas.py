@@ -20,8 +20,8 @@ def judged_versions(atlas: Atlas, installed: Mapping[str, str]) -> dict[str, str
     vendor's build stands for its base release.
     """
     found = {}
-    for package, releases in atlas.releases.items():
-        release = _release_read(installed[package], releases) if package in installed else ""
+    for package, version in installed.items():
+        release = _release_read(version, atlas.releases[package]) if package in atlas.releases else ""
         if release:
             found[package] = release
     return found
@@ -42,9 +42,8 @@ def broken_rows(atlas: Atlas, installed: Mapping[str, str]) -> Iterator[tuple[st
 
     `installed` are releases as `judged_versions` returns them.
     """
-    for package, partners in atlas.rows.items():
-        if package not in installed:
-            continue
+    for package in installed:
+        partners = atlas.rows.get(package, {})
         for partner in partners:
             if partner in installed:
                 broken = [

@@ -59,10 +59,25 @@ def test_what_is_written_reads_back_equal(atlas: Atlas) -> None:
 
 
 def test_the_json_of_the_wheel_holds_the_same(atlas: Atlas) -> None:
-    thawed = thaw_atlas(json.loads(json.dumps(freeze_atlas(atlas))))
+    files = json.loads(json.dumps(freeze_atlas(atlas)))
+    thawed = thaw_atlas(files["index"], files.__getitem__)
 
-    assert {name: dict(partners) for name, partners in thawed.rows.items()} == atlas.rows
-    assert thawed[1:] == atlas[1:]
+    assert {name: dict(partners) for name, partners in thawed.rows.items() if partners} == atlas.rows
+    assert dict(thawed.releases) == atlas.releases
+    assert thawed[2:] == atlas[2:]
+
+
+def test_only_the_files_of_installed_packages_are_read(atlas: Atlas) -> None:
+    files = freeze_atlas(atlas)
+    read: list[str] = []
+
+    def load(package: str) -> dict[str, object]:
+        read.append(package)
+        return files[package]
+
+    installed = {"peft": "0.18.0", "transformers": "4.52.4", "rich": "14.0"}
+    assert [rule.id for rule in rules_here(thaw_atlas(files["index"], load), installed)] != []
+    assert sorted(read) == ["peft", "transformers"]
 
 
 def test_a_row_without_five_texts_names_its_file() -> None:
