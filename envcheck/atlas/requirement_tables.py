@@ -37,7 +37,7 @@ def read_requirement_tables(tree: ast.Module) -> Mapping[str, Mapping[str, str]]
 
 def _is_requirement(key: str, value: str) -> bool:
     try:
-        return Requirement(value).name.lower() == key.lower()
+        return Requirement(value).name.lower() == Requirement(key).name.lower()  # the key may name extras
     except InvalidRequirement:
         return False
 

@@ -37,7 +37,9 @@ READERS: tuple[Callable[[PackageReader, PackageReader], list[CodeGap]], ...] = (
 _SUMMARIES = ".summaries"
 """Folder in the store for what the files of each package contain, so that no file is read twice."""
 
-_READER_OF_FILES = ("lazy_tables.py", "python_file.py", "scripts.py", "summary.py", "syntax.py")
+_READER_OF_FILES = (
+    *("lazy_tables.py", "python_file.py", "requirement_tables.py", "scripts.py", "summary.py", "syntax.py"),
+)
 """The modules of `envcheck.atlas` on which a summary depends."""
 
 

@@ -190,6 +190,9 @@ for pkg in checked:
         ("accelerate", "deps", ("not (not is_accelerate_available())",)),
         ("numpy", "deps", ()),
     ]
+    assert read('deps = {"ray[tune]": "ray[tune]>=2.7", "tqdm": "tqdm>=4"}').tables == {
+        "deps": {"ray[tune]": "ray[tune]>=2.7", "tqdm": "tqdm>=4"}
+    }
     assert read('deps = {"numpy": "numpy>=1.17", "torch": "torch>=2,!=2.1"}').tables == {
         "deps": {"numpy": "numpy>=1.17", "torch": "torch>=2,!=2.1"}
     }
