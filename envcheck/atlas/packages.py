@@ -13,7 +13,7 @@ DEFAULT_SINCE = "2022-01-01"
 """Day of the first release that is read of a package that names no other."""
 
 _KEYS = frozenset(
-    {"imports", "since", "also", "sdist", "libraries", "optional", "links_torch", "stable_since"}
+    {"imports", "since", "also", "sdist", "libraries", "optional", "links_torch", "stable_since", "trainers"}
 )
 
 # torch/testing/_internal holds the tests of torch itself; other packages ship theirs under the usual names.

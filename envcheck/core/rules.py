@@ -204,13 +204,15 @@ class Atlas(NamedTuple):
     """What published releases ask of one another: rows by asking package and partner.
 
     `releases` holds every release that was read, oldest first, by package; other releases get no verdict.
-    `optional` names the entries whose failure is a warning, because few users reach them.
+    `optional` names the entries whose failure is a warning, because few users reach them. `trainers` has, by
+    package, the values of `train.trainer` under which its classes are called: `transformers.Trainer(...)`.
     """
 
     rows: Mapping[str, Mapping[str, tuple[AtlasRow, ...]]] = EMPTY_MAPPING
     releases: Mapping[str, tuple[str, ...]] = EMPTY_MAPPING
     optional: frozenset[str] = frozenset()
     read: str = ""  # ISO date of the harvest
+    trainers: Mapping[str, tuple[str, ...]] = EMPTY_MAPPING
 
 
 class Origin(NamedTuple):

@@ -57,7 +57,8 @@ def _read_texts(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]
             rows[package] = _rows_of(package, tables, name)
     packages = tomllib.loads(texts.get("packages.toml", "")).get("package", {})
     optional = {entry for package in packages.values() for entry in package.get("optional", ())}
-    return Atlas(rows=rows, releases=releases, optional=frozenset(optional), read=read)
+    trainers = {name: tuple(row["trainers"]) for name, row in packages.items() if "trainers" in row}
+    return Atlas(rows, releases, frozenset(optional), read, trainers)
 
 
 def _rows_of(package: str, tables: Mapping[str, Any], file: str) -> dict[str, tuple[AtlasRow, ...]]:
@@ -161,7 +162,12 @@ INDEX = "index"
 def freeze_atlas(atlas: Atlas) -> dict[str, dict[str, Any]]:
     """Return the atlas as JSON-ready values by file name: `index`, and one of each package."""
     files: dict[str, dict[str, Any]] = {
-        INDEX: {"packages": sorted(atlas.releases), "optional": sorted(atlas.optional), "read": atlas.read}
+        INDEX: {
+            "packages": sorted(atlas.releases),
+            "optional": sorted(atlas.optional),
+            "read": atlas.read,
+            "trainers": dict(atlas.trainers),
+        }
     }
     for package, releases in atlas.releases.items():
         partners = atlas.rows.get(package, {})
@@ -186,6 +192,7 @@ def thaw_atlas(index: Mapping[str, Any], load: Callable[[str], Mapping[str, Any]
         _ByName(packages, lambda package: tuple(once(package)["releases"].split(" "))),
         frozenset(index["optional"]),
         index["read"],
+        {package: tuple(trainers) for package, trainers in index["trainers"].items()},
     )
 
 

@@ -19,6 +19,7 @@ from envcheck.core.rules import (
     Severity,
     Source,
     Span,
+    When,
 )
 from envcheck.rules.atlas import broken_rows, fitting_releases, in_spans, judged_versions
 
@@ -58,8 +59,9 @@ def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:
 def _atlas_rule(package: str, partner: str, entry: str, rows: Iterable[AtlasRow], atlas: Atlas) -> Rule:
     """Return the rule of two packages at one entry: each distinct combination of spans is a table."""
     spans = dict.fromkeys((row.releases, row.lacking) for row in rows)
+    trainer = _trainer_clauses(package, entry, atlas)
     tables = tuple(
-        (_within(package_key(package), releases), _within(package_key(partner), lacking))
+        (_within(package_key(package), releases), _within(package_key(partner), lacking), *trainer)
         for releases, lacking in spans
     )
     return Rule(
@@ -70,6 +72,15 @@ def _atlas_rule(package: str, partner: str, entry: str, rows: Iterable[AtlasRow]
         when=tables,
         group="atlas",
     )
+
+
+def _trainer_clauses(package: str, entry: str, atlas: Atlas) -> When:
+    """Return the condition that the training calls the entry; nothing for an import, which anybody may do."""
+    trainers = atlas.trainers.get(package, ()) if entry.endswith("(...)") else ()
+    if not trainers:
+        return ()
+    words = tuple((Comparison("==", trainer),) for trainer in trainers)
+    return (Clause("train.trainer", Kind.WORD, words, " or ".join(trainers)),)
 
 
 def _within(key: str, spans: Iterable[Span]) -> Clause:

@@ -16,7 +16,9 @@ from envcheck.knowledge.atlas import (
 )
 from envcheck.knowledge.atlas_rules import rules_here, rules_of
 from envcheck.knowledge.load import MatrixError
+from envcheck.rules import judge
 from envcheck.rules.atlas import broken_rows, fitting_releases, judged_versions
+from tests.support.worlds import inventory
 
 LAYERS = "transformers.modeling_layers.GradientCheckpointingLayer"
 
@@ -33,6 +35,7 @@ accelerate = [["keyword", "accelerate.dispatch_model(force_hooks=)", "0.17.1", "
 
 PACKAGES = """
 [package.peft]
+trainers = ["transformers"]
 optional = ["peft.get_peft_model(...)"]
 """
 
@@ -139,6 +142,19 @@ def test_an_entry_that_few_users_reach_is_a_warning(atlas: Atlas) -> None:
 
     assert (rule.id, rule.severity) == ("atlas:peft:accelerate:get_peft_model", Severity.WARNING)
     assert "passes accelerate.dispatch_model(force_hooks=), unknown to accelerate 0.30.0" in rule.title
+
+
+def test_what_a_trainer_calls_counts_where_that_trainer_is_used(atlas: Atlas) -> None:
+    (rule,) = rules_here(atlas, {"peft": "0.17.1", "accelerate": "0.30.0"})
+    versions = '[pkg]\npeft = "0.17.1"\naccelerate = "0.30.0"\n'
+
+    def verdicts(train: str) -> tuple[int, int]:
+        judged = judge.judge(inventory(versions + train), [rule])
+        return len(judged.findings), len(judged.waiting)
+
+    assert verdicts('[train]\ntrainer = "transformers"\n') == (1, 0)
+    assert verdicts('[train]\ntrainer = "openrlhf"\n') == (0, 0)
+    assert verdicts("") == (0, 1), "without a training it is a condition"
 
 
 def test_a_release_that_fits_no_row_excludes(atlas: Atlas) -> None:
