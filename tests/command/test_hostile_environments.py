@@ -187,7 +187,9 @@ def test_an_environment_that_was_found_is_not_run(command: str, found: Path) -> 
             "envcheck: .venv: not run, because nobody named it; name it with --python .venv\n",
         )
     if command in ("doctor", "gate"):
-        assert outcome.out.splitlines()[1] == "judged  .venv (in this folder, read and not run)"
+        judged = [line for line in outcome.out.splitlines() if line.startswith("judged")]
+        assert len(judged) == 1
+        assert judged[0].startswith("judged  .venv (in this folder, read and not run)  envcheck ")
         assert "requires-dist:asks:torch" in outcome.out
 
 

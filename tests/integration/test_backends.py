@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -252,7 +253,8 @@ def test_unsupported_platform_is_an_input_error(backend: Backend, index: LocalIn
 
 def test_missing_backend_names_what_to_install() -> None:
     gone = Backend("gone", 1, lambda _: False, lambda *_: ())
-    with pytest.raises(ExamineError, match=r"gone is not installed; pip install 'envcheck\[resolve\]'"):
+    hint = "install it beside envcheck: pip install 'pip-tools>=7.6' 'uv>=0.8'"
+    with pytest.raises(ExamineError, match=re.escape(f"gone is not installed; {hint}")):
         choose_backend(Host(), [gone])
 
 
