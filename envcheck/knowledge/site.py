@@ -361,7 +361,7 @@ def _with_defaults(rule: Rule, known: Matrix) -> tuple[list[Clause], set[str]]:
 def _settings_behind(keys: Collection[str]) -> Iterator[str]:
     """Yield the settings of the page that give any of these facts."""
     families = {family(key) for key in keys}
-    if "train" in families:
+    if families & {"train", "training"}:
         yield "target"
     if families & {"gpu", "gpus"}:
         yield "gpu"
@@ -396,7 +396,8 @@ def _class_key(choices: PageChoices, needs: _Needs, dimension: str, option: int)
     if dimension == "target":
         training = choices.trainings[option]
         given = tuple(sorted((key, value) for key, value in training.facts.items() if key in needs.keys))
-        return given, tuple(key for key in training.free if key in needs.keys)
+        described = "training.described" in needs.keys and bool(training.facts)
+        return given, tuple(key for key in training.free if key in needs.keys), described
     if option == 0 or dimension in ("gpu", "driver") or (dimension == "torch" and needs.torch_build):
         return option
     if dimension == "python":
