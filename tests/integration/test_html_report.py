@@ -80,7 +80,7 @@ def test_without_findings_nothing_is_marked(browser: Any, tmp_path: Path) -> Non
     fine = report._replace(judgement=report.judgement._replace(findings=()), diagnostics=(), plan=None)
     page = opened(browser, tmp_path, page_of(fine))
     assert page.page.locator("svg a").count() == 0
-    assert page.page.inner_text("h1").endswith("No known failure found")
+    assert page.page.inner_text("h1").endswith("\nNo known problem")
     assert page.page.locator("#filter").count() == 0
 
 

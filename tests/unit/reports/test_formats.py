@@ -378,7 +378,8 @@ def check_junit(out: str) -> None:
 
 
 def check_github(out: str) -> None:
-    *annotations, _ = out.splitlines()
+    verdict, *annotations, _ = out.splitlines()
+    assert verdict.startswith("Will not train: ")
     assert len(annotations) == len(rich().judgement.findings) + len(rich().diagnostics)
     for line in annotations:
         found = re.fullmatch(r"::(error|warning|notice) ([^:]*)::(.*)", line)
