@@ -584,5 +584,5 @@ def test_a_command_imports_no_other_command() -> None:
 
 
 def test_every_command_module_is_in_the_table() -> None:
-    shared = {"__init__", "main", "options", "output"}
+    shared = {"__init__", "main", "options", "output", "completion", "version"}
     assert {path.stem for path in (ROOT / "envcheck/cli").glob("*.py")} - shared == set(COMMANDS)
