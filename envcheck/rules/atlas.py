@@ -103,4 +103,5 @@ def without_repetitions(judgement: Judgement) -> Judgement:
         if finding.rule.group != "atlas"
         or not any(set(map(package_key, finding.rule.id.split(":")[1:3])) <= keys for keys in named)
     )
-    return judgement._replace(findings=kept) if len(kept) < len(judgement.findings) else judgement
+    dropped = len(judgement.findings) - len(kept)
+    return judgement._replace(findings=kept, applied=judgement.applied - dropped) if dropped else judgement
