@@ -78,7 +78,10 @@ def test_sarif_and_annotations_point_at_the_line_in_the_users_file(folder: Path)
     where = result["locations"][0]["physicalLocation"]
     assert where["artifactLocation"]["uri"] == "facts.toml"
     line = where["region"]["startLine"]
-    assert FACTS.splitlines()[line - 1].startswith("deepspeed = ")  # which the first fix changes
+    findings = json.loads(envcheck("doctor", *QUESTION, "--json", cwd=folder).out)["findings"]
+    (fixes,) = [each["fix"] for each in findings if each["rule"] == rule]
+    changed = next(iter(fixes[0]["set"])).removeprefix("pkg.")
+    assert FACTS.splitlines()[line - 1].startswith(f"{changed} = "), "the line that the first fix changes"
     annotations = envcheck("doctor", *QUESTION, "--format", "github", cwd=folder).out
     assert f"::error file=facts.toml,line={line},col=1,title=envcheck%3A {rule}::" in annotations
 
