@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from envcheck.core.facts import Absent, Inventory, family, package_key, package_name
 from envcheck.core.findings import Move, Plan, Unresolved, Verdict
@@ -66,7 +66,7 @@ def _moves(space: RemediationSpace, changes: Changes, goal: frozenset[str]) -> I
             before=space.judge.start.known(key),
             after=proposal.value,
             bound=proposal.text,
-            rules=tuple(finding.rule for finding in without.unresolved) or (proposal.rule,),
+            rules=_named(finding.rule for finding in without.unresolved) or (proposal.rule,),
             cost=proposal.cost,
             proposed_by=proposal.rule,
             install=_requirement_to_install(space, key, proposal),
@@ -74,6 +74,12 @@ def _moves(space: RemediationSpace, changes: Changes, goal: frozenset[str]) -> I
             administrator=family(key) in ADMINISTRATOR,
         )
         yield from _companion_moves(space, package_name(key), companions)
+
+
+def _named(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules that name a move: written ones, and those of the atlas if there is no other."""
+    every = tuple(rules)
+    return tuple(rule for rule in every if rule.group != "atlas") or every
 
 
 def _in_order(space: RemediationSpace, changes: Changes) -> list[str]:
