@@ -415,8 +415,8 @@ def _run_beside(rule_id: str, inventory: Inventory, matrix: Matrix) -> str:
     return ""
 
 
-def _atlas_rules(inventory: Inventory, matrix: Matrix) -> Sequence[Rule]:
-    """Return a rule for each two installed packages whose code does not fit."""
+def _atlas_rules(inventory: Inventory, matrix: Matrix, *, worded: bool = True) -> Sequence[Rule]:
+    """Return a rule for each two packages whose code does not fit; with texts and fixes if `worded`."""
     installed = _installed_versions(inventory)
     if len(installed) < 2:  # noqa: PLR2004 - no two packages, nothing to compare
         return ()
@@ -425,7 +425,8 @@ def _atlas_rules(inventory: Inventory, matrix: Matrix) -> Sequence[Rule]:
         return ()
     from envcheck.knowledge import atlas_rules  # most environments fit
 
-    return tuple(atlas_rules.rules_here(atlas, installed))
+    rules = atlas_rules.rules_here if worded else atlas_rules.unworded_rules_here
+    return tuple(rules(atlas, installed))
 
 
 def with_atlas_rules(matrix: Matrix, inventory: Inventory) -> Matrix:
@@ -449,7 +450,7 @@ def add_fixes(
 
         def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
             changed = derive.derive(apply_changes(read, changes, matrix), matrix)
-            return judge.judge(changed, [*rules, *_atlas_rules(changed, matrix)])
+            return judge.judge(changed, [*rules, *_atlas_rules(changed, matrix, worded=False)])
 
         found = with_passing_fixes(finding, judgement, inventory, attempt)
         return found if len(found.fixes) <= 1 else _smallest_fix_first(found, inventory)

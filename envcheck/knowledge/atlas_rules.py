@@ -31,9 +31,7 @@ def rules_here(atlas: Atlas, versions: Mapping[str, str]) -> Iterator[Rule]:
     said again of its trainers.
     """
     installed = judged_versions(atlas, versions)
-    for package, partner, rows in broken_rows(atlas, installed):
-        worst = min(rows, key=lambda row: _reach(row, atlas))
-        same = [row for row in rows if row.entry == worst.entry]
+    for package, partner, worst, same in _broken_pairs(atlas, installed):
         release, other = installed[package], installed[partner]
         yield _atlas_rule(package, partner, worst.entry, same, atlas)._replace(
             title=_title(same, release, other),
@@ -41,6 +39,21 @@ def rules_here(atlas: Atlas, versions: Mapping[str, str]) -> Iterator[Rule]:
             fixes=tuple(_fixes(atlas, (package, release), (partner, other))),
             sources=tuple(_places(same, release, atlas)),
         )
+
+
+def unworded_rules_here(atlas: Atlas, versions: Mapping[str, str]) -> Iterator[Rule]:
+    """Yield the rules of `rules_here` without what only a reader needs; trials of fixes judge by hundreds."""
+    for package, partner, worst, same in _broken_pairs(atlas, judged_versions(atlas, versions)):
+        yield _atlas_rule(package, partner, worst.entry, same, atlas)
+
+
+def _broken_pairs(
+    atlas: Atlas, installed: Mapping[str, str]
+) -> Iterator[tuple[str, str, AtlasRow, list[AtlasRow]]]:
+    """Yield each two packages that do not fit, with the worst row and those of the same entry."""
+    for package, partner, rows in broken_rows(atlas, installed):
+        worst = min(rows, key=lambda row: _reach(row, atlas))
+        yield package, partner, worst, [row for row in rows if row.entry == worst.entry]
 
 
 def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:

@@ -17,7 +17,8 @@ STYLE = """
 }
 * { box-sizing:border-box; }
 html { scroll-padding-top:16px; -webkit-text-size-adjust:100%; }
-body { margin:0; background:var(--page); color:var(--ink); font:15px/1.5 system-ui,sans-serif; overflow-wrap:anywhere; }
+body { margin:0; background:var(--page); color:var(--ink); font:15px/1.5 system-ui,sans-serif;
+  overflow-wrap:anywhere; }
 header, main, footer { max-width:1240px; margin:0 auto; padding:0 24px; }
 .error { --tone:var(--error); --tint:var(--error-bg); }
 .warning { --tone:var(--warning); --tint:var(--warning-bg); }
