@@ -29,8 +29,6 @@ def find_binary_gaps(
         if stable_since and versions.compare(row.version, ">=", stable_since) is Tri.YES:
             continue
         for specifier in row.build.get("torch", ())[:1]:
-            if versions.local_label(specifier.removeprefix("==")):
-                continue  # `==2.6.0+cpu` names the build of another platform
             lacking = tuple(each for each in torch_releases if not _made_for(each, specifier))
             grouped.setdefault((specifier, lacking), []).append(row.version)
     return [

@@ -53,12 +53,12 @@ class KeywordUse:
 
     @property
     def partner(self) -> str:
-        """The package that is called."""
+        """Return the package that is called."""
         return distribution_of(self.path)
 
     @property
     def text(self) -> str:
-        """What is asked for, `accelerate.Accelerator.unwrap_model(keep_torch_compile=)`."""
+        """Return what is asked for, `accelerate.Accelerator.unwrap_model(keep_torch_compile=)`."""
         method = "" if self.method in ("", "__init__") else f".{self.method}"
         return f"{self.path}{method}({self.keyword}=)"
 

@@ -74,7 +74,7 @@ class HasName:
 
 @dataclass(frozen=True, slots=True)
 class Negated:
-    """The opposite of a condition."""
+    """Hold where a condition does not."""
 
     of: Condition
 

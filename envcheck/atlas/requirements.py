@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envcheck.atlas.release import PublishedRelease
 
 _EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']|["']([^"']+)["']\s*==\s*extra\b""")
+
+_LABEL = re.compile(r"\+[\w.]+")
 
 
 def installation_requirements(release: PublishedRelease) -> tuple[str, ...]:
@@ -38,7 +41,8 @@ def _read(release: PublishedRelease) -> Iterator[tuple[tuple[str, ...], str]]:
 def canonical(text: str) -> str:
     """Return a requirement in the one spelling that equal requirements share; unchanged if it is not PEP 508.
 
-    Bounds such as `>=1.9.*` were published before they became an error; pip reads them without the star.
+    Bounds such as `>=1.9.*` were published before they became an error; pip reads them without the star. The
+    label in `==2.6.0+cpu` names one build; it is left out, because every build of that release serves.
     """
     try:
         requirement = Requirement(text)
@@ -48,4 +52,5 @@ def canonical(text: str) -> str:
         except InvalidRequirement:
             return text
     requirement.name = canonicalize_name(requirement.name)
+    requirement.specifier = SpecifierSet(_LABEL.sub("", str(requirement.specifier)))
     return str(requirement)
