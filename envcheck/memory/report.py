@@ -138,7 +138,7 @@ def _inputs(found: MemoryTable) -> Iterator[str]:
     trains = (
         "how many train is not known" if "gradients" in account.unknown else f"{account.trainable:,} train"
     )
-    yield from _under("ModelShape", [f"{found.model.name}: {total:,} parameters, {trains}"])
+    yield from _under("Model", [f"{found.model.name}: {total:,} parameters, {trains}"])
     size = f"sequences of {training.seq}, " if training.seq else ""
     parts = (
         _method(training),
