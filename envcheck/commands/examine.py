@@ -445,12 +445,18 @@ def add_fixes(
     all_rules = (*matrix.rules, *target_rules(target))
     errors = [rule for rule in all_rules if rule.severity is Severity.ERROR]
 
-    def with_fixes(finding: Finding) -> Finding:
-        rules = errors if finding.rule.severity is Severity.ERROR else [*errors, finding.rule]
+    @cache
+    def judged_by_errors(changes: tuple[tuple[str, Value], ...]) -> tuple[Inventory, Judgement]:
+        changed = derive.derive(apply_changes(read, changes, matrix), matrix)
+        return changed, judge.judge(changed, [*errors, *_atlas_rules(changed, matrix, worded=False)])
 
+    def with_fixes(finding: Finding) -> Finding:
         def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
-            changed = derive.derive(apply_changes(read, changes, matrix), matrix)
-            return judge.judge(changed, [*rules, *_atlas_rules(changed, matrix, worded=False)])
+            changed, after = judged_by_errors(tuple(changes))  # many findings try the same fix
+            if finding.rule.severity is Severity.ERROR:
+                return after
+            own = judge.judge(changed, [finding.rule])
+            return after._replace(findings=(*after.findings, *own.findings))
 
         found = with_passing_fixes(finding, judgement, inventory, attempt)
         return found if len(found.fixes) <= 1 else _smallest_fix_first(found, inventory)
