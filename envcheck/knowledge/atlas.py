@@ -19,6 +19,9 @@ from envcheck.core.rules import Atlas, AtlasRow, Span
 _PARTS = ("kind", "needs", "releases", "lacking", "places")
 """What a row of a file of gaps holds, in order; all are texts."""
 
+VERBS = {"name": "needs", "keyword": "passes", "guard": "asks for", "binary": "was compiled for"}
+"""What a row says of the asking package, by its kind, in sentences such as `import peft` needs `X`."""
+
 _HEAD = """\
 # What {package} asks of other packages, and which of their releases lack it.
 # Written by `envcheck matrix harvest`; the form is described in envcheck/knowledge/atlas.py.

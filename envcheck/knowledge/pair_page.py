@@ -15,7 +15,7 @@ from envcheck.core.facts import Known, Tri, package_key
 from envcheck.core.i18n import counted
 from envcheck.core.rules import AtlasRow, Clause, Matrix, Requirement, Rule, Severity
 from envcheck.core.suggestions import suggestion
-from envcheck.knowledge.atlas import format_spans, spans_of
+from envcheck.knowledge.atlas import VERBS, format_spans, spans_of
 from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.knowledge.tables import all_releases
 from envcheck.rules import clause_algebra
@@ -167,8 +167,7 @@ def _releases(known: Matrix, package: str) -> tuple[str, ...]:
 def _code_reason(rows: Sequence[AtlasRow]) -> str:
     row = min(rows, key=lambda each: (len(each.needs), each.needs))
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    verb = {"keyword": "passes", "guard": "asks for", "binary": "was compiled for"}.get(row.kind, "needs")
-    return f"`{row.entry}` {verb} {row.needs}{more}  ({row.places[-1]} in {row.releases[-1][1]})"
+    return f"`{row.entry}` {VERBS[row.kind]} {row.needs}{more}  ({row.places[-1]} in {row.releases[-1][1]})"
 
 
 # --- the page ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, family, package_key, package_name
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Clause, Fix, Matrix, NoFix, Ref, Requirement, Rule, Span
+from envcheck.knowledge.atlas import VERBS
 from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.knowledge.tables import ReleaseRow, all_releases, torch_releases
 from envcheck.rules import clause_algebra, derive, judge
@@ -568,7 +569,7 @@ def _gaps(choices: PageChoices) -> Iterator[tuple[tuple[str, str], list[dict[str
                 if asking and lacking:
                     gaps.append(
                         {
-                            "text": f"`{row.entry}` {_VERBS[row.kind]} {row.needs}",
+                            "text": f"`{row.entry}` {VERBS[row.kind]} {row.needs}",
                             "place": f"{row.places[-1]} in {package} {row.releases[-1][1]}",
                             "error": row.entry not in atlas.optional,
                             "asking": asking,
@@ -576,9 +577,6 @@ def _gaps(choices: PageChoices) -> Iterator[tuple[tuple[str, str], list[dict[str
                         }
                     )
             yield (package, partner), gaps
-
-
-_VERBS = {"name": "needs", "keyword": "passes", "guard": "asks for", "binary": "was compiled for"}
 
 
 def _ranges(shown: Sequence[ReleaseRow], spans: Iterable[Span]) -> list[list[int]]:

@@ -374,8 +374,8 @@ def test_gaps_in_the_code_are_shown_with_their_file_and_line(
     page.choose(rows="peft", columns="accelerate")
 
     assert page.state("peft 0.15.0, accelerate 1.0.0") == "known bad"
-    assert page.state("peft 0.14.0, accelerate 1.0.0") == "no gap in the code, with a warning"
-    assert page.state("peft 0.15.0, accelerate 1.1.0") == "no gap in the code"
+    assert page.state("peft 0.14.0, accelerate 1.0.0") == "no gap found in the code, with a warning"
+    assert page.state("peft 0.15.0, accelerate 1.1.0") == "no gap found in the code"
     page.cell("peft 0.15.0, accelerate 1.0.0").click()
     assert "needs accelerate.utils.clear_device_cache (peft/helpers.py:7 in peft 0.15.0)" in page.evidence()
     assert page.complaints == []
