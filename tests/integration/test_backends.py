@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
 import re
 import sys
 import time
@@ -31,6 +32,7 @@ from envcheck.resolver_backends import (
     select_backends,
 )
 from envcheck.resolver_backends.index.availability import Offer, offers
+from envcheck.resolver_backends.index.pages import files_on_page
 from envcheck.resolver_backends.index.reader import file_addresses, release_files
 from envcheck.resolver_backends.index.redaction import redact
 from envcheck.resolver_backends.index.settings import Index, backend_environment, user_index
@@ -365,6 +367,17 @@ def test_addresses_of_a_private_index_need_permission_and_have_no_login(tmp_path
 
 
 # --- the index --------------------------------------------------------------------------------------
+
+
+def test_the_page_of_a_project_with_very_many_files_is_read() -> None:
+    wheel = {"hashes": {"sha256": "0" * 64}, "requires-python": ">=3.9", "url": "../" + "x" * 900}
+    page = {"files": [{**wheel, "filename": f"big-{number}.0-py3-none-any.whl"} for number in range(5000)]}
+    body = json.dumps(page).encode()
+    assert len(body) > 5_000_000, "some real pages are as large"
+
+    found = files_on_page(body, "application/vnd.pypi.simple.v1+json", "https://example.org/simple/big/")
+
+    assert len(found) == 5000
 
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["PEP 503", "PEP 691"])

@@ -8,6 +8,7 @@ import fcntl
 import functools
 import os
 import shutil
+import signal
 import subprocess  # noqa: TID251 - tests are users
 import sys
 import tempfile
@@ -89,30 +90,57 @@ class MeasuredOutcome(NamedTuple):
     peak_mib: int
 
 
+_SMALL_PARENT = """
+import os, sys
+child = os.fork()
+if child == 0:
+    os.execvp(sys.argv[2], sys.argv[2:])
+_, status, usage = os.wait4(child, 0)
+report = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024
+os.write(int(sys.argv[1]), " ".join(map(str, report)).encode())
+"""
+"""A parent that reports exit code, processor seconds and peak MiB of a command.
+
+Linux counts towards that peak what the process had before `exec`, and a test runner has hundreds of MiB.
+"""
+
+
 def measured(
     *arguments: str, cwd: Path, environ: Mapping[str, str] | None = None, text: bytes = b""
 ) -> MeasuredOutcome:
     """Run `envcheck` on this standard input; also return its processor time and its largest resident memory."""
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        tempfile.TemporaryFile() as report,
+    ):
         given.write(text)
         given.seek(0)
+        parent = [sys.executable, "-ISc", _SMALL_PARENT, str(report.fileno())]
         process = subprocess.Popen(
-            invocation(*arguments), stdin=given, stdout=out, stderr=err, cwd=cwd, env=surroundings(environ)
+            [*parent, *invocation(*arguments)],
+            stdin=given,
+            stdout=out,
+            stderr=err,
+            cwd=cwd,
+            env=surroundings(environ),
+            pass_fds=[report.fileno()],
+            start_new_session=True,
         )
-        watchdog = threading.Timer(DEADLINE_S, process.kill)
+        watchdog = threading.Timer(DEADLINE_S, os.killpg, (process.pid, signal.SIGKILL))
         watchdog.start()
-        _, status, usage = os.wait4(process.pid, 0)
+        process.wait()
         watchdog.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        seconds = usage.ru_utime + usage.ru_stime
-        out.seek(0)
-        err.seek(0)
+        for file in (out, err, report):
+            file.seek(0)
+        code, seconds, peak_mib = report.read().decode().split() or ("-9", "inf", "0")
         return MeasuredOutcome(
-            process.returncode,
+            int(code),
             out.read().decode("utf-8", "replace"),
             err.read().decode("utf-8", "replace"),
-            seconds,
-            usage.ru_maxrss // 1024,
+            float(seconds),
+            int(peak_mib),
         )
 
 

@@ -18,11 +18,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from envcheck.core.errors import ExamineError
+from envcheck.resolver_backends.index.pages import PAGE_LIMIT
 from envcheck.resolver_backends.index.redaction import one_line, redact
 from envcheck.resolver_backends.index.settings import Index
-
-PAGE_LIMIT = 64 * 1024 * 1024
-"""Maximum size of one index page in bytes; the pages of the largest projects have a few MiB."""
 
 _ANSWER_S = 30.0
 """Maximum seconds to wait for the server at a time."""

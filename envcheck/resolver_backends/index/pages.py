@@ -10,6 +10,9 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 from envcheck.core.errors import InputError
 from envcheck.core.parsing import parse_json
 
+PAGE_LIMIT = 64 << 20
+"""Most bytes of a page: a project with a thousand releases of thirty wheels lists more than 4 MiB."""
+
 
 class ListedFile(NamedTuple):
     """A file on a project's page, with its full address.
@@ -55,7 +58,7 @@ def _json_files(text: str) -> list[ListedFile]:
             bool(file.get("core-metadata") or file.get("dist-info-metadata")),
             file["yanked"] if isinstance(file.get("yanked"), str) else "",
         )
-        for file in parse_json(text, "the page")["files"]
+        for file in parse_json(text, "the page", PAGE_LIMIT)["files"]
         if _are_text(file["filename"], file["hashes"].get("sha256"), file.get("requires-python"))
         and _are_text(file.get("url"), file.get("upload-time"))
     ]
