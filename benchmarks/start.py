@@ -156,7 +156,7 @@ def _environment(folder: Path) -> Path:
         "install",
         "--quiet",
         "--disable-pip-version-check",
-        f"{ROOT}[apart]",
+        str(ROOT),
     ]
     subprocess.run(install, check=True)
     site = next((folder / "env/lib").glob("python*/site-packages"))
