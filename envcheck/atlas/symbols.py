@@ -207,9 +207,9 @@ def item(base: SymbolValue, index: ast.expr, key: SymbolValue) -> SymbolValue:
             answer = (distribution_of(key),)
         case VersionOf(package), ast.Slice(lower=None, upper=ast.Constant(value=int(depth))):
             answer = VersionOf(package, depth)
-        case VersionOf(package, depth), ast.Constant(value=int(position)) if position >= 0:
-            # `version.split("+")[0]` is still the version; `version.split(".")[0]` is its first number.
-            answer = PartOf(package, position) if depth else base
+        # `version.split(".")[0]` is its first number; `version[0]` is a character, of which nothing follows.
+        case VersionOf(package, depth), ast.Constant(value=int(position)) if depth and position >= 0:
+            answer = PartOf(package, position)
         case tuple(), ast.Constant(value=int(position)) if -len(base) <= position < len(base):
             answer = base[position]
         case _:
@@ -249,7 +249,8 @@ def call_method(value: SymbolValue, method: str, arguments: Sequence[SymbolValue
         case frozenset(), "union" if isinstance(first, frozenset):
             answer = value | first
         case VersionOf(package), "split":
-            answer = VersionOf(package, depth=WHOLE) if first == "." else value
+            # What comes before `+` is still the version.
+            answer = VersionOf(package, depth=WHOLE) if first == "." else (value,)
         case VersionOf(package), "startswith" if isinstance(first, str) and parse(first.rstrip(".")):
             bound = first.rstrip(".")
             answer = Compared(package, "==", bound, depth=bound.count(".") + 1)

@@ -58,6 +58,8 @@ from packaging.version import parse
         ("int(torch.__version__.split('.')[1]) >= 8", PartCompared("torch", 1, ">=", 8)),
         ("version.parse(torch.__version__).major >= 2", PartCompared("torch", 0, ">=", 2)),
         ("version.parse(torch.__version__).release[:2] >= (2, 0)", Compared("torch", ">=", "2.0", depth=2)),
+        ("torch.__version__.split('+')[0] >= '2.0'", TORCH_2),
+        ("torch.__version__[0] == '2'", UNREADABLE),
         ("sys.version_info >= (3, 11)", Compared(PYTHON, ">=", "3.11")),
         ("sys.version_info[:2] >= (3, 11)", Compared(PYTHON, ">=", "3.11", depth=2)),
         ("importlib.util.find_spec('peft_x') is not None", Installed("peft-x")),
