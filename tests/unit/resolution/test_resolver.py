@@ -272,8 +272,9 @@ def test_two_packages_that_disagree_on_a_third_move() -> None:
 
 
 def test_a_disagreement_on_a_third_is_found_before_the_packages_between_are_tried() -> None:
-    between = {f"b{number}": [str(n) for n in range(30)] for number in range(6)}
-    target = {"a": [Release("a", "2", ("d>=2",)), Release("a", "1", ("d",))], **between}
+    between: dict[str, list[str | Release]] = {f"b{number}": [*map(str, range(30))] for number in range(6)}
+    target: dict[str, list[str | Release]] = {"a": [Release("a", "2", ("d>=2",)), Release("a", "1", ("d",))]}
+    target.update(between)
     answer = joined(
         Release("x", "1", ("d<2",)), Release("d", "1"), Release("d", "2"), target=target, wish="x"
     )
