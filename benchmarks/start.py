@@ -154,7 +154,15 @@ def _report(rows: dict[str, _CommandCost], runs: int) -> None:
 def _environment(folder: Path) -> Path:
     venv.create(folder / "env", with_pip=True)
     python = folder / "env/bin/python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{ROOT}[apart]"]
+    install = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        f"{ROOT}[apart]",
+    ]
     subprocess.run(install, check=True)
     site = next((folder / "env/lib").glob("python*/site-packages"))
     there = len(list(site.glob("*.dist-info")))
