@@ -269,9 +269,10 @@ KINDS: Mapping[str, Kind] = {
         "manifest.json",
         (
             (
-                b'{"schema_version": 1, "envcheck": "0.1.0", "date": "2026-11-20", "python": "3.11.7", "platform": "linux-x86_64",'
-                b' "packages": {"torch": "2.6.0"}, "cuda": "12.4", "minimum_driver": "525.60.13", "architectures": ["sm_80"],'
-                b' "unknown": {}, "machines": [{"name": "a", "driver": "535.54", "gpus": ["A100"]}], "gate": {"verdict": "open"}}'
+                b'{"schema_version": 1, "envcheck": "0.1.0", "matrix": {}, "undecided": "warn", "target": null, "train": {},'
+                b' "date": "2026-11-20", "python": "3.11.7", "platform": "linux-x86_64",'
+                b' "packages": {"torch": "2.6.0"}, "cuda": "12.4", "cuda_compat": null, "minimum_driver": "525.60.13", "architectures": ["sm_80"],'
+                b' "unknown": {}, "machines": [{"name": "a", "driver": "535.54", "gpus": ["A100"]}], "gate": {"verdict": "open", "reasons": []}}'
             ),
         ),
         (("gate", "--runtime", "--manifest", "manifest.json", "--timeout", "1"),),
