@@ -92,7 +92,8 @@ def find_import_guards(package: PackageReader, partner: PackageReader) -> list[C
 def _two_alone(beside: Surroundings) -> Surroundings:
     """Return the surroundings with third packages in any version.
 
-    Users install others than metadata asks for: unsloth refuses torch 2.3 beside xformers 0.0.27, and its users take xformers 0.0.26 there.
+    Users install others than metadata asks for: unsloth refuses torch 2.3 beside xformers 0.0.27, and its
+    users take xformers 0.0.26 there.
     """
     anywhere = {name: window if name == PYTHON else "" for name, window in beside.windows.items()}
     return replace(beside, windows=anywhere)
