@@ -547,8 +547,8 @@ def _package_check(result: SymbolValue, values: Sequence[SymbolValue]) -> Symbol
             package = distribution_of(module)
             return Installed(package), VersionOf(package)
         case (found, [str(module)]) if not isinstance(found, tuple):
-            package = Installed(distribution_of(module))
-            return package if truth(found) in (UNREADABLE, all_of((package, UNREADABLE))) else result
+            installed = Installed(distribution_of(module))
+            return installed if truth(found) in (UNREADABLE, all_of((installed, UNREADABLE))) else result
         case _:
             return result
 
