@@ -16,12 +16,11 @@ judged by who asks and who lacks: it counts where both are packages of the draw,
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import math
 import random
 import re
-import subprocess  # noqa: TID251 - a benchmark starts what it measures
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -57,12 +56,12 @@ DRAWN = (
 NEEDS_CUDA_BUILD = {"bitsandbytes", "torchvision", "torchaudio", "torchao", "liger-kernel", "autoawq"}
 """Wheels that load libraries which a torch for CPUs alone does not bring."""
 
-OLDEST = datetime.date(2022, 11, 1)
+OLDEST = dt.date(2022, 11, 1)
 """Before, few wheels exist for the Python of the bases, 3.11."""
 
 NEAR = 2
-REQUIREMENT_DAYS = 20
 TRIALS = 30
+MOST_OF_AN_ERROR = 260
 
 # --- draw -------------------------------------------------------------------------------------------
 
@@ -76,10 +75,10 @@ def read_tables() -> Atlas:
     return read_atlas(texts, {package: tuple(table.versions(package)) for package in table.packages()})
 
 
-def published(package: str, version: str) -> datetime.date:
+def published(package: str, version: str) -> dt.date:
     """Return the day of a release; far in the past where it is not known."""
     row = release_table().row(package, version)
-    return datetime.date.fromisoformat(row.uploaded) if row and row.uploaded[:1] == "2" else OLDEST.min
+    return dt.date.fromisoformat(row.uploaded) if row and row.uploaded[:1] == "2" else OLDEST.min
 
 
 @cache
@@ -146,7 +145,9 @@ class Drawer:
     def _near(self) -> tuple[str, dict[str, str]] | None:
         pairs = sorted({(row.package, row.partner) for row in self._rows})
         package, partner = self._chance.choice(pairs)
-        row = self._chance.choice([one for one in self._rows if (one.package, one.partner) == (package, partner)])
+        row = self._chance.choice(
+            [one for one in self._rows if (one.package, one.partner) == (package, partner)]
+        )
         version = self._beside(package, self._chance.choice(self._chance.choice(row.releases)))
         if partner == "torch":
             return row.entry, {package: version, "torch": self._chance.choice(sorted(self._torches))}
@@ -170,7 +171,7 @@ class Drawer:
         pinned = {asking: self._release(asking), partner: self._release(partner)}
         return self._chance.choice(entries or [f"import {PACKAGES[asking].modules[0]}"]), pinned
 
-    def _torch_of(self, day: datetime.date) -> str:
+    def _torch_of(self, day: dt.date) -> str:
         """Return the newest torch that had been published on a day, of those of the bases."""
         by_age = sorted(self._torches, key=Version)
         return next((one for one in reversed(by_age) if published("torch", one) <= day), by_age[0])
@@ -226,7 +227,8 @@ class Predictor:
     def _rules(self, draw: Mapping[str, Any]) -> Iterator[str]:
         """Yield each error that a user is shown, with the packages it names."""
         facts = [
-            Fact(package_key(package), Known(version), "draw") for package, version in draw["versions"].items()
+            Fact(package_key(package), Known(version), "draw")
+            for package, version in draw["versions"].items()
         ]
         read = Inventory(complete=frozenset({"pkg"})).with_facts(facts)
         read = read.with_facts([Fact("python.version", Known("3.11.7"), "draw")])
@@ -255,64 +257,85 @@ def wilson(hits: int, of: int) -> str:
     return f"{hits} of {of}, {share:.1%} ({low:.1%} to {high:.1%})"
 
 
-def blame(end: Mapping[str, Any], row: Mapping[str, Any]) -> set[str]:
-    """Return the distributions that a failure involves: whose code failed, and what it asked."""
-    error = end["error"]
-    named = re.findall(r"(?:cannot import name '\w+' from|No module named|module|object) '?([A-Za-z_][\w.]*)", error)
-    found = {distribution_of(name) for name in named if distribution_of(name) in row["versions"]}
-    if "partially initialized" in error or "No module named" in error:
-        found &= {distribution_of(name) for name in named}
-    guarded = {
-        package
-        for package in row["versions"]
-        if re.search(rf"(?i)\b{package.replace('-', '[-_]')}\b\s*(?:[<>=!~]|version|package|library|has|is)", error)
-    }
-    return {end["asker"], *found, *guarded} - {""}
+_NAMED = re.compile(r"(?:cannot import name '\w+' from|No module named|module|object) '?([A-Za-z_][\w.]*)")
+_GUARDED = r"(?i)\b{}\b\s*(?:[<>=!~]|version|package|library|has|is)"
 
 
-def outcome(end: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """Return `ran`, `pair`, `third` or `nothing`: what became of a draw, and whose failure it is."""
+def involved(end: Mapping[str, Any], row: Mapping[str, Any]) -> set[str]:
+    """Return the packages of the environment that a failure names: whose code failed, and what it asked."""
+    error, there = end["error"], row["versions"]
+    named = {distribution_of(path) for path in _NAMED.findall(error)}
+    guarded = {one for one in there if re.search(_GUARDED.format(one.replace("-", "[-_]")), error)}
+    symbol = {"torch"} if "undefined symbol" in error else set()
+    return ({end["asker"]} | named | guarded | symbol) & {*there, "torch"}
+
+
+def ending(end: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """Return what became of a draw: `ran`, not run, or whose failure it is.
+
+    A failure of versions names two packages of the environment: the two of the draw (or torch), or others.
+    What the environment lacks, and what a release never had, says nothing about versions.
+    """
     if end["ok"] is None:
-        return "nothing"
+        return "could not be run"
     if end["ok"]:
         return "ran"
-    if "verdict" in end:
-        return str(end["verdict"])
-    involved = blame(end, row)
-    return "pair" if len(involved) > 1 and involved <= {*row["pair"], "torch"} else "third"
+    packages = involved(end, row)
+    if len(packages) < 2:  # noqa: PLR2004 - a pair
+        return "failed, not by versions"
+    return "failed by the pair" if packages <= {*row["pair"], "torch"} else "failed by others"
+
+
+def predicted(row: Mapping[str, Any], packages: set[str]) -> str:
+    """Return what foresaw a failure: a row of the program's package or of another one, or a written rule."""
+    for text in (*row["fails"], *row["fails_by_others"]):
+        return str(text)
+    for text in row["elsewhere"]:
+        if set(re.findall(r"^([\w-]+) asks ([\w-]+)", text)[0]) <= packages:
+            return str(text)
+    for text in row["rules"]:
+        named = {*re.findall(r"[\w-]+", text.rpartition("(")[2])}
+        if len(named) > 1 and named <= packages:
+            return str(text)
+    return ""
 
 
 def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the figures and the mistakes as Markdown."""
-    run = [(row, ends[row["draw"]], outcome(ends[row["draw"]], row)) for row in rows if row["draw"] in ends]
-    lines = [f"- draws written down: {len(rows)}; run: {len(run)}"]
-    for word in ("ran", "pair", "third", "nothing"):
-        lines.append(f"- {word}: {sum(end == word for _, _, end in run)}")
-    accused = [(row, end, word) for row, end, word in run if row["fails"]]
-    accused = [one for one in accused if one[2] != "nothing"]
-    right = [one for one in accused if not one[1]["ok"]]
-    failed = [(row, end) for row, end, word in run if word == "pair"]
-    missed = [
-        (row, end) for row, end in failed if not row["fails"] + row["fails_by_others"]
-    ]
-    lines += [
-        f"- precision of predicted errors: {wilson(len(right), len(accused))}",
-        f"- recall of failures between the packages of a draw: {wilson(len(failed) - len(missed), len(failed))}",
+    run = [(row, ends[row["draw"]]) for row in rows if row["draw"] in ends]
+    words = [ending(end, row) for row, end in run]
+    accused = [(row, end) for row, end in run if row["fails"] and end["ok"] is not None]
+    pair = [(row, end) for (row, end), word in zip(run, words, strict=True) if word == "failed by the pair"]
+    others = [(row, end) for (row, end), word in zip(run, words, strict=True) if word == "failed by others"]
+    missed = [(row, end) for row, end in (*pair, *others) if not predicted(row, involved(end, row))]
+    by_rows = [row for row, _ in pair if row["fails"] + row["fails_by_others"]]
+    known = [row for row, end in pair if predicted(row, involved(end, row))]
+    every, right = len(pair) + len(others), sum(not end["ok"] for _, end in accused)
+    near = sum(row["kind"] == "bound" for row, _ in run)
+    lines = [
+        "| figure | value (95 % interval) |",
+        "| --- | --- |",
+        f"| draws written down | {len(rows)}; run {len(run)}, {near} of them near a predicted bound |",
+        *(f"| {word} | {words.count(word)} |" for word in dict.fromkeys(sorted(words))),
+        f"| precision of predicted errors | {wilson(right, len(accused))} |",
+        f"| recall of failures by the pair, rows alone | {wilson(len(by_rows), len(pair))} |",
+        f"| recall of failures by the pair, with written rules | {wilson(len(known), len(pair))} |",
+        f"| recall of all failures of versions | {wilson(every - len(missed), every)} |",
         "",
         "| mistake | draw | what happened |",
         "| --- | --- | --- |",
+        *(
+            f"| false | {row['draw']} | ran, although {row['fails'][0]} |"
+            for row, end in accused
+            if end["ok"]
+        ),
+        *(f"| missed | {row['draw']} | {_cell(end['error'])} |" for row, end in missed),
     ]
-    for row, end, _ in accused:
-        if end["ok"]:
-            lines.append(f"| false | {row['draw']} | ran, although: {(row['fails'] + row['fails_by_torch'])[0]} |")
-    for row, end in missed:
-        lines.append(f"| missed | {row['draw']} | {end['error'][:240].replace('|', '/')} |")
-    lines += ["", "| third | draw | elsewhere | what happened |", "| --- | --- | --- | --- |"]
-    for row, end, word in run:
-        if word == "third":
-            known = (row["fails_by_others"] + row["elsewhere"] or [""])[0]
-            lines.append(f"| third | {row['draw']} | {known} | {end['error'][:200].replace('|', '/')} |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text.replace("|", "/"))[:MOST_OF_AN_ERROR]
 
 
 # --- command ----------------------------------------------------------------------------------------
@@ -333,7 +356,9 @@ def main() -> None:
     parser.add_argument("-o", dest="output", type=Path)
     options = parser.parse_intermixed_args()
     if options.step == "report":
-        rows = [row for file in options.files if file.suffix == ".json" for row in json.loads(file.read_text())]
+        rows = [
+            row for file in options.files if file.suffix == ".json" for row in json.loads(file.read_text())
+        ]
         ends = [
             json.loads(line)
             for file in options.files
@@ -350,9 +375,9 @@ def main() -> None:
     overlays = Overlays(options.uv, options.work, options.base)
     if options.step == "draw":
         drawer, found = Drawer(read_tables(), overlays, options.seed), dict[str, dict[str, Any]]()
-        for number in range(options.draws * TRIALS):
+        for _ in range(options.draws * TRIALS):
             # the kind follows the count, so that what cannot be installed is replaced by its like
-            one = drawer.draw(len(found)) if number >= 0 else None
+            one = drawer.draw(len(found))
             if one is not None:
                 found[one["draw"]] = one
                 options.output.write_text(json.dumps([*found.values()], indent=1))
