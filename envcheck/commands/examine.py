@@ -673,12 +673,19 @@ def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:
     """Read the overlays as (file, what named it, text): those of the settings, then those of `--matrix`.
 
     Raises:
-        InputError: the settings or one of the files cannot be read.
+        InputError: the settings or one of the files cannot be read, or the settings trust keys and none of
+            these signed the file.
     """
     settings = read_settings()
     named = [(file, settings.file) for file in settings.matrix] if settings is not None else []
     named += [(file, "--matrix") for file in overlay_files]
-    return [(file, named_by, read_file(Path(file)).decode("utf-8", "replace")) for file, named_by in named]
+    contents = [(file, named_by, read_file(Path(file))) for file, named_by in named]
+    if settings is not None and settings.trusted_keys:
+        from envcheck.commands.overlay_signatures import check_signature
+
+        for file, _, content in contents:
+            check_signature(file, content, settings.trusted_keys, settings.file)
+    return [(file, named_by, content.decode("utf-8", "replace")) for file, named_by, content in contents]
 
 
 def read_settings() -> "Settings | None":
