@@ -7,6 +7,7 @@ its place, and the rest is still judged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,8 +64,9 @@ def configured(
     return Configured(tuple(facts), tuple(ordered))
 
 
+@cache
 def _trees() -> dict[str, Any]:
-    """Load compat/dialects by name: JSON in a wheel, TOML in a checkout."""
+    """Load compat/dialects by name: JSON in a wheel, TOML in a checkout, which takes half a second."""
     if compiled := shipped_text("dialects.json"):
         import json
 
