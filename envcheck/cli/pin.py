@@ -96,7 +96,11 @@ FromCurrentOption = Annotated[
     Option("--from-current", help="Change installed versions as little as possible; list the changes."),
 ]
 ShowIndexOption = Annotated[
-    bool, Option("--show-index", help="pylock: allow addresses on your own index in the lock.")
+    bool,
+    Option(
+        "--show-index",
+        help="pylock: allow addresses on your own index; of packages without wheels, name where one is.",
+    ),
 ]
 ConstraintsOnlyOption = Annotated[
     bool, Option("--constraints-only", help="The same as --format constraints.")

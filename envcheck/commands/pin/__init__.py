@@ -109,7 +109,12 @@ def _resolve(
         resolved, moves = from_current.resolve_near(goal, installed, host, options.engine, search_notes)
         first_notes = [moves]
     text = writing.render(resolved, options.written, host, own_index=options.own_index)
-    return text, [*first_notes, *search_notes, *_notes_on(resolved, goal)]
+    notes = [*first_notes, *search_notes, *_notes_on(resolved, goal)]
+    if goal.requirements:
+        from envcheck.commands.pin import published_wheels
+
+        notes += published_wheels.wheel_notes(goal, resolved, show_address=options.own_index)
+    return text, notes
 
 
 def _notes_on(resolved: Lock, goal: LockTarget) -> list[str]:

@@ -91,11 +91,7 @@ def _why_no_wheel(build: Builds, goal: LockTarget) -> str:
 
 
 def _dependencies(required: Sequence[str], goal: LockTarget, table: ReleaseTable) -> tuple[str, ...]:
-    """Return the packages of the table that some release of a required package brings along.
-
-    The target's packages are searched anyway; what they bring along is the backend's to choose unless a
-    required package asks for it, too.
-    """
+    """Return the packages of the table that some release of a required or a target's package brings along."""
     environment = marker_environment(goal.machine)
     known, ordered = frozenset(table.packages()), list[str]()
     chosen = {*required, *goal.target.packages}
@@ -106,11 +102,10 @@ def _dependencies(required: Sequence[str], goal: LockTarget, table: ReleaseTable
             return
         seen.add(name)
         for other in sorted(_required_by(name, table, environment) & known):
-            if other not in chosen or other in required:
-                visit(other)
+            visit(other)
         ordered.append(name)
 
-    for name in required:
+    for name in (*required, *goal.target.packages):
         visit(name)
     return tuple(name for name in reversed(ordered) if name not in chosen)
 

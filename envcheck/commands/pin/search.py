@@ -122,7 +122,13 @@ class _Search:
         """
         dead_end: tuple[SearchProblem, frozenset[Reason]] | None = None
         for _ in range(ROUNDS):
-            answer = resolver.solve(self._problem)
+            try:
+                answer = resolver.solve(self._problem)
+            except NoSolutionError:  # the search gave up; the backend may not
+                made = None if self._asked_backend else self._choose_all()
+                if made is None:
+                    raise
+                return made
             if answer.versions is not None:
                 made = self._try(answer)
                 if made is not None:
@@ -203,8 +209,14 @@ class _Search:
         asked = {name: choice[name] for name in resolver.required_packages(self._problem)}
         if asked and not self._known_newest:
             self._known_newest = unpinned.newest_alone(self._goal, self._problem, self._completer)
-            if any(self._known_newest.get(name, version) != version for name, version in asked.items()):
-                self._exclude_newer(self._known_newest)
+            older = {
+                name: newest
+                for name, version in asked.items()
+                if (newest := self._known_newest.get(name, version)) != version
+            }
+            if older:
+                self._exclude_newer(older)
+                self._completer.notes += unpinned.why_older(older, self._last_failure)
                 return None
         if not self._asked_backend:
             self._asked_backend = True

@@ -52,7 +52,7 @@ def choose_unpinned(
     learnt = [f"{name}=={version}" for name, version in (exact or {}).items()]
     given = len(learnt)
     for _ in range(ATTEMPTS):
-        request = _open_request(goal, problem, learnt)
+        request = open_request(goal, problem, learnt)
         try:
             pins = completer.complete(request)
         except backends.YankedError as error:
@@ -61,7 +61,7 @@ def choose_unpinned(
         except NoSolutionError as error:
             return None if len(learnt) > given else Unsolvable(str(error))
         closure = {pin.name: pin.version for pin in pins}
-        changed = _changed_facts(problem, closure)
+        changed = changed_facts(problem, closure)
         stack = [name for name in resolver.wanted_packages(problem) if name in closure]
         found = resolver.objections(problem, closure, changed, stack)
         if not found:
@@ -82,7 +82,7 @@ def newest_alone(goal: LockTarget, problem: SearchProblem, completer: Completer)
     """
     found = {}
     for name in resolver.required_packages(problem):
-        request = replace(_open_request(goal, problem, ()), also=(name, *build_needs(problem.target.build)))
+        request = replace(open_request(goal, problem, ()), also=(name, *build_needs(problem.target.build)))
         try:
             pins = completer.complete(request)
         except NoSolutionError:
@@ -91,7 +91,24 @@ def newest_alone(goal: LockTarget, problem: SearchProblem, completer: Completer)
     return found
 
 
-def _open_request(
+def why_older(newest: Mapping[str, str], reason: str) -> list[str]:
+    """Return a note for each package that is taken in an older release than the tables have, and why."""
+    why = "; ".join(reason_lines(reason)[:2])
+    source = source_only(reason)
+    hint = f"; --allow-source {source} lets its setup.py run on installation" if source else ""
+    return [
+        f"{name}: {version} is the newest that can be installed: {why}{hint}"
+        for name, version in newest.items()
+    ]
+
+
+def source_only(reason: str) -> str:
+    """Return the package that the backend refused because it exists as source only; empty if none."""
+    found = re.search(r"Wheels are required for `([^`]+)` because building from source is disabled", reason)
+    return found[1] if found else ""
+
+
+def open_request(
     goal: LockTarget, problem: SearchProblem, learnt: Sequence[str]
 ) -> backends.CompletionRequest:
     """Return the request for the target's and the user's packages with no version fixed."""
@@ -105,7 +122,7 @@ def _open_request(
     )
 
 
-def _changed_facts(problem: SearchProblem, closure: dict[str, str]) -> dict[str, Value]:
+def changed_facts(problem: SearchProblem, closure: dict[str, str]) -> dict[str, Value]:
     """Return the training facts that the search sets beside these versions; none if it refuses them."""
     exact = tuple(
         UserRequirement(name, f"=={closure[name]}", "the backend's choice")
