@@ -5,7 +5,8 @@ For each wish it counts three answers: pin's; uv's for the same packages without
 whether the judge passes it; and, where pin finds nothing, uv's within the judge's bounds. They disagree
 
     lost        if pin finds no lock, and uv finds one that the judge passes;
-    unproven    if pin finds no lock, and uv finds something within the judge's bounds.
+    unproven    if pin gives up without naming what clashes, and uv finds something within the
+                judge's bounds.
 """
 
 from __future__ import annotations
@@ -127,22 +128,20 @@ def compare(wish: Wish, host: Host, selected: backends.BackendSelection) -> Comp
         pin, why = "none", str(error)
     except ExamineError as error:
         pin, why = "fails", str(error)
-    uv = _answer_of_uv(wish.goal, problem, completer, bounded=False)
-    bounded = _answer_of_uv(wish.goal, problem, completer, bounded=True) if pin != "lock" else ""
+    uv = _answer_of_uv(wish.goal, problem, completer)
+    bounded = _bounded_answer(wish.goal, problem, completer) if pin != "lock" else ""
     disagreement = ""
     if pin != "lock" and "lock" in (uv, bounded):
         disagreement = "lost"
-    elif pin == "none" and bounded == "refused":
+    elif pin == "none" and bounded == "refused" and "these clash" not in why:
         disagreement = "unproven"
     return Comparison(wish.name, pin, uv, bounded, disagreement, why)
 
 
-def _answer_of_uv(goal: LockTarget, problem: SearchProblem, completer: Completer, *, bounded: bool) -> str:
-    """Return `lock` if uv finds something that the judge passes, `refused` if the judge does not pass it."""
-    request = unpinned.open_request(goal, problem, ())
-    if not bounded:
-        asked = tuple(f"{each.package}{each.specifier}" for each in goal.requirements if each.specifier)
-        request = replace(request, constraints=asked)
+def _answer_of_uv(goal: LockTarget, problem: SearchProblem, completer: Completer) -> str:
+    """Return `lock` if uv alone finds something that the judge passes, `refused` if the judge does not."""
+    asked = tuple(f"{each.package}{each.specifier}" for each in goal.requirements if each.specifier)
+    request = replace(unpinned.open_request(goal, problem, ()), constraints=asked)
     try:
         pins = completer.complete(request)
     except NoSolutionError:
@@ -153,6 +152,15 @@ def _answer_of_uv(goal: LockTarget, problem: SearchProblem, completer: Completer
     changed = unpinned.changed_facts(problem, closure)
     stack = [name for name in resolver.wanted_packages(problem) if name in closure]
     return "refused" if resolver.objections(problem, closure, changed, stack) else "lock"
+
+
+def _bounded_answer(goal: LockTarget, problem: SearchProblem, completer: Completer) -> str:
+    """Return the same for uv within the judge's bounds, which grow by what the judge objects to."""
+    try:
+        found = unpinned.choose_unpinned(goal, problem, completer)
+    except ExamineError:
+        return "fails"
+    return "refused" if found is None else "none" if isinstance(found, unpinned.Unsolvable) else "lock"
 
 
 def main(count: int, seed: int) -> None:

@@ -18,6 +18,7 @@ class PinOptions:
         files: requirement files to honour too.
         besides: single requirements (`--with`).
         keep: installed packages whose version must stay.
+        allow_source: packages that may be built from source where the index has no wheel.
         models: model types that the locked transformers must know.
         until: an ISO date; nothing uploaded after that day is taken.
         prefer: `measured` (combinations that were run) or `newest`.
@@ -30,6 +31,7 @@ class PinOptions:
     files: tuple[str, ...] = ()
     besides: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    allow_source: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     until: str = ""
     prefer: str = "measured"

@@ -8,7 +8,7 @@ cannot be met, the search refuses every choice that breaks the rule.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -290,20 +290,35 @@ def _compare_with_index(
     Raises:
         NoSolutionError: the index has nothing that satisfies a requirement of the user.
     """
-    from envcheck.resolution import user_requirements
     from envcheck.resolver_backends.index import availability
 
     outside = [each for each in goal.requirements if each.wanted and each.package not in request.pins]
     offers = availability.offers(host, request, [each.package for each in outside])
-    for requirement in outside:
-        offer = offers[requirement.package]
-        usable = offer.usable - offer.yanked
-        if not any(user_requirements.admits(requirement, str(version)) for version in usable):
-            raise NoSolutionError(
-                f"{requirement.origin} asks for {requirement.package}{requirement.specifier}, and your index "
-                f"has none for Python {goal.python} on {goal.platform}: {describe_offer(offer)}"
-            )
+    if lacking := list(_lacking_requirements(outside, offers, goal)):
+        raise NoSolutionError("\n".join(lacking))
     return _IndexOffer(tuple(_still_offered(releases, offers)), _lacking(request, offers))
+
+
+def _lacking_requirements(
+    outside: Iterable[UserRequirement], offers: Mapping[str, availability.Offer], goal: LockTarget
+) -> Iterator[str]:
+    """Yield a line for each requirement of the user that nothing usable on the index meets."""
+    from envcheck.resolution import user_requirements
+
+    for requirement in outside:
+        offer, name = offers[requirement.package], requirement.package
+        usable = offer.usable - offer.yanked
+        if any(user_requirements.admits(requirement, str(version)) for version in usable):
+            continue
+        asks = f"{requirement.origin} asks for {name}{requirement.specifier}, and your index has"
+        where = f"Python {goal.python} on {goal.platform}"
+        if any(user_requirements.admits(requirement, str(version)) for version in offer.source_only):
+            yield (
+                f"{asks} it as source only for {where}: --allow-source {name} lets its build code run, now "
+                "and on installation"
+            )
+        else:
+            yield f"{asks} none for {where}: {describe_offer(offer)}"
 
 
 def _still_offered(

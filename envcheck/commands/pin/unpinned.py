@@ -93,19 +93,20 @@ def newest_alone(goal: LockTarget, problem: SearchProblem, completer: Completer)
 
 def why_older(newest: Mapping[str, str], reason: str) -> list[str]:
     """Return a note for each package that is taken in an older release than the tables have, and why."""
-    why = "; ".join(reason_lines(reason)[:2])
-    source = source_only(reason)
-    hint = f"; --allow-source {source} lets its setup.py run on installation" if source else ""
+    why = "; ".join([*reason_lines(reason)[:2], *source_hints(reason)])
     return [
-        f"{name}: {version} is the newest that can be installed: {why}{hint}"
-        for name, version in newest.items()
+        f"{name}: {version} is the newest that can be installed: {why}" for name, version in newest.items()
     ]
 
 
-def source_only(reason: str) -> str:
-    """Return the package that the backend refused because it exists as source only; empty if none."""
-    found = re.search(r"Wheels are required for `([^`]+)` because building from source is disabled", reason)
-    return found[1] if found else ""
+def source_hints(reason: str) -> list[str]:
+    """Return for each package that the backend refused because it has no wheel how to allow its source."""
+    names = dict.fromkeys(re.findall(r"Wheels are required for `([^`]+)` because building from", reason))
+    return [
+        f"{name} is on the index as source only: with --allow-source {name} its build code runs now and on "
+        "installation"
+        for name in names
+    ]
 
 
 def open_request(
@@ -143,7 +144,7 @@ def describe_clash(
 ) -> Iterator[str]:
     """Yield the backend's reasons, a line each, and which bound of the user may be dropped."""
     yield from (f"  - {line}" for line in reason_lines(unsolvable.reason))
-    ways = list(_ways_out(goal, problem, completer))
+    ways = [*source_hints(unsolvable.reason), *_ways_out(goal, problem, completer, unsolvable.reason)]
     yield "ways out, each tried:" if ways else "no single change that was tried helps"
     yield from (f"  - {way}" for way in ways)
 
@@ -160,9 +161,13 @@ def reason_lines(reason: str) -> list[str]:
     return [line[:300] for line in (*lines[:_MOST_LINES], *more)]
 
 
-def _ways_out(goal: LockTarget, problem: SearchProblem, completer: Completer) -> Iterator[str]:
-    """Yield each bound of the user without which the backend finds something that the judge accepts."""
-    bounds = [each for each in goal.requirements if each.wanted and each.specifier]
+def _ways_out(goal: LockTarget, problem: SearchProblem, completer: Completer, reason: str) -> Iterator[str]:
+    """Yield each bound of the user without which the backend finds something that the judge accepts.
+
+    Only bounds that the reason names are tried, three at most.
+    """
+    named = set(re.findall(r"[\w-]+(?=[=<>!~]=|[<>])", reason))
+    bounds = [each for each in goal.requirements if each.wanted and each.specifier and each.package in named]
     for requirement in bounds[:3]:
         others = _without_bound(goal.requirements, requirement)
         try:
