@@ -28,12 +28,7 @@ PIN = ("pin", "--target", "zero3-lora", "--python-version", "3.11")
 
 
 def main(runs: int) -> None:
-    """Prepare the environment, measure, and print.
-
-    PYTHONDONTWRITEBYTECODE would make every command compile what is not compiled yet: a fresh install is, so
-    the commands run without it.
-    """
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    """Prepare the environment, measure, and print."""
     with tempfile.TemporaryDirectory() as folder:
         python = _environment(Path(folder))
         command = str(python.parent / "envcheck")
@@ -154,7 +149,15 @@ def _report(rows: dict[str, _CommandCost], runs: int) -> None:
 def _environment(folder: Path) -> Path:
     venv.create(folder / "env", with_pip=True)
     python = folder / "env/bin/python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{ROOT}[apart]"]
+    install = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        str(ROOT),
+    ]
     subprocess.run(install, check=True)
     site = next((folder / "env/lib").glob("python*/site-packages"))
     there = len(list(site.glob("*.dist-info")))

@@ -22,7 +22,8 @@ ROOT = Path(__file__).parent.parent
 
 sys.path.insert(0, str(ROOT))
 from envcheck import probes  # noqa: E402 - of this checkout
-from envcheck.cli.main import COMMANDS, build_program, command_module  # noqa: E402
+from envcheck.cli.main import COMMANDS, command_module  # noqa: E402
+from envcheck.cli.program import build_program  # noqa: E402
 from envcheck.commands import examine  # noqa: E402 - of this checkout
 from envcheck.core import training_facts  # noqa: E402 - of this checkout
 from envcheck.core.facts import Key, family  # noqa: E402 - of this checkout

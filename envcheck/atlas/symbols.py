@@ -21,6 +21,7 @@ from envcheck.atlas.conditions import (
     Installed,
     PartCompared,
     all_of,
+    any_of,
     either,
     negate,
 )
@@ -30,6 +31,9 @@ from envcheck.core.versions import parse
 
 WHOLE = 3
 """Parts of a version that are compared as a tuple: major, minor, micro."""
+
+_MOST_DIGITS = 4
+"""Of the first number of a version: 2024 is a year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,13 @@ class PartOf:
 
     package: str
     index: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCharacterOf:
+    """The first character of a version as text: `__version__[0]`."""
+
+    package: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +121,7 @@ SymbolValue: TypeAlias = (
     Condition
     | VersionOf
     | PartOf
+    | FirstCharacterOf
     | SpecOf
     | PathOf
     | OwnName
@@ -126,6 +138,7 @@ SymbolValue: TypeAlias = (
     | None
 )
 
+_READ = VersionOf | PartOf | FirstCharacterOf
 _CONDITION_TYPES = get_args(Condition)
 _OPERATORS: Mapping[type[ast.cmpop], str] = {
     ast.GtE: ">=",
@@ -205,11 +218,13 @@ def item(base: SymbolValue, index: ast.expr, key: SymbolValue) -> SymbolValue:
             answer = choose(test, item(then, index, key), item(otherwise, index, key))
         case DistributionTable(), _ if isinstance(key, str):
             answer = (distribution_of(key),)
-        case VersionOf(package), ast.Slice(lower=None, upper=ast.Constant(value=int(depth))):
+        case VersionOf(package, whole), ast.Slice(lower=None, upper=ast.Constant(value=int(depth))) if whole:
             answer = VersionOf(package, depth)
         case VersionOf(package, depth), ast.Constant(value=int(position)) if position >= 0:
-            # `version.split("+")[0]` is still the version; `version.split(".")[0]` is its first number.
-            answer = PartOf(package, position) if depth else base
+            # Of a text, an index gives a character.
+            answer = (
+                PartOf(package, position) if depth else FirstCharacterOf(package) if not position else OPAQUE
+            )
         case tuple(), ast.Constant(value=int(position)) if -len(base) <= position < len(base):
             answer = base[position]
         case _:
@@ -249,7 +264,8 @@ def call_method(value: SymbolValue, method: str, arguments: Sequence[SymbolValue
         case frozenset(), "union" if isinstance(first, frozenset):
             answer = value | first
         case VersionOf(package), "split":
-            answer = VersionOf(package, depth=WHOLE) if first == "." else value
+            # `version.split("+")[0]` is still the version; `version.split(".")[0]` is its first number.
+            answer = VersionOf(package, depth=WHOLE) if first == "." else (value,)
         case VersionOf(package), "startswith" if isinstance(first, str) and parse(first.rstrip(".")):
             bound = first.rstrip(".")
             answer = Compared(package, "==", bound, depth=bound.count(".") + 1)
@@ -296,19 +312,38 @@ def _member(left: SymbolValue, right: SymbolValue) -> Condition:
 
 
 def _ordered(left: SymbolValue, op: str, right: SymbolValue) -> Condition:
-    if isinstance(right, VersionOf | PartOf) and not isinstance(left, VersionOf | PartOf):
+    if isinstance(right, _READ) and not isinstance(left, _READ):
         left, right, op = right, left, FLIPPED[op]
     match left:
         case VersionOf(package, depth):
             return _version_ordered(package, depth, op, right)
         case PartOf(package, index) if isinstance(right, int) or (isinstance(right, str) and right.isdigit()):
             return PartCompared(package, index, op, int(right))
+        case FirstCharacterOf(package) if isinstance(right, str) and op in ("==", "!="):
+            same = _begins_with(package, right)
+            return same if op == "==" else negate(same)
         case tuple() if isinstance(right, tuple):
             return _parts_ordered(left, op, right)
         case str() | int():
             return _constants_ordered(left, op, right)
         case _:
             return UNREADABLE
+
+
+def _begins_with(package: str, digit: str) -> Condition:
+    """Return when the first number of a version begins with a digit: 2 of 2.7, of 24.0.0 and of 2024.6.1."""
+    if not (digit.isascii() and digit.isdecimal()) or len(digit) > 1:
+        return UNREADABLE
+    tens = [10**power for power in range(_MOST_DIGITS)]
+    return any_of(
+        all_of(
+            (
+                PartCompared(package, 0, ">=", int(digit) * ten),
+                PartCompared(package, 0, "<", (int(digit) + 1) * ten),
+            )
+        )
+        for ten in tens
+    )
 
 
 def _version_ordered(package: str, depth: int, op: str, right: SymbolValue) -> Condition:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Argument, Option
 from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 
 FilesArgument = Annotated[
     list[str],
-    typer.Argument(
+    Argument(
         metavar="FILE...",
         help="requirements.txt, pyproject.toml, environment.yml, a Dockerfile, or a lock: pylock.toml, "
         "uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml.",
@@ -20,7 +19,7 @@ FilesArgument = Annotated[
 ]
 PythonVersionOption = Annotated[
     str,
-    typer.Option("--python-version", metavar="X.Y", help="Python version the packages are installed for."),
+    Option("--python-version", metavar="X.Y", help="Python version the packages are installed for."),
 ]
 
 

@@ -15,6 +15,11 @@ VARIABLE = "_ENVCHECK_COMPLETE"
 OPTIONS = ("--show-completion", "--install-completion")
 
 
+def is_asked_for() -> bool:
+    """Return whether a shell started this process for completions."""
+    return environment_variable(VARIABLE) is not None
+
+
 def targets(incomplete: str) -> list[str]:
     """Return the training recipes that begin so."""
     from envcheck.commands import examine

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Option
 from envcheck.core.rules import Severity
 from envcheck.host import machine as host
 
 FixOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--fix",
         help="Print the smallest change after which no finding at or above --fail-on is left. "
         "Changes nothing.",

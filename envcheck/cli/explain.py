@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Argument, Option
 from envcheck.host import machine as host
 
 
@@ -20,9 +19,9 @@ class LogFormat(Enum):
 
 LogArgument = Annotated[
     str,
-    typer.Argument(metavar="[LOG]", help="Log file, gzipped or not; '-' is standard input."),
+    Argument(metavar="[LOG]", help="Log file, gzipped or not; '-' is standard input."),
 ]
-FormatOption = Annotated[LogFormat, typer.Option("--format", help="text for people, or json for programs.")]
+FormatOption = Annotated[LogFormat, Option("--format", help="text for people, or json for programs.")]
 
 
 def command(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Option
 from envcheck.core.errors import InputError
 from envcheck.core.sanitize import sanitized
 from envcheck.host import machine as host
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 DiffOption = Annotated[
     tuple[str, str] | None,
-    typer.Option(
+    Option(
         "--diff",
         metavar="A B",
         help="Compare two facts files: what differs, and what breaks in B. '-' is this machine.",
@@ -26,7 +25,7 @@ DiffOption = Annotated[
 ]
 NameOption = Annotated[
     bool,
-    typer.Option("--name", help="Print one line that includes this node's name: a record for `fleet`."),
+    Option("--name", help="Print one line that includes this node's name: a record for `fleet`."),
 ]
 
 

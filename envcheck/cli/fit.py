@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Option
 from envcheck.host import machine as host
 
 ModelOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--model",
         metavar="MODEL",
         help="config.json, a folder that contains one (safetensors beside it are read by their headers), or "
@@ -19,35 +18,33 @@ ModelOption = Annotated[
     ),
 ]
 GpusOption = Annotated[
-    int | None, typer.Option("--gpus", metavar="N", min=1, max=100_000, help="Number of ranks, one per GPU.")
+    int | None, Option("--gpus", metavar="N", min=1, max=100_000, help="Number of ranks, one per GPU.")
 ]
 SeqOption = Annotated[
     int | None,
-    typer.Option("--seq", metavar="N", min=1, max=100_000_000, help="Tokens per sequence."),
+    Option("--seq", metavar="N", min=1, max=100_000_000, help="Tokens per sequence."),
 ]
 MicroBatchOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--micro-batch", metavar="N", min=1, max=1_000_000, help="Sequences per rank in one forward pass."
     ),
 ]
 LoraRankOption = Annotated[
     int | None,
-    typer.Option("--lora-rank", metavar="R", min=1, max=100_000, help="Rank of LoRA; PEFT's default is 8."),
+    Option("--lora-rank", metavar="R", min=1, max=100_000, help="Rank of LoRA; PEFT's default is 8."),
 ]
 LoraTargetOption = Annotated[
     list[str] | None,
-    typer.Option("--lora-target", metavar="NAME", help="Module that LoRA adapts, or all-linear. Repeatable."),
+    Option("--lora-target", metavar="NAME", help="Module that LoRA adapts, or all-linear. Repeatable."),
 ]
 LoraDropoutOption = Annotated[
     float | None,
-    typer.Option(
-        "--lora-dropout", metavar="P", min=0, max=1, help="LoRA's dropout; its masks stay in memory."
-    ),
+    Option("--lora-dropout", metavar="P", min=0, max=1, help="LoRA's dropout; its masks stay in memory."),
 ]
 RamOption = Annotated[
     int | None,
-    typer.Option("--ram", metavar="GIB", min=1, max=1_000_000, help="Declare the host's memory in GiB."),
+    Option("--ram", metavar="GIB", min=1, max=1_000_000, help="Declare the host's memory in GiB."),
 ]
 
 

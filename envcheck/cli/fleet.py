@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Argument, Option
 from envcheck.cli.options import FailOn
 from envcheck.core.sanitize import sanitized
 from envcheck.host import machine as host
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 SourceArgument = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         metavar="[FILE|FOLDER|-]",
         help="Facts of the nodes: JSON lines, one node per line, or a folder of facts files "
         "(see `facts --name`).",
@@ -28,7 +27,7 @@ SourceArgument = Annotated[
 ]
 ViaOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--via",
         metavar="FOLDER",
         help="Folder that all ranks share, through which they exchange their facts without torch.",
@@ -36,21 +35,21 @@ ViaOption = Annotated[
 ]
 RayOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--ray", metavar="ADDRESS", help="Collect facts from every node of a Ray cluster; 'auto' finds it."
     ),
 ]
 ExpectOption = Annotated[
     str,
-    typer.Option("--expect", metavar="NODES", help="Number of nodes, or their names: 128, 'gpu[001-128]'."),
+    Option("--expect", metavar="NODES", help="Number of nodes, or their names: 128, 'gpu[001-128]'."),
 ]
 WaitOption = Annotated[
     float,
-    typer.Option("--wait", metavar="SECONDS", min=0.1, max=86400, help="How long to wait for nodes."),
+    Option("--wait", metavar="SECONDS", min=0.1, max=86400, help="How long to wait for nodes."),
 ]
 MayDifferOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--may-differ",
         metavar="FACT",
         help="Fact that may differ between nodes, such as gpus.count. Repeatable.",
@@ -58,9 +57,7 @@ MayDifferOption = Annotated[
 ]
 JobOption = Annotated[
     str,
-    typer.Option(
-        "--job", metavar="NAME", help="With --via: name that separates this job's records from others."
-    ),
+    Option("--job", metavar="NAME", help="With --via: name that separates this job's records from others."),
 ]
 
 

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Option
 from envcheck.core.errors import InputError
 from envcheck.host import machine as host
 
 LockOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--lock",
         metavar="FILE",
         help="Lock from which the environment was installed: report every difference from it.",
     ),
 ]
 VerifyFilesOption = Annotated[
-    bool, typer.Option("--verify-files", help="Compare every installed file with the hash in its RECORD.")
+    bool, Option("--verify-files", help="Compare every installed file with the hash in its RECORD.")
 ]
 VerifyTimeoutOption = Annotated[
     float,
-    typer.Option(
-        "--verify-timeout", metavar="SECONDS", min=0.1, max=3600, help="Deadline for --verify-files."
-    ),
+    Option("--verify-timeout", metavar="SECONDS", min=0.1, max=3600, help="Deadline for --verify-files."),
 ]
 RootOption = Annotated[
     str,
-    typer.Option(
-        "--root", metavar="FOLDER", help="Judge the unpacked image in this folder; run none of its code."
-    ),
+    Option("--root", metavar="FOLDER", help="Judge the unpacked image in this folder; run none of its code."),
 ]
 ManifestOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--manifest",
         metavar="FILE",
         help="Write to this file what was judged, or nowhere with 'none'. Default in a container: "
@@ -44,13 +39,11 @@ ManifestOption = Annotated[
 ]
 NoManifestOption = Annotated[
     bool,
-    typer.Option(
-        "--no-manifest", help="Write no manifest, also in a container. The same as --manifest none."
-    ),
+    Option("--no-manifest", help="Write no manifest, also in a container. The same as --manifest none."),
 ]
 RuntimeOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--runtime",
         help="At start-up: check this machine's driver and GPUs against the manifest. Takes only --manifest, "
         "--timeout and --json.",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Argument
 from envcheck.core.errors import InputError
 
 FileArgument = Annotated[
-    str, typer.Argument(metavar="[FILE]", help="File to write; '-' prints to standard output.")
+    str, Argument(metavar="[FILE]", help="File to write; '-' prints to standard output.")
 ]
 
 

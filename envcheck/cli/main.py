@@ -1,19 +1,17 @@
 """The command line's entry: the table of commands, the error boundary and the exit codes.
 
 Each command is a module of this package, named like the command. The module defines `command`, a function
-whose parameters typer turns into options and whose docstring is the help text. Only the module of the called
-command is imported: building all commands would take a third of the start-up time.
+whose parameters are declared as options and arguments and whose docstring is the help text. Only the module
+of the called command is imported, and typer only if `plain_words` cannot read the arguments: both would
+cost more than the command's own work.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from types import ModuleType
 
-import typer
-
-from envcheck.cli import completion
+from envcheck.cli import completion, plain_words
 from envcheck.cli.output import print_data, print_message
 from envcheck.core.errors import EnvcheckError, InputError
 from envcheck.core.sanitize import inline
@@ -38,7 +36,6 @@ COMMANDS = (
 )
 """All commands, in the order in which `envcheck --help` lists them."""
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _USAGE_ERROR = 2
 _INTERNAL_ERROR = 3
 _INTERRUPTED = 128 + 2  # as a shell reports SIGINT
@@ -53,8 +50,7 @@ def run(arguments: list[str]) -> int:
         if arguments and arguments[0].partition("=")[0] in completion.OPTIONS:
             print_data(completion.completion(arguments))
             return 0
-        program = build_program(arguments)
-        code = program(arguments or ["--help"], prog_name="envcheck", standalone_mode=False) or 0
+        code = _call(arguments)
     except ProcessExit as end:
         print_message(f"envcheck: ended by {end.name}")
         return int(str(end.code))
@@ -72,22 +68,18 @@ def run(arguments: list[str]) -> int:
     return code
 
 
-def build_program(arguments: list[str]) -> Callable[..., int]:
-    """Return the click program: with the one command that the arguments name, or with all of them."""
-    app = typer.Typer(
-        add_completion=_needs_completion(arguments),
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings=_HELP,
-    )
-    app.callback()(_program)
-    called = arguments[0] if arguments and arguments[0] in COMMANDS else None
-    for name in (called,) if called else COMMANDS:
-        module = command_module(name)
-        settings = {**_HELP, **getattr(module, "CONTEXT_SETTINGS", {})}
-        app.command(name, context_settings=settings, short_help=_summary(module))(module.command)
-    program: Callable[..., int] = typer.main.get_command(app)
-    return program
+def _call(arguments: list[str]) -> int:
+    """Call the command that the arguments name: without typer if they can be read without it."""
+    if arguments and arguments[0] in COMMANDS and not completion.is_asked_for():
+        module = command_module(arguments[0])
+        if not hasattr(module, "CONTEXT_SETTINGS"):
+            given = plain_words.parse(module.command, arguments[1:])
+            if given is not None:
+                code: int = module.command(**given)
+                return code
+    from envcheck.cli.program import build_program
+
+    return build_program(arguments)(arguments or ["--help"], prog_name="envcheck", standalone_mode=False) or 0
 
 
 def command_module(name: str) -> ModuleType:
@@ -96,20 +88,6 @@ def command_module(name: str) -> ModuleType:
     It has `command`, and `CONTEXT_SETTINGS` where click must parse its arguments in another way.
     """
     return importlib.import_module(f"envcheck.cli.{name}")
-
-
-def _summary(module: ModuleType) -> str:
-    """Return the first paragraph of a command's help; unlike one that click shortens, it is never cut."""
-    return " ".join((module.command.__doc__ or "").partition("\n\n")[0].split())
-
-
-def _program() -> None:
-    """Predict whether this machine, this Python environment and this training configuration will train."""
-
-
-def _needs_completion(arguments: list[str]) -> bool:
-    """Return whether a shell asks for completions, or the user for the help or script that mentions them."""
-    return arguments[:1] in ([], ["--help"], ["-h"]) or environment_variable(completion.VARIABLE) is not None
 
 
 def _error_line(error: Exception) -> tuple[str, int]:

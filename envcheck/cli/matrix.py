@@ -7,9 +7,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Argument, Option
 from envcheck.core.errors import InputError
 from envcheck.core.i18n import counted
 from envcheck.host import machine as host
@@ -29,7 +28,7 @@ class MatrixAction(Enum):
 
 ActionArgument = Annotated[
     MatrixAction,
-    typer.Argument(
+    Argument(
         help="show what is known; lint: check it for mistakes; html: write a page to look things up in; "
         "measure: install combinations in separate environments, train a target in each and print cells; "
         "harvest: fetch the Python files and metadata of published releases into a folder; "
@@ -39,7 +38,7 @@ ActionArgument = Annotated[
 ]
 SubjectsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="[WHAT]...",
         help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. "
         "lint: a folder laid out like compat/. "
@@ -49,7 +48,7 @@ SubjectsArgument = Annotated[
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--store",
         metavar="FOLDER",
         help="harvest, refresh: folder of the fetched files; 5 GB for all. "
@@ -58,7 +57,7 @@ StoreOption = Annotated[
 ]
 OutputOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-o",
         "--output",
         metavar="PATH",
@@ -71,19 +70,17 @@ OutputOption = Annotated[
 ]
 OnlineOption = Annotated[
     bool,
-    typer.Option(
-        "--online", help="lint: ask your package index for releases that compat/ does not cover yet."
-    ),
+    Option("--online", help="lint: ask your package index for releases that compat/ does not cover yet."),
 ]
 TodayOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--today", metavar="DATE", help="lint: day on which the age of sources is judged. Default: today."
     ),
 ]
 WithOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--with",
         metavar="NAME==V",
         help="measure: release to install. Repeatable; a package named twice is measured in both releases.",
@@ -91,30 +88,30 @@ WithOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set", metavar="FACT=VALUE", help="measure: training fact in addition to the target's. Repeatable."
     ),
 ]
 DeviceOption = Annotated[
-    options.Device | None, typer.Option("--device", help="measure: where to run the self-tests.")
+    options.Device | None, Option("--device", help="measure: where to run the self-tests.")
 ]
 RanksOption = Annotated[
     int | None,
-    typer.Option("--ranks", metavar="N", min=1, max=1024, help="measure: processes of one self-test."),
+    Option("--ranks", metavar="N", min=1, max=1024, help="measure: processes of one self-test."),
 ]
 OnlyOption = Annotated[
     list[str] | None,
-    typer.Option("--only", metavar="NAME", help="measure: run only this self-test. Repeatable."),
+    Option("--only", metavar="NAME", help="measure: run only this self-test. Repeatable."),
 ]
 FolderOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--in", metavar="FOLDER", help="measure, prove: folder that keeps the environments for the next run."
     ),
 ]
 PythonOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--python",
         metavar="PATH",
         help="measure: interpreter to create environments for. prove: interpreter with torch for scripts.",

@@ -9,9 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from envcheck.cli import completion
+from envcheck.cli.declaration import Option
 from envcheck.core.rules import Severity
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def dash_is_standard_output(file: str) -> str:
 
 Python = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--python",
         metavar="PATH",
         help="Interpreter or environment folder to examine. The interpreter is run with -I to locate its "
@@ -35,11 +34,11 @@ Python = Annotated[
     ),
 ]
 Static = Annotated[
-    bool, typer.Option("--static", help="Only read the environment's files; never run its interpreter.")
+    bool, Option("--static", help="Only read the environment's files; never run its interpreter.")
 ]
 Target = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--target",
         metavar="NAME",
         autocompletion=completion.targets,
@@ -48,7 +47,7 @@ Target = Annotated[
 ]
 Train = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--train",
         metavar="FILE",
         help="Training configuration: a launch script, a trainer's YAML or JSON, DeepSpeed's JSON, or "
@@ -57,7 +56,7 @@ Train = Annotated[
 ]
 Facts = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--facts",
         metavar="FILE",
         help="Judge this facts file (TOML or JSON), or the saved output of nvidia-smi, pip list or conda "
@@ -66,7 +65,7 @@ Facts = Annotated[
 ]
 Driver = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--driver",
         metavar="VERSION",
         help="Declare the NVIDIA driver of the machine the training runs on: its version, or the "
@@ -75,7 +74,7 @@ Driver = Annotated[
 ]
 Gpu = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--gpu",
         metavar="NAME",
         autocompletion=completion.gpus,
@@ -84,7 +83,7 @@ Gpu = Annotated[
 ]
 Machine = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--machine",
         metavar="NAME",
         autocompletion=completion.machines,
@@ -94,7 +93,7 @@ Machine = Annotated[
 ]
 Matrix = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--matrix",
         metavar="FILE",
         help="File with your own rules, targets and cells, which extend or replace the shipped ones. "
@@ -103,7 +102,7 @@ Matrix = Annotated[
 ]
 ExpectGpus = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--expect-gpus",
         metavar="N",
         min=1,
@@ -111,15 +110,15 @@ ExpectGpus = Annotated[
     ),
 ]
 ProbeTimeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline for each probe.")
+    float, Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline for each probe.")
 ]
 
 # --- what to print ----------------------------------------------------------------------------------
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 ReportFormat = Annotated[
     str,
-    typer.Option(
+    Option(
         "--format",
         metavar="FORMAT",
         autocompletion=completion.formats,
@@ -129,7 +128,7 @@ ReportFormat = Annotated[
 ]
 ReportFile = Annotated[
     str,
-    typer.Option(
+    Option(
         "-o",
         "--output",
         metavar="FILE",
@@ -138,12 +137,12 @@ ReportFile = Annotated[
     ),
 ]
 Verbose = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Also print the reasons, the sources and all other fixes.")
+    bool, Option("-v", "--verbose", help="Also print the reasons, the sources and all other fixes.")
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print the first line only: the answer.")]
+Quiet = Annotated[bool, Option("-q", "--quiet", help="Print the first line only: the answer.")]
 Lang = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--lang",
         metavar="LANG",
         autocompletion=completion.languages,
@@ -175,28 +174,26 @@ class Undecided(Enum):
     FAIL = "fail"
 
 
-ReportFailOn = Annotated[
-    FailOn, typer.Option("--fail-on", help="Lowest severity that makes the exit code 1.")
-]
+ReportFailOn = Annotated[FailOn, Option("--fail-on", help="Lowest severity that makes the exit code 1.")]
 GateFailOn = Annotated[
     FailOn | None,
-    typer.Option(
+    Option(
         "--fail-on",
         help="Lowest severity that makes the exit code 1. Default: the settings file's, otherwise error.",
     ),
 ]
 UndecidedRules = Annotated[
     Undecided | None,
-    typer.Option(
+    Option(
         "--undecided",
         help="What undecided rules do: pass ignores them, warn lists them in the verdict, fail shuts the "
         "gate. Default: the settings file's, otherwise warn.",
     ),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="The same as --fail-on warning --undecided fail.")]
+Strict = Annotated[bool, Option("--strict", help="The same as --fail-on warning --undecided fail.")]
 Only = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--only",
         metavar="RULE",
         autocompletion=completion.rules,
@@ -205,7 +202,7 @@ Only = Annotated[
 ]
 Skip = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--skip",
         metavar="RULE",
         autocompletion=completion.rules,

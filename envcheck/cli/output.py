@@ -10,7 +10,6 @@ import contextlib
 import io
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -187,6 +186,8 @@ def progress_line() -> Iterator[Callable[[str], None] | None]:
     stream = sys.stderr
 
     def show(text: str) -> None:
+        import shutil
+
         columns = max(shutil.get_terminal_size().columns - 1, 20)
         with contextlib.suppress(OSError):
             stream.write(f"\r\x1b[K{inline(clean(text))[:columns]}")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import completion, options, output
+from envcheck.cli.declaration import Option
 from envcheck.core.errors import InputError
 from envcheck.host import machine as host
 
 TargetOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--target",
         metavar="NAME",
         autocompletion=completion.targets,
@@ -21,7 +20,7 @@ TargetOption = Annotated[
 ]
 PythonVersionOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--python-version",
         metavar="X.Y",
         help="Python version to lock for. Default: that of the examined interpreter.",
@@ -29,19 +28,19 @@ PythonVersionOption = Annotated[
 ]
 PlatformOption = Annotated[
     str | None,
-    typer.Option("--platform", metavar="OS-ARCH", help="Declare linux-x86_64 or linux-aarch64."),
+    Option("--platform", metavar="OS-ARCH", help="Declare linux-x86_64 or linux-aarch64."),
 ]
 GlibcOption = Annotated[
     str | None,
-    typer.Option("--glibc", metavar="2.N", help="Declare the C library of the machine the training runs on."),
+    Option("--glibc", metavar="2.N", help="Declare the C library of the machine the training runs on."),
 ]
-ResolveOption = Annotated[bool, typer.Option("--resolve", help="Resolve again, even if a shipped lock fits.")]
+ResolveOption = Annotated[bool, Option("--resolve", help="Resolve again, even if a shipped lock fits.")]
 OfflineOption = Annotated[
-    bool, typer.Option("--offline", help="Use only the shipped locks; never use the network.")
+    bool, Option("--offline", help="Use only the shipped locks; never use the network.")
 ]
 FileOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "-o",
         "--output",
         metavar="FILE",
@@ -52,7 +51,7 @@ FileOption = Annotated[
 ]
 FormatOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--format",
         metavar="FORMAT",
         help="requirements (with hashes), pylock (PEP 751), constraints (versions only) or "
@@ -61,30 +60,28 @@ FormatOption = Annotated[
 ]
 RequirementOption = Annotated[
     list[str] | None,
-    typer.Option("-r", "--requirement", metavar="FILE", help="Also lock your own requirements. Repeatable."),
+    Option("-r", "--requirement", metavar="FILE", help="Also lock your own requirements. Repeatable."),
 ]
 WithOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--with", metavar="REQ", help="Also lock this requirement, such as 'trl>=0.20'. Repeatable."
-    ),
+    Option("--with", metavar="REQ", help="Also lock this requirement, such as 'trl>=0.20'. Repeatable."),
 ]
 KeepOption = Annotated[
     list[str] | None,
-    typer.Option("--keep", metavar="NAME", help="Keep the installed version of this package. Repeatable."),
+    Option("--keep", metavar="NAME", help="Keep the installed version of this package. Repeatable."),
 ]
 ModelOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--model", metavar="TYPE", help="Choose a transformers that supports this model_type. Repeatable."
     ),
 ]
 ExcludeNewerOption = Annotated[
-    str, typer.Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after that day (UTC).")
+    str, Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after that day (UTC).")
 ]
 PreferOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--prefer",
         metavar="WHAT",
         help="measured (combinations that were tested by training) or newest.",
@@ -92,17 +89,17 @@ PreferOption = Annotated[
 ]
 EngineOption = Annotated[
     str,
-    typer.Option("--engine", metavar="NAME", help="uv, pip-tools, or both to see where their locks differ."),
+    Option("--engine", metavar="NAME", help="uv, pip-tools, or both to see where their locks differ."),
 ]
 FromCurrentOption = Annotated[
     bool,
-    typer.Option("--from-current", help="Change installed versions as little as possible; list the changes."),
+    Option("--from-current", help="Change installed versions as little as possible; list the changes."),
 ]
 ShowIndexOption = Annotated[
-    bool, typer.Option("--show-index", help="pylock: allow addresses on your own index in the lock.")
+    bool, Option("--show-index", help="pylock: allow addresses on your own index in the lock.")
 ]
 ConstraintsOnlyOption = Annotated[
-    bool, typer.Option("--constraints-only", help="The same as --format constraints.")
+    bool, Option("--constraints-only", help="The same as --format constraints.")
 ]
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import completion, options, output
+from envcheck.cli.declaration import Argument, Option
 from envcheck.host import machine as host
 
 IdArgument = Annotated[
-    str | None, typer.Argument(metavar="[ID]", autocompletion=completion.rules, help="Rule to show.")
+    str | None, Argument(metavar="[ID]", autocompletion=completion.rules, help="Rule to show.")
 ]
-ListOption = Annotated[bool, typer.Option("--list", help="List all rules.")]
+ListOption = Annotated[bool, Option("--list", help="List all rules.")]
 
 
 def command(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Argument
 from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 
@@ -18,9 +17,7 @@ _NOT_FOUND = 127
 
 CommandArgument = Annotated[
     list[str],
-    typer.Argument(
-        metavar="-- COMMAND [ARG]…", help="The command to run, with its launcher, such as torchrun."
-    ),
+    Argument(metavar="-- COMMAND [ARG]…", help="The command to run, with its launcher, such as torchrun."),
 ]
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import options, output
+from envcheck.cli.declaration import Option
 from envcheck.host import machine as host
 
 LevelOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--level",
         min=1,
         max=3,
@@ -21,11 +20,11 @@ LevelOption = Annotated[
 ]
 DeviceOption = Annotated[
     options.Device | None,
-    typer.Option("--device", help="Where to run the tests. Default: cuda if there is a GPU, otherwise cpu."),
+    Option("--device", help="Where to run the tests. Default: cuda if there is a GPU, otherwise cpu."),
 ]
 RanksOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--ranks",
         metavar="N",
         min=1,
@@ -35,7 +34,7 @@ RanksOption = Annotated[
 ]
 OnlyOption = Annotated[
     list[str] | None,
-    typer.Option("--only", metavar="NAME", help="Run only this test or variant. Repeatable."),
+    Option("--only", metavar="NAME", help="Run only this test or variant. Repeatable."),
 ]
 
 

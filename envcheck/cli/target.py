@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from envcheck.cli import completion, options, output
+from envcheck.cli.declaration import Argument
 from envcheck.host import machine as host
 
 NameArgument = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", autocompletion=completion.targets, help="Recipe to show.")
+    str | None, Argument(metavar="[NAME]", autocompletion=completion.targets, help="Recipe to show.")
 ]
 
 

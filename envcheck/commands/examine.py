@@ -658,14 +658,23 @@ def _shipped_gaps(package: str) -> dict[str, Any]:
 
 
 def source_tree() -> dict[str, Any]:
-    """Load all of compat/ as one tree, with release rows and cases, which judging does not need."""
+    """Load all of compat/ as one tree, with release rows and cases, which judging does not need.
+
+    Each call returns a tree of its own, which the caller may change.
+    """
+    tree: dict[str, Any] = json.loads(_source_json())
+    return tree
+
+
+@cache
+def _source_json() -> str:
+    """Return the tree as JSON: from the wheel, or from the files of a checkout, which take a second."""
     text = shipped_text("source.json")
     if text:
-        tree: dict[str, Any] = json.loads(text)
-        return tree
+        return text
     from envcheck.knowledge.load import gather_tree
 
-    return gather_tree(source_texts("compat", ".toml", excluded=("lang", "atlas")))
+    return json.dumps(gather_tree(source_texts("compat", ".toml", excluded=("lang", "atlas"))))
 
 
 def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -119,6 +119,8 @@ def _title(rows: Sequence[AtlasRow], release: str, other: str) -> str:
     package, partner = f"{first.package} {release}", f"{first.partner} {other}"
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     match first.kind:
+        case "guard" if first.needs == first.partner:  # its code lists the versions one by one
+            return f"`{first.entry}` fails: {package} refuses {partner}{more}"
         case "guard":
             return f"`{first.entry}` fails: {package} refuses {partner} and asks for {first.needs}{more}"
         case "binary":

@@ -65,12 +65,16 @@ def without_wheel(inventory: Inventory, matrix: Matrix) -> Reading:
 def _why_none_fits(
     builds: Callable[[str, str], Builds | None], name: str, version: str, machine: tuple[str, str, str]
 ) -> str:
+    """Return why no wheel of a release fits a machine, as `why_no_wheel` does."""
+    return why_no_wheel(builds(name, version) or {}, machine)
+
+
+def why_no_wheel(build: Builds, machine: tuple[str, str, str]) -> str:
     """Return why no wheel fits a machine (architecture, Python, glibc).
 
     Empty if one does, or if the release has no compiled wheels for the architecture.
     """
     architecture, python, glibc = machine
-    build = builds(name, version) or {}
     published = build.get("wheel", ())
     kinds = [kind for text in published if (kind := _KIND.fullmatch(text)) and kind[1] == architecture]
     if not kinds or "any" in published:

@@ -584,5 +584,15 @@ def test_a_command_imports_no_other_command() -> None:
 
 
 def test_every_command_module_is_in_the_table() -> None:
-    shared = {"__init__", "main", "options", "output", "completion", "version"}
+    shared = {
+        "__init__",
+        "main",
+        "options",
+        "output",
+        "completion",
+        "version",
+        "declaration",
+        "plain_words",
+        "program",
+    }
     assert {path.stem for path in (ROOT / "envcheck/cli").glob("*.py")} - shared == set(COMMANDS)

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from envcheck.cli.main import COMMANDS, build_program
+from envcheck.cli.main import COMMANDS
+from envcheck.cli.program import build_program
 from envcheck.commands import examine
 from envcheck.core.rules import Matrix
 from tests.support.paths import ROOT

@@ -8,31 +8,31 @@ cannot be met, the search refuses every choice that breaks the rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from envcheck import resolver_backends as backends
-from envcheck.commands import examine
 from envcheck.commands.pin import other_cuda, writing
 from envcheck.commands.pin.completion import Completer, completion_request
+from envcheck.commands.pin.releases import searched_releases
 from envcheck.commands.pin.target import LockTarget, describe
 from envcheck.core import versions
 from envcheck.core.errors import ExamineError, NoSolutionError
-from envcheck.core.facts import Value
+from envcheck.core.facts import Tri
 from envcheck.core.rules import Matrix, UserRequirement
 from envcheck.host.machine import Host
 from envcheck.knowledge import atlas_rules
 from envcheck.lock import model as lock
 from envcheck.resolution import resolver
-from envcheck.resolution.resolver import Objection, Reason, Release, SearchProblem
+from envcheck.resolution.resolver import Answer, Objection, Reason, Release, SearchProblem
 from envcheck.resolver_backends.index.availability import describe_offer
 from envcheck.resolver_backends.index.extra_indexes import read_extra_indexes, why_unavailable
 
 if TYPE_CHECKING:
     from envcheck.resolver_backends.index import availability
 
-ROUNDS = 5
+ROUNDS = 10
 """How many rounds one search takes before it gives up."""
 
 
@@ -64,41 +64,30 @@ def resolve_lock(
 
 
 def search_problem(goal: LockTarget) -> SearchProblem:
-    """Return the search's input: the goal, and every release in the tables."""
-    rows: list[Mapping[str, Any]] = [
-        *({**row, "package": "torch"} for row in goal.matrix.tables.get("torch", [])),
-        *examine.source_tree()["tables"].get("release", []),
-    ]
+    """Return the search's input: the goal, and every release to choose from."""
+    offered = searched_releases(goal)
+    required = {each.package for each in goal.requirements if each.wanted}
+    packages = required or {release.package for release in offered.releases}
     return SearchProblem(
         # Only cells make the search prefer what was measured to what is new.
-        known=_with_atlas(goal.matrix._replace(cells=()) if goal.newest else goal.matrix, rows),
+        known=_with_atlas(
+            goal.matrix._replace(cells=()) if goal.newest else goal.matrix,
+            {*packages, *goal.target.packages, *offered.dependencies},
+        ),
         target=goal.target,
         machine=goal.machine,
         python=goal.python,
-        releases=tuple(map(_release, rows)),
+        releases=offered.releases,
         requirements=goal.requirements,
         until=goal.until,
         until_by=goal.until_by,
+        dependencies=offered.dependencies,
     )
 
 
-def _with_atlas(known: Matrix, rows: Iterable[Mapping[str, Any]]) -> Matrix:
+def _with_atlas(known: Matrix, packages: Collection[str]) -> Matrix:
     """Return the knowledge with what the releases of the searched packages ask of one another."""
-    packages = {str(row["package"]) for row in rows}
     return known._replace(rules=(*known.rules, *atlas_rules.rules_of(known.atlas(), packages)))
-
-
-def _release(row: Mapping[str, Any]) -> Release:
-    return Release(
-        package=row["package"],
-        version=row["version"],
-        requires=tuple(f"{name}{bound}" for name, bound in row.get("requires", {}).items()),
-        pythons=tuple(row.get("python", ())),
-        requires_python=row.get("requires_python", ""),
-        date=str(row.get("date", "")),
-        yanked=bool(row.get("yanked")),
-        sdist=row.get("kinds") == ["sdist"],
-    )
 
 
 # --- the rounds -------------------------------------------------------------------------------------
@@ -120,6 +109,9 @@ class _Search:
         self._goal, self._problem, self._completer = goal, problem, completer
         self._bounding: list[Objection] = []  # objections that the backend gets as bounds
         self._last_failure = ""
+        self._asked_backend = False
+        self._known_newest: Mapping[str, str] = {}
+        self._spare: lock.Lock | None = None
 
     def run(self) -> lock.Lock | _DeadEnd:
         """Return a lock, or the first dead end if there was one.
@@ -132,7 +124,7 @@ class _Search:
         for _ in range(ROUNDS):
             answer = resolver.solve(self._problem)
             if answer.versions is not None:
-                made = self._try(dict(answer.versions), answer.changed)
+                made = self._try(answer)
                 if made is not None:
                     return made
                 continue
@@ -140,36 +132,47 @@ class _Search:
             if not any(objection.wide for objection in self._problem.objections):
                 break
             self._narrow_objections()
+        if self._spare is not None:
+            return self._spare
         if dead_end is not None:
             return _DeadEnd(*dead_end, self._last_failure)
         raise NoSolutionError(f"no lock after {ROUNDS} rounds; {self._last_failure}")
 
-    def _try(self, choice: dict[str, str], changed: Mapping[str, Value]) -> lock.Lock | None:
-        """Complete a choice and return the lock, or learn from its failure and return None.
-
-        `changed` holds the training facts that go with the choice and differ from the target's.
-        """
-        build = resolver.built(self._problem, choice)
+    def _try(self, answer: Answer) -> lock.Lock | None:
+        """Complete a choice and return the lock, or learn from its failure and return None."""
+        choice = dict(answer.versions or {})
+        build = resolver.built(self._problem, {**choice, **answer.brought})
         request = self._completer.prepare(completion_request(self._goal, choice, build, self._bounding))
         try:
-            pins = self._completer.complete(request)
+            pins = self._complete(request, answer.brought)
         except NoSolutionError as error:
-            self._learn_from_failure(error, request, choice)
-            return None
+            return self._learn_from_failure(error, request, choice)
         closure = {pin.name: pin.version for pin in pins}
-        found = resolver.objections(self._problem, closure, changed, choice)
+        found = resolver.objections(self._problem, closure, answer.changed, choice)
         if not found:
-            return writing.build_lock(self._goal, pins, request.build, changed)
+            return writing.build_lock(self._goal, pins, request.build, answer.changed)
         self._learn_from_objections(found)
         return None
 
+    def _complete(
+        self, request: backends.CompletionRequest, brought: Mapping[str, str]
+    ) -> tuple[lock.Pin, ...]:
+        """Complete a request with the dependencies that the search chose, or else with any others."""
+        if brought:
+            exact = (f"{name}=={version}" for name, version in brought.items())
+            try:
+                return self._completer.complete(replace(request, constraints=(*request.constraints, *exact)))
+            except NoSolutionError:
+                pass  # a package that the search does not know, or the index, needs another one
+        return self._completer.complete(request)
+
     def _learn_from_failure(
         self, error: NoSolutionError, request: backends.CompletionRequest, choice: Mapping[str, str]
-    ) -> None:
-        """Exclude what the index lacks, a yanked release, or else this choice.
+    ) -> lock.Lock | None:
+        """Exclude what the index lacks, or what was yanked; else let the backend choose.
 
         Raises:
-            NoSolutionError: the index has nothing that satisfies a requirement of the user.
+            NoSolutionError: nothing satisfies the requirements of the user.
         """
         self._last_failure = str(error)
         offer = _compare_with_index(self._problem.releases, self._goal, request, self._completer.host)
@@ -180,10 +183,61 @@ class _Search:
         elif isinstance(error, backends.YankedError):
             # The search does not choose this package, so the backend has to choose another release of it.
             self._goal = replace(self._goal, requirements=(*self._goal.requirements, _another_release(error)))
-        else:
-            refused = self._bounding or [Objection("", tuple(choice.items()), message=self._last_failure)]
-            self._refuse(refused)
+        elif self._bounding:
+            self._refuse(self._bounding)
             self._bounding = []
+        elif request.given:
+            self._refuse([Objection("", tuple(choice.items()), message=self._last_failure)])
+        else:
+            return self._let_backend_choose(choice)
+        return None
+
+    def _let_backend_choose(self, choice: Mapping[str, str]) -> lock.Lock | None:
+        """Return a lock in which the backend chose what the user did not ask for; else learn and return None.
+
+        Raises:
+            NoSolutionError: the backend finds nothing within what the judge allows of each package.
+        """
+        from envcheck.commands.pin import unpinned
+
+        asked = {name: choice[name] for name in resolver.required_packages(self._problem)}
+        if asked and not self._known_newest:
+            self._known_newest = unpinned.newest_alone(self._goal, self._problem, self._completer)
+            if any(self._known_newest.get(name, version) != version for name, version in asked.items()):
+                self._exclude_newer(self._known_newest)
+                return None
+        if not self._asked_backend:
+            self._asked_backend = True
+            self._spare = self._choose_all()
+            pins = {pin.name: pin.version for pin in self._spare.pins} if self._spare else {}
+            if self._spare is not None and asked.items() <= pins.items():
+                return self._spare
+        found = unpinned.choose_unpinned(self._goal, self._problem, self._completer, asked)
+        if isinstance(found, lock.Lock):
+            return found
+        refused = asked if asked and isinstance(found, unpinned.Unsolvable) else choice
+        self._refuse([Objection("", tuple(refused.items()), message=self._last_failure)])
+        return None
+
+    def _choose_all(self) -> lock.Lock | None:
+        from envcheck.commands.pin import unpinned
+
+        found = unpinned.choose_unpinned(self._goal, self._problem, self._completer)
+        if not isinstance(found, unpinned.Unsolvable):
+            return found
+        lines = [f"no versions for {self._goal.target.name} fit {describe(self._goal)}; these clash:"]
+        lines += unpinned.describe_clash(self._goal, self._problem, self._completer, found)
+        raise NoSolutionError("\n".join(lines))
+
+    def _exclude_newer(self, newest: Mapping[str, str]) -> None:
+        """Exclude releases of required packages that need something the index does not have."""
+        kept = tuple(
+            release
+            for release in self._problem.releases
+            if release.package not in newest
+            or versions.compare(release.version, "<=", newest[release.package]) is not Tri.NO
+        )
+        self._problem = self._problem._replace(releases=kept)
 
     def _learn_from_objections(self, found: Sequence[Objection]) -> None:
         """Give the backend the bounds of new objections, and refuse whatever breaks the others."""

@@ -29,6 +29,7 @@ def conflict_sentences(view: ConflictView) -> Iterator[str]:
         "until": _until,
         "through": _through,
         "yanked": _yanked,
+        "wheel": _wheel,
         "pre-release": _pre_release,
         "metadata": _metadata,
         "objection": _objection,
@@ -76,6 +77,17 @@ def _yanked(view: ConflictView, name: str) -> str:
     return f"yanked releases of {name} are never taken: {_remainder_after(view, ('yanked', name), name)}"
 
 
+def _wheel(view: ConflictView, name: str) -> str:
+    problem = view.problem
+    arch = problem.machine.known("host.arch") or "x86_64"
+    left = _remainder_after(view, ("wheel", name), name)
+    newest = next((each for each in reversed(view.releases(name)) if each.no_wheel), None)
+    need = newest.no_wheel if newest else ""
+    example = f" ({name} {newest.version}: {need})" if newest and need.startswith("glibc") else ""
+    hint = "; --glibc names another C library" if example else ""
+    return f"only wheels for Python {problem.python} on {arch} are installed{example}: {left}{hint}"
+
+
 def _pre_release(view: ConflictView, name: str) -> str:
     left = _remainder_after(view, ("pre-release", name), name)
     return f"pre-releases are taken only if asked for: {left}"
@@ -107,9 +119,10 @@ def _metadata(view: ConflictView, name: str, required: str) -> str:
 
 
 def _split_requirement(line: str) -> tuple[str, str]:
-    """Split `torch>=2.4; marker` into the package and the bound."""
-    end = next((index for index, char in enumerate(line) if char in "<>=!~ ;"), len(line))
-    return line[:end], line[end:].partition(";")[0].strip()
+    """Split `torch[extra]>=2.4; marker` into the package and the bound."""
+    end = next((index for index, char in enumerate(line) if char in "[<>=!~ ;"), len(line))
+    bound = line[end:].partition(";")[0]
+    return line[:end], bound.rpartition("]")[2].strip()
 
 
 # --- rules ------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ DROP_ORDER = (
     "yanked",
     "pre-release",
     "through",
+    "wheel",
     "metadata",
     "until",
     "rule",

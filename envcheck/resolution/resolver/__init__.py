@@ -9,16 +9,20 @@ the broken rule points. A dead end returns to the choice that caused it (conflic
 the reasons are kept: where nothing fits they are the proof. Only *broken* rules refuse a choice; an undecided
 rule does not.
 
+What the required packages bring along is searched with them, but chosen only if a chosen release requires it.
+
 `problem` holds requests and answers, `candidates` the releases to choose from, `refusing_rules` the rules
 that may refuse, `choice_judge` the judge of partial choices, `search` the search, and `objections` the judge
-of a whole lock.
+of a whole lock. `bounds` states the judge's verdicts on single releases as version bounds.
 """
 
+from envcheck.resolution.resolver.bounds import judges_bounds
 from envcheck.resolution.resolver.candidates import (
     admits,
     built,
     candidates,
     free_values,
+    required_packages,
     wanted_packages,
     with_variants,
 )
@@ -36,7 +40,9 @@ __all__ = [
     "built",
     "candidates",
     "free_values",
+    "judges_bounds",
     "objections",
+    "required_packages",
     "solve",
     "wanted_packages",
     "with_variants",

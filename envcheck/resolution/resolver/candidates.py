@@ -12,11 +12,21 @@ from envcheck.resolution.resolver.refusing_rules import refusing_rules
 
 
 def wanted_packages(problem: SearchProblem, without: Container[Reason] = ()) -> tuple[str, ...]:
-    """Return the packages to search versions for: the target's, then required ones that the tables list."""
-    listed = {release.package for release in problem.releases}
-    required = [each.package for each in problem.requirements if each.wanted and each.package in listed]
-    names = dict.fromkeys((*problem.target.packages, *required))
+    """Return the packages to search versions for: required ones that the tables list, then the target's.
+
+    The first package gets the newest release that something fits: who asks for a package wants it as new as
+    can be, while the target's packages serve it.
+    """
+    required = required_packages(problem)
+    names = dict.fromkeys((*required, *problem.target.packages))
     return tuple(name for name in names if ("wants", name) not in without)
+
+
+def required_packages(problem: SearchProblem) -> tuple[str, ...]:
+    """Return the packages that the user requires besides the target's, as far as the tables list them."""
+    listed = {release.package for release in problem.releases}
+    names = dict.fromkeys(each.package for each in problem.requirements if each.wanted)
+    return tuple(name for name in names if name in listed and name not in problem.target.packages)
 
 
 def built(problem: SearchProblem, chosen: Mapping[str, str]) -> tuple[str, ...]:
@@ -71,6 +81,8 @@ def _exclusions(problem: SearchProblem, release: Release) -> Iterator[Reason]:
             yield "requirement", str(number)
     if not admits(release, problem.python):
         yield ("python",)
+    if release.no_wheel:
+        yield "wheel", release.package
     if problem.until and release.date > problem.until:
         yield ("until",)
 

@@ -33,13 +33,16 @@ from envcheck.rules.fixes import bind_fix
 from envcheck.rules.requirements import installed_requirements
 
 Choice = Mapping[str, Value | None]
-"""Chosen values by variable: a package's version, or the value of a free training fact (None: unchanged)."""
+"""Chosen values by variable: a package's version, or the value of a free training fact.
+
+None is a dependency that no chosen release requires, or a training fact that stays as it is.
+"""
 
 
 class Refusal(NamedTuple):
-    """Why a value cannot join a choice: the reason, the variables concerned, and fixes by variable."""
+    """Why a value cannot join a choice: the reasons, the variables concerned, and fixes by variable."""
 
-    reason: Reason
+    reasons: tuple[Reason, ...]
     concerns: frozenset[str]
     fixes: tuple[tuple[str, Value], ...] = ()
 
@@ -63,7 +66,7 @@ class _VersionClasses:
 
     def class_of(self, name: str, value: Value | None) -> Any:
         """Return a key that is equal for versions that no clause distinguishes; else the value itself."""
-        if name not in self._tests or family(name) == "train":
+        if name not in self._tests or family(name) == "train" or value is None:
             return value
         if (name, value) not in self._classes:
             alone = Inventory({package_key(name): fact_in_lock(name, str(value))})
@@ -75,7 +78,7 @@ class ChoiceJudge:
     """Judges parts of a choice for one problem, and remembers each answer.
 
     `order` lists the variables: packages, and the keys of free training facts. A partial choice holds the
-    first few of them. `requires` are the metadata lines by package and version. `broken` is a rule that the
+    first few of them. `requires` are the metadata lines of each offered release. `broken` is a rule that the
     machine alone breaks, whatever is chosen.
     """
 
@@ -90,6 +93,7 @@ class ChoiceJudge:
         self._inventories: dict[tuple[Any, ...], Inventory] = {}
         self._refusals: dict[tuple[Any, ...], Refusal | None] = {}
         self._requirements: dict[tuple[str, str], list[Requirement]] = {}
+        self._met: dict[tuple[str, tuple[str, ...]], frozenset[str]] = {}
         known, machine = problem.known, self._settled({})
         rules = [rule for rule in refusing_rules(problem) if ("rule", rule.id) not in without]
         findings = judge.judge(machine, rules).findings
@@ -128,7 +132,9 @@ class ChoiceJudge:
         if settled is None:
             settled = self._inventories[key] = self._settled(deciding)
         return settled.with_facts(
-            fact_in_lock(name, str(version)) for name, version in chosen.items() if family(name) != "train"
+            fact_in_lock(name, str(version))
+            for name, version in chosen.items()
+            if family(name) != "train" and version is not None
         )
 
     def _settled(self, chosen: Choice) -> Inventory:
@@ -137,9 +143,11 @@ class ChoiceJudge:
         open_facts = (name for name in self.order if family(name) == "train" and name not in chosen)
         facts += [Fact(name, Unknown("not chosen yet")) for name in open_facts]
         for name, value in chosen.items():
+            if value is None:
+                continue
             if family(name) != "train":
                 facts.append(fact_in_lock(name, str(value)))
-            elif value is not None:
+            else:
                 facts.append(Fact(name, Known(value), "chosen by the search"))
         return derive.derive(self.problem.machine.with_facts(facts), self.problem.known)
 
@@ -156,6 +164,7 @@ class ChoiceJudge:
             if refusal is not None:
                 yield refusal
         yield from self._refused_by_metadata(name, chosen)
+        yield from self._refused_by_want(name, chosen)
         for number, objection in enumerate(self.problem.objections):
             refusal = self._refused_by_objection(number, objection, name, chosen)
             if refusal is not None:
@@ -166,7 +175,7 @@ class ChoiceJudge:
         for finding in judge.judge(inventory, [rule]).findings:
             if judge.forbids_lock(finding):
                 concerned = frozenset(name for name in ordered if name in chosen)
-                return Refusal(reason_of(rule), concerned, tuple(_fixes(finding, inventory, self.order)))
+                return Refusal((reason_of(rule),), concerned, tuple(_fixes(finding, inventory, self.order)))
         return None
 
     def _refused_by_metadata(self, name: str, chosen: Choice) -> Iterator[Refusal]:
@@ -176,11 +185,50 @@ class ChoiceJudge:
                 if name not in (package, requirement.requires) or requirement.requires not in chosen:
                     continue
                 reason = ("metadata", package, requirement.requires)
-                other = str(chosen[requirement.requires])
-                unmet = versions.satisfies(other, requirement.specifier, unknown=Tri.YES) is Tri.NO
+                other = chosen[requirement.requires]
+                unmet = other is None or (
+                    versions.satisfies(str(other), requirement.specifier, unknown=Tri.YES) is Tri.NO
+                )
                 if unmet and reason not in self.without:
                     fixes = ((requirement.requires, requirement.specifier),)
-                    yield Refusal(reason, frozenset(reason[1:]), fixes)
+                    yield Refusal((reason,), frozenset(reason[1:]), fixes)
+
+    def _refused_by_want(self, name: str, chosen: Choice) -> Iterator[Refusal]:
+        """Yield a package not chosen yet of which no release meets what the chosen ones require together."""
+        for wanted in dict.fromkeys(each.requires for each in self._required(name, str(chosen[name]))):
+            if wanted in chosen:
+                continue
+            meeting = {
+                package: self._meeting(wanted, tuple(bounds))
+                for package, version in chosen.items()
+                if ("metadata", package, wanted) not in self.without
+                and (bounds := self._bounds_on(wanted, package, str(version)))
+            }
+            if name not in meeting or frozenset.intersection(*meeting.values()):
+                continue
+            blamed = [name]
+            left = meeting.pop(name)
+            while left:  # the chosen release that leaves the fewest is to blame first
+                package = min(meeting, key=lambda each: len(left & meeting[each]))
+                left &= meeting.pop(package)
+                blamed.append(package)
+            reasons = tuple(("metadata", package, wanted) for package in blamed)
+            yield Refusal(reasons, frozenset(blamed))
+
+    def _bounds_on(self, wanted: str, package: str, version: str) -> list[str]:
+        return [each.specifier for each in self._required(package, version) if each.requires == wanted]
+
+    def _meeting(self, name: str, bounds: tuple[str, ...]) -> frozenset[str]:
+        """Return the offered releases of a package that meet all bounds."""
+        key = (name, bounds)
+        if key not in self._met:
+            self._met[key] = frozenset(
+                release
+                for package, release in self.requires
+                if package == name
+                and all(versions.satisfies(release, bound, unknown=Tri.YES) is not Tri.NO for bound in bounds)
+            )
+        return self._met[key]
 
     def _required(self, package: str, version: str) -> list[Requirement]:
         """Return what a release requires of other packages of the search."""
@@ -202,13 +250,13 @@ class ChoiceJudge:
             return None
         rule = self.problem.known.rule(objection.rule)
         if not objection.wide or rule is None:
-            return Refusal(reason, frozenset(stack)) if stack.items() <= chosen.items() else None
+            return Refusal((reason,), frozenset(stack)) if stack.items() <= chosen.items() else None
         added = (fact_in_lock(*pair) for pair in objection.added)
         judgement = judge.judge(self.inventory(chosen).with_facts(added), [rule])
         if not any(judge.forbids_lock(finding) for finding in judgement.findings):
             return None
         concerned = scope(rule, self.problem.known) & chosen.keys()
-        return Refusal(reason, concerned | {name})
+        return Refusal((reason,), concerned | {name})
 
 
 def _fixes(finding: Finding, inventory: Inventory, order: Sequence[str]) -> Iterator[tuple[str, Value]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from envcheck.core.facts import Fact, Inventory, Known, Value, family, package_key, package_name
@@ -26,7 +26,9 @@ def objections(
     the closure that were searched.
     """
     inventory = _inventory(problem, pins, changed)
-    requirements = requirement_rules(check_requirements(inventory).unmet)
+    # That nothing is missing is the backend's answer, from the metadata that its index serves.
+    unmet = [each for each in check_requirements(inventory).unmet if each.requires in pins]
+    requirements = requirement_rules(unmet)
     refusing = refusing_rules(problem)
     covered = {rule.id for rule in refusing}
     code = [each for each in rules_here(problem.known.atlas(), pins) if each.id not in covered]
@@ -72,7 +74,17 @@ def _objection(
         wide=bool(added) and bool(names & set(stack)) and problem.known.rule(finding.rule.id) is not None,
         message=finding.rule.title,
         bounds=_bounds(finding, inventory, {name for name, version in added if version}),
+        alternatives=tuple(_alternatives(finding, inventory, names)),
     )
+
+
+def _alternatives(finding: Finding, inventory: Inventory, names: Collection[str]) -> Iterator[str]:
+    """Yield a constraint for each fix that sets one of the rule's packages."""
+    for fix in finding.rule.fixes:
+        bound = bind_fix(fix, inventory, judge.device_of(finding))
+        if bound is not None and len(bound.set) == 1 and package_name(bound.set[0][0]) in names:
+            key, value = bound.set[0]
+            yield f"{package_name(key)}{value}"
 
 
 def _bounds(finding: Finding, inventory: Inventory, added: Collection[str]) -> tuple[str, ...]:

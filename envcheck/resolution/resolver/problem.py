@@ -14,7 +14,8 @@ class Release(NamedTuple):
 
     `requires` holds lines such as `torch>=2.4`. `pythons` lists the Pythons for which it has wheels, where
     that is known; else `requires_python` is the range in its metadata. `date` is ISO. `sdist` means that
-    there are no wheels, so that the package is built on installation.
+    there are no wheels, so that the package is built on installation. `no_wheel` says why none of its wheels
+    fits the platform; empty if one does, or if nothing is known of them.
     """
 
     package: str
@@ -25,6 +26,7 @@ class Release(NamedTuple):
     date: str = ""
     yanked: bool = False
     sdist: bool = False
+    no_wheel: str = ""
 
 
 class Objection(NamedTuple):
@@ -33,7 +35,7 @@ class Objection(NamedTuple):
     If `wide`, the search judges the rule with the added packages assumed (an empty version means not
     installed), and so refuses every stack that the rule would break. Otherwise it refuses only stacks with
     these very versions. `message` is the rule's title, for people. `bounds` are what the rule's own fix
-    requires of the added packages (`numpy==1.26.4`).
+    requires of the added packages (`numpy==1.26.4`), `alternatives` what each of its fixes requires of one.
     """
 
     rule: str
@@ -42,12 +44,15 @@ class Objection(NamedTuple):
     wide: bool = False
     message: str = ""
     bounds: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
 
 
 class SearchProblem(NamedTuple):
     """What to choose for: the knowledge, the target, the machine's facts, and every further constraint.
 
     `until` is an ISO date; releases after it are not taken. `until_by` names the option that gave the date.
+    `dependencies` are packages that the wished ones bring along, each after those that require it. The search
+    chooses a release of such a package only if a chosen release requires one.
     """
 
     known: Matrix
@@ -59,20 +64,22 @@ class SearchProblem(NamedTuple):
     until: str = ""
     until_by: str = ""
     objections: tuple[Objection, ...] = ()
+    dependencies: tuple[str, ...] = ()
 
 
 Reason = tuple[str, ...]
 """What refuses a release or a choice: `("rule", id)`, `("metadata", package, required)`,
-`("requirement", number)`, `("python",)`, `("wants", package)`, `("through", package)`, `("yanked", package)`,
-`("pre-release", package)`, `("until",)` or `("objection", number)`. Numbers index the problem's tuples."""
+`("requirement", number)`, `("python",)`, `("wheel", package)`, `("wants", package)`, `("through", package)`,
+`("yanked", package)`, `("pre-release", package)`, `("until",)` or `("objection", number)`. Numbers index the
+problem's tuples."""
 
 
 class Answer(NamedTuple):
     """What a search found: versions by package, and the training facts it changed; or why there are none.
 
-    Where nothing fits, `versions` is None and `reasons` holds everything that refused something: enough to
-    refuse all choices, though not the least that would. `nodes` is the number of choices judged. `measured`
-    means that the combination was run and trained.
+    `brought` holds the versions of dependencies. Where nothing fits, `versions` is None and `reasons` holds
+    everything that refused something: enough to refuse all choices, though not the least that would. `nodes`
+    is the number of choices judged. `measured` means that the combination was run and trained.
     """
 
     versions: Mapping[str, str] | None
@@ -80,3 +87,4 @@ class Answer(NamedTuple):
     reasons: frozenset[Reason]
     nodes: int
     measured: bool = False
+    brought: Mapping[str, str] = {}

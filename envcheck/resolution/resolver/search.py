@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.errors import NoSolutionError
-from envcheck.core.facts import Value
+from envcheck.core.facts import Value, family
 from envcheck.core.rules import Target
 from envcheck.resolution.resolver.candidates import (
     candidates,
     free_values,
+    required_packages,
     surely_satisfies,
     wanted_packages,
 )
@@ -38,49 +39,84 @@ def solve(problem: SearchProblem, without: Container[Reason] = ()) -> Answer:
     nodes, reasons = 0, {*offer.excluding, *(("wants", name) for name in offer.releases)}
     measured = [pkg for pkg in _measured_good(problem) if _is_offered(pkg, problem.target, offer.releases)]
     for free in _free_domains(problem, without):
-        judge = ChoiceJudge(problem, without, (*offer.releases, *free), offer.requires)
+        judge = ChoiceJudge(problem, without, (*offer.order, *free), offer.requires)
         if judge.broken is not None:
             return Answer(None, {}, frozenset({reason_of(judge.broken)}), nodes)
-        for pkg in (*measured, {}):
-            run = _SearchRun(judge, _domains(problem, offer, pkg, free))
-            found = run.extend({})
-            nodes += run.nodes
-            if isinstance(found, dict):
-                changed = {key: value for key in free if (value := found[key]) is not None}
-                chosen = {name: str(found[name]) for name in offer.releases}
-                return Answer(chosen, changed, frozenset(), nodes, measured=bool(pkg))
+        newest: Choice | None = None
+        if offer.required:
+            # What the user asked for is not older only because the rest was measured together.
+            run = _SearchRun(judge, _domains(problem, offer, {}, free))
+            newest, nodes = run.solution(), nodes + run.nodes
+            reasons |= run.reasons
+            if newest is None:
+                continue
+        required = {name: str(newest[name]) for name in offer.required} if newest else {}
+        for pkg in (*measured, *([] if newest else [{}])):
+            run = _SearchRun(judge, _domains(problem, offer, {**pkg, **required}, free))
+            found, nodes = run.solution(), nodes + run.nodes
+            if found is not None:
+                return _answer(problem, found, nodes, measured=bool(pkg))
             if not pkg:
                 reasons |= run.reasons
+        if newest is not None:
+            return _answer(problem, newest, nodes, measured=False)
     return Answer(None, {}, frozenset(reasons), nodes)
+
+
+def _answer(problem: SearchProblem, found: Choice, nodes: int, *, measured: bool) -> Answer:
+    chosen = {name: str(value) for name, value in found.items() if value is not None}
+    packages = {
+        name: chosen[name]
+        for name in dict.fromkeys((*problem.target.packages, *chosen))
+        if name in chosen and family(name) != "train"
+    }
+    brought = {name: packages.pop(name) for name in problem.dependencies if name in packages}
+    changed = {key: value for key, value in found.items() if family(key) == "train" and value is not None}
+    return Answer(packages, changed, frozenset(), nodes, measured=measured, brought=brought)
 
 
 # --- what is offered to the search ------------------------------------------------------------------
 
 
 class _Offer(NamedTuple):
-    """The versions of each package, newest first, what each requires, and what excluded the others.
+    """The versions of each wanted package, newest first, what each requires, and what excluded the others.
 
-    `missing` holds the reasons why some package has no version at all.
+    `brought` are the versions of dependencies, and `required` the packages that the user requires besides the
+    target's. `missing` holds the reasons why some package has no version at all.
     """
 
     releases: Mapping[str, Sequence[str]]
     requires: Mapping[tuple[str, str], tuple[str, ...]]
     excluding: frozenset[Reason]
     missing: frozenset[Reason] | None = None
+    brought: Mapping[str, Sequence[str]] = {}
+    required: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """All packages, in the order of the search."""
+        return *self.releases, *self.brought
 
 
 def _collect_offer(problem: SearchProblem, without: Container[Reason]) -> _Offer:
+    wanted = wanted_packages(problem, without)
     offered: dict[str, list[str]] = {}
     requires: dict[tuple[str, str], tuple[str, ...]] = {}
     excluding: frozenset[Reason] = frozenset()
-    for name in wanted_packages(problem, without):
+    for name in dict.fromkeys((*wanted, *problem.dependencies)):
         releases, reasons = candidates(problem, name, without)
-        if not releases:
+        if not releases and name in wanted:
             return _Offer(offered, requires, excluding, missing=reasons | {("wants", name)})
         offered[name] = [release.version for release in releases]
         requires.update({(name, release.version): release.requires for release in releases})
         excluding |= reasons
-    return _Offer(offered, requires, excluding)
+    return _Offer(
+        {name: offered[name] for name in wanted},
+        requires,
+        excluding,
+        brought={name: offered[name] for name in problem.dependencies if name not in wanted},
+        required=tuple(name for name in required_packages(problem) if name in wanted),
+    )
 
 
 def _free_domains(
@@ -97,12 +133,13 @@ def _free_domains(
 def _domains(
     problem: SearchProblem, offer: _Offer, pkg: _Measured, free: Mapping[str, Sequence[Value]]
 ) -> _Domains:
-    """Return the values to try by variable: the measured release of a target's package, else all."""
+    """Return the values to try by variable: a fixed release of a target's or a required package, else all."""
+    fixed = {name for name in pkg if name in problem.target.packages or name in offer.required}
     domains: dict[str, Sequence[Value | None]] = {
-        name: [pkg[name]] if name in pkg and name in problem.target.packages else releases
-        for name, releases in offer.releases.items()
+        name: [pkg[name]] if name in fixed else releases for name, releases in offer.releases.items()
     }
-    return {**domains, **{key: (None, *values) for key, values in free.items()}}
+    optional = {**offer.brought, **free}
+    return {**domains, **{key: (None, *values) for key, values in optional.items()}}
 
 
 def _measured_good(problem: SearchProblem) -> list[_Measured]:
@@ -147,6 +184,11 @@ class _SearchRun:
         self.nodes = 0
         self._conflicts: dict[str, list[tuple[dict[str, Value | None], frozenset[str]]]] = {}
         self._hints: dict[str, list[Value]] = {}
+
+    def solution(self) -> dict[str, Value | None] | None:
+        """Return the first whole choice that nothing refuses, or None."""
+        found = self.extend({})
+        return found if isinstance(found, dict) else None
 
     def extend(self, chosen: dict[str, Value | None]) -> dict[str, Value | None] | frozenset[str]:
         """Return a whole choice that extends this one, or the variables whose values make that impossible."""
@@ -199,8 +241,7 @@ class _SearchRun:
         If the refused value was the best, keep fixes of other variables as hints for when the search returns
         there.
         """
-        if refusal.reason:
-            self.reasons.add(refusal.reason)
+        self.reasons.update(refusal.reasons)
         fixes = dict(reversed(refusal.fixes))  # the first fix of a package is the one that counts
         if best and name not in fixes:
             for other, bound in fixes.items():

@@ -102,3 +102,30 @@ except ImportError:
 
 def test_a_guard_in_a_module_that_no_entry_imports_is_not_read() -> None:
     assert guarded({"transformers/": "", "transformers.rare": "require_version('torch>=2.0')"}, TORCH) == []
+
+
+PROTOBUF = reader("protobuf", {"3.20.3": {}, "4.25.9": {}, "5.29.4": {}, "6.30.0": {}})
+
+
+def test_the_first_character_of_a_version_is_not_the_version() -> None:
+    source = """
+import google.protobuf
+found = google.protobuf.__version__[0]
+if found == "4":
+    from wandb.proto import v4
+elif found == "5":
+    from wandb.proto import v5
+else:
+    raise ImportError("wandb only works with 4 and 5")
+"""
+    (gap,) = guarded({"transformers/": source}, PROTOBUF)
+    assert (gap.needs, gap.lacking) == ("protobuf", ("3.20.3", "6.30.0"))
+
+
+def test_a_slice_of_the_text_of_a_version_is_not_read() -> None:
+    source = """
+import torch
+if torch.__version__[:3] != "2.0":
+    raise ImportError("another torch")
+"""
+    assert guarded({"transformers/": source}, TORCH) == []

@@ -55,6 +55,8 @@ from packaging.version import parse
         ("compare_versions('torch', '>=', '2.0')", TORCH_2),
         ("is_torch_version('>=', '2.0')", TORCH_2),
         ("torch.__version__.startswith('2.0')", Compared("torch", "==", "2.0", depth=2)),
+        ("torch.__version__.split('+')[0] >= '2.0'", TORCH_2),
+        ("torch.__version__[:3] == '2.0'", UNREADABLE),
         ("int(torch.__version__.split('.')[1]) >= 8", PartCompared("torch", 1, ">=", 8)),
         ("version.parse(torch.__version__).major >= 2", PartCompared("torch", 0, ">=", 2)),
         ("version.parse(torch.__version__).release[:2] >= (2, 0)", Compared("torch", ">=", "2.0", depth=2)),

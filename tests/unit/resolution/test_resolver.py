@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from envcheck.core.errors import NoSolutionError
 from envcheck.core.rules import UserRequirement
 from envcheck.resolution import resolver
-from envcheck.resolution.resolver import Release, search
+from envcheck.resolution.resolver import Answer, Release, search
 from tests.support.package_worlds import forbids, problem
 from tests.support.worlds import rule
 
@@ -224,3 +226,80 @@ def test_a_search_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatc
 
 
 # --- against brute force ----------------------------------------------------------------------------
+
+
+# --- what the user requires besides the target ------------------------------------------------------
+
+
+def joined(
+    *releases: Release, target: Mapping[str, Sequence[str | Release]], wish: str, **more: object
+) -> Answer:
+    """Return the answer for a target and one further package; other releases are its dependencies."""
+    asked = problem(target, requirements=[UserRequirement(wish, "", "--with")], **more)  # type: ignore[arg-type]
+    brought = dict.fromkeys(each.package for each in releases if each.package != wish)
+    return resolver.solve(asked._replace(releases=(*asked.releases, *releases), dependencies=tuple(brought)))
+
+
+def test_a_required_package_is_as_new_as_something_fits_it() -> None:
+    new, old = Release("x", "2", ("a==1",)), Release("x", "1")
+    assert joined(new, old, target={"a": ["2", "1"]}, wish="x").versions == {"a": "1", "x": "2"}
+
+
+def test_a_measured_combination_does_not_hold_a_required_package_back() -> None:
+    new, old = Release("x", "2", ("a>=2",)), Release("x", "1")
+    cell = f'[[cell]]\n{CELL}pkg = {{ a = "1" }}\n'
+    head = f"{cell}"
+    assert joined(new, old, target={"a": ["2", "1"]}, wish="x", head=head).versions == {"a": "2", "x": "2"}
+    free = Release("x", "2"), Release("x", "1")
+    assert joined(*free, target={"a": ["2", "1"]}, wish="x", head=head).versions == {"a": "1", "x": "2"}
+
+
+def test_a_dependency_is_chosen_only_if_a_chosen_release_requires_it() -> None:
+    d = Release("d", "1"), Release("d", "2")
+    with_it = joined(Release("x", "1", ("d<2",)), *d, target={"a": ["1"]}, wish="x")
+    assert (with_it.versions, with_it.brought) == ({"a": "1", "x": "1"}, {"d": "1"})
+    without = joined(Release("x", "1"), *d, target={"a": ["1"]}, wish="x")
+    assert (without.versions, without.brought) == ({"a": "1", "x": "1"}, {})
+
+
+def test_two_packages_that_disagree_on_a_third_move() -> None:
+    target = {"a": [Release("a", "2", ("d>=2",)), Release("a", "1", ("d",))]}
+    answer = joined(
+        Release("x", "1", ("d<2",)), Release("d", "1"), Release("d", "2"), target=target, wish="x"
+    )
+    assert answer.versions == {"a": "1", "x": "1"}
+    assert answer.brought == {"d": "1"}
+
+
+def test_a_disagreement_on_a_third_is_found_before_the_packages_between_are_tried() -> None:
+    between: dict[str, list[str | Release]] = {f"b{number}": [*map(str, range(30))] for number in range(6)}
+    target: dict[str, list[str | Release]] = {"a": [Release("a", "2", ("d>=2",)), Release("a", "1", ("d",))]}
+    target.update(between)
+    answer = joined(
+        Release("x", "1", ("d<2",)), Release("d", "1"), Release("d", "2"), target=target, wish="x"
+    )
+    assert answer.versions is not None
+    assert answer.versions["a"] == "1"
+    assert answer.nodes < 20
+
+
+def test_a_disagreement_on_a_third_is_the_reason_where_nothing_fits() -> None:
+    target = {"a": [Release("a", "2", ("d>=2",))]}
+    answer = joined(
+        Release("x", "1", ("d<2",)), Release("d", "1"), Release("d", "2"), target=target, wish="x"
+    )
+    assert answer.versions is None
+    assert {("metadata", "a", "d"), ("metadata", "x", "d")} <= answer.reasons
+
+
+def test_a_release_without_a_fitting_wheel_is_not_taken() -> None:
+    new, old = Release("x", "2", no_wheel="for Python 3.13"), Release("x", "1")
+    assert joined(new, old, target={"a": ["1"]}, wish="x").versions == {"a": "1", "x": "1"}
+    alone = joined(new, target={"a": ["1"]}, wish="x")
+    assert ("wheel", "x") in alone.reasons
+
+
+def test_the_judges_bounds_leave_what_may_be_chosen() -> None:
+    clash = forbids({"a": "==2"}, "a-rule") + forbids({"a": "==1", "b": "==9"}, "together")
+    asked = problem({"a": ["3", "2", "1"], "b": ["9"]}, clash)
+    assert sorted(resolver.judges_bounds(asked)) == ["a>=1,<=3,!=2", "b>=9,<=9"]

@@ -6,18 +6,18 @@ from functools import lru_cache
 
 import pytest
 
+from envcheck.commands import examine
 from envcheck.core import nvidia
 from envcheck.core.facts import Absent, Known, Reading, Unknown
 from envcheck.core.rules import Matrix
-from envcheck.host.package_files import source_texts
-from envcheck.knowledge.load import build_matrix, gather_tree
+from envcheck.knowledge.load import build_matrix
 from envcheck.rules.requirements import installed_requirements
 from tests.support.worlds import inventory, vocabulary
 
 
 @lru_cache(maxsize=1)
 def shipped() -> Matrix:
-    return build_matrix(gather_tree(source_texts("compat", ".toml")), vocabulary())
+    return build_matrix(examine.source_tree(), vocabulary())
 
 
 def reading(facts: str, key: str, device: int | None = None) -> Reading:

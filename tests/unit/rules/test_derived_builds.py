@@ -6,10 +6,10 @@ from functools import lru_cache
 
 import pytest
 
+from envcheck.commands import examine
 from envcheck.core.facts import Absent, Known, Reading, Unknown
 from envcheck.core.rules import Matrix
-from envcheck.host.package_files import source_texts
-from envcheck.knowledge.load import build_matrix, gather_tree
+from envcheck.knowledge.load import build_matrix
 from envcheck.rules.derived_builds import BuildLabel, read_label
 from tests.support.worlds import inventory, vocabulary
 
@@ -21,7 +21,7 @@ ABI_FALSE, ABI_TRUE = (Known((f"flash-attn {version}",)) for version in (FALSE, 
 
 @lru_cache(maxsize=1)
 def shipped() -> Matrix:
-    return build_matrix(gather_tree(source_texts("compat", ".toml")), vocabulary())
+    return build_matrix(examine.source_tree(), vocabulary())
 
 
 def reading(facts: str, key: str) -> Reading:

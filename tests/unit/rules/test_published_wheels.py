@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import pytest
 
+from envcheck.commands import examine
 from envcheck.core.facts import Absent, Known, Reading, Unknown
 from envcheck.core.rules import Matrix
-from envcheck.host.package_files import source_texts
-from envcheck.knowledge.load import build_matrix, gather_tree
+from envcheck.knowledge.load import build_matrix
 from tests.support.worlds import inventory, vocabulary
 
 BUILDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
@@ -29,7 +29,7 @@ BUILDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
 
 @lru_cache(maxsize=1)
 def matrix() -> Matrix:
-    shipped = build_matrix(gather_tree(source_texts("compat", ".toml")), vocabulary())
+    shipped = build_matrix(examine.source_tree(), vocabulary())
     return shipped._replace(builds=lambda package, version: BUILDS.get((package, version)))
 
 

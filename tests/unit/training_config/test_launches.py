@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
+from envcheck.commands import examine
 from envcheck.commands.training_files import Configured, configured
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Unknown
-from envcheck.host.package_files import source_texts
-from envcheck.knowledge.load import gather_tree
 from envcheck.training_config.launch_scripts.follow import follow
 from envcheck.training_config.source_lines import SourceLines
 from tests.support.paths import DATA
 
-SHARED = gather_tree(source_texts("compat", ".toml"))["tables"]["argument"]
+SHARED = examine.source_tree()["tables"]["argument"]
 SHAPES = [
     shape
     for path in sorted((DATA / "launches").glob("*.toml"))

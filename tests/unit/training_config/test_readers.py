@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.commands import examine
 from envcheck.commands.training_files import Configured, configured
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Value
 from envcheck.core.rules import Severity
-from envcheck.host.package_files import source_texts
-from envcheck.knowledge.load import gather_tree
 from envcheck.training_config import readers
 from envcheck.training_config.document import Section, SettingValue
 
-SHARED = gather_tree(source_texts("compat", ".toml"))["tables"]["argument"]
+SHARED = examine.source_tree()["tables"]["argument"]
 
 
 def read(tmp_path: Path, installed: dict[str, str] | None = None, **texts: str) -> Configured:

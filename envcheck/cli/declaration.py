@@ -1,0 +1,41 @@
+"""How a command declares its options and arguments: the metadata of `Annotated` in its signature.
+
+Typer's own declarations would import typer for every command line, which takes a third of doctor's time
+(and half of it with typer 0.29, which imports pydantic). `plain_words` reads most command lines from these
+declarations alone; `program` hands them to typer for all others, for help texts and for completion.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypedDict, Unpack
+
+    class Settings(TypedDict, total=False):
+        """What typer's declarations of the same names take: see typer's documentation."""
+
+        metavar: str
+        help: str
+        hidden: bool
+        min: float
+        max: float
+        callback: Callable[[Any], Any]
+        autocompletion: Callable[[str], list[str]]
+
+
+class Parameter:
+    """A declared option or argument: its `names` (an argument has none) and typer's settings for it."""
+
+    def __init__(self, *names: str, **settings: Unpack[Settings]) -> None:
+        self.names = names
+        self.settings = settings
+
+
+class Option(Parameter):
+    """An option, such as `--python`."""
+
+
+class Argument(Parameter):
+    """A word that belongs to no option; several if the parameter is a list."""

@@ -1,0 +1,126 @@
+"""The releases to search: those of the tables, and of every package that the user's own bring along.
+
+A package that the user requires joins the search with its own metadata and every release that was read. What
+these releases require joins it as a dependency, because two packages often disagree only on a third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envcheck.commands import atlas_tables, examine
+from envcheck.commands.pin.target import LockTarget
+from envcheck.core import markers
+from envcheck.core.rules import Builds
+from envcheck.knowledge.release_metadata import ReleaseTable
+from envcheck.resolution.resolver import Release
+from envcheck.rules.published_wheels import why_no_wheel
+from envcheck.rules.requirements import marker_environment, split_requirement
+
+
+class SearchedReleases(NamedTuple):
+    """Every release to choose from, and the packages among them that the required ones bring along."""
+
+    releases: tuple[Release, ...]
+    dependencies: tuple[str, ...]
+
+
+def searched_releases(goal: LockTarget) -> SearchedReleases:
+    """Return the releases for a goal; each dependency comes after the packages that require it."""
+    rows: list[Mapping[str, Any]] = [
+        *({**row, "package": "torch"} for row in goal.matrix.tables.get("torch", [])),
+        *examine.source_tree()["tables"].get("release", []),
+    ]
+    required = [each.package for each in goal.requirements if each.wanted]
+    if not required:
+        return SearchedReleases(tuple(map(_of_row, rows)), ())
+    table = atlas_tables.release_table()
+    dependencies = _dependencies(required, goal, table)
+    joined = {*required, *dependencies, *goal.target.packages}
+    found = [
+        _with_metadata(_of_row(row), goal, table) if row["package"] in joined else _of_row(row)
+        for row in rows
+    ]
+    listed = {(release.package, release.version) for release in found}
+    for name in dict.fromkeys((*required, *dependencies)):
+        unlisted = (version for version in table.versions(name) if (name, version) not in listed)
+        found += [_with_metadata(Release(name, version), goal, table) for version in unlisted]
+    return SearchedReleases(tuple(found), dependencies)
+
+
+def _of_row(row: Mapping[str, Any]) -> Release:
+    return Release(
+        package=row["package"],
+        version=row["version"],
+        requires=tuple(f"{name}{bound}" for name, bound in row.get("requires", {}).items()),
+        pythons=tuple(row.get("python", ())),
+        requires_python=row.get("requires_python", ""),
+        date=str(row.get("date", "")),
+        yanked=bool(row.get("yanked")),
+        sdist=row.get("kinds") == ["sdist"],
+    )
+
+
+def _with_metadata(release: Release, goal: LockTarget, table: ReleaseTable) -> Release:
+    """Return a release with its published metadata, and whether a wheel fits the platform."""
+    row = table.row(release.package, release.version)
+    if row is None:
+        return release
+    return release._replace(
+        requires=row.requires,
+        requires_python=release.requires_python or row.python,
+        date=release.date or row.uploaded,
+        yanked=release.yanked or row.yanked,
+        no_wheel="" if release.sdist else _why_no_wheel(row.build, goal),
+    )
+
+
+def _why_no_wheel(build: Builds, goal: LockTarget) -> str:
+    """Return why no compiled wheel fits; empty for a release that has none, which may not need one."""
+    published = build.get("wheel", ())
+    system, _, architecture = goal.platform.partition("-")
+    if system != "linux" or not published or "any" in published:
+        return ""
+    if not any(text.startswith(f"{architecture} ") for text in published):
+        return f"none for {architecture}"
+    return why_no_wheel(build, (architecture, goal.python, goal.glibc))
+
+
+# --- dependencies -----------------------------------------------------------------------------------
+
+
+def _dependencies(required: Sequence[str], goal: LockTarget, table: ReleaseTable) -> tuple[str, ...]:
+    """Return the packages of the table that some release of a required package brings along.
+
+    The target's packages are searched anyway; what they bring along is the backend's to choose unless a
+    required package asks for it, too.
+    """
+    environment = marker_environment(goal.machine)
+    known, ordered = frozenset(table.packages()), list[str]()
+    chosen = {*required, *goal.target.packages}
+    seen: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in seen:
+            return
+        seen.add(name)
+        for other in sorted(_required_by(name, table, environment) & known):
+            if other not in chosen or other in required:
+                visit(other)
+        ordered.append(name)
+
+    for name in required:
+        visit(name)
+    return tuple(name for name in reversed(ordered) if name not in chosen)
+
+
+def _required_by(name: str, table: ReleaseTable, environment: Mapping[str, str]) -> set[str]:
+    rows = (table.row(name, version) for version in table.versions(name))
+    lines = {line for row in rows if row for line in row.requires}
+    found = set()
+    for line in lines:
+        bare, _, marker = line.partition(";")
+        if not marker or markers.matches(marker, environment) is not False:
+            found.add(split_requirement(bare)[0])
+    return found

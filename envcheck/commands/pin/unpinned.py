@@ -1,0 +1,168 @@
+"""Let the backend choose all versions itself, within what the judge allows of each package.
+
+The search knows the packages of the tables. If a package outside them excludes every choice it makes, the
+backend, which reads all metadata, may know a choice that the judge accepts as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from envcheck import resolver_backends as backends
+from envcheck.commands.pin import writing
+from envcheck.commands.pin.completion import Completer, completion_request
+from envcheck.commands.pin.target import LockTarget
+from envcheck.core.errors import ExamineError, NoSolutionError
+from envcheck.core.facts import Value
+from envcheck.core.rules import UserRequirement
+from envcheck.lock import model as lock
+from envcheck.lock.install import build_needs
+from envcheck.resolution import resolver
+from envcheck.resolution.resolver import SearchProblem
+
+ATTEMPTS = 6
+"""How often the backend is asked again with the bounds of what the judge objected to."""
+
+_MOST_LINES = 5
+"""Lines of the backend's reasons that are shown."""
+
+
+class Unsolvable(NamedTuple):
+    """The backend found nothing within the judge's bounds, in its own words."""
+
+    reason: str
+
+
+def choose_unpinned(
+    goal: LockTarget,
+    problem: SearchProblem,
+    completer: Completer,
+    exact: Mapping[str, str] | None = None,
+) -> lock.Lock | Unsolvable | None:
+    """Return a lock of the backend's choice that the judge accepts; None if it refuses all that were tried.
+
+    `exact` are versions that are not left to the backend.
+
+    Raises:
+        ExamineError: the backend failed.
+    """
+    learnt = [f"{name}=={version}" for name, version in (exact or {}).items()]
+    given = len(learnt)
+    for _ in range(ATTEMPTS):
+        request = _open_request(goal, problem, learnt)
+        try:
+            pins = completer.complete(request)
+        except backends.YankedError as error:
+            learnt.append(f"{error.name}!={error.version}")
+            continue
+        except NoSolutionError as error:
+            return None if len(learnt) > given else Unsolvable(str(error))
+        closure = {pin.name: pin.version for pin in pins}
+        changed = _changed_facts(problem, closure)
+        stack = [name for name in resolver.wanted_packages(problem) if name in closure]
+        found = resolver.objections(problem, closure, changed, stack)
+        if not found:
+            return writing.build_lock(goal, pins, request.build, changed)
+        bounds = [bound for objection in found for bound in (*objection.bounds, *objection.alternatives)]
+        fresh = next((bound for bound in bounds if bound not in learnt), "")
+        if not fresh:
+            return None
+        learnt.append(fresh)
+    return None
+
+
+def newest_alone(goal: LockTarget, problem: SearchProblem, completer: Completer) -> Mapping[str, str]:
+    """Return the newest release of each required package that can be installed at all, by package.
+
+    Raises:
+        ExamineError: the backend failed.
+    """
+    found = {}
+    for name in resolver.required_packages(problem):
+        request = replace(_open_request(goal, problem, ()), also=(name, *build_needs(problem.target.build)))
+        try:
+            pins = completer.complete(request)
+        except NoSolutionError:
+            continue
+        found.update({pin.name: pin.version for pin in pins if pin.name == name})
+    return found
+
+
+def _open_request(
+    goal: LockTarget, problem: SearchProblem, learnt: Sequence[str]
+) -> backends.CompletionRequest:
+    """Return the request for the target's and the user's packages with no version fixed."""
+    names = resolver.wanted_packages(problem)
+    newest = {name: found[0].version for name in names if (found := resolver.candidates(problem, name)[0])}
+    request = completion_request(goal, {}, resolver.built(problem, newest), ())
+    return replace(
+        request,
+        also=(*request.also, *(name for name in goal.target.packages if name not in request.also)),
+        constraints=(*request.constraints, *resolver.judges_bounds(problem), *learnt),
+    )
+
+
+def _changed_facts(problem: SearchProblem, closure: dict[str, str]) -> dict[str, Value]:
+    """Return the training facts that the search sets beside these versions; none if it refuses them."""
+    exact = tuple(
+        UserRequirement(name, f"=={closure[name]}", "the backend's choice")
+        for name in resolver.wanted_packages(problem)
+        if name in closure
+    )
+    alone = problem._replace(
+        requirements=(*problem.requirements, *exact), dependencies=(), known=problem.known._replace(cells=())
+    )
+    try:
+        return dict(resolver.solve(alone).changed)
+    except NoSolutionError:
+        return {}
+
+
+def describe_clash(
+    goal: LockTarget, problem: SearchProblem, completer: Completer, unsolvable: Unsolvable
+) -> Iterator[str]:
+    """Yield the backend's reasons, a line each, and which bound of the user may be dropped."""
+    yield from (f"  - {line}" for line in reason_lines(unsolvable.reason))
+    ways = list(_ways_out(goal, problem, completer))
+    yield "ways out, each tried:" if ways else "no single change that was tried helps"
+    yield from (f"  - {way}" for way in ways)
+
+
+def reason_lines(reason: str) -> list[str]:
+    """Return a resolver's chain of reasons as a few lines: what it rests on, not what follows in between."""
+    steps = re.split(r"\s*\(\d+\)|,? we can conclude that |(?:^|\. )(?:And )?[Bb]ecause ", reason)
+    facts = [text.strip(" .,") for text in steps]
+    kept = [
+        text for text in dict.fromkeys(facts) if re.search(r"depends on|you require|requires|has no", text)
+    ]
+    lines = kept or [reason]
+    more = [f"and {len(lines) - _MOST_LINES} more reasons"] if len(lines) > _MOST_LINES else []
+    return [line[:300] for line in (*lines[:_MOST_LINES], *more)]
+
+
+def _ways_out(goal: LockTarget, problem: SearchProblem, completer: Completer) -> Iterator[str]:
+    """Yield each bound of the user without which the backend finds something that the judge accepts."""
+    bounds = [each for each in goal.requirements if each.wanted and each.specifier]
+    for requirement in bounds[:3]:
+        others = _without_bound(goal.requirements, requirement)
+        try:
+            found = choose_unpinned(
+                replace(goal, requirements=others), problem._replace(requirements=others), completer
+            )
+        except ExamineError:
+            continue
+        if isinstance(found, lock.Lock):
+            pins = {pin.name: pin.version for pin in found.pins}
+            names = (*goal.target.packages, requirement.package)
+            chosen = ", ".join(f"{name} {pins[name]}" for name in dict.fromkeys(names) if name in pins)
+            bound = f"{requirement.package}{requirement.specifier}"
+            yield f"without the bound {bound} ({requirement.origin}): {chosen}"
+
+
+def _without_bound(
+    requirements: Iterable[UserRequirement], loosened: UserRequirement
+) -> tuple[UserRequirement, ...]:
+    return tuple(each._replace(specifier="") if each == loosened else each for each in requirements)

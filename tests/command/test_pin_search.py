@@ -1,0 +1,109 @@
+"""The search of `pin` over the real tables: every package of the user's joins it with its own metadata."""
+
+from __future__ import annotations
+
+import pytest
+
+from envcheck.commands import declared_machine, examine
+from envcheck.commands.pin.search import search_problem
+from envcheck.commands.pin.target import GLIBC, LockTarget
+from envcheck.commands.pin.unpinned import reason_lines
+from envcheck.core.facts import Fact, Inventory, Known, Tri
+from envcheck.core.rules import UserRequirement
+from envcheck.core.versions import satisfies
+from envcheck.resolution import conflicts, resolver
+from envcheck.resolution.resolver import Answer, SearchProblem
+
+
+def asked(
+    target: str, *packages: tuple[str, str], python: str = "3.12", driver: str = "580.95.05"
+) -> SearchProblem:
+    """Return the problem of `pin --target T --with P` on a machine with an H100."""
+    known = examine.knowledge()
+    values = {
+        "python.version": f"{python}.0",
+        "host.os": "linux",
+        "host.arch": "x86_64",
+        "driver.version": driver,
+    }
+    facts = {key: Fact(key, Known(value), "declared") for key, value in values.items()}
+    gpu = declared_machine.declared_gpu("H100", known)[1]
+    machine = Inventory(facts, ({"gpu.name": Fact("gpu.name", Known(gpu), "declared")},))
+    return search_problem(
+        LockTarget(
+            machine=machine,
+            python=python,
+            platform="linux-x86_64",
+            glibc=GLIBC,
+            target=known.targets[target],
+            matrix=known,
+            requirements=tuple(UserRequirement(name, bound, "--with") for name, bound in packages),
+        )
+    )
+
+
+def meets_metadata(problem: SearchProblem, answer: Answer) -> bool:
+    """Return whether the chosen releases meet each other's published requirements."""
+    chosen = {**(answer.versions or {}), **answer.brought}
+    releases = {(each.package, each.version): each for each in problem.releases}
+    for pair in chosen.items():
+        for line in releases[pair].requires:
+            bare, _, marker = line.partition(";")
+            name = next(
+                (name for name in chosen if bare.split("[")[0].rstrip("<>=!~., 0123456789*") == name), ""
+            )
+            bound = bare.removeprefix(name)
+            if name and not marker and satisfies(chosen[name], bound, unknown=Tri.YES) is Tri.NO:
+                return False
+    return True
+
+
+def test_vllm_and_the_stack_meet_at_an_older_torch() -> None:
+    problem = asked("qlora", ("vllm", "<0.26,>=0.17"), ("trl", ""))
+    answer = resolver.solve(problem)
+    assert answer.versions is not None
+    assert answer.versions["vllm"] == "0.25.1"
+    assert answer.versions["torch"] == "2.11.0"
+    assert answer.brought["torchvision"] == "0.26.0"
+    assert meets_metadata(problem, answer)
+
+
+@pytest.mark.parametrize("name", ["unsloth", "vllm", "llamafactory", "axolotl", "ms-swift", "diffusers"])
+def test_a_required_package_is_new_and_what_it_brings_along_fits(name: str) -> None:
+    problem = asked("qlora", (name, ""))
+    answer = resolver.solve(problem)
+    assert answer.versions is not None
+    releases = sorted(
+        (each for each in problem.releases if each.package == name and not each.yanked),
+        key=lambda each: each.date,
+    )
+    assert answer.versions[name] in {each.version for each in releases[-3:]}
+    assert meets_metadata(problem, answer)
+
+
+def test_unsloth_takes_a_transformers_that_it_can_import() -> None:
+    versions = resolver.solve(asked("qlora", ("unsloth", ""))).versions
+    assert versions is not None
+    assert satisfies(versions["transformers"], "<=5.17.0", unknown=Tri.NO) is Tri.YES
+
+
+def test_a_clash_between_required_packages_is_told_in_few_lines() -> None:
+    problem = asked("qlora", ("vllm", "==0.33.0"), ("torch", "<2.10"))
+    answer = resolver.solve(problem)
+    assert answer.versions is None
+    found = conflicts.prove(problem, answer.reasons)
+    assert len(found.conflict) + len(found.ways_out) <= 8
+    assert any("vllm" in line and "0.33.0" in line for line in found.conflict)
+    assert any("without the bound torch<2.10" in way for way in found.ways_out)
+
+
+def test_a_resolvers_chain_of_reasons_becomes_a_few_lines() -> None:
+    chain = (
+        "Because vllm>=0.20 depends on torch==2.11.0 and vllm<0.20 depends on torch==2.10.0, we can conclude "
+        "that vllm depends on torch>=2.10. And because you require torch==2.15.0 and vllm, we can conclude "
+        "that your requirements are unsatisfiable."
+    )
+    lines = reason_lines(chain)
+    assert lines[0].startswith("vllm>=0.20 depends on torch==2.11.0")
+    assert "you require torch==2.15.0 and vllm" in lines
+    assert not any("conclude" in line for line in lines)
