@@ -29,7 +29,7 @@ from envcheck.commands import examine
 from envcheck.commands.measured_cells import toml_value
 from envcheck.commands.pin.search import resolve_lock
 from envcheck.commands.pin.shipped import ARM, driver_floor
-from envcheck.commands.pin.target import GLIBC, LockTarget
+from envcheck.commands.pin.target import GLIBC, LockTarget, target_bounds
 from envcheck.commands.pin.writing import how_tried
 from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.core.facts import EMPTY_MAPPING, Fact, Inventory, Known
@@ -169,9 +169,11 @@ def write_all_rows() -> None:
     rows = [row_of(name, (FOLDER / name).read_text(encoding="utf-8"), before) for name in names]
     for row in rows:
         path = FOLDER / row["name"]
-        lock = parse_requirements(path.read_text(encoding="utf-8"), row["name"])
+        text = path.read_text(encoding="utf-8")
+        lock = parse_requirements(text, row["name"])
         tried = in_words(row) if "proof" in row else how_tried(known.targets[lock.target], known, lock.pins)
-        path.write_text(render_requirements(replace(lock, proof=tried)), encoding="utf-8")
+        if tried != lock.proof:
+            path.write_text(render_requirements(replace(lock, proof=tried)), encoding="utf-8")
     write_manifest(rows)
 
 
@@ -191,9 +193,12 @@ def resolve(wanted: ShippedLock, known: Matrix) -> Lock:
         glibc=GLIBC,
         target=known.targets[wanted.target],
         matrix=known,
-        requirements=tuple(
-            UserRequirement(package, bound, wanted.name, wanted=True)
-            for package, bound in wanted.bounds.items()
+        requirements=(
+            *(
+                UserRequirement(name, bound, wanted.name, wanted=True)
+                for name, bound in wanted.bounds.items()
+            ),
+            *target_bounds(known.targets[wanted.target]),
         ),
     )
     made = resolve_lock(place, Host(), "", [], extra_indexes=False)

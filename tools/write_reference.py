@@ -162,6 +162,8 @@ def _target(target: Target) -> Iterator[str]:
     if target.extends:
         yield f"* builds on [{target.extends}](#target-{target.extends})"
     yield f"* requires {', '.join(map(_code, (*target.packages, *target.extras)))}"
+    for name, bound in target.bounds.items():
+        yield f"* bounds {_code(name + bound)}"
     for name, why in target.conflicts.items():
         yield f"* does not go with {_code(name)}: {_text(why)}"
     if target.server:

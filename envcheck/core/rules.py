@@ -144,7 +144,8 @@ class Target(NamedTuple):
 
     `extras` are requirements such as `trl[vllm]`, which a lock has to satisfy as well. `conflicts` names
     packages that must not be in the environment, and why. `server` is the target of a second environment, in
-    which a server of this recipe runs. `extends` is the target that the row was built on.
+    which a server of this recipe runs. `extends` is the target that the row was built on. `bounds` are
+    specifiers by package, for what metadata do not say.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Target(NamedTuple):
     conflicts: Mapping[str, str] = EMPTY_MAPPING
     server: str = ""
     extends: str = ""
+    bounds: Mapping[str, str] = EMPTY_MAPPING
 
 
 OUTCOMES = ("ok", "fails", "imports", "not-installable")

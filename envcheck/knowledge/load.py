@@ -361,6 +361,7 @@ class _RowReader:
             conflicts=row.get("conflicts", {}),
             server=row.get("server", ""),
             extends=row.get("extends", ""),
+            bounds=row.get("bounds", {}),
         )
 
     def cell(self, row: Mapping[str, Any], targets: Mapping[str, Target]) -> Cell | None:

@@ -137,12 +137,7 @@ def _target(target: Target, known: Matrix, lang: Language) -> Iterator[str]:
         yield lang.word(target.note)
     if target.extends:
         yield f"{pad(lang.say('extends'), 9)}{target.extends}"
-    yield f"{pad(lang.say('wants'), 9)}{', '.join([*target.packages, *target.extras])}"
-    for number, (name, why) in enumerate(target.conflicts.items()):
-        yield f"{pad(lang.say('without') if number == 0 else '', 9)}{name} ({lang.word(why)})"
-    if target.server:
-        where = lang.say("in an environment of its own: target {}", target.server)
-        yield f"{pad(lang.say('server'), 9)}{where}"
+    yield from _environment(target, lang)
     if target.build:
         builds = pad(lang.say("builds"), 9)
         yield f"{builds}{', '.join(target.build)} {lang.say('(published as source only)')}"
@@ -159,6 +154,18 @@ def _target(target: Target, known: Matrix, lang: Language) -> Iterator[str]:
     yield lang.say("measured {} combinations: {} trained, {} failed", len(cells), good, failed)
     for cell in sorted(cells, key=lambda cell: (cell.date, cell.outcome)):
         yield _cell(cell, lang)
+
+
+def _environment(target: Target, lang: Language) -> Iterator[str]:
+    """Yield what a target's environment holds, within which bounds, and what it must not hold."""
+    yield f"{pad(lang.say('wants'), 9)}{', '.join([*target.packages, *target.extras])}"
+    for number, (name, bound) in enumerate(target.bounds.items()):
+        yield f"{pad(lang.say('bounds') if number == 0 else '', 9)}{name}{bound}"
+    for number, (name, why) in enumerate(target.conflicts.items()):
+        yield f"{pad(lang.say('without') if number == 0 else '', 9)}{name} ({lang.word(why)})"
+    if target.server:
+        where = lang.say("in an environment of its own: target {}", target.server)
+        yield f"{pad(lang.say('server'), 9)}{where}"
 
 
 def _cell(cell: Cell, lang: Language) -> str:

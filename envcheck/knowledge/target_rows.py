@@ -9,7 +9,8 @@ note       what a reader must know before choosing the target
 group      the heading under which `envcheck target` lists it
 for        one line: who takes it
 extras     requirements with extras (`trl[vllm]`), which every lock satisfies as well
-conflicts  packages that must not be in the same environment, each with the reason
+bounds     bounds by package that hold beside the packages' own metadata
+    conflicts  packages that must not be in the same environment, each with the reason
 server     the target of a second environment, in which a server of this recipe runs
 extends    another target: what this row does not give is taken from there, and `train` is joined by key
 older      bounds by package, for one more lock with older releases (`tools/ship_locks.py`)
@@ -22,11 +23,11 @@ from typing import Any
 
 _TEXTS = ("title", "note", "group", "for", "server", "extends")
 _LISTS = ("packages", "free", "build", "extras")
-_TABLES = ("train", "conflicts", "older")
+_TABLES = ("train", "bounds", "conflicts", "older")
 
 KEYS = frozenset((*_TEXTS, *_LISTS, *_TABLES))
 
-_NOT_INHERITED = frozenset({"note", "for", "server", "conflicts", "older", "origin"})
+_NOT_INHERITED = frozenset({"note", "for", "server", "bounds", "conflicts", "older", "origin"})
 """What a row says of itself alone; `overlay` adds `origin`, the file that the row comes from."""
 
 
@@ -80,7 +81,7 @@ def problems(row: Mapping[str, Any]) -> Iterator[str]:
     for key in _TABLES:
         if not isinstance(row.get(key, {}), Mapping):
             yield f"{key}: expected a table; found {row[key]!r}"
-    for key in ("conflicts", "older"):
+    for key in ("bounds", "conflicts", "older"):
         table = row.get(key, {})
         if isinstance(table, Mapping) and not all(isinstance(value, str) for value in table.values()):
             yield f"{key}: expected a text for each package; found {table!r}"

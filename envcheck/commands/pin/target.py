@@ -125,10 +125,16 @@ def find_target(
     requirements = _user_requirements(options, goal, read, subject)
     goal = replace(
         goal,
-        requirements=tuple(each.bare for each in requirements),
+        requirements=(*(each.bare for each in requirements), *target_bounds(target)),
         extras=tuple(each.requirement for each in requirements if each.extras),
     )
     return goal, read
+
+
+def target_bounds(target: Target) -> tuple[UserRequirement, ...]:
+    """Return the bounds of a target as requirements that bind its packages wherever these are needed."""
+    origin = f"target {target.name}"
+    return tuple(UserRequirement(name, bound, origin, wanted=False) for name, bound in target.bounds.items())
 
 
 def _refuse_platform(platform: str | None, glibc: str | None) -> None:

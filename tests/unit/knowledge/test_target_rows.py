@@ -68,6 +68,7 @@ def test_extending_goes_through_several_rows() -> None:
         ({"extends": "base", "for": ["x"]}, "for: expected a text; found ['x']"),
         ({"extends": "base", "train": "zero3"}, "train: expected a table; found 'zero3'"),
         ({"extends": "base", "conflicts": ["vllm"]}, "conflicts: expected a table; found ['vllm']"),
+        ({"extends": "base", "bounds": {"torch": 2}}, "bounds: expected a text for each package"),
         ({"extends": "base", "conflicts": {"vllm": 1}}, "conflicts: expected a text for each package"),
         ({"extends": "base", "extras": ["vllm[cpu]"]}, "expected one of packages with an extra"),
         ({"extends": "base", "extras": ["trl"]}, "expected one of packages with an extra"),
@@ -97,7 +98,13 @@ def test_a_package_that_conflicts_is_an_error_where_it_is_installed() -> None:
 def test_the_compiled_matrix_keeps_every_field_of_a_target() -> None:
     known = examine.knowledge()
     rich = known.targets["zero3-lora"]._replace(
-        extras=("trl[vllm]",), conflicts={"a": "b"}, server="qlora", purpose="x", note="y", extends="z"
+        extras=("trl[vllm]",),
+        conflicts={"a": "b"},
+        server="qlora",
+        purpose="x",
+        note="y",
+        extends="z",
+        bounds={"a": "<2"},
     )
     known = known._replace(targets={**known.targets, "zero3-lora": rich})
     thawed = thaw_matrix(json.loads(json.dumps(freeze_matrix(known))))
