@@ -49,7 +49,7 @@ from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge.compiled import thaw_matrix
 from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
-from envcheck.rules.atlas import broken_rows, judged_versions, without_repetitions
+from envcheck.rules.atlas import broken_rows, judged_versions, newer_releases, without_repetitions
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.clauses import format_value
 from envcheck.rules.conditional import conditional_findings
@@ -334,7 +334,16 @@ def report_on(
         measured=nearest_cell(inventory, matrix, target),
         nothing_to_judge=_nothing_to_judge(inventory),
         plan=plan,
+        newer=_newer_releases(inventory, matrix),
     )
+
+
+def _newer_releases(inventory: Inventory, matrix: Matrix) -> Mapping[str, str]:
+    """Return the releases here that came out after the atlas was read, by package."""
+    installed = installed_versions(inventory)
+    if len(installed) < 2:  # noqa: PLR2004 - the atlas was not loaded for the judging
+        return {}
+    return newer_releases(matrix.atlas(), installed)
 
 
 def _lacks_fix(finding: Finding) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from envcheck.core.errors import Place
-from envcheck.core.facts import Inventory, installed_versions
+from envcheck.core.facts import Inventory
 from envcheck.core.findings import Diagnostic, Finding, Judgement, Plan, Question, Report, Verbosity
 from envcheck.core.i18n import Language, pad, width
 from envcheck.core.rules import Matrix, Target
@@ -28,7 +28,6 @@ from envcheck.reports.details import (
 from envcheck.reports.findings import place_of
 from envcheck.reports.headline import headline
 from envcheck.reports.overview import MARKS, categories, category, training_facts
-from envcheck.rules.atlas import newer_releases
 
 SUFFIXES = (".txt", ".text", ".log")
 
@@ -93,15 +92,12 @@ def _judged(report: Report) -> Iterator[Line]:
 
 def _not_known_yet(report: Report) -> Iterator[Line]:
     """Yield a line if a package is newer than the newest release that was read: how old the knowledge is."""
-    installed = installed_versions(report.inventory)
-    atlas = report.matrix.atlas() if installed else None
-    newer = newer_releases(atlas, installed) if atlas else {}
-    if atlas and newer:
-        named = ", ".join(f"{package} {version}" for package, version in sorted(newer.items()))
-        text = report.language.say(
-            "published releases were read on {}; newer, and not known: {}", atlas.read, named
-        )
-        yield (Span(text, "dim"),)
+    if not report.newer:
+        return
+    read = report.matrix.atlas().read
+    named = ", ".join(f"{package} {version}" for package, version in sorted(report.newer.items()))
+    text = report.language.say("published releases were read on {}; newer, and not known: {}", read, named)
+    yield (Span(text, "dim"),)
 
 
 def _overview(report: Report) -> Iterator[Line]:
