@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_MOST_REASONS = 3
+"""Reasons why a lock does not fit that a message names: one line is enough to pass it over."""
+
+
 class ShippedLock(NamedTuple):
     """A shipped lock: the name of its file, its text, and the text parsed."""
 
@@ -42,7 +46,8 @@ def find_lock(goal: LockTarget) -> tuple[ShippedLock | None, list[str]]:
         reasons = _why_unfit(candidate, goal)
         if not reasons:
             return ShippedLock(name, texts[name], candidate), refused
-        refused.append(f"{name}: {', '.join(reasons)}")
+        more = [f"and {len(reasons) - _MOST_REASONS} more"] if len(reasons) > _MOST_REASONS else []
+        refused.append(f"{name}: {', '.join([*reasons[:_MOST_REASONS], *more])}")
     return None, refused
 
 
