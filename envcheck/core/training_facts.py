@@ -22,6 +22,7 @@ KEYS = {
             "torchtune",
             "verl",
             "nemo_rl",
+            "sentence_transformers",
             "custom",
         ),
     ),
@@ -193,7 +194,7 @@ KEYS = {
     "train.method": Key(
         Kind.WORD,
         "what the loop optimises",
-        ("pretrain", "sft", "dpo", "kto", "orpo", "reward", "ppo", "grpo", "rloo"),
+        ("pretrain", "sft", "dpo", "kto", "orpo", "reward", "ppo", "grpo", "rloo", "embedding"),
     ),
     "train.base_dtype": Key(
         Kind.WORD,
@@ -268,6 +269,9 @@ KEYS = {
     "train.zero_sized_by_model": Key(
         Kind.FLAG,
         "ZeRO's bucket sizes and thresholds are \"auto\": the trainer makes them of the model's hidden_size",
+    ),
+    "train.zero_prefetch_by_model": Key(
+        Kind.FLAG, 'stage3_prefetch_bucket_size is "auto": the trainer makes it of the model\'s hidden_size'
     ),
     "train.zero_overlap_comm": Key(
         Kind.FLAG,
