@@ -54,8 +54,8 @@ FormatOption = Annotated[
     Option(
         "--format",
         metavar="FORMAT",
-        help="requirements (with hashes), pylock (PEP 751), constraints (versions only) or "
-        "uv ([tool.uv] for pyproject.toml).",
+        help="requirements (with hashes), pylock (PEP 751), constraints (versions only), "
+        "uv ([tool.uv] for pyproject.toml), pixi, conda (environment.yml), dockerfile or devcontainer.",
     ),
 ]
 RequirementOption = Annotated[
