@@ -69,5 +69,6 @@ def command(
     report = checked.report._replace(question=Question.CHECK, verbosity=verbosity)
     if output.write_report(report, report_format, file) and report_format != "github" and not quiet:
         for patch in checked.patches:
-            output.print_data(f"\nEdit that passes (apply it with: patch -p0):\n{patch}")
+            heading = report.language.say("Edit that passes (apply it with: patch -p0):")
+            output.print_data(f"\n{heading}\n{patch}")
     return checked.decision.code

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from envcheck.cli import options, output
 from envcheck.cli.declaration import Argument, Option
 from envcheck.host import machine as host
+
+if TYPE_CHECKING:
+    from envcheck.reports.explanation import Explanation
 
 
 class LogFormat(Enum):
@@ -38,6 +41,8 @@ def command(
     timeout: options.ProbeTimeout = 10.0,
     overlays: options.Matrix = None,
     lang: options.Lang = None,
+    verbose: options.Verbose = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Find the first cause of a failure in a log, explain it, and check whether it applies to an environment.
 
@@ -60,11 +65,24 @@ def command(
         overlays=overlays,
     )
     request = examine.with_settings(request, examine.read_settings())
+    report_format = LogFormat.JSON.value if as_json else log_format.value
+    verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
     if log == explain.STDIN:
         output.announce_standard_input()
     explained = explain.explain_log(request, log, host.Host())
-    if as_json or log_format is LogFormat.JSON:
+    if report_format == LogFormat.JSON.value:
         output.print_data(output.json_text(explanation.tree(explained)))
     else:
-        output.print_data(output.in_language(explanation.render(explained), lang))
+        output.print_data(
+            output.in_language(explanation.render(in_language(explained, lang), verbosity), lang)
+        )
     return explained.code
+
+
+def in_language(explained: Explanation, lang: str | None) -> Explanation:
+    """Return the explanation with the language in which it is shown. Raises InputError."""
+    from envcheck.commands import examine
+
+    report = explained.report
+    language = examine.choose_language(lang, host.Host()).without(report.matrix.overlaid())
+    return explained._replace(report=report._replace(language=language))

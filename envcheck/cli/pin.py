@@ -66,6 +66,14 @@ WithOption = Annotated[
     list[str] | None,
     Option("--with", metavar="REQ", help="Also lock this requirement, such as 'trl>=0.20'. Repeatable."),
 ]
+AllowSourceOption = Annotated[
+    list[str] | None,
+    Option(
+        "--allow-source",
+        metavar="NAME",
+        help="Build this package from source if the index has no wheel of it: its code runs. Repeatable.",
+    ),
+]
 KeepOption = Annotated[
     list[str] | None,
     Option("--keep", metavar="NAME", help="Keep the installed version of this package. Repeatable."),
@@ -96,7 +104,11 @@ FromCurrentOption = Annotated[
     Option("--from-current", help="Change installed versions as little as possible; list the changes."),
 ]
 ShowIndexOption = Annotated[
-    bool, Option("--show-index", help="pylock: allow addresses on your own index in the lock.")
+    bool,
+    Option(
+        "--show-index",
+        help="pylock: allow addresses on your own index; of packages without wheels, name where one is.",
+    ),
 ]
 ConstraintsOnlyOption = Annotated[
     bool, Option("--constraints-only", help="The same as --format constraints.")
@@ -119,6 +131,7 @@ def command(
     requirement_files: RequirementOption = None,
     requirements: WithOption = None,
     keep: KeepOption = None,
+    allow_source: AllowSourceOption = None,
     models: ModelOption = None,
     exclude_newer: ExcludeNewerOption = "",
     prefer: PreferOption = "measured",
@@ -155,6 +168,7 @@ def command(
         files=tuple(requirement_files or ()),
         besides=tuple(requirements or ()),
         keep=tuple(keep or ()),
+        allow_source=tuple(allow_source or ()),
         models=tuple(models or ()),
         until=exclude_newer,
         prefer=prefer,

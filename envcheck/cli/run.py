@@ -38,6 +38,7 @@ def command(
     The exit code is the command's own. If a signal ended the command, envcheck ends by the same signal.
     126: the command cannot be executed, 127: it does not exist.
     """
+    from envcheck.cli.explain import in_language
     from envcheck.commands import examine, explain
     from envcheck.host import pty_passthrough
     from envcheck.reports import explanation
@@ -62,7 +63,8 @@ def command(
     if finished.trouble:
         output.print_message(f"\nenvcheck: the command's output could not be explained: {finished.trouble}")
     elif finished.explanation is not None:
-        text = output.in_language(explanation.render(finished.explanation), lang)
+        explained = in_language(finished.explanation, lang)
+        text = output.in_language(explanation.render(explained), lang)
         output.print_message(f"\n{text}".rstrip())
     if finished.code < 0:
         pty_passthrough.die_by_signal(-finished.code)

@@ -7,6 +7,7 @@ its place, and the rest is still judged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,8 +64,9 @@ def configured(
     return Configured(tuple(facts), tuple(ordered))
 
 
+@cache
 def _trees() -> dict[str, Any]:
-    """Load compat/dialects by name: JSON in a wheel, TOML in a checkout."""
+    """Load compat/dialects by name: JSON in a wheel, TOML in a checkout, which takes half a second."""
     if compiled := shipped_text("dialects.json"):
         import json
 
@@ -197,7 +199,7 @@ class _NamedFileReader:
             self._leave_open(reference, reference.unknown)
             return
         inside = self._known[reference.dialect].inside
-        path = _found(Path(reference.path) / inside, folder)
+        path = _found(Path(reference.path) / inside, folder, document.folder)
         if inside and not is_file(path):
             return  # the name of a model on the Hub
         if not path_exists(path):
@@ -240,11 +242,14 @@ def _text_beside(name: str, folder: Path) -> str | None:
         return None
 
 
-def _found(name: Path, folder: Path) -> Path:
+def _found(name: Path, folder: Path, started_in: str = "") -> Path:
     """Return a named file, looked for beside the file that names it, in this folder and in those above it.
 
-    A launch script is started from some folder of its project, most often the outermost one.
+    A launch script is started from some folder of its project, most often the outermost one. `started_in`
+    is the folder that it changes to before it names the file.
     """
+    if started_in and not name.is_absolute() and is_file(inside := _found(started_in / name, folder)):
+        return inside
     beside = folder / name
     if is_file(beside) or is_file(name) or name.is_absolute():
         return beside if is_file(beside) else name

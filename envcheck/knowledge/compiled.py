@@ -36,7 +36,8 @@ LOG_TABLES = frozenset(
 
 LARGE_TABLES = LOG_TABLES | frozenset(
     {"default", "release", "import_run", "peft_transformers"}
-    | {"flash_attn_name", "flash_attn_cuda", "flash_attn_wheel", "flash_attn_trap"}
+    | {"flash_attn_name", "flash_attn_cuda", "flash_attn_trap"}
+    | {"wheel_publisher", "published_wheel", "attention_instead"}
     | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
     | {"xformers_build", "torchao_torch"}
     | {"decoder", "tower", "activation", "optimizer"}

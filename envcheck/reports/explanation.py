@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core.facts import Fact, package_key
-from envcheck.core.findings import Report, Verdict
+from envcheck.core.findings import Report, Verbosity, Verdict
 from envcheck.core.rules import Fix, Rule, Severity
 from envcheck.core.sanitize import hide_secrets, inline
 from envcheck.knowledge.log_signatures import KINDS
@@ -77,39 +77,64 @@ class Explanation(NamedTuple):
 # --- for people ---------------------------------------------------------------------------------------
 
 
-def render(explanation: Explanation) -> str:
-    """Return the report as text."""
-    return "".join(f"{inline(line)}\n" for line in _lines(explanation))
+def render(explanation: Explanation, verbosity: Verbosity = Verbosity.USUAL) -> str:
+    """Return the report as text: the answer in one line, then what it rests on, as `verbosity` says."""
+    lines = [_headline(explanation)]
+    if verbosity is not Verbosity.VERDICT:
+        lines += _lines(explanation, in_full=verbosity is Verbosity.ALL)
+    return "".join(f"{inline(line)}\n" for line in lines)
 
 
-def _lines(explanation: Explanation) -> Iterator[str]:
+def _headline(explanation: Explanation) -> str:
+    """Return the answer: the known failure that the log shows, or what failed, or that nothing did."""
     diagnosis = explanation.diagnosis
-    yield f"envcheck {explanation.report.version}  {explanation.name}: {_size(explanation.log)}"
+    cause = diagnosis.cause
+    if not diagnosis.failed:
+        return f"No failure found in {'what was read' if explanation.notes else 'this log'}."
+    if cause is None:
+        first = event_text(diagnosis.consequences[0], _SHORT)
+        return f"Failed elsewhere; this log holds only what followed: {first}"
+    known = _ranked(_of_the_cause(cause, explanation), explanation)
+    if known and cause.match is not None:
+        here = _match_here(known[0], explanation).answer
+        title = _title(known[0], explanation)
+        if here == "no":
+            return f"Failed; the known failure that it reads like is not so here: {event_text(cause, _SHORT)}"
+        return f"Known failure, and it is so here: {title}" if here == "yes" else f"Known failure: {title}"
+    if explanation.missing is not None:
+        return f"Failed: {_missing_sentence(explanation.missing, explanation.report)}"
+    unknown = ", cause not known" if explanation.code == UNEXPLAINED else ""
+    return f"Failed{unknown}: {event_text(cause, _SHORT)}"
+
+
+def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
+    """Yield what follows the headline; `in_full` with reasons, scores and sources."""
+    diagnosis = explanation.diagnosis
+    if diagnosis.failed:
+        yield ""
+        if diagnosis.cause is None:
+            yield from _only_consequences(explanation)
+            known = [match for match in diagnosis.matches if _names_a_cause(match)]
+            yield from _known(known, explanation, in_full=in_full)
+        else:
+            yield from _cause(diagnosis.cause, explanation, in_full=in_full)
+    yield from _others(explanation)
+    if diagnosis.failed:
+        yield from _known_of_the_versions(explanation)
+    if explanation.code == UNEXPLAINED:
+        yield ""
+        if any(map(_names_a_cause, diagnosis.matches)):
+            yield "What is known above may lie behind the failure."
+        yield "No known failure reads like this; envcheck doctor judges environment and configuration."
+    yield ""
     yield f"judged  {explanation.subject}"
+    yield f"log     {explanation.name}: {_size(explanation.log)}  envcheck {explanation.report.version}"
     for note in explanation.notes:
         yield f"note    {note}"
     if (platform := explanation.platform) is not None:
         yield f"log of  {platform.name} (line {platform.line}): what is known of CUDA is left out"
     for diagnostic in explanation.report.diagnostics:
         yield f"remark  {diagnostic_line(diagnostic)}"
-    yield ""
-    if not diagnosis.failed:
-        part = "what was read" if explanation.notes else "this log"
-        yield f"No failure found in {part}."
-    elif diagnosis.cause is None:
-        yield from _only_consequences(explanation)
-    else:
-        yield from _cause(diagnosis.cause, explanation)
-    if diagnosis.cause is None:
-        yield from _known([match for match in diagnosis.matches if _names_a_cause(match)], explanation)
-    yield from _others(explanation)
-    if diagnosis.failed:
-        yield from _known_of_the_versions(explanation)
-    if diagnosis.failed and explanation.code == UNEXPLAINED:
-        yield ""
-        if any(map(_names_a_cause, diagnosis.matches)):
-            yield "What is known above may lie behind the failure."
-        yield "No known failure reads like this; envcheck doctor judges environment and configuration."
 
 
 def _size(log: Log) -> str:
@@ -117,7 +142,7 @@ def _size(log: Log) -> str:
     return f"{log.lines} line{'s' * (log.lines != 1)}, {size}"
 
 
-def _cause(cause: Cause, explanation: Explanation) -> Iterator[str]:
+def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator[str]:
     yield f"✗ first cause  {_where(cause, explanation.log)}: {event_text(cause)}"
     raised = cause.event.exceptions
     if cause.place:
@@ -129,10 +154,15 @@ def _cause(cause: Cause, explanation: Explanation) -> Iterator[str]:
     yield f"    kind    {_kind(cause)}"
     yield from _form(cause)
     yield from _missing_lines(explanation)
-    index = explanation.log.events.index(cause.event)
-    yield from _known([match for match in explanation.diagnosis.matches if match.event == index], explanation)
+    yield from _known(_of_the_cause(cause, explanation), explanation, in_full=in_full)
     if cause.match is None and explanation.diagnosis.partial:
         yield from _resembling(explanation)
+
+
+def _of_the_cause(cause: Cause, explanation: Explanation) -> list[Match]:
+    """Return the known failures that read like the cause."""
+    index = explanation.log.events.index(cause.event)
+    return [match for match in explanation.diagnosis.matches if match.event == index]
 
 
 def _only_consequences(explanation: Explanation) -> Iterator[str]:
@@ -227,17 +257,22 @@ def _kind(cause: Cause) -> str:
     return "not known"
 
 
-def _known(matches: Sequence[Match], explanation: Explanation) -> Iterator[str]:
+def _known(matches: Sequence[Match], explanation: Explanation, *, in_full: bool) -> Iterator[str]:
     """Yield the known failures that match, those that apply here first; cases of one rule count once."""
     seen: set[str] = set()
-    for match in sorted(
-        matches, key=lambda one: (_RANKED[_match_here(one, explanation).answer], -one.score, one.lines)
-    ):
+    for match in _ranked(matches, explanation):
         name = match.signature.rule or match.signature.case
         if name in seen:
             continue
         seen.add(name)
-        yield from _match(match, explanation)
+        yield from _match(match, explanation, in_full=in_full)
+
+
+def _ranked(matches: Sequence[Match], explanation: Explanation) -> list[Match]:
+    """Return the matches, those that apply here first."""
+    return sorted(
+        matches, key=lambda one: (_RANKED[_match_here(one, explanation).answer], -one.score, one.lines)
+    )
 
 
 _RANKED = {"yes": 0, "text": 1, "unknown": 1, "no": 2}  # if no fact decides, the matched text counts
@@ -247,36 +282,52 @@ def _match_here(match: Match, explanation: Explanation) -> EnvironmentMatch:
     return explanation.here.get(match.signature.case, EnvironmentMatch("text"))
 
 
-def _match(match: Match, explanation: Explanation) -> Iterator[str]:
+def _title(match: Match, explanation: Explanation) -> str:
+    rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
+    language = explanation.report.language
+    return language.title(rule.id, rule.title) if rule else language.told(match.signature.title)
+
+
+def _match(match: Match, explanation: Explanation, *, in_full: bool) -> Iterator[str]:
     rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
     here = _match_here(match, explanation)
-    title = rule.title if rule else match.signature.title
-    lines = ", ".join(map(str, match.lines[:_LISTED]))
     yield ""
-    yield f"  known  {title} [{rule.id if rule else match.signature.case}]"
-    yield f"    text    line {lines} (score {match.score:.2f})"
+    yield f"  known  {_title(match, explanation)} [{rule.id if rule else match.signature.case}]"
     if here.answer == "text":
-        yield "    here    known by its text; nothing about the environment decides it"
         yield f"    advice  {match.signature.advice}"
-        yield from (f"    source  {source['url']}" for source in match.signature.sources[:2])
+        yield "    here    known by its text; nothing about the environment decides it"
+        yield from _evidence(match, [source["url"] for source in match.signature.sources], in_full=in_full)
         return
+    applies = rule is not None and here.answer != "no"
+    if rule is not None and applies:
+        yield from _fixes(rule, here, explanation)
+        yield from (f"    no fix  {fix_text(Fix(useless.set))} ({useless.why})" for useless in rule.no_fixes)
     yield f"    here    {_here_in_words(here)}"
-    if rule is None or here.answer == "no":
-        return
-    if rule.why:
-        yield f"    why     {rule.why}"
-    yield from _fixes(rule, here, explanation)
-    yield from (f"    no fix  {fix_text(Fix(useless.set))} ({useless.why})" for useless in rule.no_fixes)
-    yield from (f"    source  {rule.basis.value}: {source.url}" for source in rule.sources[:2])
+    if rule is not None and applies:
+        if rule.why and in_full:
+            yield f"    why     {explanation.report.language.why(rule.id, rule.why)}"
+        yield from _evidence(
+            match, [f"{rule.basis.value}: {source.url}" for source in rule.sources], in_full=in_full
+        )
+
+
+def _evidence(match: Match, sources: Sequence[str], *, in_full: bool) -> Iterator[str]:
+    """Yield where the log says it and how well that fits, and the sources: one of them, or all."""
+    score = f" (score {match.score:.2f})" if in_full else ""
+    yield f"    text    line {', '.join(map(str, match.lines[:_LISTED]))}{score}"
+    yield from (f"    source  {source}" for source in (sources if in_full else sources[:1]))
 
 
 def _here_in_words(here: EnvironmentMatch) -> str:
-    evidence = "; ".join(here.because)
+    facts = [re.sub(r"\bpkg\.", "", fact) for fact in here.because]
     if here.answer == "yes":
-        return f"yes: {evidence}"
+        return f"yes: {'; '.join(facts)}"
     if here.answer == "no":
-        return f"no: {evidence}. The log reads like it, but it is not so here: its ways out do not apply"
-    return f"cannot tell: {evidence or 'what it depends on'} not known (--facts, --python, --train, --target)"
+        return (
+            f"no: {'; '.join(facts)}. The log reads like it, but it is not so here: its ways out do not apply"
+        )
+    missing = ", ".join(facts) or "what it depends on"
+    return f"cannot tell; not known: {missing} (--facts, --python, --train, --target)"
 
 
 def _fixes(rule: Rule, here: EnvironmentMatch, explanation: Explanation) -> Iterator[str]:
@@ -286,7 +337,8 @@ def _fixes(rule: Rule, here: EnvironmentMatch, explanation: Explanation) -> Iter
         )
         yield f"    fix     {outcome if rule.fixes else 'none known'}"
     for fix in here.fixes:
-        cost = f" ({fix.cost})" if fix.cost else ""
+        costs = [each.cost for each in rule.fixes]
+        cost = f" ({explanation.report.language.cost(rule.id, costs, fix.cost)})" if fix.cost else ""
         condition = "" if here.answer == "yes" else "if it is so here: "
         yield f"    fix     {condition}{fix_text(fix)}{cost}"
         for command in fix_commands(fix, explanation.report):

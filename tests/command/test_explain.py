@@ -399,7 +399,58 @@ def test_without_a_match_the_report_points_to_doctor(tmp_path: Path) -> None:
 def test_no_failure_is_exit_code_0(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("step 1 loss 0.5\nstep 2 loss 0.4\n")
     ran = envcheck("explain", str(tmp_path / "train.log"))
-    assert (ran.code, ran.out.splitlines()[-1]) == (0, "No failure found in this log.")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "No failure found in this log.")
+
+
+ELASTIC = f"""{CAUSE[0]}
+  File "/env/site-packages/deepspeed/elasticity/elastic_agent.py", line 9, in <module>
+    from torch.distributed.elastic.agent.server.api import log
+ImportError: cannot import name 'log' from 'torch.distributed.elastic.agent.server.api' (/env/api.py)
+"""
+KNOWN = "DeepSpeed before 0.14.1 cannot be imported beside torch 2.4 or newer"
+
+
+@pytest.mark.parametrize(
+    ("text", "versions", "first"),
+    [
+        (ELASTIC, None, f"Known failure: {KNOWN}"),
+        (ELASTIC, ("2.4.0", "0.14.0"), f"Known failure, and it is so here: {KNOWN}"),
+        (ELASTIC, ("2.3.1", "0.14.0"), "Failed; the known failure that it reads like is not so here: "),
+        ("RuntimeError: the flux is out of phase\n", None, "Failed, cause not known: RuntimeError: the flux"),
+        ("ModuleNotFoundError: No module named 'flash_attn'\n", None, "Failed: "),
+        ("step 1 loss 0.5\n", None, "No failure found in this log."),
+    ],
+)
+def test_the_first_line_is_the_answer(
+    text: str, versions: tuple[str, str] | None, first: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.log").write_text(text)
+    options = []
+    if versions:
+        (tmp_path / "facts.toml").write_text(FACTS.format(torch=versions[0], deepspeed=versions[1]))
+        options = ["--facts", str(tmp_path / "facts.toml")]
+    ran = envcheck("explain", str(tmp_path / "train.log"), *options)
+    assert ran.out.splitlines()[0].startswith(first)
+    quiet = envcheck("explain", str(tmp_path / "train.log"), *options, "--quiet")
+    assert quiet.out == ran.out.splitlines()[0] + "\n"
+
+
+def test_the_fix_comes_before_the_evidence_and_reasons_only_in_full(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(ELASTIC)
+    usual = envcheck("explain", str(tmp_path / "train.log")).out
+    assert usual.index("    fix  ") < usual.index("    here  ") < usual.index("    text  ")
+    assert "score" not in usual
+    assert "    why  " not in usual
+    in_full = envcheck("explain", str(tmp_path / "train.log"), "--verbose").out
+    assert "(score 0." in in_full
+    assert "    why     Its elastic agent imports a logger" in in_full
+
+
+def test_the_report_speaks_the_language_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(ELASTIC)
+    ran = envcheck("explain", str(tmp_path / "train.log"), "--lang", "zh")
+    assert "0.14.1 之前的 DeepSpeed 与 torch 2.4 及更新版本一起无法导入" in ran.out.splitlines()[0]
+    assert ran.out.startswith("已知故障")
 
 
 KEY = next(each.text for each in SECRETS if each.text.startswith("-----") and each.text.count("\n") > 2)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 ARM = "aarch64"
 """The machine that is named in a file; the others are for x86_64."""
 
+_MOST_REASONS = 3
+"""Reasons why a lock does not fit that a message names: one line is enough to pass it over."""
+
 
 class ShippedLock(NamedTuple):
     """A shipped lock: the name of its file, its text, and the text parsed."""
@@ -49,7 +52,8 @@ def find_lock(goal: LockTarget) -> tuple[ShippedLock | None, list[str]]:
         reasons = _why_unfit(candidate, goal)
         if not reasons:
             return ShippedLock(name, texts[file], candidate), refused
-        refused.append(f"{name}: {', '.join(reasons)}")
+        more = [f"and {len(reasons) - _MOST_REASONS} more"] if len(reasons) > _MOST_REASONS else []
+        refused.append(f"{name}: {', '.join([*reasons[:_MOST_REASONS], *more])}")
     return None, refused
 
 

@@ -60,6 +60,8 @@ class LockTarget:
         extras: those of them that name extras (`trl[peft]`), which only a backend completes.
         until: an ISO date; nothing uploaded after that day is taken. Empty is no limit.
         newest: try new releases before measured ones.
+        by_address: requirements that name an address instead of a release; the lock leaves them out.
+        allow_source: packages that may be built from source.
     """
 
     machine: Inventory
@@ -72,6 +74,8 @@ class LockTarget:
     extras: tuple[str, ...] = ()
     until: str = ""
     newest: bool = False
+    by_address: tuple[RequirementWithExtras, ...] = ()
+    allow_source: tuple[str, ...] = ()
 
     @property
     def until_by(self) -> str:
@@ -123,10 +127,13 @@ def find_target(
         newest=options.prefer == "newest",
     )
     requirements = _user_requirements(options, goal, read, subject)
+    releases = [each for each in requirements if not each.by_address]
     goal = replace(
         goal,
-        requirements=(*(each.bare for each in requirements), *target_bounds(target)),
-        extras=tuple(each.requirement for each in requirements if each.extras),
+        requirements=(*(each.bare for each in releases), *target_bounds(target)),
+        extras=tuple(each.requirement for each in releases if each.extras),
+        by_address=tuple(each for each in requirements if each.by_address),
+        allow_source=tuple(dict.fromkeys(map(normalised, options.allow_source))),
     )
     return goal, read
 
