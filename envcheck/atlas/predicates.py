@@ -495,7 +495,7 @@ class GuardReader:
         if isinstance(function, LocalFunction):
             result = self._inlined(function, values, keywords)
             if _PACKAGE_CHECK.fullmatch(function.node.name):
-                result = _package_check(result, values)
+                result = _package_check(result, (*values, *keywords.values()))
             return result if values or keywords else as_floor(result)
         if isinstance(function, PathOf):
             named = named_predicate(function.path, (*values, *keywords.values()))
@@ -546,6 +546,9 @@ def _package_check(result: SymbolValue, values: Sequence[SymbolValue]) -> Symbol
         case (tuple() as pair, [str(module), *_]) if len(pair) == _PAIR and pair[1] is not None:
             package = distribution_of(module)
             return Installed(package), VersionOf(package)
+        case (found, [str(module)]) if not isinstance(found, tuple):
+            installed = Installed(distribution_of(module))
+            return installed if truth(found) in (UNREADABLE, all_of((installed, UNREADABLE))) else result
         case _:
             return result
 

@@ -68,7 +68,7 @@ Driver = Annotated[
     Option(
         "--driver",
         metavar="VERSION",
-        help="Declare the NVIDIA driver of the machine the training runs on: its version, or the "
+        help="Declare the NVIDIA driver of the machine the training runs on: its version or branch, or the "
         "CUDA version that nvidia-smi prints in its header, such as 12.8.",
     ),
 ]

@@ -16,6 +16,7 @@ from envcheck.training_config.document import Document, Setting
 from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
 from envcheck.training_config.launch_scripts.launchers import LaunchLine, launch_line, may_train
 from envcheck.training_config.launch_scripts.processes import EXPORTED, launcher, process_count
+from envcheck.training_config.launch_scripts.ray_jobs import with_runtime_environment
 from envcheck.training_config.launch_scripts.session import TooLongError, nothing_beside
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
 from envcheck.training_config.launch_scripts.syntax import NotAScriptError
@@ -64,7 +65,8 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
 
 def _training_launches(script: FollowedScript) -> list[tuple[LaunchCommand, LaunchLine]]:
     """Return the launch lines that train; if all do other work, all of them."""
-    launches = [(command, line) for command in script.commands if (line := launch_line(command.words))]
+    commands = [with_runtime_environment(command, EXPORTED) for command in script.commands]
+    launches = [(command, line) for command in commands if (line := launch_line(command.words))]
     return [(command, line) for command, line in launches if line.trains] or launches
 
 

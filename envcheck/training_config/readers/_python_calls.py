@@ -28,7 +28,7 @@ _CALLS = frozenset({
     "BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig", "Trainer", "Seq2SeqTrainer",
     "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer",
     "RewardTrainer", "PPOTrainer", "RLOOTrainer", "FullyShardedDataParallel", "FSDP", "fully_shard",
-    "DistributedDataParallel", "DDP", "from_pretrained",
+    "DistributedDataParallel", "DDP", "from_pretrained", "ScalingConfig",
 })  # fmt: skip
 _ADAPTER_CONFIGS = frozenset({
     "LoraConfig", "AdaLoraConfig", "IA3Config", "LoHaConfig", "LoKrConfig", "OFTConfig", "BOFTConfig",
@@ -204,8 +204,8 @@ def _named(node: ast.Call) -> _Call | None:
         return None
     if name == "initialize" and owner == "deepspeed":
         return _Call("deepspeed.initialize", node)
-    if name == "compile" and owner == "torch":
-        return _Call("torch.compile", node)
+    if (owner, name) in (("torch", "compile"), ("ray", "init")):
+        return _Call(f"{owner}.{name}", node)
     known = name in _CALLS or name in _ADAPTER_CONFIGS or _trainer_of(name)
     return _Call(name, node) if known else None
 

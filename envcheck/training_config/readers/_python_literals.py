@@ -85,10 +85,17 @@ class Literals:
         return tuple(self.value(item, depth) for item in node.elts)
 
     def _dict(self, node: ast.Dict, depth: int) -> Any:
-        names = [self.value(key, depth) if key is not None else None for key in node.keys]
-        if not all(isinstance(name, str) for name in names):
-            return None
-        return dict(zip(names, [self.value(value, depth) for value in node.values], strict=True))
+        found: dict[str, Any] = {}
+        for key, node_of_value in zip(node.keys, node.values, strict=True):
+            value = self.value(node_of_value, depth)
+            name = self.value(key, depth) if key is not None else None
+            if isinstance(name, str):
+                found[name] = value
+            elif key is None and isinstance(value, dict):  # **OTHER
+                found.update(value)
+            else:
+                return None
+        return found
 
     def _call(self, node: ast.Call, depth: int) -> Any:
         """Return the dictionary that `dict(name=value)` makes."""

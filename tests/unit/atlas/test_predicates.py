@@ -300,3 +300,26 @@ def is_trl_available():
     found = read("is_trl_available()", main=source)
     assert decide(found, Surroundings(versions={"torch": "1.11", "trl": "0.9.6"})) is Tri.MAYBE
     assert decide(found, Surroundings(versions={"torch": "2.4.0", "trl": "0.9.6"})) is Tri.YES
+
+
+def test_a_package_check_that_loops_over_distributions_is_read_by_its_name() -> None:
+    source = (
+        HEADER
+        + """
+def _is_package_available(pkg_name, return_version=False, pkg_distributions=None):
+    exists = importlib.util.find_spec(pkg_name) is not None
+    if exists:
+        for pkg in pkg_distributions or [pkg_name]:
+            try:
+                version = importlib.metadata.version(pkg)
+                exists = True
+                break
+            except importlib.metadata.PackageNotFoundError:
+                exists = False
+    return exists
+_trl = _is_package_available("trl")
+def is_trl_available():
+    return _trl
+"""
+    )
+    assert read("is_trl_available()", main=source) == Installed("trl")
