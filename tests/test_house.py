@@ -164,6 +164,7 @@ UNBOUNDED_PARSERS = {
     "envcheck/core/parsing.py": "the door",
     "envcheck/dependency_files/conda.py": "after check_yaml",
     "envcheck/fleet/records.py": "after check_json",
+    "envcheck/host/package_files.py": "shipped digests",
     "envcheck/knowledge/atlas.py": "shipped tables",
     "envcheck/knowledge/compiled.py": "what it just wrote",
     "envcheck/target_scripts/c10d.py": "runs in the target's interpreter",

@@ -139,8 +139,8 @@ def in_words(row: Mapping[str, Any]) -> str:
             f"({proof['device']}, {proof['ranks']} ranks)"
         )
     return (
-        f"installed on {proof['date']}: pip check and {proof['pass']} self-tests passed; training needs a "
-        "GPU, and there was none"
+        f"installed on {proof['date']}: pip check and {proof['pass']} self-tests passed; none trained as the "
+        "target does"
     )
 
 

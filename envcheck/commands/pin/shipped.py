@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-ARM = "aarch64"
-"""The machine that is named in a file; the others are for x86_64."""
-
 _MOST_REASONS = 3
 """Reasons why a lock does not fit that a message names: one line is enough to pass it over."""
+
+ARM = "aarch64"
+"""The machine that is named in a file; the others are for x86_64."""
 
 
 class ShippedLock(NamedTuple):
