@@ -4,6 +4,7 @@
     python benchmarks/atlas.py predict predictions.json -o predictions.json
     python benchmarks/atlas.py run --work FOLDER predictions.json -o outcomes.jsonl
     python benchmarks/atlas.py report predictions.json outcomes.jsonl
+    python benchmarks/atlas.py table predictions.json outcomes.jsonl > benchmarks/atlas.tsv
 
 A draw is a release of two packages, beside the torch of one of the bases, and a program: an entry of one of
 the two. Half of the draws lie within two releases of both bounds of a row. Of the others, half are of two
@@ -266,7 +267,8 @@ def involved(end: Mapping[str, Any], row: Mapping[str, Any]) -> set[str]:
     error, there = end["error"], row["versions"]
     named = {distribution_of(path) for path in _NAMED.findall(error)}
     guarded = {one for one in there if re.search(_GUARDED.format(one.replace("-", "[-_]")), error)}
-    symbol = {"torch"} if "undefined symbol" in error else set()
+    library = {one for one in there if f"/{one.replace('-', '_')}/" in error}
+    symbol = {"torch", *library} if "undefined symbol" in error else set()
     return ({end["asker"]} | named | guarded | symbol) & {*there, "torch"}
 
 
@@ -335,16 +337,41 @@ def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[str, Mapping[str, An
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text.replace("|", "/"))[:MOST_OF_AN_ERROR]
+    plain = re.sub(r"/\S*(?:overlays|site-packages|archive-v0/[\w-]+|lib/python3\.\d+)/", "", text).replace(
+        "|", "/"
+    )
+    return re.sub(r"\s+", " ", plain)[:MOST_OF_AN_ERROR]
+
+
+def table(rows: Sequence[Mapping[str, Any]], ends: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what was run as lines: the program, whose it is, how it ended, and the releases of the atlas."""
+    known = set(release_table().packages())
+    lines = ["program\tpackage\tpair\tending\tinvolved\treleases\terror"]
+    for row in rows:
+        if row["draw"] in ends:
+            end = ends[row["draw"]]
+            word = ending(end, row)
+            releases = [f"{name}={version}" for name, version in row["versions"].items() if name in known]
+            parts = (
+                row["entry"],
+                next(package for package in row["pair"] if package in _askers(row["entry"])),
+                " ".join(row["pair"]),
+                word,
+                " ".join(sorted(involved(end, row))) if word.startswith("failed by") else "",
+                " ".join(releases),
+                "" if end["ok"] else _cell(end["error"]),
+            )
+            lines.append("\t".join(parts))
+    return "\n".join(lines) + "\n"
 
 
 # --- command ----------------------------------------------------------------------------------------
 
 
 def main() -> None:
-    """Run one of the four steps."""
+    """Run one of the steps."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("step", choices=("draw", "predict", "run", "report"))
+    parser.add_argument("step", choices=("draw", "predict", "run", "report", "table"))
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--base", action="append", default=[], help="a Python that has torch; repeatable")
     parser.add_argument("--work", type=Path, help="folder of the overlays and of uv's cache")
@@ -355,7 +382,7 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", help="run every n-th draw from the k-th on: k/n")
     parser.add_argument("-o", dest="output", type=Path)
     options = parser.parse_intermixed_args()
-    if options.step == "report":
+    if options.step in ("report", "table"):
         rows = [
             row for file in options.files if file.suffix == ".json" for row in json.loads(file.read_text())
         ]
@@ -365,7 +392,8 @@ def main() -> None:
             if file.suffix == ".jsonl"
             for line in file.read_text().splitlines()
         ]
-        print(report(rows, {end["draw"]: end for end in ends}), end="")
+        write = report if options.step == "report" else table
+        print(write(rows, {end["draw"]: end for end in ends}), end="")
         return
     if options.step == "predict":
         predictor = Predictor()

@@ -122,7 +122,10 @@ def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
             [_thaw_rule(rule, clause) for rule in rules if not errors_only or rule[1] == Severity.ERROR.value]
         ),
         {
-            name: Target(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), tuple(row[5]), row[6])
+            name: Target(
+                *(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), tuple(row[5])),
+                *(*row[6:9], tuple(row[9]), *row[10:]),
+            )
             for name, row in targets.items()
         },
         tuple(map(Cell._make, cells)),

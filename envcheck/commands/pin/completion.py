@@ -38,6 +38,7 @@ def completion_request(
         also=(
             *build_needs((*build, *goal.allow_source)),
             *(each.package for each in outside if each.wanted),
+            *goal.target.extras,
             *goal.extras,
         ),
         python=goal.python,

@@ -21,7 +21,7 @@ from envcheck.rules import derive
 Row = Mapping[str, Any]
 
 
-class _Torch(NamedTuple):
+class _LockedTorch(NamedTuple):
     """What a wheel must fit of torch: its minor version, its CUDA, and its C++11 ABI where it is known."""
 
     minor: str
@@ -53,7 +53,7 @@ def wheel_notes(goal: LockTarget, made: lock.Lock, *, show_address: bool) -> lis
     return notes
 
 
-def _torch_of(goal: LockTarget, made: lock.Lock) -> _Torch | None:
+def _torch_of(goal: LockTarget, made: lock.Lock) -> _LockedTorch | None:
     pins = {pin.name: pin.version for pin in made.pins}
     if "torch" not in pins:
         return None
@@ -61,7 +61,7 @@ def _torch_of(goal: LockTarget, made: lock.Lock) -> _Torch | None:
     cuda = derived.known("cuda.runtime")
     release = pins["torch"].partition("+")[0]
     build = next((each for each in goal.matrix.tables.torch_builds if each.version == release), None)
-    return _Torch(_minor(release), str(cuda or ""), _abi(build))
+    return _LockedTorch(_minor(release), str(cuda or ""), _abi(build))
 
 
 def _minor(version: str) -> str:
@@ -76,7 +76,7 @@ def _abi(build: TorchBuild | None) -> str:
 
 
 def _first_fitting(
-    rows: Sequence[Row], goal: LockTarget, torch: _Torch, publishers: Mapping[tuple[str, str], Row]
+    rows: Sequence[Row], goal: LockTarget, torch: _LockedTorch, publishers: Mapping[tuple[str, str], Row]
 ) -> Row | None:
     """Return the newest release that has a wheel: upstream's first, then a community's."""
     fitting = [row for row in rows if _serves_machine(row, goal) and _serves_torch(row, torch)]
@@ -104,7 +104,7 @@ def _serves_machine(row: Row, goal: LockTarget) -> bool:
     return system == "linux" and goal.python in row["python"] and architecture in row["arch"]
 
 
-def _serves_torch(row: Row, torch: _Torch) -> bool:
+def _serves_torch(row: Row, torch: _LockedTorch) -> bool:
     """Return whether a wheel is for a torch; one of upstream serves every minor of its CUDA."""
     major, _, minor = torch.cuda.partition(".")
     if "abi" not in row:
@@ -116,7 +116,7 @@ def _serves_torch(row: Row, torch: _Torch) -> bool:
 
 
 def _fitting_note(
-    pin: lock.Pin, row: Row, publisher: Row, goal: LockTarget, torch: _Torch, *, show_address: bool
+    pin: lock.Pin, row: Row, publisher: Row, goal: LockTarget, torch: _LockedTorch, *, show_address: bool
 ) -> str:
     name = publisher["name"].format(
         version=row["version"],
@@ -139,7 +139,9 @@ def _fitting_note(
     )
 
 
-def _none_note(pin: lock.Pin, rows: Sequence[Row], goal: LockTarget, torch: _Torch, instead: str) -> str:
+def _none_note(
+    pin: lock.Pin, rows: Sequence[Row], goal: LockTarget, torch: _LockedTorch, instead: str
+) -> str:
     machine = f"torch {torch.minor}, CUDA {torch.cuda or 'unknown'}, Python {goal.python}"
     minor = next(_newest_torch(rows, goal), "")
     nearest = f"; upstream's newest for a torch of the default index is for torch {minor}" if minor else ""
@@ -157,7 +159,7 @@ def _newest_torch(rows: Sequence[Row], goal: LockTarget) -> Iterator[str]:
         goal.matrix.tables.torch_builds, key=lambda each: versions.order(each.version), reverse=True
     )
     for build in builds:
-        torch = _Torch(_minor(build.version), build.cuda, _abi(build))
+        torch = _LockedTorch(_minor(build.version), build.cuda, _abi(build))
         if any(_serves_torch(row, torch) for row in mine):
             yield torch.minor
             return

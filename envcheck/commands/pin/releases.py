@@ -1,5 +1,7 @@
 """The releases to search: those of the tables, and of every package that the user's own bring along.
 
+A target's package that the tables do not list, such as vllm, is searched like one that the user requires.
+
 A package that the user requires joins the search with its own metadata and every release that was read. What
 these releases require joins it as a dependency, because two packages often disagree only on a third.
 """
@@ -34,6 +36,8 @@ def searched_releases(goal: LockTarget) -> SearchedReleases:
         *examine.source_tree()["tables"].get("release", []),
     ]
     required = [each.package for each in goal.requirements if each.wanted]
+    in_tables = {row["package"] for row in rows}
+    required += [name for name in goal.target.packages if name not in in_tables]
     if not required:
         return SearchedReleases(tuple(map(_of_row, rows)), ())
     table = atlas_tables.release_table()

@@ -130,12 +130,18 @@ def find_target(
     releases = [each for each in requirements if not each.by_address]
     goal = replace(
         goal,
-        requirements=tuple(each.bare for each in releases),
+        requirements=(*(each.bare for each in releases), *target_bounds(target)),
         extras=tuple(each.requirement for each in releases if each.extras),
         by_address=tuple(each for each in requirements if each.by_address),
         allow_source=tuple(dict.fromkeys(map(normalised, options.allow_source))),
     )
     return goal, read
+
+
+def target_bounds(target: Target) -> tuple[UserRequirement, ...]:
+    """Return the bounds of a target as requirements that bind its packages wherever these are needed."""
+    origin = f"target {target.name}"
+    return tuple(UserRequirement(name, bound, origin, wanted=False) for name, bound in target.bounds.items())
 
 
 def _refuse_platform(platform: str | None, glibc: str | None) -> None:
