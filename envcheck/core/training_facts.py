@@ -269,6 +269,9 @@ KEYS = {
         Kind.FLAG,
         "ZeRO's bucket sizes and thresholds are \"auto\": the trainer makes them of the model's hidden_size",
     ),
+    "train.zero_prefetch_by_model": Key(
+        Kind.FLAG, 'stage3_prefetch_bucket_size is "auto": the trainer makes it of the model\'s hidden_size'
+    ),
     "train.zero_overlap_comm": Key(
         Kind.FLAG,
         "ZeRO reduces gradients during the backward pass",
