@@ -1,333 +1,248 @@
-"""Hold the atlas against executed imports: predictions are written down first, then every draw is run.
+"""Hold the atlas against executed programs: predictions are written down first, then every draw is run.
 
-    python benchmarks/atlas.py draw --gaps FOLDER --python BASE/bin/python --draws 300 -o predictions.json
-    python benchmarks/atlas.py run predictions.json --python BASE/bin/python --overlays FOLDER -o FILE
-    python benchmarks/atlas.py report predictions.json outcomes.json
+    python benchmarks/atlas.py draw --work FOLDER --draws 300 --seed 1 BASE/bin/python... -o predictions.json
+    python benchmarks/atlas.py predict predictions.json -o predictions.json
+    python benchmarks/atlas.py run --work FOLDER predictions.json -o outcomes.jsonl
+    python benchmarks/atlas.py report predictions.json outcomes.jsonl
+    python benchmarks/atlas.py table predictions.json outcomes.jsonl > benchmarks/atlas.tsv
 
-A draw is a release of two packages and an entry of the first. Half of the draws lie within two releases of a
-bound that the tables in FOLDER predict, half anywhere. Other packages stand in the newest release that the
-requirements of both admit; torch, and what is not in the atlas, is the base's. Each release is an overlay
-folder (`pip install --no-deps --target`); each statement runs in a process with a deadline. A failure that
-names a module which no package of the draw brings says nothing about versions, and is left out.
+A draw is a release of two packages, beside the torch of one of the bases, and a program: an entry of one of
+the two. Half of the draws lie within two releases of both bounds of a row. Of the others, half are of two
+packages whose releases name each other, half of any two. `uv` resolves the remaining packages as they were
+when the newer of the two was published; requirements on the two themselves and on torch are overridden. Each
+release is unpacked into a folder of its own; each program runs in a process with a deadline. A failure is
+judged by who asks and who lacks: it counts where both are packages of the draw, or torch.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import math
-import os
 import random
 import re
-import subprocess  # noqa: TID251 - a benchmark starts what it measures
-import tempfile
 import time
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from atlas_overlays import Overlays
+from atlas_programs import PROGRAMS, passed
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from envcheck.atlas.entries import PACKAGES
+from envcheck import probes
+from envcheck.atlas.entries import PACKAGES, distribution_of
+from envcheck.commands import examine
 from envcheck.commands.atlas_tables import release_table
-from envcheck.core.rules import Atlas, AtlasRow
+from envcheck.core.facts import Fact, Inventory, Known, package_key
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Atlas, AtlasRow, Severity
 from envcheck.knowledge.atlas import read_atlas
+from envcheck.rules import derive
+from envcheck.rules.atlas import is_broken, judged_versions
 
-ASKING = ("peft", "trl", "accelerate", "transformers", "sentence-transformers", "diffusers")
-PARTNERS = ("transformers", "accelerate", "peft", "huggingface-hub", "tokenizers", "torch", "datasets")
-COMPANIONS = (*ASKING, *PARTNERS, "safetensors", "fsspec")
-"""Packages whose releases are laid over the base; the others are taken from it."""
+DRAWN = (
+    *("accelerate", "autoawq", "bitsandbytes", "datasets", "deepspeed", "diffusers", "einops", "fsspec"),
+    *("huggingface-hub", "kernels", "lightning", "liger-kernel", "llamafactory", "lm-eval", "megatron-core"),
+    *("numpy", "optimum", "peft", "protobuf", "pyarrow", "pydantic", "ray", "safetensors", "scikit-learn"),
+    *("scipy", "sentence-transformers", "setuptools", "tensorboard", "tokenizers", "torch", "torchao"),
+    *("torchaudio", "torchvision", "transformers", "trl", "verl", "wandb"),
+)
+"""Packages that can be imported without a GPU, a compiler or an MPI, and are not built for hours."""
 
-PURE = {*ASKING, "huggingface-hub", "datasets", "fsspec"}
+NEEDS_CUDA_BUILD = {"bitsandbytes", "torchvision", "torchaudio", "torchao", "liger-kernel", "autoawq"}
+"""Wheels that load libraries which a torch for CPUs alone does not bring."""
 
-OLDEST = {"transformers": "4.34", "trl": "0.7.5", "peft": "0.6", "accelerate": "0.24"}
-"""Before these, releases have no wheels for the Python of a current torch."""
+OLDEST = dt.date(2022, 11, 1)
+"""Before, few wheels exist for the Python of the bases, 3.11."""
 
-DEADLINE_S = 240
 NEAR = 2
-MOST_STEPS = 100
-TRAINER = """
-from transformers import Trainer, TrainingArguments, LlamaConfig, LlamaForCausalLM
-model = LlamaForCausalLM(LlamaConfig(vocab_size=32, hidden_size=16, intermediate_size=16,
-    num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2))
-rows = [{"input_ids": [1, 2, 3], "labels": [1, 2, 3]}] * 4
-arguments = TrainingArguments(output_dir=".", report_to=[], max_steps=1, per_device_train_batch_size=1)
-trainer = Trainer(model=model, args=arguments, train_dataset=rows)
-"""
-STATEMENTS = {
-    "transformers.Trainer(...)": TRAINER,
-    "transformers.Trainer.train(...)": TRAINER + "trainer.train()\n",
-    "transformers.Trainer.save_model(...)": TRAINER + "trainer.save_model('.')\n",
-}
+TRIALS = 30
+MOST_OF_AN_ERROR = 260
 
 # --- draw -------------------------------------------------------------------------------------------
 
 
-def read_gaps(folder: Path) -> Atlas:
-    """Return the atlas whose gap tables lie in a folder."""
-    texts = {f"gaps/{file.name}": file.read_text() for file in sorted(folder.glob("*.toml"))}
-    texts["packages.toml"] = (Path(__file__).parent.parent / "compat/atlas/packages.toml").read_text()
+def read_tables() -> Atlas:
+    """Return the atlas of the checkout."""
+    folder = Path(__file__).parent.parent / "compat/atlas"
+    texts = {f"gaps/{file.name}": file.read_text() for file in sorted((folder / "gaps").glob("*.toml"))}
+    texts["packages.toml"] = (folder / "packages.toml").read_text()
     table = release_table()
-    every = {package: tuple(table.versions(package)) for package in COMPANIONS}
-    return read_atlas(texts, every)
+    return read_atlas(texts, {package: tuple(table.versions(package)) for package in table.packages()})
 
 
-def inside(version: str, spans: Sequence[tuple[str, str]]) -> bool:
-    """Return whether a release lies in one of the spans."""
-    return any(Version(first) <= Version(version) <= Version(last) for first, last in spans)
+def published(package: str, version: str) -> dt.date:
+    """Return the day of a release; far in the past where it is not known."""
+    row = release_table().row(package, version)
+    return dt.date.fromisoformat(row.uploaded) if row and row.uploaded[:1] == "2" else OLDEST.min
 
 
+@cache
 def drawable(package: str) -> list[str]:
     """Return the releases of a package that may be drawn, oldest first."""
-    low = Version(OLDEST.get(package, "0"))
-    return [each for each in release_table().versions(package) if Version(each) >= low]
+    return [each for each in release_table().versions(package) if published(package, each) >= OLDEST]
 
 
-def rows_of(atlas: Atlas) -> list[AtlasRow]:
-    """Return all rows whose entry can be run and whose partner can be drawn."""
-    return [
-        row
-        for package in ASKING
-        for partner, rows in atlas.rows.get(package, {}).items()
-        if partner in PARTNERS and partner != "torch"
-        for row in rows
-        if row.entry in STATEMENTS or "import " in row.entry
-    ]
+@cache
+def related() -> list[tuple[str, str]]:
+    """Return each two packages of which the newest or middle release of one requires the other."""
+    found = []
+    for package in DRAWN:
+        releases = drawable(package)
+        for version in {releases[-1], releases[len(releases) // 2]}:
+            row = release_table().row(package, version)
+            names = {str(canonicalize_name(Requirement(text).name)) for text in (row.requires if row else ())}
+            found += [(package, name) for name in sorted(names & {*DRAWN})]
+    return sorted(set(found))
 
 
-def draw(atlas: Atlas, base: Mapping[str, str], draws: int, seed: int) -> list[dict[str, Any]]:
-    """Return draws with their predictions."""
-    chance = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    rows, found = rows_of(atlas), dict[str, dict[str, Any]]()
-    for number in range(draws * 20):
-        if len(found) >= draws:
-            break
-        near = bool(number % 2 and rows)
-        chosen = _near_a_bound(chance, rows) if near else _anywhere(chance)
-        if chosen is None:
-            continue
-        package, version, partner, release, entry = chosen
-        versions = compose(base, {package: version, partner: release})
-        predicted = [row for row in applying(atlas, versions) if row.entry not in atlas.optional]
-        own = [row for row in predicted if row.package == package and _reaches(entry, row.entry)]
-        key = f"{package} {version} + {partner} {release}: {entry}"
-        found[key] = {
-            "draw": key,
-            "near": near,
+class Drawer:
+    """Draw releases of two packages and a program, and write down what the tables say of them."""
+
+    def __init__(self, atlas: Atlas, overlays: Overlays, seed: int) -> None:
+        """Start from a seed."""
+        self._atlas, self._overlays = atlas, overlays
+        self._chance = random.Random(seed)  # noqa: S311 - a sample, not a secret
+        self._torches = overlays.torches
+        self._rows = [
+            row
+            for package in DRAWN
+            for partner, rows in sorted(atlas.rows.get(package, {}).items())
+            if partner in DRAWN
+            for row in rows
+            if row.entry in PROGRAMS or "import " in row.entry
+        ]
+
+    def draw(self, number: int) -> dict[str, Any] | None:
+        """Return one draw with its prediction; None where the releases cannot be installed."""
+        near = number % 2 == 1
+        picked = self._near() if near else self._anywhere(named=number % 4 == 0)
+        if picked is None:
+            return None
+        entry, pinned = picked
+        day = max(published(package, version) for package, version in pinned.items())
+        torch = pinned.get("torch") or self._torch_of(day)
+        if torch == "2.13.0" and NEEDS_CUDA_BUILD & pinned.keys():
+            return None
+        day = max(day, published("torch", torch))
+        versions = self._overlays.resolve(pinned, torch, day)
+        if versions is None:
+            return None
+        return {
+            "draw": f"{' + '.join(f'{package} {version}' for package, version in pinned.items())}"
+            f" (torch {torch}): {entry}",
+            "kind": "bound" if near else ("named" if number % 4 == 0 else "any"),
             "entry": entry,
+            "pair": pinned,
+            "torch": torch,
             "versions": versions,
-            "fails": [f"{row.needs} ({row.partner})" for row in own],
-            "elsewhere": [f"{row.package}: {row.entry}: {row.needs}" for row in predicted if row not in own],
         }
-    return list(found.values())
 
-
-def _near_a_bound(chance: random.Random, rows: Sequence[AtlasRow]) -> tuple[str, str, str, str, str] | None:
-    row = chance.choice(rows)
-    asking, asked = drawable(row.package), drawable(row.partner)
-    version, release = chance.choice(chance.choice(row.releases)), chance.choice(chance.choice(row.lacking))
-    if version not in asking or release not in asked:
-        return None
-    if chance.random() < 0.5:  # noqa: PLR2004 - one side moves
-        asking = [version]
-    else:
-        asked = [release]
-    return (
-        row.package,
-        _beside(chance, asking, version),
-        row.partner,
-        _beside(chance, asked, release),
-        row.entry,
-    )
-
-
-def _beside(chance: random.Random, every: Sequence[str], version: str) -> str:
-    place = every.index(version) + chance.randint(-NEAR, NEAR)
-    return every[max(0, min(place, len(every) - 1))]
-
-
-def _anywhere(chance: random.Random) -> tuple[str, str, str, str, str] | None:
-    package = chance.choice(ASKING)
-    partner = chance.choice([each for each in PARTNERS if each not in (package, "torch")])
-    entries = [entry.action for entry in PACKAGES[package].entries]
-    entries += [entry for entry in STATEMENTS if entry.startswith(f"{package}.")]
-    return (
-        package,
-        chance.choice(drawable(package)),
-        partner,
-        chance.choice(drawable(partner)),
-        chance.choice(entries),
-    )
-
-
-def _reaches(entry: str, other: str) -> bool:
-    """Return whether running an entry runs another entry of its package first, or is that entry."""
-    return (
-        entry == other
-        or other.startswith("import ")
-        or (
-            entry in STATEMENTS
-            and "Trainer" in other
-            and (entry.endswith((".train(...)", ".save_model(...)")) or "import Trainer" in other)
-            and not other.endswith((".save_model(...)", ".train(...)"))
+    def _near(self) -> tuple[str, dict[str, str]] | None:
+        pairs = sorted({(row.package, row.partner) for row in self._rows})
+        package, partner = self._chance.choice(pairs)
+        row = self._chance.choice(
+            [one for one in self._rows if (one.package, one.partner) == (package, partner)]
         )
-    )
+        version = self._beside(package, self._chance.choice(self._chance.choice(row.releases)))
+        if partner == "torch":
+            return row.entry, {package: version, "torch": self._chance.choice(sorted(self._torches))}
+        return row.entry, {
+            package: version,
+            partner: self._beside(partner, self._chance.choice(self._chance.choice(row.lacking))),
+        }
+
+    def _beside(self, package: str, version: str) -> str:
+        every = drawable(package)
+        if version not in every:
+            return every[self._chance.randint(0, NEAR)]
+        return every[max(0, min(every.index(version) + self._chance.randint(-NEAR, NEAR), len(every) - 1))]
+
+    def _anywhere(self, *, named: bool) -> tuple[str, dict[str, str]]:
+        asking, partner = self._chance.choice(related()) if named else self._chance.sample(DRAWN, 2)
+        if not PACKAGES[asking].entries or asking == "torch":
+            asking, partner = partner, asking
+        entries = [entry.action for entry in PACKAGES[asking].entries]
+        entries += [entry for entry in PROGRAMS if asking in _askers(entry)]
+        pinned = {asking: self._release(asking), partner: self._release(partner)}
+        return self._chance.choice(entries or [f"import {PACKAGES[asking].modules[0]}"]), pinned
+
+    def _torch_of(self, day: dt.date) -> str:
+        """Return the newest torch that had been published on a day, of those of the bases."""
+        by_age = sorted(self._torches, key=Version)
+        return next((one for one in reversed(by_age) if published("torch", one) <= day), by_age[0])
+
+    def _release(self, package: str) -> str:
+        return self._chance.choice(sorted(self._torches) if package == "torch" else drawable(package))
 
 
-def compose(base: Mapping[str, str], pinned: Mapping[str, str]) -> dict[str, str]:
-    """Return the versions of all packages of the atlas around two pinned ones."""
-    versions = {**{each: base[each] for each in COMPANIONS if each in base}, **pinned}
-    queue, done = [*pinned], set[str]()
-    for _ in range(MOST_STEPS):
-        if not queue:
-            break
-        package = queue.pop(0)
-        if package in done:
-            continue
-        done.add(package)
-        for name, specifier in requirements(package, versions[package]):
-            if name in pinned or name == "torch" or name not in COMPANIONS:
-                continue
-            wanted = [
-                found for each in done for other, found in requirements(each, versions[each]) if other == name
-            ]
-            best = next(
-                (each for each in reversed(drawable(name)) if all(each in one for one in wanted)), None
-            )
-            best = best or next((each for each in reversed(drawable(name)) if each in specifier), None)
-            if best is not None and versions.get(name) != best:
-                done.discard(name)
-                versions[name] = best
-            if name in versions:
-                queue.append(name)
-    needed = {*pinned, *done, "torch"}
-    return {name: version for name, version in versions.items() if name in needed}
+def _askers(entry: str) -> set[str]:
+    module = re.search(r"(?:from|import)? ?([\w.]+)", entry)
+    return {distribution_of(module[1])} if module else set()
 
 
-def requirements(package: str, version: str) -> Iterator[tuple[str, SpecifierSet]]:
-    """Yield the requirements of a release that hold without an extra."""
-    row = release_table().row(package, version)
-    for text in row.requires if row else ():
-        requirement = Requirement(text)
-        if "extra" not in str(requirement.marker or ""):
-            yield str(canonicalize_name(requirement.name)), requirement.specifier
+def _reached(row: str, entry: str, package: str) -> bool:
+    """Return whether a program passes the entry of a row of its package."""
+    roots = {f"import {name}" for name in PACKAGES[package].modules}
+    if "import " in entry and "." in entry:
+        module = entry.split()[1].split(".")
+        roots |= {f"import {'.'.join(module[:depth])}" for depth in range(1, len(module) + 1)}
+    return row in roots or row in passed(entry)
 
 
-def applying(atlas: Atlas, versions: Mapping[str, str]) -> Iterator[AtlasRow]:
-    """Yield the rows that a set of versions hits."""
-    for package, version in versions.items():
-        for partner, rows in atlas.rows.get(package, {}).items():
-            other = versions.get(partner)
-            for row in rows if other else ():
-                if inside(version, row.releases) and inside(str(other).partition("+")[0], row.lacking):
-                    yield row
+class Predictor:
+    """Say which rows of the tables, and which written rules, an environment breaks."""
+
+    def __init__(self) -> None:
+        """Load what a user's run loads."""
+        self._atlas = read_tables()
+        self._matrix = examine.load_matrix(examine.vocabulary(probes.every_probe()))
+
+    def predict(self, draw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a draw with what is predicted of its program, by whom the failure concerns."""
+        asking = next(package for package in draw["pair"] if package in _askers(draw["entry"]))
+        hit = list(self._applying(draw["versions"]))
+        own = [row for row in hit if row.package == asking and _reached(row.entry, draw["entry"], asking)]
+        pair = {*draw["pair"], "torch"}
+        return {
+            **draw,
+            "fails": [_text(row) for row in own if row.partner in pair],
+            "fails_by_others": [_text(row) for row in own if row.partner not in pair],
+            "elsewhere": [_text(row) for row in hit if row not in own],
+            "rules": sorted(self._rules(draw)),
+        }
+
+    def _applying(self, versions: Mapping[str, str]) -> Iterator[AtlasRow]:
+        judged = judged_versions(self._atlas, versions)
+        for package in judged:
+            for partner, rows in self._atlas.rows.get(package, {}).items():
+                for row in rows if partner in judged else ():
+                    if is_broken(row, judged[package], judged[partner]):
+                        yield row
+
+    def _rules(self, draw: Mapping[str, Any]) -> Iterator[str]:
+        """Yield each error that a user is shown, with the packages it names."""
+        facts = [
+            Fact(package_key(package), Known(version), "draw")
+            for package, version in draw["versions"].items()
+        ]
+        read = Inventory(complete=frozenset({"pkg"})).with_facts(facts)
+        read = read.with_facts([Fact("python.version", Known("3.11.7"), "draw")])
+        inventory = derive.derive(examine.with_requirements(read), self._matrix)
+        for finding in examine.judge_inventory(inventory, self._matrix, None).findings:
+            if finding.severity is Severity.ERROR and finding.verdict is Verdict.BROKEN:
+                keys = {clause.key for table in finding.rule.when for clause in table}
+                named = sorted(key.split(".")[1] for key in keys if key.startswith("pkg."))
+                yield f"{finding.rule.id} ({', '.join(named)})"
 
 
-# --- run --------------------------------------------------------------------------------------------
-
-
-def base_versions(python: str) -> dict[str, str]:
-    """Return what is installed in the base."""
-    table = "{each.name: each.version for each in metadata.distributions()}"
-    code = f"import json; from importlib import metadata; print(json.dumps({table}))"
-    found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
-    return {str(canonicalize_name(name)): version for name, version in json.loads(found.stdout).items()}
-
-
-def overlay(python: str, folder: Path, store: Path | None, package: str, version: str) -> Path | None:
-    """Return the folder of one release, made if it is not there; None where there is no wheel.
-
-    The Python files of a pure package are taken from a store of `envcheck matrix harvest`, if one is given.
-    """
-    target = folder / f"{package}-{version}"
-    if target.exists():
-        return target
-    stored = store / package / f"{version}.zip" if store and package in PURE else None
-    if stored and stored.is_file():
-        with zipfile.ZipFile(stored) as archive:
-            archive.extractall(target)
-        return target
-    command = [python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--only-binary", ":all:"]
-    command += ["--target", str(target), f"{package}=={version}"]
-    return None if subprocess.run(command, capture_output=True, check=False).returncode else target
-
-
-SERVER = """
-import importlib, json, os, signal, sys, traceback
-import numpy, torch
-for line in sys.stdin:
-    job = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(job["deadline"])
-        sys.path[:0] = job["paths"]
-        importlib.invalidate_caches()
-        os.chdir(job["folder"])
-        sys.stdout = sys.stderr
-        try:
-            exec(job["code"], {"__name__": "__main__"})
-        except BaseException as error:
-            while error.__cause__ is not None:
-                error = error.__cause__
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            text = traceback.format_exception_only(error)[-1].strip()
-            open("error", "w").write(f"{text} ({last.filename.split('ov/')[-1]}:{last.lineno})")
-            os._exit(1)
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-"""Imports torch once, and forks for each draw."""
-
-
-class Runner:
-    """Run draws one after the other in forks of one process of the base."""
-
-    def __init__(self, python: str, overlays: Path, store: Path | None, base: Mapping[str, str]) -> None:
-        """Start the process."""
-        self._python, self._overlays, self._store, self._base = python, overlays, store, base
-        quiet = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
-        self._server = subprocess.Popen(
-            [python, "-c", SERVER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, **quiet},  # noqa: TID251 - a benchmark is a user
-        )
-
-    def close(self) -> None:
-        """End the process."""
-        self._server.kill()
-        self._server.wait()
-
-    def execute(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Run one draw and return what became of it."""
-        paths = []
-        for package, version in row["versions"].items():
-            if self._base.get(package) != version:
-                folder = overlay(self._python, self._overlays, self._store, package, version)
-                if folder is None:
-                    return {"draw": row["draw"], "ok": None, "error": f"no wheel of {package} {version}"}
-                paths.append(str(folder))
-        with tempfile.TemporaryDirectory() as scratch:
-            job = {
-                "paths": [*paths, str(self._overlays / "extras")],
-                "folder": scratch,
-                "code": STATEMENTS.get(row["entry"], row["entry"]),
-                "deadline": DEADLINE_S,
-            }
-            if self._server.stdin is None or self._server.stdout is None:
-                raise RuntimeError("the process of the base has no pipes")
-            self._server.stdin.write(json.dumps(job) + "\n")
-            self._server.stdin.flush()
-            code = int(self._server.stdout.readline() or "-1")
-            file = Path(scratch, "error")
-            error = file.read_text() if file.is_file() else ""
-        return {"draw": row["draw"], "ok": None if code < 0 else code == 0, "error": error or str(code)}
+def _text(row: AtlasRow) -> str:
+    return f"{row.package} asks {row.partner} at `{row.entry}`: {row.kind} {row.needs}"
 
 
 # --- report -----------------------------------------------------------------------------------------
@@ -340,67 +255,181 @@ def wilson(hits: int, of: int) -> str:
     z, share = 1.96, hits / of
     middle, width = share + z * z / (2 * of), z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
     low, high = ((middle + sign * width) / (1 + z * z / of) for sign in (-1, 1))
-    return f"{hits} of {of}, {share:.0%} ({low:.0%} to {high:.0%})"
+    return f"{hits} of {of}, {share:.1%} ({low:.1%} to {high:.1%})"
 
 
-def unexplained(error: str, row: Mapping[str, Any]) -> bool:
-    """Return whether a failure is that of a module which no package of the draw brings."""
-    found = re.search(r"No module named '(\w+)'", error)
-    return bool(found) and str(canonicalize_name(found[1])) not in row["versions"] if found else False
+_NAMED = re.compile(r"(?:cannot import name '\w+' from|No module named|module|object) '?([A-Za-z_][\w.]*)")
+_GUARDED = r"(?i)\b{}\b\s*(?:[<>=!~]|version|package|library|has|is)"
 
 
-def report(rows: Sequence[Mapping[str, Any]], outcomes: Mapping[str, Mapping[str, Any]]) -> str:
+def involved(end: Mapping[str, Any], row: Mapping[str, Any]) -> set[str]:
+    """Return the packages of the environment that a failure names: whose code failed, and what it asked."""
+    error, there = end["error"], row["versions"]
+    named = {distribution_of(path) for path in _NAMED.findall(error)}
+    guarded = {one for one in there if re.search(_GUARDED.format(one.replace("-", "[-_]")), error)}
+    library = {one for one in there if f"/{one.replace('-', '_')}/" in error}
+    symbol = {"torch", *library} if "undefined symbol" in error else set()
+    return ({end["asker"]} | named | guarded | symbol) & {*there, "torch"}
+
+
+def ending(end: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """Return what became of a draw: `ran`, not run, or whose failure it is.
+
+    A failure of versions names two packages of the environment: the two of the draw (or torch), or others.
+    What the environment lacks, and what a release never had, says nothing about versions.
+    """
+    if end["ok"] is None:
+        return "could not be run"
+    if end["ok"]:
+        return "ran"
+    packages = involved(end, row)
+    if len(packages) < 2:  # noqa: PLR2004 - a pair
+        return "failed, not by versions"
+    return "failed by the pair" if packages <= {*row["pair"], "torch"} else "failed by others"
+
+
+def predicted(row: Mapping[str, Any], packages: set[str]) -> str:
+    """Return what foresaw a failure: a row of the program's package or of another one, or a written rule."""
+    for text in (*row["fails"], *row["fails_by_others"]):
+        return str(text)
+    for text in row["elsewhere"]:
+        if set(re.findall(r"^([\w-]+) asks ([\w-]+)", text)[0]) <= packages:
+            return str(text)
+    for text in row["rules"]:
+        named = {*re.findall(r"[\w-]+", text.rpartition("(")[2])}
+        if len(named) > 1 and named <= packages:
+            return str(text)
+    return ""
+
+
+def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the figures and the mistakes as Markdown."""
-    run = [(row, outcomes[row["draw"]]) for row in rows if row["draw"] in outcomes]
-    judged = [(row, end) for row, end in run if end["ok"] is not None and not unexplained(end["error"], row)]
-    hits = [row for row, end in judged if row["fails"] and not end["ok"]]
-    false = [row for row, end in judged if row["fails"] and end["ok"]]
-    failed = [(row, end) for row, end in judged if not end["ok"]]
-    missed = [(row, end) for row, end in failed if not row["fails"] and not row["elsewhere"]]
+    run = [(row, ends[row["draw"]]) for row in rows if row["draw"] in ends]
+    words = [ending(end, row) for row, end in run]
+    accused = [(row, end) for row, end in run if row["fails"] and end["ok"] is not None]
+    pair = [(row, end) for (row, end), word in zip(run, words, strict=True) if word == "failed by the pair"]
+    others = [(row, end) for (row, end), word in zip(run, words, strict=True) if word == "failed by others"]
+    missed = [(row, end) for row, end in (*pair, *others) if not predicted(row, involved(end, row))]
+    by_rows = [row for row, _ in pair if row["fails"] + row["fails_by_others"]]
+    known = [row for row, end in pair if predicted(row, involved(end, row))]
+    every, right = len(pair) + len(others), sum(not end["ok"] for _, end in accused)
+    near = sum(row["kind"] == "bound" for row, _ in run)
     lines = [
-        f"- draws written down: {len(rows)}; run: {len(run)}; judged: {len(judged)}",
-        f"- precision of predicted errors: {wilson(len(hits), len(hits) + len(false))}",
-        f"- recall of failures, by a row of any package: {wilson(len(failed) - len(missed), len(failed))}",
+        "| figure | value (95 % interval) |",
+        "| --- | --- |",
+        f"| draws written down | {len(rows)}; run {len(run)}, {near} of them near a predicted bound |",
+        *(f"| {word} | {words.count(word)} |" for word in dict.fromkeys(sorted(words))),
+        f"| precision of predicted errors | {wilson(right, len(accused))} |",
+        f"| recall of failures by the pair, rows alone | {wilson(len(by_rows), len(pair))} |",
+        f"| recall of failures by the pair, with written rules | {wilson(len(known), len(pair))} |",
+        f"| recall of all failures of versions | {wilson(every - len(missed), every)} |",
         "",
         "| mistake | draw | what happened |",
         "| --- | --- | --- |",
-        *(f"| false | {row['draw']} | ran, although: {row['fails'][0]} |" for row in false),
-        *(f"| missed | {row['draw']} | {end['error'][:150].replace('|', '/')} |" for row, end in missed),
+        *(
+            f"| false | {row['draw']} | ran, although {row['fails'][0]} |"
+            for row, end in accused
+            if end["ok"]
+        ),
+        *(f"| missed | {row['draw']} | {_cell(end['error'])} |" for row, end in missed),
     ]
     return "\n".join(lines) + "\n"
 
 
+def _cell(text: str) -> str:
+    plain = re.sub(r"/\S*(?:overlays|site-packages|archive-v0/[\w-]+|lib/python3\.\d+)/", "", text).replace(
+        "|", "/"
+    )
+    return re.sub(r"\s+", " ", plain)[:MOST_OF_AN_ERROR]
+
+
+def table(rows: Sequence[Mapping[str, Any]], ends: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what was run as lines: the program, whose it is, how it ended, and the releases of the atlas."""
+    known = set(release_table().packages())
+    lines = ["program\tpackage\tpair\tending\tinvolved\treleases\terror"]
+    for row in rows:
+        if row["draw"] in ends:
+            end = ends[row["draw"]]
+            word = ending(end, row)
+            releases = [f"{name}={version}" for name, version in row["versions"].items() if name in known]
+            parts = (
+                row["entry"],
+                next(package for package in row["pair"] if package in _askers(row["entry"])),
+                " ".join(row["pair"]),
+                word,
+                " ".join(sorted(involved(end, row))) if word.startswith("failed by") else "",
+                " ".join(releases),
+                "" if end["ok"] else _cell(end["error"]),
+            )
+            lines.append("\t".join(parts))
+    return "\n".join(lines) + "\n"
+
+
+# --- command ----------------------------------------------------------------------------------------
+
+
 def main() -> None:
-    """Run one of the three steps."""
+    """Run one of the steps."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("step", choices=("draw", "run", "report"))
+    parser.add_argument("step", choices=("draw", "predict", "run", "report", "table"))
     parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--gaps", type=Path, default=Path("compat/atlas/gaps"))
-    parser.add_argument("--python")
-    parser.add_argument("--overlays", type=Path)
-    parser.add_argument("--store", type=Path)
+    parser.add_argument("--base", action="append", default=[], help="a Python that has torch; repeatable")
+    parser.add_argument("--work", type=Path, help="folder of the overlays and of uv's cache")
+    parser.add_argument("--uv", default="uv")
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--part", default="0/1", help="run every n-th draw from the k-th on: k/n")
     parser.add_argument("-o", dest="output", type=Path)
-    options = parser.parse_args()
-    if options.step == "draw":
-        rows = draw(read_gaps(options.gaps), base_versions(options.python), options.draws, options.seed)
+    options = parser.parse_intermixed_args()
+    if options.step in ("report", "table"):
+        rows = [
+            row for file in options.files if file.suffix == ".json" for row in json.loads(file.read_text())
+        ]
+        ends = [
+            json.loads(line)
+            for file in options.files
+            if file.suffix == ".jsonl"
+            for line in file.read_text().splitlines()
+        ]
+        write = report if options.step == "report" else table
+        print(write(rows, {end["draw"]: end for end in ends}), end="")
+        return
+    if options.step == "predict":
+        predictor = Predictor()
+        rows = [predictor.predict(row) for file in options.files for row in json.loads(file.read_text())]
         options.output.write_text(json.dumps(rows, indent=1))
         return
-    rows = json.loads(options.files[0].read_text())
-    if options.step == "report":
-        print(report(rows, {end["draw"]: end for end in json.loads(options.files[1].read_text())}), end="")
+    overlays = Overlays(options.uv, options.work, options.base)
+    if options.step == "draw":
+        drawer, found = Drawer(read_tables(), overlays, options.seed), dict[str, dict[str, Any]]()
+        for _ in range(options.draws * TRIALS):
+            # the kind follows the count, so that what cannot be installed is replaced by its like
+            one = drawer.draw(len(found))
+            if one is not None:
+                found[one["draw"]] = one
+                options.output.write_text(json.dumps([*found.values()], indent=1))
+            if len(found) >= options.draws:
+                break
         return
-    base, until = base_versions(options.python), time.monotonic() + options.minutes * 60
-    outcomes: list[dict[str, Any]] = []
-    runner = Runner(options.python, options.overlays, options.store, base)
-    for row in rows:
-        if time.monotonic() > until:
-            break
-        outcomes.append(runner.execute(row))
-        options.output.write_text(json.dumps(outcomes, indent=1))
-    runner.close()
+    _run(overlays, json.loads(options.files[0].read_text()), options)
+
+
+def _run(overlays: Overlays, rows: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> None:
+    done = set()
+    if options.output.exists():
+        done = {json.loads(line)["draw"] for line in options.output.read_text().splitlines()}
+    part, parts = map(int, options.part.split("/"))
+    until = time.monotonic() + options.minutes * 60
+    with options.output.open("a") as output:
+        for row in rows[part::parts]:
+            if time.monotonic() > until:
+                break
+            if row["draw"] not in done:
+                end = overlays.run(row, PROGRAMS.get(row["entry"], row["entry"]))
+                output.write(json.dumps({"draw": row["draw"], **end}) + "\n")
+                output.flush()
+    overlays.close()
 
 
 if __name__ == "__main__":

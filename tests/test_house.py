@@ -140,7 +140,7 @@ def test_nothing_names_a_registry_host_or_a_local_build() -> None:
         if path.suffix in (".toml", ".md", ".py", ".txt", ".yml", ".yaml", ""):
             text = path.read_text(errors="replace")
             assert not any(host in text for host in hosts), path
-            if path.parent.name == "lockfiles":
+            if "lockfiles" in path.parts:
                 assert not re.search(r"==[^ ]*\+", text), path
 
 
@@ -164,6 +164,7 @@ UNBOUNDED_PARSERS = {
     "envcheck/core/parsing.py": "the door",
     "envcheck/dependency_files/conda.py": "after check_yaml",
     "envcheck/fleet/records.py": "after check_json",
+    "envcheck/host/package_files.py": "shipped digests",
     "envcheck/knowledge/atlas.py": "shipped tables",
     "envcheck/knowledge/compiled.py": "what it just wrote",
     "envcheck/target_scripts/c10d.py": "runs in the target's interpreter",

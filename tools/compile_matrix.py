@@ -22,6 +22,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+DIGESTS = "digests.json"
+"""What `envcheck --version -v` compares the other files with."""
+
 
 def compiled() -> dict[str, Any]:
     """Return the contents that the build adds to the package, by file name in `envcheck/shipped`."""
@@ -60,7 +63,9 @@ def written(folder: Path) -> list[str]:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(content, separators=(",", ":")), "utf-8")
-    return list(contents)
+    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(contents)}
+    (folder / DIGESTS).write_text(json.dumps(digests, indent=1) + "\n", "utf-8")
+    return [*contents, DIGESTS]
 
 
 def bill_of_materials(project: str, version: str, folder: Path, names: list[str]) -> str:

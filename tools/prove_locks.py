@@ -1,85 +1,150 @@
-"""Install shipped locks and train their targets: `python tools/prove_locks.py NAME…`.
+"""Install shipped locks and train their targets: `python tools/prove_locks.py [--uv] NAME…`.
 
-Each lock is installed into a separate environment (5 GB with CUDA packages, removed afterwards) by the
-commands in its header. Then `pip check` must pass, and `envcheck selftest --target T --level 2 --ranks 2`
-runs in that environment. The result is written to lockfiles/manifest.toml, which lists a lock as proven only
-as long as its pins are those that were tested. An interpreter of the lock's Python version must be on PATH.
+Each lock (`zero3-lora/py312-driver580.txt`) is installed into a separate environment (5 GB with CUDA
+packages, removed afterwards) by the commands in its header, or by uv with the same options; locks with the
+same pins share one. Then `pip check` must pass, and the self-tests of the target run in that environment, up
+to level 3 on two ranks.
+
+A lock is "trained" if a self-test that stands for all training facts of its target passed, and none failed.
+It is "installed" if none of these tests can run without a GPU and no other failed. The result is written to
+lockfiles/manifest.toml and into the lock's header, and what was run to compat/matrix.toml as cells. It counts
+only as long as the pins are those that were tested. An interpreter of the lock's Python version must be on
+PATH.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import re
 import shutil
 import subprocess  # noqa: TID251 - a tool for curators, run by hand
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ship_locks import FOLDER, read_manifest, write_manifest
+from ship_locks import FOLDER, INSTALLED, TRAINED, in_words, read_manifest, write_manifest
 
+from envcheck.commands import examine, selftest
+from envcheck.commands.examine import ExamineRequest
+from envcheck.commands.measure import tests_digest
+from envcheck.commands.measured_cells import cell_toml, cells_of
+from envcheck.commands.selftest.selection import select
+from envcheck.core.rules import Target
+from envcheck.host.machine import Host
 from envcheck.lock.model import Lock
 from envcheck.lock.parse import parse_requirements
+from envcheck.lock.render import render_requirements
+from envcheck.selftest.outcome import Outcome
+from envcheck.selftest.report import tally
 
 INSTALL_S = 1800
-TRAIN_S = 1800
+LEVEL, RANKS = 3, 2
+MATRIX = FOLDER.parent / "compat/matrix.toml"
 
 
-def prove(name: str) -> dict[str, Any]:
-    """Install and test a lock; return date, device, ranks, and the numbers of tests by result.
+class Proof(NamedTuple):
+    """What a lock's tests showed: `result` is TRAINED, INSTALLED, or empty if one failed."""
+
+    result: str
+    summary: Mapping[str, Any]
+    cells: Sequence[Mapping[str, Any]]
+
+
+def prove(names: Sequence[str], *, uv: bool) -> dict[str, Proof]:
+    """Install locks with the same pins once, and test them; return the proof of each.
+
+    A self-test that several of their targets select runs once.
 
     Raises:
-        RuntimeError: it does not install, or its tests could not be run.
+        RuntimeError: they do not install.
     """
-    text = (FOLDER / name).read_text(encoding="utf-8")
-    parsed = parse_requirements(text, name)
+    locks = {name: parse_requirements((FOLDER / name).read_text(encoding="utf-8"), name) for name in names}
+    first = locks[names[0]]
+    done: dict[tuple[str, str], Outcome] = {}
+    proofs = {}
     with tempfile.TemporaryDirectory(prefix="envcheck-lock-") as folder:
-        python = _installed(text, parsed, Path(folder))
-        ran = subprocess.run(
-            [
-                *(sys.executable, "-m", "envcheck", "selftest", "--target", parsed.target, "--level", "2"),
-                *("--ranks", "2", "--json", "--python", python),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=TRAIN_S,
-            check=False,
-            cwd=FOLDER.parent,
-        )
-    if not ran.stdout:
-        raise RuntimeError(f"{name}: {ran.stderr.strip()[-500:]}")
-    proof = json.loads(ran.stdout)
-    for each in proof["outcomes"]:
-        if each["result"] in ("fail", "unknown"):
-            print(f"    {each['result']} {each['test']}/{each['variant']}: {each['why']}")
+        python = _installed(render_requirements(first), first, Path(folder), uv=uv)
+        variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # noqa: TID251
+        host = Host(Path("/"), variables)
+        options = selftest.SelftestOptions(level=LEVEL, ranks=RANKS, device="cpu", patience=3.0)
+        prepared = selftest.prepare(ExamineRequest(python=python), host)
+        python_version = str(prepared.inventory.known("python.version"))
+        for name, lock in locks.items():
+            target = examine.knowledge().targets[lock.target]
+            for_target = prepared._replace(target=target)
+            wanted = [
+                (each.claim.name, each.variant.name) for each in select(for_target, options, "cpu", host)
+            ]
+            if left := tuple(variant for claim, variant in wanted if (claim, variant) not in done):
+                for each in selftest.run(for_target, replace(options, only=left), "cpu", host):
+                    done[each.claim.name, each.variant.name] = each
+            outcomes = [done[each] for each in wanted]
+            _print_failures(outcomes)
+            head = _head(lock, target, options, python_version)
+            cells = [{**head, **cell} for cell in cells_of(outcomes, target)]
+            proofs[name] = Proof(_result(outcomes, cells), _summary(outcomes), cells)
+    return proofs
+
+
+def _head(
+    parsed: Lock, target: Target, options: selftest.SelftestOptions, python_version: str
+) -> dict[str, Any]:
+    pins = {pin.name: pin.version for pin in parsed.pins}
     return {
+        "target": target.name,
+        "pkg": {name: pins[name] for name in target.packages},
+        "python": python_version,
+        "device": "cpu",
         "date": dt.datetime.now(tz=dt.UTC).date(),
-        "device": proof["device"].partition(" ")[0],
-        "ranks": 2,
-        **{key: proof["summary"][key] for key in ("pass", "fail", "unknown")},
+        "test": tests_digest(options),
     }
 
 
-def _installed(text: str, parsed: Lock, folder: Path) -> str:
+def _result(outcomes: Sequence[Outcome], cells: Sequence[Mapping[str, Any]]) -> str:
+    counts = tally(outcomes)
+    if counts["fail"] or counts["unknown"] or not counts["pass"]:
+        return ""
+    return TRAINED if any(cell["outcome"] == "ok" for cell in cells) else INSTALLED
+
+
+def _summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    counts = tally(outcomes)
+    return {
+        "date": dt.datetime.now(tz=dt.UTC).date(),
+        "device": "cpu",
+        "ranks": RANKS,
+        **{key: counts[key] for key in ("pass", "fail", "unknown")},
+    }
+
+
+def _print_failures(outcomes: Sequence[Outcome]) -> None:
+    for each in outcomes:
+        if each.result in ("fail", "unknown"):
+            print(f"    {each.result} {each.claim.name}/{each.variant.name}: {each.why}\n{each.trace}")
+
+
+def _installed(text: str, parsed: Lock, folder: Path, *, uv: bool) -> str:
     """Create an environment with the commands in the lock's header; return its interpreter."""
     base = shutil.which(f"python{parsed.python}")
     if base is None:
         raise RuntimeError(f"no python{parsed.python} on PATH")
     env = folder / "env"
+    python = str(env / "bin/python")
     _run([base, "-m", "venv", str(env)], folder)
     (folder / "requirements.txt").write_text(text, encoding="utf-8")
     for command in re.findall(r"^#   (.+)$", text, re.MULTILINE):
-        _run(["bash", "-euo", "pipefail", "-c", command], folder, env)
-    python = str(env / "bin/python")
-    _run([python, "-m", "pip", "check"], folder)
+        by_uv = command.replace("python -m pip install", f"uv pip install --python {python}")
+        _run(["bash", "-euo", "pipefail", "-c", by_uv if uv else command], folder, env)
+    _run(["uv", "pip", "check", "--python", python] if uv else [python, "-m", "pip", "check"], folder)
     return python
 
 
 def _run(command: list[str], folder: Path, env: Path | None = None) -> None:
-    environ = dict(os.environ)  # noqa: TID251
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # noqa: TID251
     if env is not None:
         environ["PATH"] = f"{env / 'bin'}{os.pathsep}{environ['PATH']}"
     ran = subprocess.run(
@@ -89,24 +154,43 @@ def _run(command: list[str], folder: Path, env: Path | None = None) -> None:
         raise RuntimeError(f"{' '.join(command)[:80]}: {(ran.stderr or ran.stdout).strip()[-800:]}")
 
 
-def main(names: list[str]) -> int:
+def record(name: str, proof: Proof) -> None:
+    """Write a proof into the manifest, the lock's header and the cells."""
+    rows = read_manifest()
+    row = next(each for each in rows if each["name"] == name)
+    row |= {"proven": proof.result, "proof": proof.summary}
+    write_manifest(rows)
+    path = FOLDER / name
+    lock = parse_requirements(path.read_text(encoding="utf-8"), name)
+    path.write_text(render_requirements(replace(lock, proof=in_words(row))), encoding="utf-8")
+    known = MATRIX.read_text(encoding="utf-8")
+    new = [cell_toml(cell) for cell in proof.cells if cell["outcome"] == "ok"]
+    MATRIX.write_text(known + "".join(text for text in new if text not in known), encoding="utf-8")
+
+
+def main(words: list[str]) -> int:
     """Test the named locks; return 1 if one of them does not install or train."""
     status = 0
+    names = [word for word in words if word != "--uv"]
+    digests = {each["name"]: (each["python"], each["pins"]) for each in read_manifest()}
+    groups: dict[tuple[str, str], list[str]] = {}
     for name in names:
-        rows = read_manifest()
-        row = next((each for each in rows if each["name"] == name), None)
-        if row is None:
+        if name not in digests:
             print(f"{name}: not in lockfiles/manifest.toml")
             return 2
+        groups.setdefault(digests[name], []).append(name)
+    for group in groups.values():
         try:
-            row["proven"] = prove(name)
+            proofs = prove(group, uv="--uv" in words)
         except RuntimeError as error:
-            print(error)
+            print(f"{', '.join(group)}: {error}", flush=True)
             status = 1
             continue
-        status = status or int(row["proven"]["fail"] > 0)
-        write_manifest(rows)
-        print(f"{name}: {row['proven']}")
+        for name, proof in proofs.items():
+            if proof.result:
+                record(name, proof)
+            status = status or int(not proof.result)
+            print(f"{name}: {proof.result or 'failed'} {dict(proof.summary)}", flush=True)
     return status
 
 

@@ -1,40 +1,57 @@
-"""Write the shipped locks and their manifest: `python tools/ship_locks.py [NAME…]`.
+"""Write the shipped locks and their manifest: `python tools/ship_locks.py [--missing] [PATTERN…]`.
 
 Each lock is the result of `pin --resolve` for a machine of which only a driver of this family is known, with
-the oldest C library that torch's wheels support. If a combination of target, Python and driver has no
-solution, no lock is written and the reason is printed. lockfiles/manifest.toml records for each lock what it
-is for, the digest of its pins, and the result of `tools/prove_locks.py`; that result is dropped when the pins
-change.
+the oldest C library that torch's wheels support. A pattern such as `zero3-*/py312-*` selects locks by name;
+`--missing` leaves those alone that exist. If a combination of target, Python, driver and machine has no
+solution, no lock is written and the reason is printed.
+
+Families are where a lock really differs: torch for CUDA 12 runs on a driver from 525 on, and so on 535, 550
+and 570 as well; torch for CUDA 13 needs 580. If the combination that was measured is for the older driver,
+the newest releases are tried for the newer one. If they need no newer driver either, one lock serves both.
+
+lockfiles/manifest.toml records for each lock what it is for, the digest of its pins, and the result of
+`tools/prove_locks.py`; that result is dropped when the pins change.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck.commands import examine
 from envcheck.commands.measured_cells import toml_value
 from envcheck.commands.pin.search import resolve_lock
-from envcheck.commands.pin.target import GLIBC, LockTarget
-from envcheck.core.errors import NoSolutionError
-from envcheck.core.facts import Fact, Inventory, Known
-from envcheck.core.rules import UserRequirement
+from envcheck.commands.pin.shipped import ARM, driver_floor
+from envcheck.commands.pin.target import GLIBC, LockTarget, target_bounds
+from envcheck.commands.pin.writing import how_tried
+from envcheck.core.errors import ExamineError, NoSolutionError
+from envcheck.core.facts import EMPTY_MAPPING, Fact, Inventory, Known
+from envcheck.core.rules import Matrix, UserRequirement
 from envcheck.host.machine import Host
+from envcheck.lock.model import Lock
 from envcheck.lock.parse import parse_requirements
 from envcheck.lock.render import render_requirements
 
 FOLDER = Path(__file__).resolve().parent.parent / "lockfiles"
-PYTHONS = ("3.10", "3.11", "3.12")
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 DRIVERS = {"driver525": "525.60.13", "driver580": "580.65.06"}
+ARM_PYTHONS = ("3.11", "3.12")
+"""Pythons of the locks for aarch64: those of the images that its machines come with."""
+
+TRAINED, INSTALLED = "trained", "installed"
 
 _HEAD = """\
-# The shipped locks. Written by tools/ship_locks.py; `proven` by tools/prove_locks.py: installed with hashes
-# into an empty environment, then `envcheck selftest --target … --level 2`. Others were resolved and judged.
+# The shipped locks. Written by tools/ship_locks.py; `proven` and `proof` by tools/prove_locks.py.
+# "trained": installed with hashes into an empty environment, and the target's self-tests trained in it.
+# "installed": installed so, `pip check` passed, and the packages were imported as far as a machine without
+# a GPU lets them. Others were resolved and judged.
 """
 
 
@@ -62,29 +79,35 @@ def write_manifest(rows: Iterable[Mapping[str, Any]], folder: Path = FOLDER) -> 
 
 
 class ShippedLock(NamedTuple):
-    """A lock to ship, if it has a solution; `torch` is a bound for users who cannot upgrade."""
+    """A lock to ship, if it has a solution; `bounds` are further requirements, by package."""
 
     name: str
     target: str
     python: str
-    driver: str
-    torch: str = ""
+    family: str
+    machine: str
+    bounds: Mapping[str, str] = EMPTY_MAPPING
 
 
-OLDER = (
-    ShippedLock("zero3-lora-py311-driver525-torch24.txt", "zero3-lora", "3.11", "525.60.13", ">=2.4,<2.5"),
-)
-"""Additional locks, served if the user's own requirements (`--with`, `--keep`) need them."""
+def locks_to_ship(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[ShippedLock]:
+    """Yield every lock to ship for the rows `[target.NAME]`.
 
-
-def locks_to_ship(targets: Iterable[str]) -> Iterator[ShippedLock]:
-    """Yield every lock to ship."""
-    for target in targets:
+    `older` in a row is a second set of releases, for Python 3.11 and the older driver.
+    """
+    for target, row in rows.items():
         for python in PYTHONS:
-            for family, driver in DRIVERS.items():
-                name = f"{target}-py{python.replace('.', '')}-{family}.txt"
-                yield ShippedLock(name, target, python, driver)
-    yield from OLDER
+            series = f"py{python.replace('.', '')}"
+            for family in DRIVERS:
+                yield ShippedLock(f"{target}/{series}-{family}.txt", target, python, family, "x86_64")
+            if python in ARM_PYTHONS:
+                name = f"{target}/{series}-driver580-{ARM}.txt"
+                yield ShippedLock(name, target, python, "driver580", ARM)
+        if older := row.get("older"):
+            label = "-".join(
+                name + re.findall(r"[\d.]+", bound)[0].replace(".", "") for name, bound in older.items()
+            )
+            name = f"{target}/py311-driver525-{label}.txt"
+            yield ShippedLock(name, target, "3.11", "driver525", "x86_64", older)
 
 
 def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -102,41 +125,92 @@ def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[st
         "pins": pins_digest(text),
     }
     same = [each for each in before if each["name"] == name and each["pins"] == row["pins"]]
-    proven = [each["proven"] for each in same if "proven" in each]
-    return {**row, "proven": proven[0]} if proven else row
+    return {**row, **{key: same[0][key] for key in ("proven", "proof") if same and key in same[0]}}
 
 
-def main(names: list[str]) -> None:
-    """Write every lock, or only the named ones, and the manifest of all."""
-    known = examine.knowledge()
-    for name, target, python, driver, torch in locks_to_ship(known.targets):
-        if names and name not in names:
-            continue
-        facts = {
-            "driver.version": Fact("driver.version", Known(driver), "declared"),
-            "python.version": Fact("python.version", Known(f"{python}.0"), "declared"),
-        }
-        place = LockTarget(
-            machine=Inventory(facts),
-            python=python,
-            platform="linux-x86_64",
-            glibc=GLIBC,
-            target=known.targets[target],
-            matrix=known,
+def in_words(row: Mapping[str, Any]) -> str:
+    """Return how a row of the manifest says that its lock was proven, for the lock's header."""
+    proof = row["proof"]
+    if row["proven"] == TRAINED:
+        return (
+            f"trained on {proof['date']}: installed with hashes, then {proof['pass']} self-tests passed "
+            f"({proof['device']}, {proof['ranks']} ranks)"
         )
-        if torch:
-            place = replace(place, requirements=(UserRequirement("torch", torch, name, wanted=True),))
-        try:
-            made = resolve_lock(place, Host(), "", [], extra_indexes=False)
-        except NoSolutionError as error:
-            (FOLDER / name).unlink(missing_ok=True)
-            print(f"{name}: none\n{error}", flush=True)
+    return (
+        f"installed on {proof['date']}: pip check and {proof['pass']} self-tests passed; training needs a "
+        "GPU, and there was none"
+    )
+
+
+def main(words: list[str]) -> None:
+    """Write every lock, or only those that the patterns select, and the manifest of all."""
+    known, rows = examine.knowledge(), examine.source_tree()["matrix"]["target"]
+    patterns = [word for word in words if word != "--missing"] or ["*"]
+    for wanted in locks_to_ship(rows):
+        exists = (FOLDER / wanted.name).exists()
+        if not any(fnmatch(wanted.name, each) for each in patterns) or (exists and "--missing" in words):
             continue
-        (FOLDER / name).write_text(render_requirements(made), encoding="utf-8")
-        print(f"{name}: {len(made.pins)} packages", flush=True)
-    before = read_manifest()
-    shipped = sorted(FOLDER.glob("*.txt"))
-    write_manifest(row_of(each.name, each.read_text(encoding="utf-8"), before) for each in shipped)
+        try:
+            made = resolve(wanted, known)
+        except (NoSolutionError, ExamineError) as error:
+            (FOLDER / wanted.name).unlink(missing_ok=True)
+            print(f"{wanted.name}: none\n{error}", flush=True)
+            continue
+        (FOLDER / wanted.name).parent.mkdir(exist_ok=True)
+        (FOLDER / wanted.name).write_text(render_requirements(made), encoding="utf-8")
+        print(f"{wanted.name}: {len(made.pins)} packages", flush=True)
+    write_all_rows()
+
+
+def write_all_rows() -> None:
+    """Write the manifest of the locks that are there, and into each lock how it was proven."""
+    before, known = read_manifest(), examine.knowledge()
+    names = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/*.txt"))
+    rows = [row_of(name, (FOLDER / name).read_text(encoding="utf-8"), before) for name in names]
+    for row in rows:
+        path = FOLDER / row["name"]
+        text = path.read_text(encoding="utf-8")
+        lock = parse_requirements(text, row["name"])
+        tried = in_words(row) if "proof" in row else how_tried(known.targets[lock.target], known, lock.pins)
+        if tried != lock.proof:
+            path.write_text(render_requirements(replace(lock, proof=tried)), encoding="utf-8")
+    write_manifest(rows)
+
+
+def resolve(wanted: ShippedLock, known: Matrix) -> Lock:
+    """Resolve a lock. Raises NoSolutionError if there is none, or none that needs the family's driver."""
+    driver = DRIVERS[wanted.family]
+    facts = {
+        "driver.version": Fact("driver.version", Known(driver), "declared"),
+        "python.version": Fact("python.version", Known(f"{wanted.python}.0"), "declared"),
+        "host.arch": Fact("host.arch", Known(wanted.machine), "declared"),
+        "host.os": Fact("host.os", Known("linux"), "declared"),
+    }
+    place = LockTarget(
+        machine=Inventory(facts),
+        python=wanted.python,
+        platform=f"linux-{wanted.machine}",
+        glibc=GLIBC,
+        target=known.targets[wanted.target],
+        matrix=known,
+        requirements=(
+            *(
+                UserRequirement(name, bound, wanted.name, wanted=True)
+                for name, bound in wanted.bounds.items()
+            ),
+            *target_bounds(known.targets[wanted.target]),
+        ),
+    )
+    made = resolve_lock(place, Host(), "", [], extra_indexes=False)
+    if driver_floor(made) != driver and wanted.family != min(DRIVERS):
+        made = resolve_lock(replace(place, newest=True), Host(), "", [], extra_indexes=False)
+        if driver_floor(made) != driver:
+            pins = {pin.name: pin.version for pin in made.pins}
+            raise NoSolutionError(
+                f"even the newest releases (torch {pins['torch']}) need no driver from {driver}: "
+                "the lock for the older driver serves this one too"
+            )
+    return made
 
 
 if __name__ == "__main__":

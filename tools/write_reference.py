@@ -147,15 +147,27 @@ def _clause_text(key: str, bound: str) -> str:
 
 
 def _targets() -> Iterator[str]:
+    group = ""
     for target in _known().targets.values():
+        if target.group != group:
+            group = target.group
+            yield f"\n## {group[:1].upper()}{group[1:]}\n"
         yield from _target(target)
 
 
 def _target(target: Target) -> Iterator[str]:
-    yield f"\n(target-{target.name})=\n## {target.name}\n\n{_text(target.title)}.\n"
-    if target.note:
-        yield _text(target.note) + "\n"
-    yield f"* requires {', '.join(map(_code, target.packages))}"
+    yield f"\n(target-{target.name})=\n### {target.name}\n\n{_text(target.title)}.\n"
+    for text in filter(None, (target.purpose, target.note)):
+        yield _text(text) + "\n"
+    if target.extends:
+        yield f"* builds on [{target.extends}](#target-{target.extends})"
+    yield f"* requires {', '.join(map(_code, (*target.packages, *target.extras)))}"
+    for name, bound in target.bounds.items():
+        yield f"* bounds {_code(name + bound)}"
+    for name, why in target.conflicts.items():
+        yield f"* does not go with {_code(name)}: {_text(why)}"
+    if target.server:
+        yield f"* its server runs in an environment of its own: [{target.server}](#target-{target.server})"
     if target.build:
         yield f"* published as source only, so built on installation: {', '.join(map(_code, target.build))}"
     for key, value in target.train.items():

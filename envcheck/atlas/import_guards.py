@@ -8,13 +8,14 @@ version says whether they run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from envcheck.atlas.conditions import (
+    PYTHON,
     AllOf,
     Compared,
     Condition,
@@ -68,7 +69,7 @@ def find_import_guards(package: PackageReader, partner: PackageReader) -> list[C
             each
             for each in partner.by_version
             if (version, each) not in blamed
-            and _refuses(refusal, each, surroundings(package, version, partner, each))
+            and _refuses(refusal, each, _two_alone(surroundings(package, version, partner, each)))
         )
         if lacking:
             rows.setdefault((entry, refusal.needs, lacking), {}).setdefault(version, refusal.place)
@@ -86,6 +87,16 @@ def find_import_guards(package: PackageReader, partner: PackageReader) -> list[C
         )
         for (entry, needs, lacking), asking in rows.items()
     ]
+
+
+def _two_alone(beside: Surroundings) -> Surroundings:
+    """Return the surroundings with third packages in any version.
+
+    Users install others than metadata asks for: unsloth refuses torch 2.3 beside xformers 0.0.27, and its
+    users take xformers 0.0.26 there.
+    """
+    anywhere = {name: window if name == PYTHON else "" for name, window in beside.windows.items()}
+    return replace(beside, windows=anywhere)
 
 
 def _refuses(refusal: ImportRefusal, version: str, beside: Surroundings) -> bool:
@@ -173,16 +184,23 @@ def _required(text: str, reached: Condition, place: str) -> Iterator[ImportRefus
 
 
 def _bounds(refused: Condition) -> Iterator[tuple[str, str]]:
-    """Yield the packages whose versions a refusal tests, each with the bound that it sets."""
+    """Yield the packages whose versions a refusal tests, each with the bound that it sets.
+
+    Of several bounds, such as a list of versions that are supported, none says it alone: the package stands
+    for them.
+    """
+    found: dict[str, list[str]] = {}
     parts = refused.of if isinstance(refused, AllOf) else (refused,)
     for part in parts:
         match part:
             case Compared(package, op, bound) if op in _OPPOSITE:
-                yield package, f"{package}{_OPPOSITE[op]}{bound}"
+                found.setdefault(package, []).append(f"{package}{_OPPOSITE[op]}{bound}")
             case Negated(Compared(package, op, bound)):
-                yield package, f"{package}{op}{bound}"
+                found.setdefault(package, []).append(f"{package}{op}{bound}")
             case Negated(Installed(package, floors)) if floors:
-                yield package, f"{package}>={floors[-1]}"
+                found.setdefault(package, []).append(f"{package}>={floors[-1]}")
             case _:
                 for package in packages_of(part) if not isinstance(part, Installed) else ():
-                    yield package, package
+                    found.setdefault(package, []).append(package)
+    for package, bounds in found.items():
+        yield package, bounds[0] if len(set(bounds)) == 1 else package

@@ -97,8 +97,13 @@ class _Falls:
     """The end of a block that returned nothing."""
 
 
+class _Raises:
+    """The end of a block that raised: a module that does is not imported."""
+
+
 _FALLS = _Falls()
-_Outcome: TypeAlias = SymbolValue | _Falls
+_RAISES = _Raises()
+_Outcome: TypeAlias = SymbolValue | _Falls | _Raises
 _Way: TypeAlias = tuple[_Outcome, Names]
 
 
@@ -119,6 +124,7 @@ class GuardReader:
     _joined: dict[tuple[Guards, str], Condition] = field(default_factory=dict)
     _fuel: int = 0
     _depth: int = 0
+    _in_function: bool = False
     _needs: list[Condition] = field(default_factory=list)
 
     def condition(self, guard: str, module: str) -> Condition:
@@ -153,8 +159,9 @@ class GuardReader:
             summary = self.modules.summary(module)
             if summary is not None and summary.script:
                 needs, self._needs = self._needs, []
+                in_function, self._in_function = self._in_function, False
                 self._run(_script(summary.script), names, module)
-                self._needs = needs
+                self._needs, self._in_function = needs, in_function
         return self._scopes[module]
 
     def _own(self, module: str, name: str) -> SymbolValue:
@@ -226,6 +233,12 @@ class GuardReader:
             outcome, bound = (one, one_names) if test == ALWAYS else (other, other_names)
             names.update(bound)
             return outcome
+        if not self._in_function and (one is _RAISES or other is _RAISES):
+            # The rest of a module is read as it runs where this did not raise.
+            self._needs.append(test if other is _RAISES else negate(test))
+            outcome, bound = (one, one_names) if other is _RAISES else (other, other_names)
+            names.update(bound)
+            return outcome
         if one is _FALLS and other is _FALLS:
             merge(test, one_names, other_names, names)
             return _FALLS
@@ -256,7 +269,7 @@ class GuardReader:
         return self._value(statement.value, names, module) if statement.value else None
 
     def _run_raise(self, _statement: ast.Raise, _names: Names, _module: str) -> _Outcome:
-        return OPAQUE
+        return OPAQUE if self._in_function else _RAISES
 
     def _run_assign(self, statement: ast.Assign, names: Names, module: str) -> _Outcome:
         value = self._value(statement.value, names, module)
@@ -482,7 +495,7 @@ class GuardReader:
         if isinstance(function, LocalFunction):
             result = self._inlined(function, values, keywords)
             if _PACKAGE_CHECK.fullmatch(function.node.name):
-                result = _package_check(result, values)
+                result = _package_check(result, (*values, *keywords.values()))
             return result if values or keywords else as_floor(result)
         if isinstance(function, PathOf):
             named = named_predicate(function.path, (*values, *keywords.values()))
@@ -508,8 +521,9 @@ class GuardReader:
                 names[parameter.arg] = self._value(default, {}, function.module)
         names.update(zip((each.arg for each in parameters), values, strict=False))
         names.update(keywords)
+        in_function, self._in_function = self._in_function, True
         result = self._run(function.node.body, names, function.module)
-        self._depth -= 1
+        self._depth, self._in_function = self._depth - 1, in_function
         return _returned(result)
 
 
@@ -532,12 +546,15 @@ def _package_check(result: SymbolValue, values: Sequence[SymbolValue]) -> Symbol
         case (tuple() as pair, [str(module), *_]) if len(pair) == _PAIR and pair[1] is not None:
             package = distribution_of(module)
             return Installed(package), VersionOf(package)
+        case (found, [str(module)]) if not isinstance(found, tuple):
+            installed = Installed(distribution_of(module))
+            return installed if truth(found) in (UNREADABLE, all_of((installed, UNREADABLE))) else result
         case _:
             return result
 
 
 def _returned(outcome: _Outcome) -> SymbolValue:
-    return None if isinstance(outcome, _Falls) else outcome
+    return None if isinstance(outcome, _Falls) else OPAQUE if isinstance(outcome, _Raises) else outcome
 
 
 @lru_cache(maxsize=8192)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Argument, Option
+from envcheck.cli.declaration import CommandArgument, CommandOption
 from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 
 FilesArgument = Annotated[
     list[str],
-    Argument(
+    CommandArgument(
         metavar="FILE...",
         help="requirements.txt, pyproject.toml, environment.yml, a Dockerfile, or a lock: pylock.toml, "
         "uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml.",
@@ -19,7 +19,7 @@ FilesArgument = Annotated[
 ]
 PythonVersionOption = Annotated[
     str,
-    Option("--python-version", metavar="X.Y", help="Python version the packages are installed for."),
+    CommandOption("--python-version", metavar="X.Y", help="Python version the packages are installed for."),
 ]
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypedDict, Unpack
 
-    class Settings(TypedDict, total=False):
+    class DeclarationSettings(TypedDict, total=False):
         """What typer's declarations of the same names take: see typer's documentation."""
 
         metavar: str
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
         autocompletion: Callable[[str], list[str]]
 
 
-class Parameter:
+class CommandParameter:
     """A declared option or argument: its `names` (an argument has none) and typer's settings for it."""
 
-    def __init__(self, *names: str, **settings: Unpack[Settings]) -> None:
+    def __init__(self, *names: str, **settings: Unpack[DeclarationSettings]) -> None:
         self.names = names
         self.settings = settings
 
 
-class Option(Parameter):
+class CommandOption(CommandParameter):
     """An option, such as `--python`."""
 
 
-class Argument(Parameter):
+class CommandArgument(CommandParameter):
     """A word that belongs to no option; several if the parameter is a list."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Option
+from envcheck.cli.declaration import CommandOption
 from envcheck.core.rules import Severity
 from envcheck.host import machine as host
 
 FixOption = Annotated[
     bool,
-    Option(
+    CommandOption(
         "--fix",
         help="Print the smallest change after which no finding at or above --fail-on is left. "
         "Changes nothing.",

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Argument, Option
+from envcheck.cli.declaration import CommandArgument, CommandOption
 from envcheck.host import machine as host
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ class LogFormat(Enum):
 
 LogArgument = Annotated[
     str,
-    Argument(metavar="[LOG]", help="Log file, gzipped or not; '-' is standard input."),
+    CommandArgument(metavar="[LOG]", help="Log file, gzipped or not; '-' is standard input."),
 ]
-FormatOption = Annotated[LogFormat, Option("--format", help="text for people, or json for programs.")]
+FormatOption = Annotated[LogFormat, CommandOption("--format", help="text for people, or json for programs.")]
 
 
 def command(

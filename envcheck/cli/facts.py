@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Option
+from envcheck.cli.declaration import CommandOption
 from envcheck.core.errors import InputError
 from envcheck.core.sanitize import sanitized
 from envcheck.host import machine as host
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DiffOption = Annotated[
     tuple[str, str] | None,
-    Option(
+    CommandOption(
         "--diff",
         metavar="A B",
         help="Compare two facts files: what differs, and what breaks in B. '-' is this machine.",
@@ -25,7 +25,7 @@ DiffOption = Annotated[
 ]
 NameOption = Annotated[
     bool,
-    Option("--name", help="Print one line that includes this node's name: a record for `fleet`."),
+    CommandOption("--name", help="Print one line that includes this node's name: a record for `fleet`."),
 ]
 
 

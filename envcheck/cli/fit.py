@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Option
+from envcheck.cli.declaration import CommandOption
 from envcheck.host import machine as host
 
 ModelOption = Annotated[
     str,
-    Option(
+    CommandOption(
         "--model",
         metavar="MODEL",
         help="config.json, a folder that contains one (safetensors beside it are read by their headers), or "
@@ -18,33 +18,37 @@ ModelOption = Annotated[
     ),
 ]
 GpusOption = Annotated[
-    int | None, Option("--gpus", metavar="N", min=1, max=100_000, help="Number of ranks, one per GPU.")
+    int | None, CommandOption("--gpus", metavar="N", min=1, max=100_000, help="Number of ranks, one per GPU.")
 ]
 SeqOption = Annotated[
     int | None,
-    Option("--seq", metavar="N", min=1, max=100_000_000, help="Tokens per sequence."),
+    CommandOption("--seq", metavar="N", min=1, max=100_000_000, help="Tokens per sequence."),
 ]
 MicroBatchOption = Annotated[
     int | None,
-    Option(
+    CommandOption(
         "--micro-batch", metavar="N", min=1, max=1_000_000, help="Sequences per rank in one forward pass."
     ),
 ]
 LoraRankOption = Annotated[
     int | None,
-    Option("--lora-rank", metavar="R", min=1, max=100_000, help="Rank of LoRA; PEFT's default is 8."),
+    CommandOption("--lora-rank", metavar="R", min=1, max=100_000, help="Rank of LoRA; PEFT's default is 8."),
 ]
 LoraTargetOption = Annotated[
     list[str] | None,
-    Option("--lora-target", metavar="NAME", help="Module that LoRA adapts, or all-linear. Repeatable."),
+    CommandOption(
+        "--lora-target", metavar="NAME", help="Module that LoRA adapts, or all-linear. Repeatable."
+    ),
 ]
 LoraDropoutOption = Annotated[
     float | None,
-    Option("--lora-dropout", metavar="P", min=0, max=1, help="LoRA's dropout; its masks stay in memory."),
+    CommandOption(
+        "--lora-dropout", metavar="P", min=0, max=1, help="LoRA's dropout; its masks stay in memory."
+    ),
 ]
 RamOption = Annotated[
     int | None,
-    Option("--ram", metavar="GIB", min=1, max=1_000_000, help="Declare the host's memory in GiB."),
+    CommandOption("--ram", metavar="GIB", min=1, max=1_000_000, help="Declare the host's memory in GiB."),
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Argument, Option
+from envcheck.cli.declaration import CommandArgument, CommandOption
 from envcheck.cli.options import FailOn
 from envcheck.core.sanitize import sanitized
 from envcheck.host import machine as host
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SourceArgument = Annotated[
     str | None,
-    Argument(
+    CommandArgument(
         metavar="[FILE|FOLDER|-]",
         help="Facts of the nodes: JSON lines, one node per line, or a folder of facts files "
         "(see `facts --name`).",
@@ -27,7 +27,7 @@ SourceArgument = Annotated[
 ]
 ViaOption = Annotated[
     str,
-    Option(
+    CommandOption(
         "--via",
         metavar="FOLDER",
         help="Folder that all ranks share, through which they exchange their facts without torch.",
@@ -35,21 +35,21 @@ ViaOption = Annotated[
 ]
 RayOption = Annotated[
     str,
-    Option(
+    CommandOption(
         "--ray", metavar="ADDRESS", help="Collect facts from every node of a Ray cluster; 'auto' finds it."
     ),
 ]
 ExpectOption = Annotated[
     str,
-    Option("--expect", metavar="NODES", help="Number of nodes, or their names: 128, 'gpu[001-128]'."),
+    CommandOption("--expect", metavar="NODES", help="Number of nodes, or their names: 128, 'gpu[001-128]'."),
 ]
 WaitOption = Annotated[
     float,
-    Option("--wait", metavar="SECONDS", min=0.1, max=86400, help="How long to wait for nodes."),
+    CommandOption("--wait", metavar="SECONDS", min=0.1, max=86400, help="How long to wait for nodes."),
 ]
 MayDifferOption = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--may-differ",
         metavar="FACT",
         help="Fact that may differ between nodes, such as gpus.count. Repeatable.",
@@ -57,7 +57,9 @@ MayDifferOption = Annotated[
 ]
 JobOption = Annotated[
     str,
-    Option("--job", metavar="NAME", help="With --via: name that separates this job's records from others."),
+    CommandOption(
+        "--job", metavar="NAME", help="With --via: name that separates this job's records from others."
+    ),
 ]
 
 

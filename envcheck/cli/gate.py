@@ -5,32 +5,36 @@ from __future__ import annotations
 from typing import Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Option
+from envcheck.cli.declaration import CommandOption
 from envcheck.core.errors import InputError
 from envcheck.host import machine as host
 
 LockOption = Annotated[
     str,
-    Option(
+    CommandOption(
         "--lock",
         metavar="FILE",
         help="Lock from which the environment was installed: report every difference from it.",
     ),
 ]
 VerifyFilesOption = Annotated[
-    bool, Option("--verify-files", help="Compare every installed file with the hash in its RECORD.")
+    bool, CommandOption("--verify-files", help="Compare every installed file with the hash in its RECORD.")
 ]
 VerifyTimeoutOption = Annotated[
     float,
-    Option("--verify-timeout", metavar="SECONDS", min=0.1, max=3600, help="Deadline for --verify-files."),
+    CommandOption(
+        "--verify-timeout", metavar="SECONDS", min=0.1, max=3600, help="Deadline for --verify-files."
+    ),
 ]
 RootOption = Annotated[
     str,
-    Option("--root", metavar="FOLDER", help="Judge the unpacked image in this folder; run none of its code."),
+    CommandOption(
+        "--root", metavar="FOLDER", help="Judge the unpacked image in this folder; run none of its code."
+    ),
 ]
 ManifestOption = Annotated[
     str,
-    Option(
+    CommandOption(
         "--manifest",
         metavar="FILE",
         help="Write to this file what was judged, or nowhere with 'none'. Default in a container: "
@@ -39,11 +43,13 @@ ManifestOption = Annotated[
 ]
 NoManifestOption = Annotated[
     bool,
-    Option("--no-manifest", help="Write no manifest, also in a container. The same as --manifest none."),
+    CommandOption(
+        "--no-manifest", help="Write no manifest, also in a container. The same as --manifest none."
+    ),
 ]
 RuntimeOption = Annotated[
     bool,
-    Option(
+    CommandOption(
         "--runtime",
         help="At start-up: check this machine's driver and GPUs against the manifest. Takes only --manifest, "
         "--timeout and --json.",

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Argument
+from envcheck.cli.declaration import CommandArgument
 from envcheck.core.errors import InputError
 
 FileArgument = Annotated[
-    str, Argument(metavar="[FILE]", help="File to write; '-' prints to standard output.")
+    str, CommandArgument(metavar="[FILE]", help="File to write; '-' prints to standard output.")
 ]
 
 

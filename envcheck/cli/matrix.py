@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Argument, Option
+from envcheck.cli.declaration import CommandArgument, CommandOption
 from envcheck.core.errors import InputError
 from envcheck.core.i18n import counted
 from envcheck.host import machine as host
@@ -28,7 +28,7 @@ class MatrixAction(Enum):
 
 ActionArgument = Annotated[
     MatrixAction,
-    Argument(
+    CommandArgument(
         help="show what is known; lint: check it for mistakes; html: write a page to look things up in; "
         "measure: install combinations in separate environments, train a target in each and print cells; "
         "harvest: fetch the Python files and metadata of published releases into a folder; "
@@ -38,7 +38,7 @@ ActionArgument = Annotated[
 ]
 SubjectsArgument = Annotated[
     list[str] | None,
-    Argument(
+    CommandArgument(
         metavar="[WHAT]...",
         help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. "
         "lint: a folder laid out like compat/. "
@@ -48,7 +48,7 @@ SubjectsArgument = Annotated[
 ]
 StoreOption = Annotated[
     str | None,
-    Option(
+    CommandOption(
         "--store",
         metavar="FOLDER",
         help="harvest, refresh: folder of the fetched files; 5 GB for all. "
@@ -57,7 +57,7 @@ StoreOption = Annotated[
 ]
 OutputOption = Annotated[
     str | None,
-    Option(
+    CommandOption(
         "-o",
         "--output",
         metavar="PATH",
@@ -70,17 +70,19 @@ OutputOption = Annotated[
 ]
 OnlineOption = Annotated[
     bool,
-    Option("--online", help="lint: ask your package index for releases that compat/ does not cover yet."),
+    CommandOption(
+        "--online", help="lint: ask your package index for releases that compat/ does not cover yet."
+    ),
 ]
 TodayOption = Annotated[
     str | None,
-    Option(
+    CommandOption(
         "--today", metavar="DATE", help="lint: day on which the age of sources is judged. Default: today."
     ),
 ]
 WithOption = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--with",
         metavar="NAME==V",
         help="measure: release to install. Repeatable; a package named twice is measured in both releases.",
@@ -88,30 +90,30 @@ WithOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--set", metavar="FACT=VALUE", help="measure: training fact in addition to the target's. Repeatable."
     ),
 ]
 DeviceOption = Annotated[
-    options.Device | None, Option("--device", help="measure: where to run the self-tests.")
+    options.Device | None, CommandOption("--device", help="measure: where to run the self-tests.")
 ]
 RanksOption = Annotated[
     int | None,
-    Option("--ranks", metavar="N", min=1, max=1024, help="measure: processes of one self-test."),
+    CommandOption("--ranks", metavar="N", min=1, max=1024, help="measure: processes of one self-test."),
 ]
 OnlyOption = Annotated[
     list[str] | None,
-    Option("--only", metavar="NAME", help="measure: run only this self-test. Repeatable."),
+    CommandOption("--only", metavar="NAME", help="measure: run only this self-test. Repeatable."),
 ]
 FolderOption = Annotated[
     str | None,
-    Option(
+    CommandOption(
         "--in", metavar="FOLDER", help="measure, prove: folder that keeps the environments for the next run."
     ),
 ]
 PythonOption = Annotated[
     str | None,
-    Option(
+    CommandOption(
         "--python",
         metavar="PATH",
         help="measure: interpreter to create environments for. prove: interpreter with torch for scripts.",

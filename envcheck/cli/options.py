@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 from envcheck.cli import completion
-from envcheck.cli.declaration import Option
+from envcheck.cli.declaration import CommandOption
 from envcheck.core.rules import Severity
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def dash_is_standard_output(file: str) -> str:
 
 Python = Annotated[
     str | None,
-    Option(
+    CommandOption(
         "--python",
         metavar="PATH",
         help="Interpreter or environment folder to examine. The interpreter is run with -I to locate its "
@@ -34,11 +34,11 @@ Python = Annotated[
     ),
 ]
 Static = Annotated[
-    bool, Option("--static", help="Only read the environment's files; never run its interpreter.")
+    bool, CommandOption("--static", help="Only read the environment's files; never run its interpreter.")
 ]
 Target = Annotated[
     str | None,
-    Option(
+    CommandOption(
         "--target",
         metavar="NAME",
         autocompletion=completion.targets,
@@ -47,7 +47,7 @@ Target = Annotated[
 ]
 Train = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--train",
         metavar="FILE",
         help="Training configuration: a launch script, a trainer's YAML or JSON, DeepSpeed's JSON, or "
@@ -56,7 +56,7 @@ Train = Annotated[
 ]
 Facts = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--facts",
         metavar="FILE",
         help="Judge this facts file (TOML or JSON), or the saved output of nvidia-smi, pip list or conda "
@@ -65,16 +65,16 @@ Facts = Annotated[
 ]
 Driver = Annotated[
     str | None,
-    Option(
+    CommandOption(
         "--driver",
         metavar="VERSION",
-        help="Declare the NVIDIA driver of the machine the training runs on: its version, or the "
+        help="Declare the NVIDIA driver of the machine the training runs on: its version or branch, or the "
         "CUDA version that nvidia-smi prints in its header, such as 12.8.",
     ),
 ]
 Gpu = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--gpu",
         metavar="NAME",
         autocompletion=completion.gpus,
@@ -83,7 +83,7 @@ Gpu = Annotated[
 ]
 Machine = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--machine",
         metavar="NAME",
         autocompletion=completion.machines,
@@ -93,7 +93,7 @@ Machine = Annotated[
 ]
 Matrix = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--matrix",
         metavar="FILE",
         help="File with your own rules, targets and cells, which extend or replace the shipped ones. "
@@ -102,7 +102,7 @@ Matrix = Annotated[
 ]
 ExpectGpus = Annotated[
     int | None,
-    Option(
+    CommandOption(
         "--expect-gpus",
         metavar="N",
         min=1,
@@ -110,15 +110,15 @@ ExpectGpus = Annotated[
     ),
 ]
 ProbeTimeout = Annotated[
-    float, Option("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline for each probe.")
+    float, CommandOption("--timeout", metavar="SECONDS", min=0.1, max=600, help="Deadline for each probe.")
 ]
 
 # --- what to print ----------------------------------------------------------------------------------
 
-Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
+Json = Annotated[bool, CommandOption("--json", help="Print JSON and nothing else.")]
 ReportFormat = Annotated[
     str,
-    Option(
+    CommandOption(
         "--format",
         metavar="FORMAT",
         autocompletion=completion.formats,
@@ -128,7 +128,7 @@ ReportFormat = Annotated[
 ]
 ReportFile = Annotated[
     str,
-    Option(
+    CommandOption(
         "-o",
         "--output",
         metavar="FILE",
@@ -137,12 +137,12 @@ ReportFile = Annotated[
     ),
 ]
 Verbose = Annotated[
-    bool, Option("-v", "--verbose", help="Also print the reasons, the sources and all other fixes.")
+    bool, CommandOption("-v", "--verbose", help="Also print the reasons, the sources and all other fixes.")
 ]
-Quiet = Annotated[bool, Option("-q", "--quiet", help="Print the first line only: the answer.")]
+Quiet = Annotated[bool, CommandOption("-q", "--quiet", help="Print the first line only: the answer.")]
 Lang = Annotated[
     str | None,
-    Option(
+    CommandOption(
         "--lang",
         metavar="LANG",
         autocompletion=completion.languages,
@@ -174,26 +174,28 @@ class Undecided(Enum):
     FAIL = "fail"
 
 
-ReportFailOn = Annotated[FailOn, Option("--fail-on", help="Lowest severity that makes the exit code 1.")]
+ReportFailOn = Annotated[
+    FailOn, CommandOption("--fail-on", help="Lowest severity that makes the exit code 1.")
+]
 GateFailOn = Annotated[
     FailOn | None,
-    Option(
+    CommandOption(
         "--fail-on",
         help="Lowest severity that makes the exit code 1. Default: the settings file's, otherwise error.",
     ),
 ]
 UndecidedRules = Annotated[
     Undecided | None,
-    Option(
+    CommandOption(
         "--undecided",
         help="What undecided rules do: pass ignores them, warn lists them in the verdict, fail shuts the "
         "gate. Default: the settings file's, otherwise warn.",
     ),
 ]
-Strict = Annotated[bool, Option("--strict", help="The same as --fail-on warning --undecided fail.")]
+Strict = Annotated[bool, CommandOption("--strict", help="The same as --fail-on warning --undecided fail.")]
 Only = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--only",
         metavar="RULE",
         autocompletion=completion.rules,
@@ -202,7 +204,7 @@ Only = Annotated[
 ]
 Skip = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--skip",
         metavar="RULE",
         autocompletion=completion.rules,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from envcheck.cli import completion, options, output
-from envcheck.cli.declaration import Option
+from envcheck.cli.declaration import CommandOption
 from envcheck.core.errors import InputError
 from envcheck.host import machine as host
 
 TargetOption = Annotated[
     str,
-    Option(
+    CommandOption(
         "--target",
         metavar="NAME",
         autocompletion=completion.targets,
@@ -20,7 +20,7 @@ TargetOption = Annotated[
 ]
 PythonVersionOption = Annotated[
     str | None,
-    Option(
+    CommandOption(
         "--python-version",
         metavar="X.Y",
         help="Python version to lock for. Default: that of the examined interpreter.",
@@ -28,19 +28,23 @@ PythonVersionOption = Annotated[
 ]
 PlatformOption = Annotated[
     str | None,
-    Option("--platform", metavar="OS-ARCH", help="Declare linux-x86_64 or linux-aarch64."),
+    CommandOption("--platform", metavar="OS-ARCH", help="Declare linux-x86_64 or linux-aarch64."),
 ]
 GlibcOption = Annotated[
     str | None,
-    Option("--glibc", metavar="2.N", help="Declare the C library of the machine the training runs on."),
+    CommandOption(
+        "--glibc", metavar="2.N", help="Declare the C library of the machine the training runs on."
+    ),
 ]
-ResolveOption = Annotated[bool, Option("--resolve", help="Resolve again, even if a shipped lock fits.")]
+ResolveOption = Annotated[
+    bool, CommandOption("--resolve", help="Resolve again, even if a shipped lock fits.")
+]
 OfflineOption = Annotated[
-    bool, Option("--offline", help="Use only the shipped locks; never use the network.")
+    bool, CommandOption("--offline", help="Use only the shipped locks; never use the network.")
 ]
 FileOption = Annotated[
     str,
-    Option(
+    CommandOption(
         "-o",
         "--output",
         metavar="FILE",
@@ -51,37 +55,47 @@ FileOption = Annotated[
 ]
 FormatOption = Annotated[
     str,
-    Option(
+    CommandOption(
         "--format",
         metavar="FORMAT",
-        help="requirements (with hashes), pylock (PEP 751), constraints (versions only) or "
-        "uv ([tool.uv] for pyproject.toml).",
+        help="requirements (with hashes), pylock (PEP 751), constraints (versions only), "
+        "uv ([tool.uv] for pyproject.toml), pixi, conda (environment.yml), dockerfile or devcontainer.",
     ),
 ]
 RequirementOption = Annotated[
     list[str] | None,
-    Option("-r", "--requirement", metavar="FILE", help="Also lock your own requirements. Repeatable."),
+    CommandOption("-r", "--requirement", metavar="FILE", help="Also lock your own requirements. Repeatable."),
 ]
 WithOption = Annotated[
     list[str] | None,
-    Option("--with", metavar="REQ", help="Also lock this requirement, such as 'trl>=0.20'. Repeatable."),
+    CommandOption(
+        "--with", metavar="REQ", help="Also lock this requirement, such as 'trl>=0.20'. Repeatable."
+    ),
+]
+AllowSourceOption = Annotated[
+    list[str] | None,
+    CommandOption(
+        "--allow-source",
+        metavar="NAME",
+        help="Build this package from source if the index has no wheel of it: its code runs. Repeatable.",
+    ),
 ]
 KeepOption = Annotated[
     list[str] | None,
-    Option("--keep", metavar="NAME", help="Keep the installed version of this package. Repeatable."),
+    CommandOption("--keep", metavar="NAME", help="Keep the installed version of this package. Repeatable."),
 ]
 ModelOption = Annotated[
     list[str] | None,
-    Option(
+    CommandOption(
         "--model", metavar="TYPE", help="Choose a transformers that supports this model_type. Repeatable."
     ),
 ]
 ExcludeNewerOption = Annotated[
-    str, Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after that day (UTC).")
+    str, CommandOption("--exclude-newer", metavar="DATE", help="Ignore files uploaded after that day (UTC).")
 ]
 PreferOption = Annotated[
     str,
-    Option(
+    CommandOption(
         "--prefer",
         metavar="WHAT",
         help="measured (combinations that were tested by training) or newest.",
@@ -89,17 +103,23 @@ PreferOption = Annotated[
 ]
 EngineOption = Annotated[
     str,
-    Option("--engine", metavar="NAME", help="uv, pip-tools, or both to see where their locks differ."),
+    CommandOption("--engine", metavar="NAME", help="uv, pip-tools, or both to see where their locks differ."),
 ]
 FromCurrentOption = Annotated[
     bool,
-    Option("--from-current", help="Change installed versions as little as possible; list the changes."),
+    CommandOption(
+        "--from-current", help="Change installed versions as little as possible; list the changes."
+    ),
 ]
 ShowIndexOption = Annotated[
-    bool, Option("--show-index", help="pylock: allow addresses on your own index in the lock.")
+    bool,
+    CommandOption(
+        "--show-index",
+        help="pylock: allow addresses on your own index; of packages without wheels, name where one is.",
+    ),
 ]
 ConstraintsOnlyOption = Annotated[
-    bool, Option("--constraints-only", help="The same as --format constraints.")
+    bool, CommandOption("--constraints-only", help="The same as --format constraints.")
 ]
 
 
@@ -119,6 +139,7 @@ def command(
     requirement_files: RequirementOption = None,
     requirements: WithOption = None,
     keep: KeepOption = None,
+    allow_source: AllowSourceOption = None,
     models: ModelOption = None,
     exclude_newer: ExcludeNewerOption = "",
     prefer: PreferOption = "measured",
@@ -155,6 +176,7 @@ def command(
         files=tuple(requirement_files or ()),
         besides=tuple(requirements or ()),
         keep=tuple(keep or ()),
+        allow_source=tuple(allow_source or ()),
         models=tuple(models or ()),
         until=exclude_newer,
         prefer=prefer,

@@ -12,7 +12,7 @@ from enum import Enum
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from envcheck.cli.declaration import Argument, Option, Parameter
+from envcheck.cli.declaration import CommandArgument, CommandOption, CommandParameter
 
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?", re.ASCII)
 
@@ -26,7 +26,7 @@ class _Declared:
 
     def __init__(self, name: str, annotation: Any) -> None:
         self.name = name
-        self.declaration: Parameter = annotation.__metadata__[0]
+        self.declaration: CommandParameter = annotation.__metadata__[0]
         one = annotation.__origin__
         if isinstance(one, UnionType):
             one = next(each for each in get_args(one) if each is not type(None))
@@ -80,7 +80,7 @@ def _options(declared: list[_Declared], words: Sequence[str]) -> tuple[dict[str,
     options = {
         name: each
         for each in declared
-        if isinstance(each.declaration, Option)
+        if isinstance(each.declaration, CommandOption)
         for name in each.declaration.names
     }
     given: dict[str, Any] = {}
@@ -115,7 +115,7 @@ def _arguments(declared: list[_Declared], words: list[str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     left = list(words)
     for each in declared:
-        if isinstance(each.declaration, Argument):
+        if isinstance(each.declaration, CommandArgument):
             for word in left if each.is_list else left[:1]:
                 _add(given, each, word)
             left = [] if each.is_list else left[1:]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from envcheck.cli import completion
-from envcheck.cli.declaration import Option, Parameter
+from envcheck.cli.declaration import CommandOption, CommandParameter
 from envcheck.cli.main import COMMANDS, command_module
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -46,8 +46,8 @@ def for_typer(command: FunctionType) -> FunctionType:
     return copy
 
 
-def _declaration(parameter: Parameter) -> Any:
-    declare = typer.Option if isinstance(parameter, Option) else typer.Argument
+def _declaration(parameter: CommandParameter) -> Any:
+    declare = typer.Option if isinstance(parameter, CommandOption) else typer.Argument
     return declare(*parameter.names, **parameter.settings)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from envcheck.cli import completion, options, output
-from envcheck.cli.declaration import Argument, Option
+from envcheck.cli.declaration import CommandArgument, CommandOption
 from envcheck.host import machine as host
 
 IdArgument = Annotated[
-    str | None, Argument(metavar="[ID]", autocompletion=completion.rules, help="Rule to show.")
+    str | None, CommandArgument(metavar="[ID]", autocompletion=completion.rules, help="Rule to show.")
 ]
-ListOption = Annotated[bool, Option("--list", help="List all rules.")]
+ListOption = Annotated[bool, CommandOption("--list", help="List all rules.")]
 
 
 def command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Argument
+from envcheck.cli.declaration import CommandArgument
 from envcheck.core.sanitize import inline
 from envcheck.host import machine as host
 
@@ -15,14 +15,16 @@ CONTEXT_SETTINGS = {"allow_interspersed_args": False}
 _CANNOT_EXECUTE = 126  # as a shell reports it
 _NOT_FOUND = 127
 
-CommandArgument = Annotated[
+WordsArgument = Annotated[
     list[str],
-    Argument(metavar="-- COMMAND [ARG]…", help="The command to run, with its launcher, such as torchrun."),
+    CommandArgument(
+        metavar="-- COMMAND [ARG]…", help="The command to run, with its launcher, such as torchrun."
+    ),
 ]
 
 
 def command(
-    arguments: CommandArgument,
+    arguments: WordsArgument,
     python: options.Python = None,
     target: options.Target = None,
     train: options.Train = None,

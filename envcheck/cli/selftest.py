@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from envcheck.cli import options, output
-from envcheck.cli.declaration import Option
+from envcheck.cli.declaration import CommandOption
 from envcheck.host import machine as host
 
 LevelOption = Annotated[
     int | None,
-    Option(
+    CommandOption(
         "--level",
         min=1,
         max=3,
@@ -20,11 +20,11 @@ LevelOption = Annotated[
 ]
 DeviceOption = Annotated[
     options.Device | None,
-    Option("--device", help="Where to run the tests. Default: cuda if there is a GPU, otherwise cpu."),
+    CommandOption("--device", help="Where to run the tests. Default: cuda if there is a GPU, otherwise cpu."),
 ]
 RanksOption = Annotated[
     int | None,
-    Option(
+    CommandOption(
         "--ranks",
         metavar="N",
         min=1,
@@ -34,7 +34,7 @@ RanksOption = Annotated[
 ]
 OnlyOption = Annotated[
     list[str] | None,
-    Option("--only", metavar="NAME", help="Run only this test or variant. Repeatable."),
+    CommandOption("--only", metavar="NAME", help="Run only this test or variant. Repeatable."),
 ]
 
 

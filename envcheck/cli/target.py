@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from envcheck.cli import completion, options, output
-from envcheck.cli.declaration import Argument
+from envcheck.cli.declaration import CommandArgument
 from envcheck.host import machine as host
 
 NameArgument = Annotated[
-    str | None, Argument(metavar="[NAME]", autocompletion=completion.targets, help="Recipe to show.")
+    str | None, CommandArgument(metavar="[NAME]", autocompletion=completion.targets, help="Recipe to show.")
 ]
 
 

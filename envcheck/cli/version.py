@@ -7,13 +7,17 @@ import platform
 from envcheck import __version__
 from envcheck.cli import output
 from envcheck.commands import examine
+from envcheck.host.package_files import changed_files
 from envcheck.knowledge.load import tree_digest
+
+_MOST_NAMED = 5  # files that the line on changes names
 
 
 def run(arguments: list[str]) -> int:  # noqa: ARG001 - the signature of every `run`
     """Print version, digest and Python; return 3 if the knowledge is not what it was when it was built."""
     tree = examine.source_tree()
     stated, found = tree["digest"], tree_digest(tree)
+    changed = changed_files() or []
     lines = [
         f"envcheck {__version__}",
         f"matrix   {tree['matrix'].get('updated', '')}, {len(tree['rule'])} rules, {found}",
@@ -21,5 +25,10 @@ def run(arguments: list[str]) -> int:  # noqa: ARG001 - the signature of every `
     ]
     if stated != found:
         lines.append(f"changed  since it was built, when it was {stated}: install envcheck again")
+    if changed:
+        more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+        lines.append(
+            f"changed  since it was built: {', '.join(changed[:_MOST_NAMED])}{more}: install envcheck again"
+        )
     output.print_data("".join(f"{line}\n" for line in lines))
-    return 0 if stated == found else 3
+    return 0 if stated == found and not changed else 3

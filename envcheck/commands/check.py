@@ -141,8 +141,22 @@ def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report
         report = ranges.explain_ranges(report, found, read, judged)
         generated += ranges.conflict_findings(found, dependencies)
     report = report._replace(judgement=examine.add_findings(report.judgement, generated))
+    report = _with_overruled_as_notes(report, dependencies.overridden)
     # Even a file without torch may bring in two packages that cannot work together.
     return _with_places(report._replace(nothing_to_judge="", diagnostics=diagnostics)), read
+
+
+def _with_overruled_as_notes(report: Report, overridden: frozenset[str]) -> Report:
+    """Return the report with a note in place of each warning on a requirement that the file overrules."""
+    if not overridden:
+        return report
+    findings = tuple(
+        one._replace(severity=Severity.NOTE, note="the file itself overrides this requirement")
+        if one.rule.group == "requires-dist" and one.rule.id.rpartition(":")[2] in overridden
+        else one
+        for one in report.judgement.findings
+    )
+    return report._replace(judgement=report.judgement._replace(findings=findings))
 
 
 def _with_places(report: Report) -> Report:

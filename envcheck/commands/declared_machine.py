@@ -90,6 +90,9 @@ def _declare_driver(inventory: Inventory, driver: str, matrix: Matrix) -> Invent
     if level := _CUDA_LEVEL.fullmatch(driver.strip()):
         version = _first_driver(level[1], matrix)
         source = f"the first driver of CUDA {level[1]}, which --driver declares"
+    elif first := _first_of_branch(driver.strip(), matrix):
+        version = first
+        source = f"the first driver of branch {driver.strip()}, which --driver declares"
     if versions.parse(version) is None:
         raise InputError(
             "--driver", f"expected a version such as 550.54.15, or a CUDA version, found {driver!r}"
@@ -115,6 +118,12 @@ def _first_driver(cuda: str, matrix: Matrix) -> str:
     toolkits = [str(row["driver"]) for row in matrix.tables.get("toolkit", ()) if str(row["cuda"]) == cuda]
     of_branch = [one for one in toolkits if one.partition(".")[0] in branches]
     return of_branch[0] if of_branch else branches[0]
+
+
+def _first_of_branch(branch: str, matrix: Matrix) -> str:
+    """Return the first driver of a branch such as 580 that came with a CUDA toolkit; empty if none did."""
+    drivers = [row.driver for row in matrix.tables.cuda_toolkits if row.driver.partition(".")[0] == branch]
+    return min(drivers, key=lambda driver: [int(part) for part in driver.split(".")], default="")
 
 
 def _declare_gpus(inventory: Inventory, gpus: Sequence[str], matrix: Matrix) -> Inventory:

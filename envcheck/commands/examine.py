@@ -26,8 +26,8 @@ from envcheck.core.facts import (
     Known,
     Value,
     Vocabulary,
+    installed_versions,
     package_key,
-    package_name,
 )
 from envcheck.core.findings import (
     UNREADABLE,
@@ -49,7 +49,7 @@ from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge.compiled import thaw_matrix
 from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
-from envcheck.rules.atlas import broken_rows, judged_versions, without_repetitions
+from envcheck.rules.atlas import broken_rows, judged_versions, newer_releases, without_repetitions
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.clauses import format_value
 from envcheck.rules.conditional import conditional_findings
@@ -253,7 +253,7 @@ def complete_inventory(
     """
     inventory = _with_declared_machine(inventory, request, matrix)
     implied = _facts_of_target(find_target(request.target, matrix))
-    configured, diagnostics = _read_configurations(request.train, matrix, _installed_versions(inventory))
+    configured, diagnostics = _read_configurations(request.train, matrix, installed_versions(inventory))
     # A target only fills gaps: the training facts of a facts file are the user's own configuration.
     gaps = [fact for fact in implied if fact.key not in inventory.facts]
     return inventory.with_facts([*gaps, *configured]), diagnostics
@@ -272,14 +272,6 @@ def _with_declared_machine(inventory: Inventory, request: ExamineRequest, matrix
         driver=request.driver,
         gpus=request.gpus,
     )
-
-
-def _installed_versions(inventory: Inventory) -> dict[str, str]:
-    return {
-        package_name(key): str(fact.value)
-        for key, fact in inventory.facts.items()
-        if fact.value is not None and key.startswith("pkg.") and key.count(".") == 1
-    }
 
 
 def _facts_of_target(target: Target | None) -> list[Fact]:
@@ -342,7 +334,16 @@ def report_on(
         measured=nearest_cell(inventory, matrix, target),
         nothing_to_judge=_nothing_to_judge(inventory),
         plan=plan,
+        newer=_newer_releases(inventory, matrix),
     )
+
+
+def _newer_releases(inventory: Inventory, matrix: Matrix) -> Mapping[str, str]:
+    """Return the releases here that came out after the atlas was read, by package."""
+    installed = installed_versions(inventory)
+    if len(installed) < 2:  # noqa: PLR2004 - the atlas was not loaded for the judging
+        return {}
+    return newer_releases(matrix.atlas(), installed)
 
 
 def _lacks_fix(finding: Finding) -> bool:
@@ -384,7 +385,7 @@ def with_requirements(read: Inventory) -> Inventory:
 
 def _missing_releases(read: Inventory) -> Sequence[Finding]:
     """Return what a list of versions requires that no release can meet; nothing for an environment."""
-    if "pkg" in read.complete or len(_installed_versions(read)) < 2:  # noqa: PLR2004 - no two packages
+    if "pkg" in read.complete or len(installed_versions(read)) < 2:  # noqa: PLR2004 - no two packages
         return ()
     from envcheck.commands.published_requirements import missing_releases
 
@@ -417,7 +418,7 @@ def _run_beside(rule_id: str, inventory: Inventory, matrix: Matrix) -> str:
 
 def _atlas_rules(inventory: Inventory, matrix: Matrix, *, worded: bool = True) -> Sequence[Rule]:
     """Return a rule for each two packages whose code does not fit; with texts and fixes if `worded`."""
-    installed = _installed_versions(inventory)
+    installed = installed_versions(inventory)
     if len(installed) < 2:  # noqa: PLR2004 - no two packages, nothing to compare
         return ()
     atlas = matrix.atlas()
@@ -433,7 +434,7 @@ def with_atlas_rules(matrix: Matrix, inventory: Inventory) -> Matrix:
     """Return the matrix with the atlas's rules on all releases of the packages that are installed."""
     from envcheck.knowledge import atlas_rules
 
-    generated = atlas_rules.rules_of(matrix.atlas(), _installed_versions(inventory))
+    generated = atlas_rules.rules_of(matrix.atlas(), installed_versions(inventory))
     return matrix._replace(rules=(*matrix.rules, *generated))
 
 
@@ -541,7 +542,7 @@ def _release_rows(read: Inventory, matrix: Matrix) -> list[Mapping[str, Any]]:
     listed = {row["package"] for row in rows}.union(*matrix.moves_with.values(), matrix.moves_with)
     from envcheck.commands.atlas_tables import release_rows
 
-    return [*rows, *release_rows(sorted(_installed_versions(read).keys() - listed))]
+    return [*rows, *release_rows(sorted(installed_versions(read).keys() - listed))]
 
 
 def expect_gpus(report: Report, request: ExamineRequest) -> Report:
@@ -681,12 +682,19 @@ def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:
     """Read the overlays as (file, what named it, text): those of the settings, then those of `--matrix`.
 
     Raises:
-        InputError: the settings or one of the files cannot be read.
+        InputError: the settings or one of the files cannot be read, or the settings trust keys and none of
+            these signed the file.
     """
     settings = read_settings()
     named = [(file, settings.file) for file in settings.matrix] if settings is not None else []
     named += [(file, "--matrix") for file in overlay_files]
-    return [(file, named_by, read_file(Path(file)).decode("utf-8", "replace")) for file, named_by in named]
+    contents = [(file, named_by, read_file(Path(file))) for file, named_by in named]
+    if settings is not None and settings.trusted_keys:
+        from envcheck.commands.overlay_signatures import check_signature
+
+        for file, _, content in contents:
+            check_signature(file, content, settings.trusted_keys, settings.file)
+    return [(file, named_by, content.decode("utf-8", "replace")) for file, named_by, content in contents]
 
 
 def read_settings() -> "Settings | None":

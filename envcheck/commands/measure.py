@@ -204,7 +204,7 @@ class _Series:
         self._options, self._folder, self._tell = options, folder, tell
         self._host, self._target = host, target
         self._train = _parse_train(options.train)
-        self._digest = _digest(options.wanted)
+        self._digest = tests_digest(options.wanted)
 
     def measure(
         self, combination: Combination, written: Sequence[Mapping[str, Any]]
@@ -281,7 +281,7 @@ def _refuse_other_versions(combination: Combination, inventory: Inventory) -> No
             raise ExamineError(f"{name} {version} was asked for and {here or 'none'} is installed")
 
 
-def _digest(options: selftest.SelftestOptions) -> str:
+def tests_digest(options: selftest.SelftestOptions) -> str:
     """Return a digest of all tests that may be run, so that a cell states by which text it was measured."""
     import hashlib
 

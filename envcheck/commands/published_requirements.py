@@ -22,6 +22,7 @@ from envcheck.knowledge.requirement_windows import DisjointWindows, disjoint_win
 from envcheck.policy.generated_findings import generated_finding
 from envcheck.rules.requirements import PUBLISHED, marker_environment
 
+_CUDA_LIBRARIES = ("nvidia-", "cuda-")
 _NAME_ENDS_AT = " <>=!~;[(@"
 
 
@@ -41,7 +42,11 @@ def with_published_requirements(read: Inventory) -> Inventory:
     facts = []
     for package, version in listed.items():
         row = table.row(package, version)
-        lines = tuple(line for line in (row.requires if row else ()) if _required_name(line) in listed)
+        lines = tuple(
+            line
+            for line in (row.requires if row else ())
+            if _required_name(line) in listed and not ("+" in version and _depends_on_build(line))
+        )
         if lines:
             source = f"{PUBLISHED}{package} {version}"
             facts.append(Fact(package_key(package, "requires"), Known(lines), source))
@@ -77,6 +82,14 @@ def _no_release(window: DisjointWindows, read: Inventory) -> Finding:
         [Evidence(read.fact(package_key(ask.package))) for ask in window.asks],
         group="no-release",
     )
+
+
+def _depends_on_build(line: str) -> bool:
+    """Return whether a requirement names a library of CUDA.
+
+    A build with a local label, `2.9.0+cu129`, was made for another CUDA than the one on the public index.
+    """
+    return _required_name(line).startswith(_CUDA_LIBRARIES)
 
 
 def _required_name(line: str) -> str:

@@ -199,7 +199,7 @@ class _NamedFileReader:
             self._leave_open(reference, reference.unknown)
             return
         inside = self._known[reference.dialect].inside
-        path = _found(Path(reference.path) / inside, folder)
+        path = _found(Path(reference.path) / inside, folder, document.folder)
         if inside and not is_file(path):
             return  # the name of a model on the Hub
         if not path_exists(path):
@@ -242,11 +242,14 @@ def _text_beside(name: str, folder: Path) -> str | None:
         return None
 
 
-def _found(name: Path, folder: Path) -> Path:
+def _found(name: Path, folder: Path, started_in: str = "") -> Path:
     """Return a named file, looked for beside the file that names it, in this folder and in those above it.
 
-    A launch script is started from some folder of its project, most often the outermost one.
+    A launch script is started from some folder of its project, most often the outermost one. `started_in`
+    is the folder that it changes to before it names the file.
     """
+    if started_in and not name.is_absolute() and is_file(inside := _found(started_in / name, folder)):
+        return inside
     beside = folder / name
     if is_file(beside) or is_file(name) or name.is_absolute():
         return beside if is_file(beside) else name

@@ -264,3 +264,12 @@ class Inventory:
             complete |= part.complete
             devices = part.devices or devices
         return Inventory(facts, devices, complete, unread)
+
+
+def installed_versions(inventory: Inventory) -> dict[str, str]:
+    """Return the packages of which a version is known, with that version."""
+    return {
+        package_name(key): str(fact.value)
+        for key, fact in inventory.facts.items()
+        if fact.value is not None and is_package_version_key(key)
+    }

@@ -198,6 +198,7 @@ class Report(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()  # mistakes in the training configurations, worst first
     question: Question = Question.DOCTOR  # the first line answers it
     verbosity: Verbosity = Verbosity.USUAL
+    newer: Mapping[str, str] = EMPTY_MAPPING  # releases here that came out after `matrix.atlas()` was read
 
     @property
     def reported(self) -> tuple[Finding | Diagnostic, ...]:

@@ -140,7 +140,13 @@ class UserRequirement(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A training recipe: its packages, the training facts it implies, and those that `pin` may change."""
+    """A training recipe: its packages, the training facts it implies, and those that `pin` may change.
+
+    `extras` are requirements such as `trl[vllm]`, which a lock has to satisfy as well. `conflicts` names
+    packages that must not be in the environment, and why. `server` is the target of a second environment, in
+    which a server of this recipe runs. `extends` is the target that the row was built on. `bounds` are
+    specifiers by package, for what metadata do not say.
+    """
 
     name: str
     title: str
@@ -149,6 +155,13 @@ class Target(NamedTuple):
     free: tuple[str, ...] = ()
     build: tuple[str, ...] = ()  # packages that exist only as sdists, which an installer must build
     note: str = ""
+    group: str = ""
+    purpose: str = ""  # `for` in matrix.toml: what someone trains with it, in one line
+    extras: tuple[str, ...] = ()
+    conflicts: Mapping[str, str] = EMPTY_MAPPING
+    server: str = ""
+    extends: str = ""
+    bounds: Mapping[str, str] = EMPTY_MAPPING
 
 
 OUTCOMES = ("ok", "fails", "imports", "not-installable")

@@ -22,6 +22,7 @@ KEYS = {
             "torchtune",
             "verl",
             "nemo_rl",
+            "sentence_transformers",
             "custom",
         ),
     ),
@@ -193,7 +194,7 @@ KEYS = {
     "train.method": Key(
         Kind.WORD,
         "what the loop optimises",
-        ("pretrain", "sft", "dpo", "kto", "orpo", "reward", "ppo", "grpo", "rloo"),
+        ("pretrain", "sft", "dpo", "kto", "orpo", "reward", "ppo", "grpo", "rloo", "embedding"),
     ),
     "train.base_dtype": Key(
         Kind.WORD,

@@ -41,7 +41,8 @@ class DependencyList(NamedTuple):
 
     `whole` means that the list holds everything that will be installed, dependencies included. `remarks` are
     the lines that lead to something that was not read, each with its place. `fresh` means that an installer
-    chooses the versions that are left open: nothing is installed before.
+    chooses the versions that are left open: nothing is installed before. `overridden` names packages for
+    which the file overrules what other packages require.
     """
 
     name: str
@@ -50,6 +51,7 @@ class DependencyList(NamedTuple):
     whole: bool = False
     remarks: tuple[str, ...] = ()
     fresh: bool = False
+    overridden: frozenset[str] = frozenset()
 
 
 class ReadingContext(NamedTuple):

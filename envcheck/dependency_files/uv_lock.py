@@ -36,7 +36,16 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
     for label, selected, excluded in _choices(tree.get("conflicts")):
         found = {python: lock.packages(python, selected, excluded) for python in pythons}
         lists += lists_by_python(where, found, label)
-    return tuple(lists)
+    overridden = _overridden(tree.get("manifest"))
+    return tuple(one._replace(overridden=overridden) for one in lists)
+
+
+def _overridden(manifest: object) -> frozenset[str]:
+    """Return the packages of `override-dependencies`: uv ignores what others require of them."""
+    rows = _list(manifest.get("overrides")) if isinstance(manifest, Mapping) else []
+    return frozenset(
+        normalised(str(row["name"])) for row in rows if isinstance(row, Mapping) and "name" in row
+    )
 
 
 def _choices(conflicts: object) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:

@@ -17,6 +17,22 @@ def shipped_text(name: str) -> str | None:
     return read_file(path, limit=64 * READ_LIMIT).decode() if path.is_file() else None
 
 
+def changed_files() -> list[str] | None:
+    """Return the files that differ from what the build wrote, or are missing; None in a checkout."""
+    digests = shipped_text("digests.json")
+    if digests is None:
+        return None if shipped_text("source.json") is None else ["digests.json"]
+    import json
+
+    return [name for name, digest in json.loads(digests).items() if _digest(_SHIPPED / name) != digest]
+
+
+def _digest(path: Path) -> str:
+    import hashlib  # only `--version -v` needs it
+
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
 def package_folder(name: str) -> Path:
     """Return the path of a folder inside the package: scripts for the target's interpreter."""
     return _PACKAGE / name

@@ -36,7 +36,8 @@ LOG_TABLES = frozenset(
 
 LARGE_TABLES = LOG_TABLES | frozenset(
     {"default", "release", "import_run", "peft_transformers"}
-    | {"flash_attn_name", "flash_attn_cuda", "flash_attn_wheel", "flash_attn_trap"}
+    | {"flash_attn_name", "flash_attn_cuda", "flash_attn_trap"}
+    | {"wheel_publisher", "published_wheel", "attention_instead"}
     | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
     | {"xformers_build", "torchao_torch"}
     | {"decoder", "tower", "activation", "optimizer"}
@@ -121,7 +122,10 @@ def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
             [_thaw_rule(rule, clause) for rule in rules if not errors_only or rule[1] == Severity.ERROR.value]
         ),
         {
-            name: Target(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), tuple(row[5]), row[6])
+            name: Target(
+                *(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), tuple(row[5])),
+                *(*row[6:9], tuple(row[9]), *row[10:]),
+            )
             for name, row in targets.items()
         },
         tuple(map(Cell._make, cells)),

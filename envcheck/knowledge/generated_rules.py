@@ -109,6 +109,17 @@ def target_rules(target: Target | None) -> Iterator[Rule]:
             sources=source,
             group="target",
         )
+    for name, why in target.conflicts.items():
+        key = package_key(name)
+        yield Rule(
+            id=f"target:{target.name}:without-{name}",
+            severity=Severity.ERROR,
+            basis=Basis.METADATA,
+            title=f"{target.name} does not go with {name}: {why}",
+            when=((Clause(key, Kind.VERSION, ((PRESENT,),), "present"),),),
+            sources=source,
+            group="target",
+        )
     for key, value in target.train.items():
         kind = Kind.FLAG if isinstance(value, bool) else Kind.NUMBER if isinstance(value, int) else Kind.WORD
         written = clauses.format_value(value)

@@ -28,7 +28,9 @@ from envcheck.core.rules import (
     Target,
     When,
 )
+from envcheck.core.suggestions import suggestion
 from envcheck.core.tables import Tables
+from envcheck.knowledge import target_rows
 from envcheck.rules import clauses
 
 _Word = TypeVar("_Word", bound=enum.Enum)
@@ -128,9 +130,7 @@ def read_matrix(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix
     rules = tuple(rule for row in tree["rule"] if (rule := reader.rule(row)))
     reader.check_unique(rule.id for rule in rules)
     defaults = tuple(default for row in tree["tables"].get("default", []) if (default := reader.default(row)))
-    targets = {
-        name: target for name, row in head.get("target", {}).items() if (target := reader.target(name, row))
-    }
+    targets = reader.targets(head.get("target", {}))
     cells = tuple(cell for row in head.get("cell", []) if (cell := reader.cell(row, targets)))
     matrix = Matrix(
         rules=rules,
@@ -323,11 +323,24 @@ class _RowReader:
             return None
         return Default(row["key"], row["value"], when, row["source"])
 
+    def targets(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Target]:
+        """Return the targets whose rows can be read, each with what the target it extends gives."""
+        read = {name: self.target(name, target_rows.extended(rows, name)) for name in rows}
+        found = {name: target for name, target in read.items() if target is not None}
+        for name, target in found.items():
+            if target.server and target.server not in rows:
+                where = f"{_row_file(rows[name], 'matrix.toml')}: target {name!r}"
+                self.problems.append(f"{where}: server: no such target{suggestion(target.server, [*rows])}")
+        return found
+
     def target(self, name: str, row: Mapping[str, Any]) -> Target | None:
         where = f"{_row_file(row, 'matrix.toml')}: target {name!r}"
+        before = len(self.problems)
+        self.problems += [f"{where}: {problem}" for problem in target_rows.problems(row)]
+        if len(self.problems) > before:
+            return None
         train = {f"train.{key}": value for key, value in row.get("train", {}).items()}
         free = tuple(f"train.{key}" for key in row.get("free", []))
-        before = len(self.problems)
         for key in (*train, *free):
             self._key(key, where)
         if not row.get("title") or not row.get("packages"):
@@ -342,6 +355,13 @@ class _RowReader:
             free=free,
             build=tuple(row.get("build", [])),
             note=row.get("note", ""),
+            group=row.get("group", ""),
+            purpose=row.get("for", ""),
+            extras=tuple(row.get("extras", [])),
+            conflicts=row.get("conflicts", {}),
+            server=row.get("server", ""),
+            extends=row.get("extends", ""),
+            bounds=row.get("bounds", {}),
         )
 
     def cell(self, row: Mapping[str, Any], targets: Mapping[str, Target]) -> Cell | None:

@@ -110,17 +110,34 @@ def target_page(name: str | None, known: Matrix, lang: Language = ENGLISH) -> st
         InputError: there is no such target; the message suggests the nearest.
     """
     if name is None:
-        return "".join(f"{target.name:<20} {lang.word(target.title)}\n" for target in known.targets.values())
+        return "\n".join(_target_groups(known, lang))
     if name not in known.targets:
         raise InputError(f"target {name}", f"no such target{suggestion(name, list(known.targets))}")
     return "\n".join([*_target(known.targets[name], known, lang), ""])
 
 
+def _target_groups(known: Matrix, lang: Language) -> Iterator[str]:
+    """Yield a block of lines for each group: its heading, and each target with what it is for."""
+    groups: dict[str, list[Target]] = {}
+    for target in known.targets.values():
+        groups.setdefault(target.group, []).append(target)
+    for group, targets in groups.items():
+        lines = [lang.word(group) if group else lang.say("other targets")]
+        for target in targets:
+            lines.append(f"  {target.name:<20} {lang.word(target.title)}")
+            lines += [f"  {'':<20} {lang.word(target.purpose)}"] if target.purpose else []
+        yield "\n".join([*lines, ""])
+
+
 def _target(target: Target, known: Matrix, lang: Language) -> Iterator[str]:
     yield f"{target.name}: {lang.word(target.title)}"
+    if target.purpose:
+        yield lang.word(target.purpose)
     if target.note:
         yield lang.word(target.note)
-    yield f"{pad(lang.say('wants'), 9)}{', '.join(target.packages)}"
+    if target.extends:
+        yield f"{pad(lang.say('extends'), 9)}{target.extends}"
+    yield from _environment(target, lang)
     if target.build:
         builds = pad(lang.say("builds"), 9)
         yield f"{builds}{', '.join(target.build)} {lang.say('(published as source only)')}"
@@ -137,6 +154,18 @@ def _target(target: Target, known: Matrix, lang: Language) -> Iterator[str]:
     yield lang.say("measured {} combinations: {} trained, {} failed", len(cells), good, failed)
     for cell in sorted(cells, key=lambda cell: (cell.date, cell.outcome)):
         yield _cell(cell, lang)
+
+
+def _environment(target: Target, lang: Language) -> Iterator[str]:
+    """Yield what a target's environment holds, within which bounds, and what it must not hold."""
+    yield f"{pad(lang.say('wants'), 9)}{', '.join([*target.packages, *target.extras])}"
+    for number, (name, bound) in enumerate(target.bounds.items()):
+        yield f"{pad(lang.say('bounds') if number == 0 else '', 9)}{name}{bound}"
+    for number, (name, why) in enumerate(target.conflicts.items()):
+        yield f"{pad(lang.say('without') if number == 0 else '', 9)}{name} ({lang.word(why)})"
+    if target.server:
+        where = lang.say("in an environment of its own: target {}", target.server)
+        yield f"{pad(lang.say('server'), 9)}{where}"
 
 
 def _cell(cell: Cell, lang: Language) -> str:

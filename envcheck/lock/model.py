@@ -93,10 +93,10 @@ class Lock:
     """Pins, and everything that was assumed when they were chosen.
 
     `python` is `3.11`, `platform` is `linux-x86_64`, `glibc` is the oldest C library that the lock installs
-    on. `needs` are facts of the machine that the lock relies on, each `(key, operator, value)` with the
-    operator `>=` or `=`; `train` are the facts of the training it was chosen for. `build` names the packages
-    that exist only as source. `date` (ISO), `maker` (envcheck's version) and `matrix` (the digest of the
-    knowledge) say when and with what the lock was made.
+    on. `proof` says how the combination was tried, in words. `needs` are facts of the machine that the lock
+    relies on, each `(key, operator, value)` with the operator `>=` or `=`; `train` are the facts of the
+    training it was chosen for. `build` names the packages that exist only as source. `date` (ISO), `maker`
+    (envcheck's version) and `matrix` (the digest of the knowledge) say when and with what the lock was made.
 
     Raises:
         ValueError: a word that cannot be written into a header.
@@ -114,6 +114,7 @@ class Lock:
     maker: str = ""
     matrix: str = ""
     notes: tuple[str, ...] = ()
+    proof: str = ""
 
     def __post_init__(self) -> None:
         """Sort the fields whose order has no meaning, and refuse what the header cannot hold."""
@@ -127,7 +128,7 @@ class Lock:
         for key, value in self._header_words():
             if not _KEY.fullmatch(key) or not HEADER_VALUE.fullmatch(value):
                 raise ValueError(f"cannot be written into a lock's header: {key}={value!r}")
-        for note in self.notes:
+        for note in (*self.notes, *filter(None, (self.proof,))):
             if not note.isprintable() or note != note.strip() or not note:
                 raise ValueError(f"a note must be one line of text, found {note!r}")
 
@@ -143,7 +144,8 @@ class Lock:
         """Return the sha256 of everything in the lock except its prose; it reveals lines edited by hand."""
         import hashlib  # it loads OpenSSL, which takes a fifth of Python's own start
 
-        covered = [*machine_lines(self), *self.notes, pin_lines(self.pins)]
+        prose = [*self.notes, *filter(None, (self.proof,))]
+        covered = [*machine_lines(self), *prose, pin_lines(self.pins)]
         return "sha256:" + hashlib.sha256("\n".join(covered).encode()).hexdigest()
 
 

@@ -195,6 +195,7 @@ class _HeaderReader:
         self.needs: list[tuple[str, str, str]] = []
         self.train: list[tuple[str, str]] = []
         self.notes: list[str] = []
+        self.proof = ""
         self.line = 0
 
     def read(self, comment: str, number: int) -> bool:
@@ -205,6 +206,9 @@ class _HeaderReader:
         """
         if comment.startswith("Note "):
             self.notes.append(comment[4:].strip())
+            return True
+        if comment.startswith("Proven "):
+            self.proof = comment.removeprefix("Proven ").strip()
             return True
         if not comment.startswith(HEADER_MARK):
             return False
@@ -255,6 +259,7 @@ class _HeaderReader:
                 train=tuple(self.train),
                 build=build,
                 notes=tuple(self.notes),
+                proof=self.proof,
                 **{key: words.get(key, "") for key in HEADER_FIELDS},
             )
         except ValueError as error:

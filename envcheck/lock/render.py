@@ -36,6 +36,8 @@ def introduction(lock: Lock) -> Iterator[str]:
     maker = f"envcheck {lock.maker}".strip()
     date = f" on {lock.date}" if lock.date else ""
     yield f"Locked by {maker}{date} for {f'the target {lock.target}' if lock.target else 'no target'}."
+    if lock.proof:
+        yield f"Proven     {lock.proof}"
     yield ""
     yield f"Python     {lock.python} on {lock.platform}" + (
         f", glibc {lock.glibc} or newer" if lock.glibc else ""

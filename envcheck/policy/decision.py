@@ -50,6 +50,7 @@ class Settings(NamedTuple):
 
     file: str = ""
     matrix: tuple[str, ...] = ()
+    trusted_keys: tuple[str, ...] = ()
     threshold: Severity | None = None
     undecided: str = ""
     target: str = ""

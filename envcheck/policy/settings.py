@@ -32,6 +32,7 @@ class SettingsError(EnvcheckError):
 
 _KEYS = (
     "matrix",
+    "trusted_keys",
     "threshold",
     "undecided",
     "target",
@@ -160,6 +161,7 @@ class _SettingsReader:
         return Settings(
             file=self.places.file,
             matrix=self.texts(tree, "matrix", "files"),
+            trusted_keys=self.texts(tree, "trusted_keys", "public keys"),
             threshold=self.severity(tree["threshold"], "threshold") if "threshold" in tree else None,
             undecided=self.one_of(tree, "undecided", UNDECIDED),
             target=self.text(tree, "target"),
@@ -308,6 +310,7 @@ TEMPLATE = """\
 # lock = "requirements.txt"       # gate: what the environment was installed from
 # machines = ["a100-r535"]        # gate and check: the machines it must run on; it has to pass on all
 # matrix = ["house.toml"]         # your own rules, targets and cells, on top of the shipped ones
+# trusted_keys = []               # public keys of minisign, "RWQ…": overlays must be signed by one of them
 # skip = ["lock:extra"]           # rules to skip; a prefix such as `lock:` or `remark:` selects a group
 
 # [machine.a100-r535]             # declared, because the build of an image has no GPU

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from envcheck.core import versions
 from envcheck.core.facts import Absent, Inventory, Known, Unknown
 from envcheck.core.findings import Diagnostic, Finding, Report, Verdict
 from envcheck.core.i18n import Language
@@ -161,17 +162,19 @@ def _packages(report: Report) -> tuple[str, str]:
     texts = [_labelled(name, fact_text(inventory, f"pkg.{name}")) for name in names]
     installed = [text for text in texts if text]
     if installed and installed[0].startswith("torch "):
-        installed[0] += _torch_build(inventory, report.language)
+        installed[0] += torch_build(inventory, report.language)
     text = f"{python}: {', '.join(installed)}" if python and installed else _joined(python, *installed)
     return (text, "ok") if installed else (text or report.language.say("not given"), "none")
 
 
-def _torch_build(inventory: Inventory, lang: Language) -> str:
+def torch_build(inventory: Inventory, lang: Language) -> str:
     """Return what torch was built for: ` for CUDA 12.8`, ` (CPU build)`; empty if that is not known."""
     runtime = inventory.fact("cuda.runtime")
     if isinstance(runtime.reading, Absent):
-        rocm = "+rocm" in str(inventory.known("pkg.torch"))
-        return lang.say(" (ROCm build)") if rocm else lang.say(" (CPU build)")
+        label = versions.local_label(str(inventory.known("pkg.torch")))
+        if label.startswith("rocm"):
+            return lang.say(" (ROCm build)")
+        return lang.say(" (Intel XPU build)") if label.startswith("xpu") else lang.say(" (CPU build)")
     return lang.say(" for CUDA {}", runtime.value) if runtime.value else ""
 
 

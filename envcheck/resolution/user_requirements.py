@@ -1,14 +1,15 @@
 """The user's own requirements on a lock besides the target, each with its origin.
 
-Requirements files are read as pip reads them, but only releases of an index can be locked: a direct
-reference, an editable or an option that names another index is refused with its line. The line is not
-repeated, because it may hold a login.
+Requirements files are read as pip reads them, but only releases of an index can be locked. A direct reference
+or an editable in a file is kept out of the lock and reported by its line; an option that names another index
+is refused. The line is not repeated, because it may hold a login.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -25,10 +26,15 @@ from envcheck.lock.model import Pin
 
 
 class RequirementWithExtras(NamedTuple):
-    """A requirement with the extras it names: the search ignores them, a backend completes them."""
+    """A requirement with the extras it names: the search ignores them, a backend completes them.
+
+    One that is `by_address` (a URL, a path, a repository) stays out of the lock, because nothing is known of
+    it. `bare` then has the package's name if the line gives one, and no bound.
+    """
 
     bare: UserRequirement
     extras: tuple[str, ...] = ()
+    by_address: bool = False
 
     @property
     def requirement(self) -> str:
@@ -109,6 +115,41 @@ def parse_requirement(
     return RequirementWithExtras(bare, extras)
 
 
+_BY_ADDRESS = re.compile(
+    r"(?:-e|--editable)[\s=]|[\w.-]+(?:\[[^\]]*\])?\s*@\s|\.{1,2}(?:/|$)|/|(?:\w+\+)?\w+://|\S+\.(?:whl|zip|tar\.gz)(?:\s|$)"
+)
+"""How a line begins that asks for a file, a folder or a repository instead of a release."""
+
+_NAMED_BEFORE = re.compile(r"([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*@\s")
+_NAMED_WITHIN = re.compile(
+    r"[#&]egg=([A-Za-z0-9][\w.-]*)|/([A-Za-z0-9][\w.]*)-[^/]*\.whl|/([A-Za-z0-9][\w-]*)\.git\b"
+)
+
+
+def _requirement_by_address(text: str, origin: str) -> RequirementWithExtras:
+    """Return what a line that names no release asks for, without the address, which may hold a login."""
+    named = _NAMED_BEFORE.match(text) or _NAMED_WITHIN.search(text)
+    name = next(filter(None, named.groups()), "") if named else ""
+    return RequirementWithExtras(UserRequirement(normalised(name), "", origin, wanted=False), by_address=True)
+
+
+def describe_by_address(requirements: Iterable[RequirementWithExtras], pinned: Iterable[str]) -> list[str]:
+    """Return a note on each requirement that stays out of the lock; `pinned` are the packages in it."""
+    in_lock = frozenset(pinned)
+    notes = []
+    for each in requirements:
+        file, _, line = each.bare.origin.rpartition(":")
+        name = each.bare.package
+        what = f"{name}, " if name else ""
+        instead = f"; the lock has a release of {name}, which it replaces" if name in in_lock else ""
+        command = f"sed -n {line}p {shlex.quote(file)} | python -m pip install --no-deps -r /dev/stdin"
+        notes.append(
+            f"{each.bare.origin}: {what}an address instead of a release, is kept and not judged: install it "
+            f"after the lock{instead}: {command}"
+        )
+    return notes
+
+
 def read_requirements_file(
     file: str, text_of: TextOf, python: str, platform: str
 ) -> tuple[RequirementWithExtras, ...]:
@@ -131,6 +172,9 @@ def read_requirements_file(
         if entry.includes_address:
             raise InputError(entry.place, "expected a file, found a URL")
         origin = f"{entry.file}:{entry.line}"
+        if _BY_ADDRESS.match(entry.text):
+            found.append(_requirement_by_address(entry.text, origin))
+            continue
         requirement = parse_requirement(entry.text, origin, python, platform, wanted=not entry.constraint)
         if requirement is not None:
             found.append(requirement)

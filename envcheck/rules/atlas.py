@@ -37,6 +37,20 @@ def _release_read(installed: str, releases: Sequence[str]) -> str:
     return next((release for release in releases if versions.parse(release) == public), "")
 
 
+def newer_releases(atlas: Atlas, installed: Mapping[str, str]) -> dict[str, str]:
+    """Return the installed releases that came out after the harvest: nothing is known of their code."""
+    return {
+        package: version
+        for package, version in installed.items()
+        if (releases := atlas.releases.get(package)) and _is_newer(version, releases[-1])
+    }
+
+
+def _is_newer(installed: str, newest: str) -> bool:
+    version = versions.parse(installed)
+    return version is not None and versions.compare(version.base_version, ">", newest) is Tri.YES
+
+
 def broken_rows(atlas: Atlas, installed: Mapping[str, str]) -> Iterator[tuple[str, str, list[AtlasRow]]]:
     """Yield each package and partner that do not fit, with the rows that show it.
 

@@ -89,16 +89,23 @@ class DialectContext:
         """Return whether a setting is as stated; MAYBE if it is "auto" or only a shell knows it."""
         if isinstance(expected, list):
             return max(self._matches(name, alternative) for alternative in expected)
-        if expected == "given":
-            return Tri.of(name in self.settings)
-        if expected in ("present", "absent"):
-            return Tri.of(self._is_given(name) == (expected == "present"))
+        if expected in ("given", "present", "absent"):
+            return self._matches_given(name, expected)
         if name == PROGRAM:
             return Tri.of(any(str(expected) in word for word in self.document.program))
         value = self._value_or_default(name)
         if isinstance(value, Unknown) or value == "auto":
             return Tri.MAYBE
         return Tri.of(_satisfies(value, expected))
+
+    def _matches_given(self, name: str, expected: str) -> Tri:
+        """Return whether a setting is there, or has a value; MAYBE where a program computes it."""
+        setting = self.settings.get(name)
+        if self.typed and setting is not None and isinstance(setting.value, Unknown):
+            return Tri.MAYBE
+        if expected == "given":
+            return Tri.of(setting is not None)
+        return Tri.of(self._is_given(name) == (expected == "present"))
 
     def _is_given(self, name: str) -> bool:
         """Return whether a setting has a value; null and an empty section are none."""

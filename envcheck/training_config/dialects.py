@@ -64,6 +64,10 @@ class Family(NamedTuple):
     `beside` are words of names that do not bear on it all the same. So does the name of a model that the
     regular expression `models` matches, such as one that tells of a quantised base, and the name of a file or
     a program that `programs` matches.
+
+    Where the code of the program could be read and has none of the words, nor of those in `code`, the fact is
+    `absent` by default. So it is where the program has options that are flags, named as the regular
+    expression `switch` says, and all of them are off by default.
     """
 
     key: str
@@ -71,6 +75,9 @@ class Family(NamedTuple):
     beside: Sequence[str] = ()
     models: str = ""
     programs: str = ""
+    code: Sequence[str] = ()
+    absent: Value | None = None
+    switch: str = ""
 
 
 class PartSwitches(NamedTuple):
@@ -159,6 +166,7 @@ class Dialect(NamedTuple):
     defaults: Sequence[Implied] = ()
     families: Sequence[Family] = ()
     switches: Sequence[PartSwitches] = ()
+    libraries: Sequence[str] = ()  # packages that change nothing about families by being imported
     contradictions: Sequence[Contradiction] = ()
     filled: Sequence[FilledRow] = ()
     excluded: Sequence[ExcludedRow] = ()
@@ -206,6 +214,7 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
         implied=[_row(Implied, row) for row in _rows_of("implied", lineage, trees)],
         defaults=[_row(Implied, row) for row in _rows_of("default", lineage, trees)],
         families=_for_all(Family, "family", own, trees),
+        libraries=trees.get("arguments", {}).get("libraries", ()),
         switches=_for_all(PartSwitches, "switches", own, trees),
         contradictions=[_row(Contradiction, row) for row in _rows_of("contradiction", lineage, trees)],
         filled=[_row(FilledRow, row) for tree in inherited for row in tree.get("filled", ())],

@@ -3,6 +3,7 @@
 A reader (`readers/`) turns a text into documents; a dialect (`dialects`) knows what their names mean.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from envcheck.core.errors import Place
@@ -35,6 +36,19 @@ class Setting(NamedTuple):
     place: Place  # of the value
 
 
+class ProgramSource(NamedTuple):
+    """What the code of a program and of its project's modules names.
+
+    `unresolved` are the packages that it imports and that are not part of its project. `switches` are the
+    options of the program that are flags, each with its default.
+    """
+
+    file: str
+    names: frozenset[str]
+    unresolved: frozenset[str]
+    switches: Mapping[str, bool]
+
+
 class Document(NamedTuple):
     """The settings of one text, or of one launch in it.
 
@@ -56,6 +70,8 @@ class Document(NamedTuple):
     incomplete: str = ""
     written_files: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
+    source: ProgramSource | None = None  # of the program that is launched, if it could be read
+    folder: str = ""  # where the launch is started, if its script has changed there
 
     def names(self) -> frozenset[str]:
         """Return the names of all settings."""

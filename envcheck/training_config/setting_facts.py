@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from envcheck.core.facts import Absent, Fact, Known, Reading, Tri, Unknown
 from envcheck.core.rules import Severity
 from envcheck.core.training_facts import KEYS
 from envcheck.training_config.dialect_context import DialectContext, bool_as_number, location
-from envcheck.training_config.dialects import DialectRow, Implied, PartSwitches, program_names
+from envcheck.training_config.dialects import DialectRow, Family, Implied, PartSwitches, program_names
 from envcheck.training_config.document import Section, Setting, SettingValue
 from envcheck.training_config.values import FALSE, TRUE, UNDECIDED, alternatives, as_number, spelled
 
@@ -98,16 +98,52 @@ def default_facts(context: DialectContext) -> Iterator[Fact]:
         else:
             reading = Absent() if value is None else Known(value)
         yield Fact(key, reading, source)
+    yield from _absent_from_code(context)
+
+
+def _absent_from_code(context: DialectContext) -> Iterator[Fact]:
+    """Yield what holds because the program's own code, all of which could be read, never names it."""
+    source = context.document.source
+    if source is None or source.unresolved - {*context.dialect.libraries}:
+        return
+    names = [name.lower() for name in source.names]
+    for family in context.dialect.families:
+        if family.absent is None:
+            continue
+        if not any(_is_named(family, name) for name in names):
+            yield Fact(family.key, Known(family.absent), f"{source.file}, which does not name it")
+        elif family.switch and (switches := _switches_of(family, source.switches)) and not any(switches):
+            yield Fact(family.key, Known(family.absent), f"{source.file}, where it is off by default")
+
+
+def _switches_of(family: Family, switches: Mapping[str, bool]) -> list[bool]:
+    """Return the defaults of the flags that switch on what a family is about."""
+    return [
+        default
+        for name, default in switches.items()
+        if re.fullmatch(family.switch, name.lower()) and _is_named(family, name.lower())
+    ]
+
+
+def _is_named(family: Family, name: str) -> bool:
+    """Return whether a name in a program's code bears on the fact of a family."""
+    if any(word in name for word in family.code):
+        return True
+    return any(word in name for word in family.words) and not any(word in name for word in family.beside)
 
 
 def open_facts(context: DialectContext) -> Iterator[Fact]:
     """Yield the facts that a setting bears on whose meaning is not known, by its name."""
     switched = {setting.name for _, setting, _ in _switched(context)}
     for setting in context.settings.values():
-        if setting.name in switched or context.rows(setting.name) or _is_off(setting.value):
+        rows = context.rows(setting.name)
+        if setting.name in switched or _is_off(setting.value) or not all(row.key for row in rows):
             continue
         words = setting.name.lower()
+        stated = {row.key for row in rows}
         for family in context.dialect.families:
+            if stated and (family.key in stated or family.key != "train.quantization"):
+                continue
             if any(word in words for word in family.words) and not any(
                 word in words for word in family.beside
             ):

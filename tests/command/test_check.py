@@ -784,3 +784,31 @@ def test_locks_and_hashed_files_are_not_edited(tmp_path: Path) -> None:
     assert "patch -p0" not in check(tmp_path, "poetry.lock", POETRY).out
     hashed = f"torch==2.4.0 --hash=sha256:{'0' * 64}\ndeepspeed==0.14.0 --hash=sha256:{'0' * 64}\n"
     assert "patch -p0" not in check(tmp_path, "requirements.txt", hashed).out
+
+
+def test_a_release_newer_than_the_knowledge_is_named_with_the_day_of_the_knowledge(tmp_path: Path) -> None:
+    newer = check(tmp_path, "requirements.txt", "torch==2.8.0\npeft==99.1\n")
+    line = next(line for line in newer.out.splitlines() if "newer, and not known" in line)
+    assert re.fullmatch(
+        r"published releases were read on \d{4}-\d\d-\d\d; newer, and not known: peft 99\.1", line
+    )
+
+    known = check(tmp_path, "requirements.txt", "torch==2.8.0\npeft==0.17.0\n")
+    assert "newer, and not known" not in known.out
+
+
+def test_a_requirement_that_a_lock_of_uv_overrides_is_a_note(tmp_path: Path) -> None:
+    own = '[[package]]\nname = "app"\nsource = { virtual = "." }\ndependencies = [{ name = "trl" }, { name = "transformers" }]\n'
+    packages = "".join(
+        f'[[package]]\nname = "{name}"\nversion = "{version}"\nsource = {{ registry = "x" }}\n'
+        for name, version in (("trl", "0.12.2"), ("transformers", "4.47.0"))
+    )
+    lock = f'version = 1\nrequires-python = "==3.11.*"\n{own}{packages}'
+    overrides = '[manifest]\noverrides = [{ name = "Transformers", specifier = "==4.47.0" }]\n'
+
+    assert check(tmp_path, "uv.lock", lock, "--fail-on", "warning").code == 1
+    ran = check(
+        tmp_path, "uv.lock", lock.replace("[[package]]", f"{overrides}[[package]]", 1), "--fail-on", "warning"
+    )
+    assert ran.code == 0
+    assert "note: trl asks for transformers<4.47.0 in its own metadata" in ran.out

@@ -249,3 +249,13 @@ def test_a_number_of_thousands_of_digits_is_no_version(tmp_path: Path) -> None:
     (tmp_path / "facts.toml").write_text(f'complete = ["pkg"]\n[pkg]\ntorch = "{"9" * 5000}"\n')
     outcome = measured("doctor", "--facts", "facts.toml", cwd=tmp_path)
     harmless(outcome)
+
+
+@pytest.mark.parametrize(
+    "lines", ["\n" * 30_000 + "x", "# a\n  \n" * 20_000, "ARG A=1\n\t\n" * 20_000 + "CMD x"]
+)
+def test_blank_lines_do_not_make_a_reader_of_dockerfiles_search_for_hours(lines: str, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(lines)
+    outcome = measured("doctor", "--static", "--python", ".", "--train", "run.sh", cwd=tmp_path)
+    harmless(outcome)
+    assert outcome.code == 2

@@ -80,7 +80,7 @@ def test_unknown_hardware_is_noted_as_an_assumption() -> None:
     [
         (("--driver", "470.223.02"), "needs driver 525.60.13, here 470.223.02"),
         (("--gpu", "K80"), "torch-build-lacks-gpu-code"),
-        (("--python-version", "3.13"), "none is shipped for zero3-lora on Python 3.13"),
+        (("--python-version", "3.14"), "none is shipped for zero3-lora on Python 3.14"),
     ],
 )
 def test_if_no_shipped_lock_fits_offline_names_what_is_missing(machine: tuple[str, ...], why: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 from envcheck.host.machine import Host, find_program
 from envcheck.lock.leaks import refuse_leaks
 from envcheck.lock.parse import parse_requirements
-from tests.support.local_index import LocalIndex, serving, wheel
+from tests.support.local_index import LocalIndex, sdist, serving, wheel
 from tests.support.running import Outcome, installed, invocation
 from tests.support.stack_index import STACK, stack
 
@@ -114,6 +114,47 @@ def test_own_requirements_that_cannot_be_met_name_both_sides(
     assert "numpy" in err
 
 
+def test_an_address_is_kept_out_of_the_lock_and_named_without_repeating_it(
+    index: LocalIndex, cache: Path, tmp_path: Path
+) -> None:
+    lines = [
+        "mine<2",
+        "https://user:canary@host.example/a/studio-0.4-py3-none-any.whl",
+        "-e .",
+        "git+ssh://h/x.git",
+    ]
+    (tmp_path / "my.in").write_text("\n".join([*lines, "transformers @ git+https://host.example/t.git\n"]))
+    code, out, err = run(environ(index.url, cache), *PIN, "-r", "my.in", cwd=tmp_path)
+    assert code == 0, err
+    assert versions(out)["mine"] == "1.0"
+    assert "canary" not in out + err
+    notes = [line for line in err.splitlines() if "kept and not judged" in line]
+    assert [line.split(": ")[0] for line in notes] == ["my.in:2", "my.in:3", "my.in:4", "my.in:5"]
+    assert "studio" in notes[0]
+    assert "sed -n 2p my.in | python -m pip install" in notes[0]
+    assert "the lock has a release of transformers" in notes[3]
+    refuse_leaks(out)
+
+
+def test_a_package_that_is_source_only_needs_to_be_allowed(
+    index: LocalIndex, cache: Path, tmp_path: Path
+) -> None:
+    source = {
+        **index.files,
+        **dict(
+            (
+                sdist("fair", "0.4.0", "from setuptools import setup\nsetup(name='fair', version='0.4.0')"),
+                wheel("setuptools", "80.0"),
+            )
+        ),
+    }
+    with serving(LocalIndex(source, as_json=True)) as served:
+        code, out, err = run(environ(served.url, cache), *PIN, "--with", "fair==0.4.0", cwd=tmp_path)
+    assert (code, out) == (4, "")
+    assert "has it as source only" in err
+    assert "--allow-source fair" in err
+
+
 def test_a_shipped_lock_is_served_only_if_it_fulfils_the_requirements(tmp_path: Path) -> None:
     nowhere = environ("http://127.0.0.1:9/simple", tmp_path)
     served = run(
@@ -200,7 +241,7 @@ def test_two_backends_are_compared(index: LocalIndex, cache: Path, tmp_path: Pat
         (("--format", "pylock"), 2, "your index is your own"),
         (("--model", "qwen33"), 2, "did you mean 'qwen3'"),
         (("-r", "gone.in"), 2, "gone.in: no such file"),
-        (("-r", "bad.in"), 2, "bad.in:2: expected name>=version alone, found the option -e"),
+        (("-r", "bad.in"), 2, "bad.in:2: expected name>=version alone, found the option --pre"),
         (("-r", "."), 2, "expected a file, found a directory"),
         (("--with", "x @ https://u:canary@h/x"), 2, "found a direct reference"),
         (("-o", "gone/lock.txt"), 2, "the folder of this file does not exist"),
@@ -226,7 +267,7 @@ def test_two_backends_are_compared(index: LocalIndex, cache: Path, tmp_path: Pat
 def test_wrong_use_is_a_one_line_error_and_changes_no_file(
     options: tuple[str, ...], code: int, why: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "bad.in").write_text("rich\n-e .\n")
+    (tmp_path / "bad.in").write_text("rich\n--pre\n")
     (tmp_path / "link.txt").symlink_to("bad.in")
     (tmp_path / "loop").symlink_to("loop")
     before = sorted(tmp_path.iterdir())
@@ -236,7 +277,7 @@ def test_wrong_use_is_a_one_line_error_and_changes_no_file(
     assert why in line
     assert "canary" not in line
     assert sorted(tmp_path.iterdir()) == before
-    assert (tmp_path / "bad.in").read_text() == "rich\n-e .\n"
+    assert (tmp_path / "bad.in").read_text() == "rich\n--pre\n"
 
 
 # --- indexes that misbehave -------------------------------------------------------------------------

@@ -107,3 +107,9 @@ def test_a_resolvers_chain_of_reasons_becomes_a_few_lines() -> None:
     assert lines[0].startswith("vllm>=0.20 depends on torch==2.11.0")
     assert "you require torch==2.15.0 and vllm" in lines
     assert not any("conclude" in line for line in lines)
+
+
+def test_a_release_that_was_not_read_is_left_to_the_backend() -> None:
+    problem = asked("qlora", ("numpy", "==1.21.4"), ("trl", ""))
+    assert "numpy" not in {release.package for release in problem.releases}
+    assert resolver.solve(problem).versions is not None

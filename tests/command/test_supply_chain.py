@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.running import copy_compiled, envcheck
 
 
 def build(clone: Path, out: Path, **environ: str) -> Path:
@@ -87,3 +88,21 @@ def test_actions_and_hooks_are_pinned() -> None:
     ]
     for line in uses:
         assert re.search(r"@[0-9a-f]{40}\b", line), line
+
+
+@pytest.mark.parametrize(
+    "name", ["judging.json", "dialects.json", "source.json", "atlas/index.json", "digests.json"]
+)
+def test_a_file_that_was_changed_after_the_build_is_named(name: str, tmp_path: Path) -> None:
+    copy_compiled(tmp_path)
+    environ = {"PYTHONPATH": str(tmp_path)}
+    whole = envcheck("--version", "-v", environ=environ)
+    assert (whole.code, "changed" in whole.out) == (0, False)
+    file = tmp_path / "envcheck/shipped" / name
+    if name == "digests.json":
+        file.unlink()
+    else:
+        file.write_text(file.read_text().replace("torch", "torcx", 1))
+    changed = envcheck("--version", "-v", environ=environ)
+    assert changed.code == 3
+    assert f"changed  since it was built: {name}: install envcheck again" in changed.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess  # noqa: TID251 - the formats are for other programs
 import sys
@@ -44,8 +45,11 @@ def written(name: str, lock: Lock = LOCK) -> str:
 @pytest.mark.parametrize("name", formats.names())
 def test_every_format_says_what_it_assumes_and_is_the_same_every_time(name: str) -> None:
     text = written(name)
-    assert text.startswith("# Locked by envcheck 0.1.0 on 2026-11-21 for the target zero3-lora.\n#\n")
-    assert "# Machine    driver.version 525.60.13 or newer\n" in text
+    mark = "//" if name == "devcontainer" else "#"
+    assert text.startswith(
+        f"{mark} Locked by envcheck 0.1.0 on 2026-11-21 for the target zero3-lora.\n{mark}\n"
+    )
+    assert f"{mark} Machine    driver.version 525.60.13 or newer\n" in text
     assert written(name, replace(LOCK, pins=tuple(reversed(LOCK.pins)))) == text
 
 
@@ -69,9 +73,10 @@ def test_constraints_hold_versions_alone_and_say_that_they_are_not_a_lock() -> N
 
 def test_an_unknown_format_lists_the_known_ones() -> None:
     with pytest.raises(
-        InputError, match="expected one of constraints, pylock, requirements, uv, found 'conda'"
+        InputError,
+        match=r"expected one of conda, constraints, devcontainer, dockerfile, pixi, .*, found 'poetry'",
     ):
-        formats.named("conda")
+        formats.named("poetry")
 
 
 # --- PEP 751 ----------------------------------------------------------------------------------------
@@ -249,3 +254,43 @@ def test_constraints_only_selects_its_format_and_excludes_others() -> None:
     both = envcheck(*asked, "--constraints-only", "--format", "pylock")
     assert (both.code, both.out) == (2, "")
     assert both.err == "envcheck: --constraints-only: contradicts --format pylock\n"
+
+
+# --- other people's files ---------------------------------------------------------------------------
+
+
+def test_pixi_has_every_pin_and_the_platform() -> None:
+    table = tomllib.loads(written("pixi"))
+    assert table["workspace"]["platforms"] == ["linux-64"]
+    assert table["dependencies"] == {"python": f"{LOCK.python}.*"}
+    assert table["pypi-dependencies"] == {pin.name: f"=={pin.version}" for pin in LOCK.pins}
+    assert table["pypi-options"]["no-build-isolation"] == list(LOCK.build)
+
+
+def test_conda_environment_is_read_back_with_every_wheel(tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text(written("conda"))
+    code, out, err = envcheck("check", str(tmp_path / "environment.yml"), "--json")
+    assert code in (0, 1), err
+    built = frozenset(LOCK.build)
+    for pin in LOCK.pins:
+        assert (f'- "{pin.name}=={pin.version} --hash=sha256:' in written("conda")) == (pin.name not in built)
+    assert out
+
+
+def test_dockerfile_installs_the_lock_and_then_gates(tmp_path: Path) -> None:
+    text = written("dockerfile")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert lines[0] == f"FROM python:{LOCK.python}-slim"
+    assert any("--require-hashes" in line and line.startswith("RUN ") for line in lines)
+    assert "envcheck gate" in lines[-1]
+    (tmp_path / "Dockerfile").write_text(text)
+    (tmp_path / "requirements.txt").write_text(TEXT)
+    code, _, err = envcheck("check", str(tmp_path / "Dockerfile"))
+    assert code in (0, 1), err
+
+
+def test_devcontainer_is_json_after_its_comments() -> None:
+    text = written("devcontainer")
+    table = json.loads("".join(line for line in text.splitlines() if not line.startswith("//")))
+    assert table["image"] == f"python:{LOCK.python}-slim"
+    assert "--require-hashes" in table["postCreateCommand"]

@@ -17,7 +17,7 @@ from envcheck.lock.wheels import release_of, usable_files, usable_tags
 from tests.unit.lock.test_lock import SHIPPED
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_shipped_lock_passes_today_s_matrix(path: Path) -> None:
     lock = parse_requirements(path.read_text(encoding="utf-8"), path.name)
     known = examine.knowledge()
@@ -37,7 +37,7 @@ def test_a_shipped_lock_passes_today_s_matrix(path: Path) -> None:
     assert violated_rules(place, package_facts(versions), complete=True) == []
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_shipped_lock_is_complete_and_has_no_leaks(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     refuse_leaks(text)
@@ -45,7 +45,9 @@ def test_shipped_lock_is_complete_and_has_no_leaks(path: Path) -> None:
     assert render_requirements(lock) == text
     pins = {pin.name: pin for pin in lock.pins}
     assert {*examine.knowledge().targets[lock.target].packages, *build_needs(lock.build)} <= set(pins)
-    assert path.stem.startswith(f"{lock.target}-py{lock.python.replace('.', '')}-driver")
+    assert path.parent.name == lock.target
+    assert path.stem.startswith(f"py{lock.python.replace('.', '')}-driver")
+    assert path.stem.endswith("-aarch64") == (lock.platform == "linux-aarch64")
     assert ("driver.version", ">=") in {need[:2] for need in lock.needs}
     assert lock.date
     assert lock.maker
@@ -54,7 +56,7 @@ def test_shipped_lock_is_complete_and_has_no_leaks(path: Path) -> None:
         assert pin.artifacts == usable_files(pin.name, pin.version, pin.artifacts, tags, lock.build)
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_shipped_lock_s_build_packages_are_its_only_sources(path: Path) -> None:
     lock = parse_requirements(path.read_text(encoding="utf-8"), path.name)
     sources = {

@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import gc
 import io
+import itertools
 import os
 import random
 import resource
@@ -23,261 +24,19 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.property.fuzz_kinds import KINDS
 
 MOST_SECONDS = 5
 MOST_MIB = 300
 DOCUMENTED = frozenset({0, 1, 2, 3, 4})
+USAGE = 2  # the exit code of input that cannot be read
 _HANGS_AFTER_S = 60  # on a machine that is busy with other work
 _LARGEST = 1 << 20
 _BATCH = 20  # inputs that share a process, unless one of them is dear
-
-FACTS = b"""complete = ["pkg"]
-[python]
-version = "3.11.7"
-[pkg]
-torch = "2.6.0+cu124"
-deepspeed = "0.15.4"
-peft = { version = "0.14.0", requires = ["torch>=1.13", "numpy; python_version < '3.10' and extra == 'x'"] }
-[driver]
-version = "535.54"
-[train]
-zero_stage = 3
-[[gpu]]
-name = "NVIDIA A100-SXM4-80GB"
-compute_capability = "8.0"
-[unknown]
-"cuda.toolkit" = "not read"
-"""
-FACTS_JSON = (
-    b'{"complete": ["pkg"], "pkg": {"torch": "2.6.0", "peft": {"version": "0.14", "requires": ["torch>9"]}},'
-    b' "gpu": [{"name": "A100", "memory_mib": 81920}], "gpus": {"count": 1}, "env": {"NCCL_ALGO": "Ring"}}'
-)
-SHA = b"sha256:" + b"0123456789abcdef" * 4
-
-
-class Kind(NamedTuple):
-    """A kind of input: the file that is mutated, what is in it, other files, and the commands that read it."""
-
-    file: str
-    seeds: tuple[bytes, ...]
-    commands: tuple[tuple[str, ...], ...]
-    beside: Mapping[str, bytes] = {}
-
-
-def _of_environment(file: str, *seeds: bytes, beside: Mapping[str, bytes] | None = None) -> Kind:
-    """Return the kind of a file in a virtual environment, which is read without running anything."""
-    site = "env/lib/python3.11/site-packages"
-    files = {
-        "env/pyvenv.cfg": b"home = /usr/bin\nversion = 3.11.7\n",
-        "env/bin/python": b"#!/bin/false\n",
-        f"{site}/torch-2.6.0.dist-info/METADATA": b"Name: torch\nVersion: 2.6.0\nRequires-Dist: filelock\n",
-        f"{site}/asks-1.0.dist-info/METADATA": b"Name: asks\nVersion: 1.0\nRequires-Dist: torch>=2.7\n",
-        **{f"{site}/{name}": content for name, content in (beside or {}).items()},
-    }
-    commands = (
-        ("doctor", "--static", "--python", "env"),
-        ("gate", "--static", "--python", "env", "--verify-files", "--no-manifest", "--format", "json"),
-    )
-    return Kind(f"{site}/{file}" if not file.startswith("env/") else file, seeds, commands, files)
-
-
-def _train(file: str, *seeds: bytes) -> Kind:
-    return Kind(file, seeds, (("doctor", "--facts", "facts.toml", "--train", file),), {"facts.toml": FACTS})
-
-
-def _listing(file: str, *seeds: bytes) -> Kind:
-    return Kind(file, seeds, (("check", file), ("check", file, "--format", "sarif")))
-
-
-EVIL = "evil-1.0.dist-info"
-HEAD = b"Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n"
-KINDS: Mapping[str, Kind] = {
-    "facts-toml": Kind(
-        "facts.toml",
-        (FACTS,),
-        tuple(("doctor", "--facts", "facts.toml", "--format", each) for each in ("text", "html")),
-    ),
-    "facts-json": Kind(
-        "facts.json",
-        (FACTS_JSON,),
-        tuple(("gate", "--facts", "facts.json", "--format", each) for each in ("json", "junit")),
-    ),
-    "settings": Kind(
-        "envcheck.toml",
-        (
-            (
-                b'threshold = "warning"\nundecided = "fail"\nmachines = ["a"]\n[severity]\n"a" = "error"\n'
-                b'[machine.a]\ndriver = "535.54"\ngpu = ["A100 80GB"]\n[[waive]]\nrule = "a"\nreason = "b"\nuntil = 2030-01-01\n'
-            ),
-        ),
-        (("gate", "--facts", "facts.toml", "--no-manifest"),),
-        {"facts.toml": FACTS},
-    ),
-    "overlay": Kind(
-        "own.toml",
-        (
-            (
-                b'[[rule]]\nid = "own"\nseverity = "error"\nbasis = "measured"\ntitle = "t"\nwhy = "w"\n'
-                b'when = { "pkg.torch" = ">=2.6,<2.7", "gpu.name" = "present" }\n[[rule.fix]]\nset = { "pkg.torch" = ">=2.7" }\n'
-                b'[[rule.sources]]\nurl = "https://corp.example/1"\nkind = "issue"\nchecked = 2026-11-01\n'
-                b'[target.mine]\npackages = ["torch"]\ntrain = { zero_stage = 3 }\n[machine.m]\ndriver = "535.54"\n'
-            ),
-        ),
-        (
-            ("doctor", "--facts", "facts.toml", "--matrix", "own.toml"),
-            ("matrix", "show", "--matrix", "own.toml"),
-        ),
-        {"facts.toml": FACTS},
-    ),
-    "requirements": _listing(
-        "requirements.txt",
-        b"torch==2.6.0+cu124 --hash=" + SHA + b"\n-r other.txt\ndeepspeed>=0.15 ; python_version < '3.12'\n"
-        b"--extra-index-url https://download.example/whl/cu124\npeft @ https://x.example/peft-0.14.0-py3-none-any.whl\n",
-    ),
-    "pylock": _listing(
-        "pylock.toml",
-        b'lock-version = "1.0"\ncreated-by = "uv"\n[[packages]]\nname = "torch"\nversion = "2.6.0"\n'
-        b'marker = "python_version >= \'3.9\'"\nwheels = [{ name = "torch-2.6.0-py3-none-any.whl", '
-        b'url = "https://x.example/t.whl", hashes = { sha256 = "00" } }]\n',
-    ),
-    "conda": _listing(
-        "environment.yml",
-        b"name: train\nchannels: [pytorch, nvidia]\ndependencies:\n  - python=3.11\n  - pytorch=2.4.0=py3.11_cuda12.1\n"
-        b"  - pytorch-cuda=12.1\n  - &a numpy=1.26.4\n  - pip:\n    - peft==0.14.0\n",
-    ),
-    "dockerfile": _listing(
-        "Dockerfile",
-        b"# syntax=docker/dockerfile:1\nARG V=2.6.0\nFROM nvidia/cuda:12.4.1-devel-ubuntu22.04 AS build\n"
-        b"ENV A=1\nRUN pip install torch==${V} \\\n  deepspeed==0.15.4 && rm -rf /x\nCOPY <<EOT /r.txt\nnumpy==2.0\nEOT\n"
-        b'RUN ["pip", "install", "peft"]\nFROM build\nRUN python3 -m pip install -r /r.txt\n',
-    ),
-    "pyproject": _listing(
-        "pyproject.toml",
-        b'[project]\nname = "x"\ndependencies = ["torch==2.6.0", "peft>=0.14"]\ndynamic = ["version"]\n',
-    ),
-    "lock": Kind(
-        "lock.txt",
-        (
-            b"# envcheck: lock=1 target=zero3-lora\ntorch==2.6.0 --hash="
-            + SHA
-            + b"\npeft==0.14.0 \\\n  --hash="
-            + SHA
-            + b"\n",
-        ),
-        (("gate", "--facts", "facts.toml", "--lock", "lock.txt", "--no-manifest"),),
-        {"facts.toml": FACTS},
-    ),
-    "train-yaml": _train(
-        "train.yaml",
-        b"model_name_or_path: x\nfinetuning_type: lora\ndeepspeed: ds.json\nbf16: true\nlearning_rate: 1.0e-4\n"
-        b"base: &b {a: 1}\nmore:\n  <<: *b\n  list: [1, no, ~]\n",
-    ),
-    "train-json": _train(
-        "ds.json",
-        b'{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": true},\n'
-        b' // a comment\n "train_batch_size": "auto", "gradient_clipping": 1.0}\n',
-    ),
-    "train-shell": _train(
-        "run.sh",
-        b'#!/bin/bash\nset -e\nN=${SLURM_NNODES:-2}\nARGS="--bf16 true $(cat x)"\nfor i in 1 2 3; do echo $i; done\n'
-        b"if [ $N -gt 1 ]; then P=$((N * 8 / 2)); else P=8; fi\ncase $P in 8) X=1;; *) X=2;; esac\n"
-        b"torchrun --nproc_per_node $P train.py --deepspeed ds.json $ARGS <<EOT\nhello\nEOT\n",
-    ),
-    "nodes": Kind(
-        "nodes.jsonl",
-        (FACTS_JSON + b"\n" + FACTS_JSON.replace(b"Ring", b"Tree") + b'\n{\n"host": {"name": "n3"}\n}\n',),
-        (("fleet", "nodes.jsonl"), ("fleet", "nodes.jsonl", "--json", "--expect", "n[1-3]")),
-    ),
-    "node-toml": Kind("node.toml", (FACTS,), (("fleet", "node.toml"),)),
-    "manifest": Kind(
-        "manifest.json",
-        (
-            (
-                b'{"schema_version": 1, "envcheck": "0.1.0", "date": "2026-11-20", "python": "3.11.7", "platform": "linux-x86_64",'
-                b' "packages": {"torch": "2.6.0"}, "cuda": "12.4", "minimum_driver": "525.60.13", "architectures": ["sm_80"],'
-                b' "unknown": {}, "machines": [{"name": "a", "driver": "535.54", "gpus": ["A100"]}], "gate": {"verdict": "open"}}'
-            ),
-        ),
-        (("gate", "--runtime", "--manifest", "manifest.json", "--timeout", "1"),),
-    ),
-    "log": Kind(
-        "train.log",
-        (
-            (
-                b'[rank0]: Traceback (most recent call last):\n[rank0]:   File "/x/train.py", line 3, in main\n'
-                b"[rank0]:     x()\n[rank0]: RuntimeError: CUDA error: no kernel image is available for execution\n"
-                b"  File \"a.py\", line 1\n    x = (\n        ^\nSyntaxError: '(' was never closed\n"
-                b'ray.exceptions.RayTaskError(ValueError): ray::f()\n  File "t.py", line 2, in f\nValueError: x\n'
-                b"Failures:\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 12)\n  error_file: <N/A>\n"
-                b"  traceback : Signal 9 (SIGKILL) received\n 50%|#####     | 5/10 [00:01<00:01]\r 60%|\nKilled\n"
-            ),
-        ),
-        (
-            ("explain", "train.log", "--facts", "facts.toml"),
-            ("explain", "train.log", "--json", "--facts", "facts.toml"),
-        ),
-        {"facts.toml": FACTS},
-    ),
-    "model": Kind(
-        "model/config.json",
-        (
-            (
-                b'{"model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28,'
-                b' "num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 152064, "torch_dtype": "bfloat16"}'
-            ),
-        ),
-        (("fit", "--model", "model", "--facts", "facts.toml"),),
-        {"facts.toml": FACTS},
-    ),
-    "safetensors": Kind(
-        "model/model.safetensors",
-        (
-            (
-                b"\x60\0\0\0\0\0\0\0"
-                b'{"__metadata__": {}, "a.weight": {"dtype": "BF16", "shape": [8, 8], "data_offsets": [0, 128]}}    '
-            ),
-        ),
-        (("fit", "--model", "model", "--facts", "facts.toml"),),
-        {"facts.toml": FACTS, "model/config.json": b'{"model_type": "unheard-of"}'},
-    ),
-    "metadata": _of_environment(
-        f"{EVIL}/METADATA",
-        HEAD
-        + b"Requires-Dist: torch (>=2.0,<3) ; python_version >= '3.8' and (os_name == 'posix' or extra == 'x')\n"
-        b"Requires-Dist: numpy\n  >=1.20\nRequires-Dist: a[b,c]~=1.0\nRequires-Dist: u @ https://x.example/u.whl\n\nText\n",
-    ),
-    "record": _of_environment(
-        f"{EVIL}/RECORD",
-        b'evil/__init__.py,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\nevil/_C.cpython-311-x86_64-linux-gnu.so,,\n"a,b.py",,\n',
-        beside={f"{EVIL}/METADATA": HEAD + b"Requires-Dist: torch\n", "evil/__init__.py": b""},
-    ),
-    "direct-url": _of_environment(
-        f"{EVIL}/direct_url.json",
-        b'{"dir_info": {"editable": true}, "url": "file:///src/evil"}',
-        beside={f"{EVIL}/METADATA": HEAD, "evil.pth": b"/src/evil\n"},
-    ),
-    "egg": _of_environment("evil.egg-link", b"/src/evil\n."),
-    "requires-txt": _of_environment(
-        "evil-1.0.egg-info/requires.txt",
-        b"torch>=2\n\n[x]\nnumpy\n\n[:python_version < '3.9']\nsix\n",
-        beside={"evil-1.0.egg-info/PKG-INFO": HEAD},
-    ),
-    "pth": _of_environment("evil.pth", b"/src/evil\nimport os; os.x\n../site-packages\n"),
-    "pyvenv": _of_environment(
-        "env/pyvenv.cfg", b"home = /usr/bin\ninclude-system-site-packages = true\nversion = 3.11.7\n"
-    ),
-    "version-py": _of_environment(
-        "torch/version.py",
-        b"from typing import Optional\n__version__ = '2.6.0+cu124'\ndebug = False\ncuda: Optional[str] = '12.4'\n",
-    ),
-    "conda-meta": _of_environment(
-        "env/conda-meta/pytorch-2.6.0-py3.11_cuda12.4_0.json",
-        b'{"name": "pytorch", "files": ["lib/python3.11/site-packages/x"]}',
-    ),
-}
 
 FRAGMENTS = (
     b"[" * 70, b"{" * 70, b"(" * 3000, b"[" * 50_000, b"{" * 50_000, b".a" * 5000, b"a." * 40, b"9" * 5000, b"-" * 2000,
@@ -315,11 +74,12 @@ def mutated(seed: bytes, choice: random.Random) -> bytes:
                 choice.shuffle(lines)
                 data = b"\n".join(lines)
             case 6:
-                line = choice.choice(data.split(b"\n")) + b"\n"
+                line = choice.choice(data.split(b"\n"))[:3000] + b"\n"
                 data = data[:at] + line * choice.choice((1, 10, 3000)) + data[at:]
             case _:
                 data = data[:at] + choice.choice(FRAGMENTS) + data[at:]
-    return data[:_LARGEST]
+        data = data[:_LARGEST]
+    return data
 
 
 class Input(NamedTuple):
@@ -436,6 +196,20 @@ def warm_up(run: Callable[[list[str]], int]) -> None:
                     run(list(command))
 
 
+def refused_seeds(run: Callable[[list[str]], int]) -> Iterator[str]:
+    """Yield the seeds that a command refuses to read."""
+    for name, kind in KINDS.items():
+        for number, seed in enumerate(kind.seeds):
+            for command in kind.commands:
+                with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+                    write_files(Input(name, number, seed, command), Path())
+                    said = io.StringIO()
+                    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+                        code = run(list(command))
+                if code == USAGE:
+                    yield f"{name} {number}: {' '.join(command)}: {said.getvalue()}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the fuzzer; print a line for each failure and return 1 if there is one."""
     parser = argparse.ArgumentParser(
@@ -446,6 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kind", action="append", choices=sorted(KINDS))
     parser.add_argument("--number", type=int, help="only this input of the kinds")
     parser.add_argument("--keep", type=Path, help="folder for the inputs that failed")
+    parser.add_argument("--seeds", action="store_true", help="only run each command on its unchanged seeds")
     parser.add_argument("--part", default="0/1", help="run every nth input: 0/2 and 1/2 together are all")
     options = parser.parse_args(arguments)
     from envcheck.__main__ import main as _  # noqa: F401 - as the program starts
@@ -458,25 +233,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return run_runtime(words)
         return run(words)
 
+    if options.seeds:
+        refused = list(refused_seeds(start))
+        print(*refused, sep="\n", end="\n" if refused else "")  # noqa: T201
+        return int(bool(refused))
     warm_up(start)
     kinds = options.kind or list(KINDS)
     part, parts = map(int, options.part.split("/"))
+    chosen: Iterator[Input]
     if options.number is None:
-        chosen = [
-            each
-            for index, each in enumerate(inputs(options.count, options.seed, kinds))
-            if index % parts == part
-        ]
+        chosen = itertools.islice(inputs(options.count, options.seed, kinds), part, None, parts)
     else:
-        chosen = [made(name, options.number, options.seed) for name in kinds]
-    failures = 0
-    for start_at in range(0, len(chosen), _BATCH):
-        batch = chosen[start_at : start_at + _BATCH]
+        chosen = (made(name, options.number, options.seed) for name in kinds)
+    tried = failures = 0
+    while batch := list(itertools.islice(chosen, _BATCH)):  # 20,000 inputs at once are 1 GiB
+        tried += len(batch)
         for given, problem in zip(batch, faults(batch, start), strict=True):
             if problem:
                 failures += 1
                 _report(given, problem, options.seed, options.keep)
-    print(f"{len(chosen)} inputs of {len(kinds)} kinds, seed {options.seed}: {failures} failures")  # noqa: T201
+    print(f"{tried} inputs of {len(kinds)} kinds, seed {options.seed}: {failures} failures")  # noqa: T201
     return int(failures > 0)
 
 

@@ -1,6 +1,6 @@
 """Fuzz the four parsers that read hostile bytes without a library, guided by the code that each input reaches.
 
-    python -m tests.property.fuzz_parsers shell -max_total_time=600 CORPUS    # needs atheris; options are libFuzzer's
+    python -m tests.property.fuzz_parsers shell CORPUS -max_total_time=600    # needs atheris; options are libFuzzer's
     python -m tests.property.fuzz_parsers elf CRASH-FILE                       # one input again
 
 Parsers: `shell` (launch scripts), `metadata` (headers, requirements and markers), `elf` (shared libraries), `log`.
@@ -14,7 +14,10 @@ import importlib
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+from tests.property.fuzz_kinds import KINDS
 
 
 def _shell() -> Callable[[bytes], None]:
@@ -108,12 +111,50 @@ def smallest_library() -> bytes:
     return (header + load + dynamic).ljust(256, b"\0") + entries.ljust(144, b"\0") + names.ljust(112, b"\0")
 
 
-SEEDS = (
-    b"torchrun --nproc_per_node $((N / 2)) train.py --bf16 true $(cat x) <<EOT\na\nEOT\nif [ $N -gt 1 ]; then :; fi\n",
-    b"Name: a\nRequires-Dist: torch (>=2) ; python_version >= '3.8' and (os_name in 'posix' or extra == 'x')\n",
-    smallest_library(),
-    b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nRuntimeError: CUDA error\nSyntaxError: x\n',
-)
+SEEDS: dict[str, tuple[bytes, ...]] = {
+    "shell": tuple(
+        each for name in ("train-shell", "train-slurm", "train-sourced") for each in KINDS[name].seeds
+    ),
+    "metadata": KINDS["metadata"].seeds,
+    "elf": (smallest_library(),),
+    "log": KINDS["log"].seeds,
+}
+"""What the corpus begins with: inputs that reach what lies behind the first check."""
+
+WORDS: dict[str, tuple[bytes, ...]] = {
+    "shell": (
+        *b"if then elif else fi for in do done while case esac function local export shift set source eval exit".split(),
+        *b"$( ` ${ $(( )) [[ ]] << <<- && || ;; ; | > 2>&1 $@ $# ${1:-x} ${a[@]} ${a%%x*} ${a//b/c}".split(),
+        *b"torchrun deepspeed accelerate launch python -m --nproc_per_node srun bash -c #SBATCH EOT".split(),
+    ),
+    "metadata": (
+        b"\nRequires-Dist: ", b"\nName: ", b"\nVersion: ", b" ; ", b" and ", b" or ", b" in ", b" not in ", b"(", b")", b"'",
+        b"python_version", b"os_name", b"sys_platform", b"platform_machine", b"extra == ", b">=", b"~=", b"===", b".*", b"!",
+        b"+local", b"[extra]", b" @ ", b"\n\t", b"\n\n", b"torch",
+    ),
+    "elf": (
+        *(struct.pack("<Q", number) for number in (1, 5, 6, 10, 0x6FFFFEF5, 0x6FFFFFF0, 256, 4096, 2**63, 2**64 - 1)),
+        b"\x7fELF\x02\x01\x01", b"\0libtorch.so\0", b"_ZN2at4_opsE", b".nv_fatbin\0", b"\x50\xed\x55\xba",
+    ),
+    "log": (
+        b"Traceback (most recent call last):\n", b'  File "a.py", line 1, in f\n', b"\nDuring handling of the above", b"[rank1]: ",
+        b"RuntimeError: ", b"CUDA out of memory", b"NCCL", b"Killed\n", b"Failures:\n", b"exitcode  : -9", b"\r", b"\x1b[0m", b"\xe2\x94\x82 ",
+        b"ray::f() (pid=1, ip=1.1.1.1)\n", b"SyntaxError: ", b"^^^^\n", b"  traceback : ", b"ERROR:torch.distributed.elastic", b"Signal 9",
+    ),
+}  # fmt: skip
+"""Words that libFuzzer puts into its inputs."""
+
+
+def prepared(target: str, corpus: Path) -> Path:
+    """Write the seeds into an empty corpus, and the words into a dictionary beside it; return that."""
+    corpus.mkdir(parents=True, exist_ok=True)
+    if not any(corpus.iterdir()):
+        for number, seed in enumerate(SEEDS[target]):
+            (corpus / f"seed-{number}").write_bytes(seed)
+    dictionary = corpus.with_name(f"{corpus.name}.dict")
+    spelled = ["".join(f"\\x{byte:02x}" for byte in word) for word in WORDS[target]]
+    dictionary.write_text("".join(f'"{word}"\n' for word in spelled))
+    return dictionary
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -121,9 +162,11 @@ def main(arguments: Sequence[str]) -> None:
     atheris: Any = importlib.import_module("atheris")
     with atheris.instrument_imports(include=list(_MODULES)):
         check = TARGETS[arguments[0]]()
-        for seed in SEEDS:  # imports what the parser imports when it is called
+        for seed in SEEDS[arguments[0]]:  # imports what the parser imports when it is called
             check(seed)
-    atheris.Setup([sys.argv[0], *arguments[1:]], check)
+    corpus = Path(arguments[1])
+    options = [] if corpus.is_file() else [f"-dict={prepared(arguments[0], corpus)}"]
+    atheris.Setup([sys.argv[0], *options, *arguments[1:]], check)
     atheris.Fuzz()
 
 

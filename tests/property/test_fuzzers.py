@@ -27,3 +27,16 @@ def test_500_hostile_inputs_end_as_documented() -> None:
     for process in [started(part) for part in range(PARTS)]:
         out, _ = process.communicate(timeout=900)
         assert process.returncode == 0, out
+
+
+def test_what_the_fuzzer_mutates_is_accepted_before() -> None:
+    """An input that fails at its first line tests nothing behind it."""
+    process = subprocess.run(
+        [sys.executable, "-P", "-m", "tests.property.fuzz_inputs", "--seeds"],
+        capture_output=True,
+        text=True,
+        env=surroundings({"PYTHONPATH": f"{installed()}:{ROOT}"}),
+        timeout=120,
+        check=False,
+    )
+    assert (process.returncode, process.stdout) == (0, "")

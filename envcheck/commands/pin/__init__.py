@@ -81,6 +81,8 @@ def _serve(
 ) -> tuple[str, list[str]]:
     """Return a shipped lock's text in the chosen format, and notes."""
     text, notes = shipped.adapt(fitting, goal)
+    if goal.by_address:
+        notes += _notes_by_address(goal, fitting.lock)
     if options.written == "requirements":
         return text, notes
     from envcheck.commands.pin import writing
@@ -109,11 +111,40 @@ def _resolve(
         resolved, moves = from_current.resolve_near(goal, installed, host, options.engine, search_notes)
         first_notes = [moves]
     text = writing.render(resolved, options.written, host, own_index=options.own_index)
-    return text, [*first_notes, *search_notes, *_notes_on(resolved, goal)]
+    notes = [*first_notes, *search_notes, *_notes_on(resolved, goal)]
+    if goal.requirements:
+        from envcheck.commands.pin import published_wheels
+
+        notes += published_wheels.wheel_notes(goal, resolved, show_address=options.own_index)
+    if goal.by_address:
+        notes += _notes_by_address(goal, resolved)
+    return text, notes
+
+
+def _notes_by_address(goal: LockTarget, made: Lock) -> list[str]:
+    from envcheck.resolution.user_requirements import describe_by_address
+
+    return describe_by_address(goal.by_address, (pin.name for pin in made.pins))
+
+
+def _was_measured(resolved: Lock, goal: LockTarget) -> bool:
+    """Return whether a run of the target with these versions of its packages ended well."""
+    pins = {pin.name: pin.version for pin in resolved.pins}
+    return any(
+        cell.target == goal.target.name
+        and cell.outcome == "ok"
+        and all(pins.get(name) == cell.pkg.get(name) for name in goal.target.packages)
+        for cell in goal.matrix.cells
+    )
 
 
 def _notes_on(resolved: Lock, goal: LockTarget) -> list[str]:
     notes = [*resolved.notes, f"resolved for {describe(goal)}"]
+    if not _was_measured(resolved, goal):
+        notes.append(
+            "these versions were never run together: install the lock, then `envcheck selftest --target "
+            f"{goal.target.name}` trains with them"
+        )
     floor = shipped.driver_floor(resolved)
     if goal.no_gpu:
         notes.append(shipped.note_on_cpu(resolved.pins))

@@ -36,14 +36,15 @@ def completion_request(
     return backends.CompletionRequest(
         pins=choice,
         also=(
-            *build_needs(build),
+            *build_needs((*build, *goal.allow_source)),
             *(each.package for each in outside if each.wanted),
+            *goal.target.extras,
             *goal.extras,
         ),
         python=goal.python,
         platform=goal.platform,
         glibc=goal.glibc,
-        build=build,
+        build=tuple(dict.fromkeys((*build, *goal.allow_source))),
         constraints=(
             *(f"{each.package}{each.specifier}" for each in outside if each.specifier),
             *(bound for objection in bounding for bound in objection.bounds),

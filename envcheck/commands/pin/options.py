@@ -18,18 +18,20 @@ class PinOptions:
         files: requirement files to honour too.
         besides: single requirements (`--with`).
         keep: installed packages whose version must stay.
+        allow_source: packages that may be built from source where the index has no wheel.
         models: model types that the locked transformers must know.
         until: an ISO date; nothing uploaded after that day is taken.
         prefer: `measured` (combinations that were run) or `newest`.
         engine: the name of a backend, `both` to compare them, or empty for the best installed one.
         written: the format of the lock.
         output: the file that the lock is for; empty is standard output.
-        own_index: allow addresses on the user's own index in the lock.
+        own_index: allow addresses on the user's own index in the lock, and of published wheels in notes.
     """
 
     files: tuple[str, ...] = ()
     besides: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    allow_source: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     until: str = ""
     prefer: str = "measured"
@@ -79,7 +81,8 @@ def _refuse_format(options: PinOptions, *, offline: bool) -> None:
     from envcheck.lock import formats
 
     chosen = formats.named(options.written)
-    if options.own_index and not chosen.WANTS_ADDRESSES:
+    names_wheels = options.files or options.besides  # of packages that the index has as source only
+    if options.own_index and not (chosen.WANTS_ADDRESSES or names_wheels):
         raise InputError("--show-index", f"--format {options.written} holds no address; pylock does")
     if offline and chosen.WANTS_ADDRESSES:
         raise InputError(

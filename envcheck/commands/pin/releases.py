@@ -1,17 +1,20 @@
 """The releases to search: those of the tables, and of every package that the user's own bring along.
 
+A target's package that the tables do not list, such as vllm, is searched like one that the user requires.
+
 A package that the user requires joins the search with its own metadata and every release that was read. What
 these releases require joins it as a dependency, because two packages often disagree only on a third.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.commands import atlas_tables, examine
 from envcheck.commands.pin.target import LockTarget
-from envcheck.core import markers
+from envcheck.core import markers, versions
+from envcheck.core.facts import Tri
 from envcheck.core.rules import Builds
 from envcheck.knowledge.release_metadata import ReleaseTable
 from envcheck.resolution.resolver import Release
@@ -33,11 +36,16 @@ def searched_releases(goal: LockTarget) -> SearchedReleases:
         *examine.source_tree()["tables"].get("release", []),
     ]
     required = [each.package for each in goal.requirements if each.wanted]
+    in_tables = {row["package"] for row in rows}
+    required += [name for name in goal.target.packages if name not in in_tables]
     if not required:
         return SearchedReleases(tuple(map(_of_row, rows)), ())
     table = atlas_tables.release_table()
-    dependencies = _dependencies(required, goal, table)
+    unread = set(_asked_beyond_table(goal, table))
+    required = [name for name in required if name not in unread]
+    dependencies = tuple(name for name in _dependencies(required, goal, table) if name not in unread)
     joined = {*required, *dependencies, *goal.target.packages}
+    rows = [row for row in rows if row["package"] not in unread]
     found = [
         _with_metadata(_of_row(row), goal, table) if row["package"] in joined else _of_row(row)
         for row in rows
@@ -87,15 +95,25 @@ def _why_no_wheel(build: Builds, goal: LockTarget) -> str:
     return why_no_wheel(build, (architecture, goal.python, goal.glibc))
 
 
+def _asked_beyond_table(goal: LockTarget, table: ReleaseTable) -> Iterator[str]:
+    """Yield required packages of which the user wants a release that was not read, such as an old one.
+
+    That there is none does not follow: the backend looks for it on the index.
+    """
+    for requirement in goal.requirements:
+        name, known = requirement.package, table.versions(requirement.package)
+        if name not in goal.target.packages and not any(
+            versions.satisfies(version, requirement.specifier, unknown=Tri.YES) is not Tri.NO
+            for version in known
+        ):
+            yield name
+
+
 # --- dependencies -----------------------------------------------------------------------------------
 
 
 def _dependencies(required: Sequence[str], goal: LockTarget, table: ReleaseTable) -> tuple[str, ...]:
-    """Return the packages of the table that some release of a required package brings along.
-
-    The target's packages are searched anyway; what they bring along is the backend's to choose unless a
-    required package asks for it, too.
-    """
+    """Return the packages of the table that some release of a required or a target's package brings along."""
     environment = marker_environment(goal.machine)
     known, ordered = frozenset(table.packages()), list[str]()
     chosen = {*required, *goal.target.packages}
@@ -106,11 +124,10 @@ def _dependencies(required: Sequence[str], goal: LockTarget, table: ReleaseTable
             return
         seen.add(name)
         for other in sorted(_required_by(name, table, environment) & known):
-            if other not in chosen or other in required:
-                visit(other)
+            visit(other)
         ordered.append(name)
 
-    for name in required:
+    for name in (*required, *goal.target.packages):
         visit(name)
     return tuple(name for name in reversed(ordered) if name not in chosen)
 

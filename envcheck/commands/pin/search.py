@@ -8,7 +8,7 @@ cannot be met, the search refuses every choice that breaks the rule.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -122,7 +122,13 @@ class _Search:
         """
         dead_end: tuple[SearchProblem, frozenset[Reason]] | None = None
         for _ in range(ROUNDS):
-            answer = resolver.solve(self._problem)
+            try:
+                answer = resolver.solve(self._problem)
+            except NoSolutionError:  # the search gave up; the backend may not
+                made = None if self._asked_backend else self._choose_all()
+                if made is None:
+                    raise
+                return made
             if answer.versions is not None:
                 made = self._try(answer)
                 if made is not None:
@@ -203,8 +209,14 @@ class _Search:
         asked = {name: choice[name] for name in resolver.required_packages(self._problem)}
         if asked and not self._known_newest:
             self._known_newest = unpinned.newest_alone(self._goal, self._problem, self._completer)
-            if any(self._known_newest.get(name, version) != version for name, version in asked.items()):
-                self._exclude_newer(self._known_newest)
+            older = {
+                name: newest
+                for name, version in asked.items()
+                if (newest := self._known_newest.get(name, version)) != version
+            }
+            if older:
+                self._exclude_newer(older)
+                self._completer.notes += unpinned.why_older(older, self._last_failure)
                 return None
         if not self._asked_backend:
             self._asked_backend = True
@@ -278,20 +290,35 @@ def _compare_with_index(
     Raises:
         NoSolutionError: the index has nothing that satisfies a requirement of the user.
     """
-    from envcheck.resolution import user_requirements
     from envcheck.resolver_backends.index import availability
 
     outside = [each for each in goal.requirements if each.wanted and each.package not in request.pins]
     offers = availability.offers(host, request, [each.package for each in outside])
-    for requirement in outside:
-        offer = offers[requirement.package]
-        usable = offer.usable - offer.yanked
-        if not any(user_requirements.admits(requirement, str(version)) for version in usable):
-            raise NoSolutionError(
-                f"{requirement.origin} asks for {requirement.package}{requirement.specifier}, and your index "
-                f"has none for Python {goal.python} on {goal.platform}: {describe_offer(offer)}"
-            )
+    if lacking := list(_lacking_requirements(outside, offers, goal)):
+        raise NoSolutionError("\n".join(lacking))
     return _IndexOffer(tuple(_still_offered(releases, offers)), _lacking(request, offers))
+
+
+def _lacking_requirements(
+    outside: Iterable[UserRequirement], offers: Mapping[str, availability.Offer], goal: LockTarget
+) -> Iterator[str]:
+    """Yield a line for each requirement of the user that nothing usable on the index meets."""
+    from envcheck.resolution import user_requirements
+
+    for requirement in outside:
+        offer, name = offers[requirement.package], requirement.package
+        usable = offer.usable - offer.yanked
+        if any(user_requirements.admits(requirement, str(version)) for version in usable):
+            continue
+        asks = f"{requirement.origin} asks for {name}{requirement.specifier}, and your index has"
+        where = f"Python {goal.python} on {goal.platform}"
+        if any(user_requirements.admits(requirement, str(version)) for version in offer.source_only):
+            yield (
+                f"{asks} it as source only for {where}: --allow-source {name} lets its build code run, now "
+                "and on installation"
+            )
+        else:
+            yield f"{asks} none for {where}: {describe_offer(offer)}"
 
 
 def _still_offered(

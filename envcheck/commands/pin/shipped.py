@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_MOST_REASONS = 3
+"""Reasons why a lock does not fit that a message names: one line is enough to pass it over."""
+
+ARM = "aarch64"
+"""The machine that is named in a file; the others are for x86_64."""
+
+
 class ShippedLock(NamedTuple):
     """A shipped lock: the name of its file, its text, and the text parsed."""
 
@@ -32,18 +39,28 @@ def find_lock(goal: LockTarget) -> tuple[ShippedLock | None, list[str]]:
     If the driver is known, the newest torch fits best, else the lowest driver floor.
     """
     refused: list[str] = []
-    stem = f"{goal.target.name}-py{goal.python.replace('.', '')}-driver"
-    texts = source_texts("lockfiles", ".txt", stem)
+    stem = f"py{goal.python.replace('.', '')}-driver"
+    texts = source_texts(f"lockfiles/{goal.target.name}", ".txt", stem)
     # A file is named after its driver floor, and a newer torch never has a lower floor, so this order is
     # by both. Locks with an older torch than their floor allows (`…-driver525-torch24`) come last.
     by_floor = sorted(texts, reverse=goal.driver_known or goal.no_gpu)
-    for name in sorted(by_floor, key=lambda name: "-" in name.removeprefix(stem)):
-        candidate = parse_requirements(texts[name], name, verify=False)
+    for file in sorted(by_floor, key=_is_further_lock):
+        name = f"{goal.target.name}/{file}"
+        candidate = parse_requirements(texts[file], name, verify=False)
+        if (candidate.target, candidate.platform) != (goal.target.name, goal.platform):
+            continue
         reasons = _why_unfit(candidate, goal)
         if not reasons:
-            return ShippedLock(name, texts[name], candidate), refused
-        refused.append(f"{name}: {', '.join(reasons)}")
+            return ShippedLock(name, texts[file], candidate), refused
+        more = [f"and {len(reasons) - _MOST_REASONS} more"] if len(reasons) > _MOST_REASONS else []
+        refused.append(f"{name}: {', '.join([*reasons[:_MOST_REASONS], *more])}")
     return None, refused
+
+
+def _is_further_lock(file: str) -> bool:
+    """Return whether a file is one more lock for its machine: `py311-driver525-torch24.txt`."""
+    parts = file.removesuffix(".txt").split("-")
+    return len([part for part in parts if part != ARM]) > len(("python", "driver"))
 
 
 def _why_unfit(candidate: lock.Lock, goal: LockTarget) -> list[str]:

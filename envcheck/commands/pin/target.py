@@ -60,6 +60,8 @@ class LockTarget:
         extras: those of them that name extras (`trl[peft]`), which only a backend completes.
         until: an ISO date; nothing uploaded after that day is taken. Empty is no limit.
         newest: try new releases before measured ones.
+        by_address: requirements that name an address instead of a release; the lock leaves them out.
+        allow_source: packages that may be built from source.
     """
 
     machine: Inventory
@@ -72,6 +74,8 @@ class LockTarget:
     extras: tuple[str, ...] = ()
     until: str = ""
     newest: bool = False
+    by_address: tuple[RequirementWithExtras, ...] = ()
+    allow_source: tuple[str, ...] = ()
 
     @property
     def until_by(self) -> str:
@@ -123,12 +127,21 @@ def find_target(
         newest=options.prefer == "newest",
     )
     requirements = _user_requirements(options, goal, read, subject)
+    releases = [each for each in requirements if not each.by_address]
     goal = replace(
         goal,
-        requirements=tuple(each.bare for each in requirements),
-        extras=tuple(each.requirement for each in requirements if each.extras),
+        requirements=(*(each.bare for each in releases), *target_bounds(target)),
+        extras=tuple(each.requirement for each in releases if each.extras),
+        by_address=tuple(each for each in requirements if each.by_address),
+        allow_source=tuple(dict.fromkeys(map(normalised, options.allow_source))),
     )
     return goal, read
+
+
+def target_bounds(target: Target) -> tuple[UserRequirement, ...]:
+    """Return the bounds of a target as requirements that bind its packages wherever these are needed."""
+    origin = f"target {target.name}"
+    return tuple(UserRequirement(name, bound, origin, wanted=False) for name, bound in target.bounds.items())
 
 
 def _refuse_platform(platform: str | None, glibc: str | None) -> None:

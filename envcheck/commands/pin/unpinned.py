@@ -52,7 +52,7 @@ def choose_unpinned(
     learnt = [f"{name}=={version}" for name, version in (exact or {}).items()]
     given = len(learnt)
     for _ in range(ATTEMPTS):
-        request = _open_request(goal, problem, learnt)
+        request = open_request(goal, problem, learnt)
         try:
             pins = completer.complete(request)
         except backends.YankedError as error:
@@ -61,7 +61,7 @@ def choose_unpinned(
         except NoSolutionError as error:
             return None if len(learnt) > given else Unsolvable(str(error))
         closure = {pin.name: pin.version for pin in pins}
-        changed = _changed_facts(problem, closure)
+        changed = changed_facts(problem, closure)
         stack = [name for name in resolver.wanted_packages(problem) if name in closure]
         found = resolver.objections(problem, closure, changed, stack)
         if not found:
@@ -82,7 +82,7 @@ def newest_alone(goal: LockTarget, problem: SearchProblem, completer: Completer)
     """
     found = {}
     for name in resolver.required_packages(problem):
-        request = replace(_open_request(goal, problem, ()), also=(name, *build_needs(problem.target.build)))
+        request = replace(open_request(goal, problem, ()), also=(name, *build_needs(problem.target.build)))
         try:
             pins = completer.complete(request)
         except NoSolutionError:
@@ -91,7 +91,25 @@ def newest_alone(goal: LockTarget, problem: SearchProblem, completer: Completer)
     return found
 
 
-def _open_request(
+def why_older(newest: Mapping[str, str], reason: str) -> list[str]:
+    """Return a note for each package that is taken in an older release than the tables have, and why."""
+    why = "; ".join([*reason_lines(reason)[:2], *source_hints(reason)])
+    return [
+        f"{name}: {version} is the newest that can be installed: {why}" for name, version in newest.items()
+    ]
+
+
+def source_hints(reason: str) -> list[str]:
+    """Return for each package that the backend refused because it has no wheel how to allow its source."""
+    names = dict.fromkeys(re.findall(r"Wheels are required for `([^`]+)` because building from", reason))
+    return [
+        f"{name} is on the index as source only: with --allow-source {name} its build code runs now and on "
+        "installation"
+        for name in names
+    ]
+
+
+def open_request(
     goal: LockTarget, problem: SearchProblem, learnt: Sequence[str]
 ) -> backends.CompletionRequest:
     """Return the request for the target's and the user's packages with no version fixed."""
@@ -105,7 +123,7 @@ def _open_request(
     )
 
 
-def _changed_facts(problem: SearchProblem, closure: dict[str, str]) -> dict[str, Value]:
+def changed_facts(problem: SearchProblem, closure: dict[str, str]) -> dict[str, Value]:
     """Return the training facts that the search sets beside these versions; none if it refuses them."""
     exact = tuple(
         UserRequirement(name, f"=={closure[name]}", "the backend's choice")
@@ -126,7 +144,7 @@ def describe_clash(
 ) -> Iterator[str]:
     """Yield the backend's reasons, a line each, and which bound of the user may be dropped."""
     yield from (f"  - {line}" for line in reason_lines(unsolvable.reason))
-    ways = list(_ways_out(goal, problem, completer))
+    ways = [*source_hints(unsolvable.reason), *_ways_out(goal, problem, completer, unsolvable.reason)]
     yield "ways out, each tried:" if ways else "no single change that was tried helps"
     yield from (f"  - {way}" for way in ways)
 
@@ -143,9 +161,13 @@ def reason_lines(reason: str) -> list[str]:
     return [line[:300] for line in (*lines[:_MOST_LINES], *more)]
 
 
-def _ways_out(goal: LockTarget, problem: SearchProblem, completer: Completer) -> Iterator[str]:
-    """Yield each bound of the user without which the backend finds something that the judge accepts."""
-    bounds = [each for each in goal.requirements if each.wanted and each.specifier]
+def _ways_out(goal: LockTarget, problem: SearchProblem, completer: Completer, reason: str) -> Iterator[str]:
+    """Yield each bound of the user without which the backend finds something that the judge accepts.
+
+    Only bounds that the reason names are tried, three at most.
+    """
+    named = set(re.findall(r"[\w-]+(?=[=<>!~]=|[<>])", reason))
+    bounds = [each for each in goal.requirements if each.wanted and each.specifier and each.package in named]
     for requirement in bounds[:3]:
         others = _without_bound(goal.requirements, requirement)
         try:

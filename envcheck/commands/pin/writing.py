@@ -9,6 +9,7 @@ from envcheck import __version__
 from envcheck.commands.pin.drivers import driver_window
 from envcheck.commands.pin.target import LockTarget, package_facts
 from envcheck.core.facts import Value
+from envcheck.core.rules import Matrix, Target
 from envcheck.host.machine import Host
 from envcheck.lock import formats
 from envcheck.lock import model as lock
@@ -35,12 +36,29 @@ def build_lock(
         glibc=goal.glibc,
         needs=tuple(needs),
         train=tuple((key, _text(value)) for key, value in {**goal.target.train, **changed}.items()),
-        build=build,
+        build=tuple(name for name in build if name in {pin.name for pin in pins}),
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
         maker=__version__,
         matrix=goal.matrix.digest,
         notes=(*_notes(goal, pins, changed), *driver_notes),
+        proof=how_tried(goal.target, goal.matrix, pins),
     )
+
+
+def how_tried(target: Target, known: Matrix, pins: Sequence[lock.Pin]) -> str:
+    """Return how a lock that was not installed was tried: at most its stack was measured."""
+    test = f"once installed: envcheck selftest --target {target.name} --level 3 --python ENV"
+    versions = {pin.name: pin.version for pin in pins}
+    dates = [
+        cell.date
+        for cell in known.cells
+        if cell.target == target.name
+        and cell.outcome == "ok"
+        and all(versions.get(name) == version for name, version in cell.pkg.items())
+    ]
+    if dates:
+        return f"{', '.join(target.packages)} trained together on {max(dates)}, the whole lock never; {test}"
+    return f"never run together: resolved and judged only; {test}"
 
 
 def _needs(goal: LockTarget, pins: Sequence[lock.Pin]) -> tuple[list[tuple[str, str, str]], list[str]]:

@@ -10,6 +10,7 @@ from typing import Any
 from envcheck.core import facts_file
 from envcheck.core.rules import Source
 from envcheck.core.toml_locations import TomlRow
+from envcheck.knowledge import target_rows
 from envcheck.knowledge.lint.problems import LintProblem
 from envcheck.knowledge.lint.subject import LintSubject
 
@@ -24,7 +25,7 @@ _CELL_KEYS = frozenset(
     {"target", "outcome", "rule", "signature", "failed", "pkg", "python", "train", "device", "ranks"}
     | {"seconds", "date", "test", "tests", "note"}
 )
-_TARGET_KEYS = frozenset({"title", "packages", "train", "free", "build", "note", "configuration"})
+_TARGET_KEYS = frozenset({*target_rows.KEYS, "configuration"})
 
 
 def _unknown_keys(subject: LintSubject) -> Iterator[LintProblem]:

@@ -14,7 +14,7 @@ from envcheck.core.findings import Diagnostic, Report
 from envcheck.core.i18n import Language, width
 from envcheck.reports.details import heading
 from envcheck.reports.formats._html_common import MARK_ORDER, escape
-from envcheck.reports.overview import MARKS, STACK, training_phrases
+from envcheck.reports.overview import MARKS, STACK, torch_build, training_phrases
 from envcheck.reports.phrases import fact_text
 
 _PARTS = ("driver", "cuda", "torch", "gpu", "libraries", "training")  # of the stack, in the order drawn
@@ -65,8 +65,9 @@ def _nodes(report: Report) -> list[_HtmlNode]:
     lang, inventory = report.language, report.inventory
     driver = lang.word("Driver")
     torch = fact_text(inventory, "pkg.torch")
-    is_cpu_build = torch and isinstance(inventory.fact("cuda.runtime").reading, Absent)
-    runtime = fact_text(inventory, "cuda.runtime") or (lang.say("CPU build") if is_cpu_build else "")
+    without_cuda = torch and isinstance(inventory.fact("cuda.runtime").reading, Absent)
+    built_for = torch_build(inventory, lang).strip(" ()") if without_cuda else ""
+    runtime = fact_text(inventory, "cuda.runtime") or built_for
     cuda_lines = (runtime, _labelled(inventory, f"{driver} ≥", "cuda.minimum_driver"))
     torch_lines = (torch, _labelled(inventory, "Python", "python.version"))
     # Of each part: its name, a fact that says why it is empty, and its lines. Without the first line, the

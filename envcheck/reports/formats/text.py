@@ -66,6 +66,7 @@ def lines(report: Report) -> Iterator[Line]:
         yield from _plan(report.plan, report)
     yield ()
     yield from _judged(report)
+    yield from _not_known_yet(report)
     yield from _overview(report)
     if report.verbosity is Verbosity.ALL:
         yield from _training_facts(report)
@@ -87,6 +88,16 @@ def _judged(report: Report) -> Iterator[Line]:
         Span("  envcheck ", "dim"),
         Span(f"{report.version}, {known}", "dim"),
     )
+
+
+def _not_known_yet(report: Report) -> Iterator[Line]:
+    """Yield a line if a package is newer than the newest release that was read: how old the knowledge is."""
+    if not report.newer:
+        return
+    read = report.matrix.atlas().read
+    named = ", ".join(f"{package} {version}" for package, version in sorted(report.newer.items()))
+    text = report.language.say("published releases were read on {}; newer, and not known: {}", read, named)
+    yield (Span(text, "dim"),)
 
 
 def _overview(report: Report) -> Iterator[Line]:

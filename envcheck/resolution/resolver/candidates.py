@@ -30,11 +30,10 @@ def required_packages(problem: SearchProblem) -> tuple[str, ...]:
 
 
 def built(problem: SearchProblem, chosen: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the chosen packages that are built on installation, by the target or for lack of wheels."""
+    """Return the packages that are built on installation: the target's, and chosen ones without wheels."""
     sdists = {(release.package, release.version) for release in problem.releases if release.sdist}
-    return tuple(
-        name for name, version in chosen.items() if name in problem.target.build or (name, version) in sdists
-    )
+    without_wheels = (name for name, version in chosen.items() if (name, version) in sdists)
+    return tuple(dict.fromkeys((*problem.target.build, *without_wheels)))
 
 
 # --- releases ---------------------------------------------------------------------------------------

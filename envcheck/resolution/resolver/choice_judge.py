@@ -93,7 +93,7 @@ class ChoiceJudge:
         self._inventories: dict[tuple[Any, ...], Inventory] = {}
         self._refusals: dict[tuple[Any, ...], Refusal | None] = {}
         self._requirements: dict[tuple[str, str], list[Requirement]] = {}
-        self._met: dict[tuple[str, tuple[str, ...]], frozenset[str]] = {}
+        self._met: dict[tuple[str, tuple[str, ...]], frozenset[Value | None]] = {}
         known, machine = problem.known, self._settled({})
         rules = [rule for rule in refusing_rules(problem) if ("rule", rule.id) not in without]
         findings = judge.judge(machine, rules).findings
@@ -193,6 +193,15 @@ class ChoiceJudge:
                     fixes = ((requirement.requires, requirement.specifier),)
                     yield Refusal((reason,), frozenset(reason[1:]), fixes)
 
+    def meeting_requirements(
+        self, name: str, chosen: Choice
+    ) -> Iterator[tuple[str, frozenset[Value | None]]]:
+        """Yield each chosen package that requires another, and the releases of that one that meet it."""
+        for package, version in chosen.items():
+            bounds = self._bounds_on(name, package, str(version))
+            if bounds and ("metadata", package, name) not in self.without:
+                yield package, self._meeting(name, tuple(bounds))
+
     def _refused_by_want(self, name: str, chosen: Choice) -> Iterator[Refusal]:
         """Yield a package not chosen yet of which no release meets what the chosen ones require together."""
         for wanted in dict.fromkeys(each.requires for each in self._required(name, str(chosen[name]))):
@@ -218,7 +227,7 @@ class ChoiceJudge:
     def _bounds_on(self, wanted: str, package: str, version: str) -> list[str]:
         return [each.specifier for each in self._required(package, version) if each.requires == wanted]
 
-    def _meeting(self, name: str, bounds: tuple[str, ...]) -> frozenset[str]:
+    def _meeting(self, name: str, bounds: tuple[str, ...]) -> frozenset[Value | None]:
         """Return the offered releases of a package that meet all bounds."""
         key = (name, bounds)
         if key not in self._met:

@@ -196,8 +196,7 @@ class _SearchRun:
         if len(chosen) == len(order):
             return chosen
         name = order[len(chosen)]
-        left = list(self.domains[name])
-        blame: set[str] = set()
+        left, blame = self._left_by_metadata(name, chosen)
         while left:
             value = left.pop(0)
             self.nodes += 1
@@ -217,6 +216,17 @@ class _SearchRun:
         blame.discard(name)
         self._learn(chosen, blame)
         return frozenset(blame)
+
+    def _left_by_metadata(self, name: str, chosen: Choice) -> tuple[list[Value | None], set[str]]:
+        """Return the values that chosen releases' requirements leave, and the packages that refuse any."""
+        left, blame = list(self.domains[name]), set[str]()
+        for package, meeting in self.judge.meeting_requirements(name, chosen):
+            kept = [value for value in left if value in meeting]
+            if len(kept) < len(left):
+                blame.add(package)
+                self.reasons.add(("metadata", package, name))
+            left = kept
+        return left, blame
 
     def _refusal(self, name: str, chosen: Choice) -> Refusal | None:
         """Return what refuses the value added last and concerns fewest variables; None if nothing does."""

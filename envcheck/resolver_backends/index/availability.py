@@ -19,10 +19,14 @@ PAGES_S = 60.0
 
 
 class Offer(NamedTuple):
-    """The releases of a package that have a usable file on the index, and the yanked ones among them."""
+    """The releases of a package that have a usable file on the index, and the yanked ones among them.
+
+    `source_only` are those that have a source distribution and no wheel for the Python and platform.
+    """
 
     usable: frozenset[Version]
     yanked: frozenset[Version]
+    source_only: frozenset[Version] = frozenset()
 
 
 def offers(host: Host, request: CompletionRequest, also: Iterable[str] = ()) -> dict[str, Offer]:
@@ -42,6 +46,7 @@ def _offer(reader: IndexReader, request: CompletionRequest, name: str) -> Offer:
     tags = usable_tags(request.python, request.platform, request.glibc)
     usable: set[Version] = set()
     not_yanked: set[Version] = set()
+    sources: set[Version] = set()
     try:
         files = reader.files(name)
     except NoProjectError:
@@ -51,12 +56,14 @@ def _offer(reader: IndexReader, request: CompletionRequest, name: str) -> Offer:
         too_late = request.before and not "" < file.uploaded < request.before
         if release is None or too_late or not file.sha256:
             continue
+        if release[2] is None and not file.yanked:
+            sources.add(release[1])
         artifact = Artifact(file.name, file.sha256)
         if usable_files(name, str(release[1]), [artifact], tags, request.build):
             usable.add(release[1])
             if not file.yanked:
                 not_yanked.add(release[1])
-    return Offer(frozenset(usable), frozenset(usable - not_yanked))
+    return Offer(frozenset(usable), frozenset(usable - not_yanked), frozenset(sources - usable))
 
 
 def describe_offer(offer: Offer) -> str:

@@ -76,11 +76,19 @@ class TrainingContext(TestContext):
         return model.train()
 
     def pretrained_model(
-        self, adapter="none", checkpointing=None, family="qwen2", zero=None, dropout=0.0, **load_options
+        self,
+        adapter="none",
+        checkpointing=None,
+        family="qwen2",
+        zero=None,
+        dropout=0.0,
+        prepare=True,
+        **load_options,
     ):
         """Return the tiny model, saved to a folder and loaded with from_pretrained as users load theirs.
 
         `zero` is a DeepSpeed configuration; with ZeRO stage 3, the weights are sharded while they are loaded.
+        With `prepare`, PEFT prepares a quantised base, which turns its other weights into float32.
         `load_options` are further arguments of from_pretrained (`quantization_config`, `device_map`). The
         other arguments are those of `tiny_model`.
         """
@@ -101,7 +109,7 @@ class TrainingContext(TestContext):
             if whole:
                 self.fail(f"from_pretrained under ZeRO-3 left {whole[0]} whole")
         model.config.use_cache = False
-        quantized = "quantization_config" in load_options
+        quantized = "quantization_config" in load_options and prepare
         if checkpointing is not None and not quantized:
             model.gradient_checkpointing_enable(
                 gradient_checkpointing_kwargs={"use_reentrant": checkpointing}
@@ -148,6 +156,20 @@ class TrainingContext(TestContext):
         if len(layers) != LAYERS:
             raise RuntimeError(f"{len(layers)} decoder layers in the tiny model, expected {LAYERS}")
         return LayerPasses(self, layers)
+
+    def word_tokenizer(self, words, special=()):
+        """Return a tokenizer with a token for each word; `special` are tokens that stand within a text."""
+        import tokenizers
+        import transformers
+
+        pad, end, unknown = "<pad>", "<eos>", "<unk>"
+        numbers = {word: number for number, word in enumerate((pad, end, unknown, *special, *words))}
+        inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbers, unk_token=unknown))
+        inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+        inner.add_special_tokens(list(special))
+        return transformers.PreTrainedTokenizerFast(
+            tokenizer_object=inner, pad_token=pad, eos_token=end, unk_token=unknown, padding_side="left"
+        )
 
     # --- training ------------------------------------------------------------------------------------
 

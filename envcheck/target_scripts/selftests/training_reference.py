@@ -1,10 +1,11 @@
 """Training gives the losses of a reference that anyone can check, and they fall.
 
 A tiny random Qwen2 (see `_training.py`) takes six steps on one sequence of 16 tokens, with rate 0.01 for an
-adapter and 0.001 for a whole model, and gradients clipped at a norm of 1. The reference is one process on the
-CPU without DeepSpeed, with the clipping and AdamW implemented below; in bfloat16 it keeps master weights in a
-wider type, as ZeRO does. All ranks train on the same batch, so that their mean gradient equals the
-reference's for any number of ranks.
+adapter and 0.001 for a whole model, and gradients clipped at a norm of 1. It trains alone, under DDP, under
+FSDP2 (`fully_shard` around each layer and the whole) or under DeepSpeed. The reference is one process on the
+CPU without any of these, with the clipping and AdamW implemented below; in bfloat16 it keeps master weights
+in a wider type, as ZeRO and FSDP2 do. All ranks train on the same batch, so that their mean gradient equals
+the reference's for any number of ranks.
 
 Tolerance of each loss, which starts near 4.85: float32 1e-4, because sums are taken in another order;
 bfloat16 0.01, because kernels round to 2^-9 in different places. Twice the rate changes a loss by three times
@@ -70,6 +71,41 @@ VARIANTS = {
         "needs": {"pkg.peft": "present", "pkg.deepspeed": ">=0.14.1"},
         "train": {"zero_stage": 3, "quantization": "none", "offload_optimizer": "cpu"},
     },
+    "reference-zero3-full": {
+        "needs": {"pkg.deepspeed": ">=0.14.1"},
+        "train": {"zero_stage": 3, "adapter": "none", "quantization": "none", "frozen_params": False},
+    },
+    "reference-zero3-full-offload": {
+        "needs": {"pkg.deepspeed": ">=0.14.1"},
+        "train": {
+            "zero_stage": 3,
+            "adapter": "none",
+            "quantization": "none",
+            "frozen_params": False,
+            "offload_optimizer": "cpu",
+        },
+    },
+    "reference-ddp-lora": {
+        "needs": {"pkg.peft": "present"},
+        "ranks": (2, 64),
+        "train": {"trainer": "custom", "parallel": "ddp", "quantization": "none"},
+    },
+    "reference-fsdp2-lora": {
+        "needs": {"pkg.torch": ">=2.6", "pkg.peft": "present"},
+        "ranks": (2, 64),
+        "train": {"trainer": "custom", "parallel": "fsdp2", "quantization": "none"},
+    },
+    "reference-fsdp2-full": {
+        "needs": {"pkg.torch": ">=2.6"},
+        "ranks": (2, 64),
+        "train": {
+            "trainer": "custom",
+            "parallel": "fsdp2",
+            "adapter": "none",
+            "quantization": "none",
+            "frozen_params": False,
+        },
+    },
     "reference-zero3-full-fp32": {
         "needs": {"pkg.deepspeed": ">=0.14.1"},
         "train": {
@@ -94,8 +130,8 @@ def run(test, variant):
     torch.set_float32_matmul_precision("highest")  # an environment may switch on TF32, which keeps 10 bits
     train = {**TRAIN, **VARIANTS[variant]["train"]}
     expected = reference(test, train)
-    plain = train["parallel"] == "none"
-    losses = train_plainly(test, train) if plain else train_with_deepspeed(test, train)
+    zero = train["parallel"] == "deepspeed"
+    losses = train_with_deepspeed(test, train) if zero else train_with_torch(test, train)
     test.record(losses=losses, reference=expected)
     test.check_losses_finite(losses)
     tolerance = TOLERANCE[train["precision"]]
@@ -126,7 +162,7 @@ def reference(test, train):
     """Return the losses of one process on the CPU, with clipping and AdamW (Loshchilov and Hutter, 2019)."""
     import torch
 
-    model = build(test, train, whole=train["parallel"] == "deepspeed")
+    model = build(test, train, whole=train["parallel"] in ("deepspeed", "fsdp2"))
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     masters = [weight.detach().double() for weight in trained]
     means = [torch.zeros_like(master) for master in masters]
@@ -153,10 +189,33 @@ def reference(test, train):
     return losses
 
 
-def train_plainly(test, train):
+def wrap(test, train):
+    """Return the model on its device, alone or as the ranks share it."""
     import torch
 
-    model = build(test, train, whole=False).to(test.device)
+    if train["parallel"] == "none":
+        return build(test, train, whole=False).to(test.device)
+    test.join_process_group()
+    if train["parallel"] == "ddp":
+        model = build(test, train, whole=False).to(test.device)
+        with test.call("DistributedDataParallel"):
+            return torch.nn.parallel.DistributedDataParallel(model)
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    # FSDP2 keeps float32 weights, and casts what it gathers.
+    model = test.tiny_model(train["adapter"], checkpointing=True).float().to(test.device)
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    layers = [module for module in model.modules() if type(module).__name__.endswith("DecoderLayer")]
+    with test.call("fully_shard"):
+        for part in (*layers, model):
+            fully_shard(part, mp_policy=policy)
+    return model
+
+
+def train_with_torch(test, train):
+    import torch
+
+    model = wrap(test, train)
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=RATE[train["adapter"]])
     ids = test.batch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ from envcheck.training_config.launch_scripts.values import (
     unknown,
     unknown_words,
 )
+
+FOLDER = "PWD"
+"""The variable with the folder that commands are started in, once the script has changed it."""
 
 _SETUP_FILES = ("activate", "bashrc", "profile", "conda.sh", "modules.sh", "lmod.sh", "setvars.sh")
 """Endings of files that set up an environment; sourcing one changes no variable of the script."""
@@ -99,6 +103,20 @@ def _read(call: Invocation) -> Tri | None:
     return None
 
 
+def _cd(call: Invocation) -> Tri:
+    """Follow `cd FOLDER` and `pushd FOLDER`: relative paths start there from now on."""
+    words = [field for field in call.fields[1:] if not (known_text(field) or "/").startswith("-")]
+    to = known_text(words[0]) if len(words) == len(call.fields) - 1 == 1 else None
+    before = call.scope.get(FOLDER)
+    start = "" if before is None else known_text(before) if isinstance(before, tuple) else None
+    if to is None or (start is None and not to.startswith("/")):
+        reason = f"the folder that line {call.expander.session.line(call.command.at)} changes to is not known"
+        call.scope.variables[FOLDER] = unknown(call.command.at, f"${FOLDER}", reason)
+    else:
+        call.scope.variables[FOLDER] = (Fragment(posixpath.join(start or "", to), call.command.at),)
+    return Tri.YES
+
+
 def _source(call: Invocation) -> Tri | None:
     """Follow `source FILE`; if it cannot be read, any variable may be different behind it."""
     name = "".join(fragment.text for field in call.fields[1:2] for fragment in field)
@@ -116,5 +134,5 @@ def _source(call: Invocation) -> Tri | None:
 BUILTINS: Mapping[str, Callable[[Invocation], Tri | None]] = {
     "eval": _eval, "exit": _exit, "return": _exit, "true": _true, ":": _true, "false": _false,
     "getopts": _getopts, "unset": _unset, "set": _set, "shift": _shift, "read": _read, "mapfile": _read,
-    "readarray": _read, "source": _source, ".": _source,
+    "readarray": _read, "cd": _cd, "pushd": _cd, "popd": _cd, "source": _source, ".": _source,
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from envcheck.core.facts import Tri
 from envcheck.training_config.launch_scripts import conditions
-from envcheck.training_config.launch_scripts.builtins import BUILTINS, Invocation
+from envcheck.training_config.launch_scripts.builtins import BUILTINS, FOLDER, Invocation
 from envcheck.training_config.launch_scripts.expansion import Expander
 from envcheck.training_config.launch_scripts.parser import parse
 from envcheck.training_config.launch_scripts.syntax import (
@@ -41,10 +41,11 @@ _PREFIXES = frozenset({
     "nohup", "time", "exec", "env", "nice", "ionice", "taskset", "numactl", "stdbuf", "setsid", "timeout",
     "sudo", "command", "builtin", "srun", "mpirun", "mpiexec", "uv", "poetry", "pipenv", "pdm", "conda",
     "mamba", "micromamba", "singularity", "apptainer", "docker", "xvfb-run", "unbuffer", "nsys", "ncu",
-    "strace", "pdsh", "ssh", "tmux", "screen", "run",
+    "strace", "pdsh", "ssh", "tmux", "screen", "run", "sbatch",
 })  # fmt: skip
 """Programs that start the program named by a later argument."""
 
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _MAX_PREFIX_WORDS = 60  # words behind a prefix in which the program is looked for
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
@@ -57,6 +58,7 @@ class LaunchCommand(NamedTuple):
     words: tuple[Argument, ...]
     environment: Mapping[str, Argument]
     at: int
+    folder: str = ""  # that it is started in, if the script has changed to one
 
 
 class NodeFollower(Protocol):
@@ -162,9 +164,9 @@ class SimpleCommands:
             return self._evaluate(text, Scope(scope))
         if builtin := BUILTINS.get(name):
             return builtin(Invocation(fields, command, scope, self.expander, self._evaluate, self._run_file))
-        if program in _SHELLS and (behind := _script_behind(fields)):
-            file = known_text(fields[behind]) or ""
-            self._run_file(file, fields[behind + 1 :], Scope(scope), command.at)
+        if (script := _script_behind(fields)) is not None:
+            file = known_text(fields[script]) or ""
+            self._run_file(file, fields[script + 1 :], Scope(scope), command.at)
         self._remember_written_files(program, fields, command, scope)
         self._collect(name, fields, scope, own)
         return None
@@ -178,7 +180,9 @@ class SimpleCommands:
                 for key in sorted(self.exported)
                 if (value := first_value(own.get(key) or scope.get(key)))
             }
-            self.launched.append(LaunchCommand(words, environment, words[0].at))
+            folder = first_value(scope.get(FOLDER))
+            known = (known_text(folder) or "") if folder else ""
+            self.launched.append(LaunchCommand(words, environment, words[0].at, known))
         elif name.startswith("--"):
             note = f"{name} begins a command of its own here: the one it was meant for has ended before"
             self.notes.append((fields[0][0].at, note))
@@ -188,6 +192,8 @@ class SimpleCommands:
         for index in range(1, min(len(fields), _MAX_PREFIX_WORDS)):
             word = base_name(known_text(fields[index]) or "")
             if word in _SHELLS or word in _PREFIXES or word in self.session.functions:
+                return index
+            if word.endswith(_SCRIPTS):
                 return index
             if self.is_launch(tuple(map(argument, fields[index:]))):
                 return index
@@ -301,12 +307,16 @@ def _prefix_assignments(fields: Iterable[Value]) -> dict[str, Variable]:
     return given
 
 
-def _script_behind(fields: list[Value]) -> int:
-    """Return the index of the script that a shell is started with; 0 if there is none."""
-    behind = next(
-        (i for i, field in enumerate(fields[1:], 1) if not (known_text(field) or "-").startswith("-")), 0
-    )
-    return behind if behind and (known_text(fields[behind]) or "").endswith((".sh", ".bash")) else 0
+def _script_behind(fields: list[Value]) -> int | None:
+    """Return the index of the script that a shell, or its own name, starts; None if there is none."""
+    program = base_name(known_text(fields[0]) or "")
+    if program.endswith(_SCRIPTS):
+        return 0
+    if program not in _SHELLS:
+        return None
+    words = [known_text(field) or "-" for field in fields]
+    behind = next((i for i, word in enumerate(words[1:], 1) if not word.startswith("-")), 0)
+    return behind if words[behind].endswith(_SCRIPTS) else None
 
 
 def _tasks_of_step(fields: list[Value]) -> Value | None:

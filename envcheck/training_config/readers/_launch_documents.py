@@ -16,11 +16,13 @@ from envcheck.training_config.document import Document, Setting
 from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
 from envcheck.training_config.launch_scripts.launchers import LaunchLine, launch_line, may_train
 from envcheck.training_config.launch_scripts.processes import EXPORTED, launcher, process_count
+from envcheck.training_config.launch_scripts.ray_jobs import with_runtime_environment
 from envcheck.training_config.launch_scripts.session import TooLongError, nothing_beside
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
 from envcheck.training_config.launch_scripts.syntax import NotAScriptError
 from envcheck.training_config.launch_scripts.values import Argument
 from envcheck.training_config.readers import Beside, arguments, json_text
+from envcheck.training_config.readers._program_source import program_source
 from envcheck.training_config.source_lines import SourceLines
 
 LAUNCHER = "launcher"
@@ -51,7 +53,7 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
         raise InputError(file, "a shell script in which nothing starts a training that can be read")
     found: list[Document] = []
     for number, (command, line) in enumerate(launches, 1):
-        found += _LaunchDocuments(command, line, lines, script, number).all()
+        found += _LaunchDocuments(command, line, lines, script, number, beside or nothing_beside).all()
     diagnostics = (
         *_assumptions(script, lines, launches[0][0]),
         *_several_launches([command for command, _ in launches], lines),
@@ -63,7 +65,8 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
 
 def _training_launches(script: FollowedScript) -> list[tuple[LaunchCommand, LaunchLine]]:
     """Return the launch lines that train; if all do other work, all of them."""
-    launches = [(command, line) for command in script.commands if (line := launch_line(command.words))]
+    commands = [with_runtime_environment(command, EXPORTED) for command in script.commands]
+    launches = [(command, line) for command in commands if (line := launch_line(command.words))]
     return [(command, line) for command, line in launches if line.trains] or launches
 
 
@@ -111,9 +114,10 @@ class _LaunchDocuments:
         lines: SourceLines,
         script: FollowedScript,
         number: int,
+        beside: Beside,
     ) -> None:
         self.command, self.line, self.lines = command, line, lines
-        self.script, self.number = script, number
+        self.script, self.number, self.beside = script, number, beside
 
     def all(self) -> list[Document]:
         """Return the files written for this launch, what its launcher decides, and its arguments."""
@@ -129,7 +133,8 @@ class _LaunchDocuments:
             found.append(self._document(tuple(launcher_settings), ("accelerate",), "accelerate", written))
         program = (*((self.line.launcher,) if self.line.launcher else ()), *self.line.program)
         last = self._document(tuple(settings), program, "", written)
-        return [*found, last._replace(incomplete=incomplete)]
+        source = program_source(self.line.program[-1], self.command.folder, self.beside)
+        return [*found, last._replace(incomplete=incomplete, source=source)]
 
     def _document(
         self,
@@ -139,8 +144,9 @@ class _LaunchDocuments:
         written: tuple[str, ...] = (),
     ) -> Document:
         return Document(
-            self.lines.file, "arguments", settings, program, self.number, dialect, written_files=written
-        )
+            self.lines.file, "arguments", settings, program, self.number, dialect,
+            written_files=written, folder=self.command.folder,
+        )  # fmt: skip
 
     def _written_files(self, settings: Sequence[Setting]) -> tuple[list[Document], tuple[str, ...]]:
         """Return the JSON configurations that the script writes and these settings name, and their names."""

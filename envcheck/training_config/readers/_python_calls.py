@@ -7,14 +7,14 @@ file is parsed, never run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
-from envcheck.training_config.readers._python_literals import Literals, computed
+from envcheck.training_config.readers._python_literals import Literals, computed, quoted
 
 DIALECT = "python"
 """The dialect of calls: settings are named `LoraConfig.r`."""
@@ -28,7 +28,7 @@ _CALLS = frozenset({
     "BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig", "Trainer", "Seq2SeqTrainer",
     "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer",
     "RewardTrainer", "PPOTrainer", "RLOOTrainer", "FullyShardedDataParallel", "FSDP", "fully_shard",
-    "DistributedDataParallel", "DDP", "from_pretrained",
+    "DistributedDataParallel", "DDP", "from_pretrained", "ScalingConfig",
 })  # fmt: skip
 _ADAPTER_CONFIGS = frozenset({
     "LoraConfig", "AdaLoraConfig", "IA3Config", "LoHaConfig", "LoKrConfig", "OFTConfig", "BOFTConfig",
@@ -92,10 +92,14 @@ class _PythonFile:
         self._literals = Literals(self.nodes)
 
     def documents(self) -> tuple[Document, ...]:
-        calls = [call for node in self.nodes if isinstance(node, ast.Call) and (call := _named(node))]
-        arguments = [call for call in calls if _trainer_of(call.name)]
-        others = [call for call in calls if not _trainer_of(call.name)]
-        if not calls:
+        reached = [
+            (call, condition)
+            for node, condition in self._reached()
+            if isinstance(node, ast.Call) and (call := _named(node))
+        ]
+        arguments = [call for call, _ in reached if _trainer_of(call.name)]
+        others = [(call, condition) for call, condition in reached if not _trainer_of(call.name)]
+        if not reached:
             return ()
         found = [self._other_calls(others)]
         for number, call in enumerate(arguments, 1):
@@ -105,19 +109,45 @@ class _PythonFile:
             found.append(Document(self.file, "json", settings, (call.name,), launch, dialect))
         return tuple(found)
 
-    def _other_calls(self, calls: Sequence[_Call]) -> Document:
-        """Return the settings of all other calls; one that calls set differently is Unknown."""
+    def _reached(self) -> Iterator[tuple[ast.AST, str]]:
+        """Yield each node with the condition under which it runs, if that is computed; "" if it always runs.
+
+        A branch whose condition has a literal value that excludes it is left out.
+        """
+        stack: list[tuple[ast.AST, str]] = [(self.tree, "")]
+        while stack:
+            node, condition = stack.pop()
+            yield node, condition
+            if not isinstance(node, ast.If | ast.IfExp):
+                stack += [(child, condition) for child in reversed(list(ast.iter_child_nodes(node)))]
+                continue
+            value = True if _is_main_guard(node.test) else self._literals.value(node.test)
+            why = condition or (quoted(node.test) if isinstance(value, Unknown) else "")
+            branches = {True: _listed(node.body), False: _listed(node.orelse)}
+            for holds, branch in reversed(branches.items()):
+                if isinstance(value, Unknown) or bool(value) is holds:
+                    stack += [(child, why) for child in reversed(branch)]
+            stack.append((node.test, condition))
+
+    def _other_calls(self, calls: Sequence[tuple[_Call, str]]) -> Document:
+        """Return the settings of all other calls; one that calls set differently is Unknown.
+
+        So is what calls set that run only under a condition.
+        """
         settings: dict[str, Setting] = {}
-        for call in calls:
+        for call, condition in calls:
             names = tuple(keyword.arg for keyword in call.node.keywords if keyword.arg)
             place = self._place(call.node)
             inner = [Setting(call.name, Section(names), place, place)]
             inner += self._settings(call.node, f"{call.name}.")
+            if condition:
+                why = Unknown(f"{call.name} is called only where {condition}")
+                inner = [setting._replace(value=why) for setting in inner]
             for setting in inner:
                 before = settings.get(setting.name)
                 differs = before is not None and before.value != setting.value and setting.name != call.name
-                why = Unknown(f"several calls of {call.name} differ in it")
-                settings[setting.name] = setting._replace(value=why) if differs else setting
+                several = Unknown(f"several calls of {call.name} differ in it")
+                settings[setting.name] = setting._replace(value=several) if differs else setting
         modules = sorted(_imported(self.nodes))
         place = Place(self.file)
         used = Setting("uses_peft", "peft" in modules or "unsloth" in modules, place, place)
@@ -153,6 +183,16 @@ class _PythonFile:
         return Place(self.file, line, node.col_offset + 1, max(1, length))
 
 
+def _is_main_guard(test: ast.expr) -> bool:
+    """Return whether a condition is `__name__ == "__main__"`."""
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
+
+
+def _listed(branch: ast.expr | list[ast.stmt]) -> Sequence[ast.AST]:
+    """Return the nodes of a branch of a statement or of an expression."""
+    return branch if isinstance(branch, list) else [branch]
+
+
 def _named(node: ast.Call) -> _Call | None:
     """Return a call that configures a training, or None."""
     function = node.func
@@ -164,8 +204,8 @@ def _named(node: ast.Call) -> _Call | None:
         return None
     if name == "initialize" and owner == "deepspeed":
         return _Call("deepspeed.initialize", node)
-    if name == "compile" and owner == "torch":
-        return _Call("torch.compile", node)
+    if (owner, name) in (("torch", "compile"), ("ray", "init")):
+        return _Call(f"{owner}.{name}", node)
     known = name in _CALLS or name in _ADAPTER_CONFIGS or _trainer_of(name)
     return _Call(name, node) if known else None
 
@@ -186,6 +226,27 @@ def _imported(nodes: Sequence[ast.AST]) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.partition(".")[0])
     return found
+
+
+_LONGEST_WORD = 60  # characters of a text that may be the name of an option
+
+
+def names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the words that stand for things in code: names, attributes, arguments, and short texts."""
+    for node in nodes:
+        match node:
+            case ast.Name():
+                yield node.id
+            case ast.Attribute():
+                yield node.attr
+            case ast.arg() | ast.keyword():
+                yield node.arg or ""
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.Constant(value=str() as text) if len(text) <= _LONGEST_WORD and " " not in text:
+                yield text
+            case _:
+                pass
 
 
 def _flat(value: Any, node: ast.expr) -> SettingValue:

@@ -59,6 +59,18 @@ class Literals:
             return not value
         return -value if isinstance(node.op, ast.USub) else None
 
+    def _choice(self, node: ast.IfExp, depth: int) -> Any:
+        test = self.value(node.test, depth)
+        return None if isinstance(test, Unknown) else self.value(node.body if test else node.orelse, depth)
+
+    def _either(self, node: ast.BoolOp, depth: int) -> Any:
+        """Return whether `and` or `or` holds, as far as its parts decide it."""
+        decides = isinstance(node.op, ast.Or)
+        parts = [self.value(part, depth) for part in node.values]
+        if any(not isinstance(part, Unknown) and bool(part) is decides for part in parts):
+            return decides
+        return None if any(isinstance(part, Unknown) for part in parts) else not decides
+
     def _binary(self, node: ast.BinOp, depth: int) -> Any:
         numbers = [self.value(side, depth) for side in (node.left, node.right)]
         function = _ARITHMETIC.get(type(node.op))
@@ -73,10 +85,17 @@ class Literals:
         return tuple(self.value(item, depth) for item in node.elts)
 
     def _dict(self, node: ast.Dict, depth: int) -> Any:
-        names = [self.value(key, depth) if key is not None else None for key in node.keys]
-        if not all(isinstance(name, str) for name in names):
-            return None
-        return dict(zip(names, [self.value(value, depth) for value in node.values], strict=True))
+        found: dict[str, Any] = {}
+        for key, node_of_value in zip(node.keys, node.values, strict=True):
+            value = self.value(node_of_value, depth)
+            name = self.value(key, depth) if key is not None else None
+            if isinstance(name, str):
+                found[name] = value
+            elif key is None and isinstance(value, dict):  # **OTHER
+                found.update(value)
+            else:
+                return None
+        return found
 
     def _call(self, node: ast.Call, depth: int) -> Any:
         """Return the dictionary that `dict(name=value)` makes."""
@@ -93,6 +112,8 @@ _READERS: Mapping[type[ast.expr], Callable[[Literals, Any, int], Any]] = {
     ast.Name: Literals._name,  # noqa: SLF001
     ast.Attribute: Literals._attribute,  # noqa: SLF001
     ast.UnaryOp: Literals._unary,  # noqa: SLF001
+    ast.BoolOp: Literals._either,  # noqa: SLF001
+    ast.IfExp: Literals._choice,  # noqa: SLF001
     ast.BinOp: Literals._binary,  # noqa: SLF001
     ast.List: Literals._items,  # noqa: SLF001
     ast.Tuple: Literals._items,  # noqa: SLF001
@@ -104,16 +125,20 @@ _READERS: Mapping[type[ast.expr], Callable[[Literals, Any, int], Any]] = {
 
 def computed(node: ast.expr) -> Unknown:
     """Return the reason why an expression has no value before the program runs."""
+    return Unknown(f"{quoted(node)} is computed when the program runs")
+
+
+def quoted(node: ast.expr) -> str:
+    """Return the text of an expression, cut where it is long."""
     line = " ".join(ast.unparse(node).split())
-    return Unknown(
-        f"{line if len(line) <= _SHOWN else f'{line[: _SHOWN - 1]}…'} is computed when the program runs"
-    )
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Yield the names that a node binds, each with its value; twice what is bound otherwise than by `=`."""
     if isinstance(node, ast.Assign):
-        yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+        for target in node.targets:
+            yield from _bound(target, node.value)
     elif isinstance(node, ast.AnnAssign) and node.value is not None and isinstance(node.target, ast.Name):
         yield node.target.id, node.value
     elif isinstance(node, ast.AugAssign | ast.For | ast.NamedExpr):
@@ -122,3 +147,18 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
                 yield from ((name.id, name), (name.id, name))
     elif isinstance(node, ast.arg):
         yield from ((node.arg, ast.Name(node.arg)), (node.arg, ast.Name(node.arg)))
+
+
+def _bound(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names of a target of `=`; those in a tuple whose value has no parts are yielded twice."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+        if len(parts) == len(target.elts) and not any(isinstance(each, ast.Starred) for each in target.elts):
+            for inner, part in zip(target.elts, parts, strict=True):
+                yield from _bound(inner, part)
+            return
+        for name in ast.walk(target):
+            if isinstance(name, ast.Name):
+                yield from ((name.id, name), (name.id, name))

@@ -12,7 +12,7 @@ from envcheck.core.parsing import parse_json
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import Beside, ConfigReader
 
-_BEGINNING = re.compile(r"(?:\s*#[^\n]*\n|\s*\n|\s*ARG[ \t][^\n]*\n)*\s*FROM[ \t]+\S", re.IGNORECASE)
+_BEGINNING = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\r?\n)*+[ \t]*FROM[ \t]+\S", re.IGNORECASE)
 _STARTS = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)\b", re.IGNORECASE | re.MULTILINE)
 _PAIR = re.compile(r"""([A-Za-z_]\w*)=("(?:[^"\\]|\\.)*"|'[^']*'|\S*)""")
 

@@ -9,7 +9,7 @@ from envcheck.training_config.readers import Beside, ConfigReader
 
 _STARTS_TRAINING = re.compile(
     r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
-    r"|swift|megatron|trl|tune[ \t]+run|ray[ \t]+job[ \t]+submit)[ \t\\]"
+    r"|srun|sbatch|swift|megatron|trl|tune[ \t]+run|ray[ \t]+job[ \t]+submit)[ \t\\]"
 )
 _CONTINUATION = re.compile(r"\\\r?\n")
 _COMMAND = re.compile(r"[ \t]*[^\s#]")

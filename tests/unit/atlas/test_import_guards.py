@@ -129,3 +129,28 @@ if torch.__version__[:3] != "2.0":
     raise ImportError("another torch")
 """
     assert guarded({"transformers/": source}, TORCH) == []
+
+
+def test_a_list_of_supported_versions_is_named_by_its_package() -> None:
+    source = """
+from importlib.metadata import version
+found = version("protobuf")
+if found == "3.20.3":
+    from wandb.proto import v3
+elif found == "4.25.9":
+    from wandb.proto import v4
+else:
+    raise ValueError("3.20.3 and 4.25.9 are supported")
+"""
+    (gap,) = guarded({"transformers/": source}, PROTOBUF)
+    assert (gap.needs, gap.lacking) == ("protobuf", ("5.29.4", "6.30.0"))
+
+
+def test_a_refusal_that_a_third_package_decides_is_none() -> None:
+    source = """
+import torch, xformers
+from packaging.version import Version
+if Version(torch.__version__) < Version("2.4") and Version(xformers.__version__) > Version("0.0.27"):
+    raise ImportError("another xformers")
+"""
+    assert guarded({"transformers/": source}, TORCH, requires=("torch", "xformers>=0.0.27.post2")) == []

@@ -264,3 +264,62 @@ def test_a_condition_may_have_parts_that_cannot_be_read() -> None:
 def test_a_function_that_calls_itself_ends() -> None:
     main = "def is_ready_available():\n    return is_ready_available()"
     assert read("is_ready_available()", main=main) == UNREADABLE
+
+
+def test_what_stands_after_a_refusal_of_a_module_is_read() -> None:
+    source = (
+        HEADER
+        + """
+_peft = importlib.util.find_spec("peft") is not None
+try:
+    found = importlib.metadata.version("torch")
+    if parse(found) < parse("1.12"):
+        raise ValueError("torch is too old for xformers")
+except importlib.metadata.PackageNotFoundError:
+    _torch = False
+_trl = importlib.util.find_spec("trl") is not None
+if sys.version_info < (3, 9):
+    raise RuntimeError("Python is too old")
+def is_trl_available():
+    return _trl
+"""
+    )
+    assert read("is_trl_available()", main=source) == Installed("trl")
+
+
+def test_a_predicate_that_may_raise_is_not_read() -> None:
+    source = (
+        HEADER
+        + """
+def is_trl_available():
+    if parse(torch.__version__) < parse("1.12"):
+        raise ValueError("torch is too old")
+    return importlib.util.find_spec("trl") is not None
+"""
+    )
+    found = read("is_trl_available()", main=source)
+    assert decide(found, Surroundings(versions={"torch": "1.11", "trl": "0.9.6"})) is Tri.MAYBE
+    assert decide(found, Surroundings(versions={"torch": "2.4.0", "trl": "0.9.6"})) is Tri.YES
+
+
+def test_a_package_check_that_loops_over_distributions_is_read_by_its_name() -> None:
+    source = (
+        HEADER
+        + """
+def _is_package_available(pkg_name, return_version=False, pkg_distributions=None):
+    exists = importlib.util.find_spec(pkg_name) is not None
+    if exists:
+        for pkg in pkg_distributions or [pkg_name]:
+            try:
+                version = importlib.metadata.version(pkg)
+                exists = True
+                break
+            except importlib.metadata.PackageNotFoundError:
+                exists = False
+    return exists
+_trl = _is_package_available("trl")
+def is_trl_available():
+    return _trl
+"""
+    )
+    assert read("is_trl_available()", main=source) == Installed("trl")

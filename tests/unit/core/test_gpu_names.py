@@ -98,7 +98,7 @@ def test_the_name_that_facts_state_is_understood_too(name: str, capability: str 
 
 @pytest.mark.parametrize(
     ("driver", "version"),
-    [("12.8", "570.26"), ("CUDA Version: 12.4", "550.54.14"), ("535.104.05", "535.104.05")],
+    [("12.8", "570.26"), ("CUDA Version: 12.4", "550.54.14"), ("535.104.05", "535.104.05"), ("580", "580.65.06"), ("565", "565")],
 )  # fmt: skip
 def test_a_driver_may_be_declared_by_its_cuda_version(driver: str, version: str) -> None:
     assert declare_machine(Inventory(), MATRIX, driver=driver).known("driver.version") == version

@@ -23,7 +23,7 @@ from envcheck.lock.render import render_requirements
 from envcheck.lock.wheels import platform_tags, usable_files, usable_tags
 from tests.support.paths import ROOT
 
-SHIPPED = sorted((ROOT / "lockfiles").glob("*.txt"))
+SHIPPED = sorted((ROOT / "lockfiles").glob("*/*.txt"))
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 LOCK = Lock(
@@ -373,7 +373,7 @@ def test_a_lock_that_builds_deepspeed_installs_with_one_line_without_sed() -> No
     assert then.endswith("--no-binary deepspeed --no-build-isolation -r requirements.txt")
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.name))
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_header_of_a_shipped_lock_has_one_command(path: Path) -> None:
     commands = re.findall(r"^#   (.+)$", path.read_text(), re.MULTILINE)
     assert len(commands) == 1
@@ -391,20 +391,29 @@ def test_build_needs_are_listed() -> None:
 MANIFEST = tomllib.loads((ROOT / "lockfiles/manifest.toml").read_text())["lock"]
 
 
-def test_locks_are_shipped_for_every_target_python_and_family() -> None:
-    targets = examine.knowledge().targets
-    expected = {
-        f"{target}-py3{python}-driver{floor}.txt"
-        for target in targets
-        for python in (10, 11, 12)
-        for floor in (525, 580)
-    }
-    assert expected <= {path.name for path in SHIPPED}
+def test_every_target_has_a_lock_for_python_312_and_the_newest_driver() -> None:
+    expected = {f"{target}/py312-driver580.txt" for target in examine.knowledge().targets}
+    assert expected <= {row["name"] for row in MANIFEST}
+
+
+def test_locks_of_the_stack_are_shipped_for_every_python_and_driver_family() -> None:
+    names = {row["name"] for row in MANIFEST}
+    for target in ("zero3-lora", "zero3-full", "fsdp2-lora", "sft-trl", "grpo-trl"):
+        for python in (10, 11, 12, 13):
+            assert {f"{target}/py3{python}-driver{floor}.txt" for floor in (525, 580)} <= names
+        assert f"{target}/py312-driver580-aarch64.txt" in names
+
+
+def test_a_lock_needs_the_driver_of_the_family_that_it_is_named_after() -> None:
+    for row in MANIFEST:
+        assert f"-driver{row['driver'].partition('.')[0]}" in row["name"]
 
 
 def test_the_manifest_lists_exactly_the_shipped_locks() -> None:
-    assert [row["name"] for row in MANIFEST] == [path.name for path in SHIPPED]
-    for row, path in zip(MANIFEST, SHIPPED, strict=True):
+    names = [path.relative_to(ROOT / "lockfiles").as_posix() for path in SHIPPED]
+    assert [row["name"] for row in MANIFEST] == sorted(names)
+    for row in MANIFEST:
+        path = ROOT / "lockfiles" / row["name"]
         text = path.read_text(encoding="utf-8")
         body = [line for line in text.splitlines() if line and not line.startswith("#")]
         assert row["pins"] == "sha256:" + hashlib.sha256("\n".join(body).encode()).hexdigest(), path.name
@@ -413,14 +422,30 @@ def test_the_manifest_lists_exactly_the_shipped_locks() -> None:
         assert ("driver.version", ">=", row["driver"]) in lock.needs
 
 
-def test_four_locks_were_installed_and_trained_the_newest_and_one_with_torch_24_among_them() -> None:
-    proven = {row["name"]: row for row in MANIFEST if "proven" in row}
-    assert len(proven) >= 4
-    assert {"zero3-lora-py311-driver580.txt", "zero3-lora-py312-driver580.txt"} <= set(proven)
-    assert any(row["torch"].startswith("2.4.") for row in proven.values())
-    for row in proven.values():
-        assert row["proven"]["pass"] > 0
-        assert row["proven"]["fail"] == row["proven"]["unknown"] == 0, row["name"]
+def test_the_header_of_a_lock_says_how_it_is_proven_as_the_manifest_does() -> None:
+    for row in MANIFEST:
+        second = (ROOT / "lockfiles" / row["name"]).read_text(encoding="utf-8").splitlines()[1]
+        assert second.startswith("# Proven     "), row["name"]
+        said = second.removeprefix("# Proven     ")
+        if "proven" in row:
+            assert said.startswith(f"{row['proven']} on {row['proof']['date']}"), row["name"]
+            assert row["proof"]["pass"] > 0
+            assert row["proof"]["fail"] == row["proof"]["unknown"] == 0, row["name"]
+        else:
+            assert "never" in said, row["name"]
+            assert f"envcheck selftest --target {row['target']} " in said
+
+
+def test_what_is_called_trained_has_a_cell_of_its_target() -> None:
+    cells = examine.knowledge().cells
+    for row in (row for row in MANIFEST if row.get("proven") == "trained" and row["proof"]["ranks"]):
+        assert any(cell.target == row["target"] and cell.outcome == "ok" for cell in cells), row["name"]
+
+
+def test_the_newest_set_of_every_stack_and_one_with_torch_24_were_trained() -> None:
+    trained = {row["name"]: row for row in MANIFEST if row.get("proven") == "trained"}
+    assert {"zero3-lora/py311-driver580.txt", "zero3-lora/py312-driver580.txt"} <= set(trained)
+    assert any(row["torch"].startswith("2.4.") for row in trained.values())
 
 
 def test_errors_of_a_lock_are_envcheck_errors() -> None:

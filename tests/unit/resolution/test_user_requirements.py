@@ -57,16 +57,7 @@ def test_a_file_is_read_as_pip_reads_it() -> None:
         ("torch>=2 <3 >", "expected name>=version"),
         ("torch=2", "expected name>=version"),
         ("!!", "expected name>=version"),
-        ("-e .", "option -e"),
-        ("--editable ./here", "option --editable"),
-        ("-e git+https://user:canary@host.example/x", "option -e"),
-        ("https://user:canary@host.example/x-1-py3-none-any.whl", "direct reference"),
-        ("x @ https://user:canary@host.example/x.whl", "direct reference"),
-        ("./wheels/x.whl", "direct reference"),
-        ("../x", "direct reference"),
-        (".", "direct reference"),
         ("~/x", "direct reference"),
-        ("/srv/x.whl", "direct reference"),
         ("--index-url https://user:canary@host.example/simple", "option --index-url; the index is"),
         ("--extra-index-url=https://user:canary@host.example/simple", "option --extra-index-url"),
         ("-f /srv/wheels", "the option -f"),
@@ -88,6 +79,34 @@ def test_a_line_that_cannot_be_locked_is_named_and_not_repeated(line: str, why: 
     assert said.startswith(("my.in:3: ", "my.in:3:1: ", "other.in:1:1: ", "my.in: not a text"))
     assert "canary" not in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("-e .", ""),
+        ("--editable ./here", ""),
+        ("-e git+https://user:canary@host.example/x.git", "x"),
+        ("git+https://user:canary@host.example/x#egg=The_Name", "the-name"),
+        ("https://user:canary@host.example/some_x-1-py3-none-any.whl", "some-x"),
+        ("X @ https://user:canary@host.example/x.whl", "x"),
+        ("x[a, b] @ file:///srv/x.whl", "x"),
+        ("./wheels/x-1.0-py3-none-any.whl", "x"),
+        ("x-1.0.tar.gz", ""),
+        ("../x", ""),
+        (".", ""),
+        ("/srv/x", ""),
+    ],
+)
+def test_an_address_is_kept_with_its_line_and_not_repeated(line: str, name: str) -> None:
+    (release, address) = read(f"rich\n\n{line}\n")
+    assert (release.requirement, release.by_address) == ("rich", False)
+    assert address.by_address
+    assert address.bare == UserRequirement(name, "", "my.in:3", wanted=False)
+    (note,) = user_requirements.describe_by_address([address], ["x", "rich"])
+    assert note.startswith("my.in:3: ")
+    assert ("it replaces" in note) == (name == "x")
+    assert "canary" not in note
 
 
 def test_files_that_include_each_other_endlessly_are_refused() -> None:

@@ -48,6 +48,15 @@ def test_requirements_on_packages_that_are_not_listed_are_not_missed() -> None:
     assert violated(judged(facts)) == {}
 
 
+@pytest.mark.parametrize(("torch", "violated_here"), [("2.9.0", True), ("2.9.0+cu129", False)])
+def test_a_build_for_another_cuda_is_not_held_to_the_public_build_s_cuda_libraries(
+    torch: str, violated_here: bool
+) -> None:
+    facts = f'[pkg]\ntorch = "{torch}"\nnvidia-cublas-cu12 = "12.9.1.4"\nsetuptools = "80.9.0"\n'
+
+    assert ("requires-dist:torch:nvidia-cublas-cu12" in violated(judged(facts))) is violated_here
+
+
 def with_metadata(facts: str, package: str, line: str) -> Inventory:
     return inventory(facts).with_facts([Fact(package_key(package, "requires"), Known((line,)), "METADATA")])
 

@@ -1,0 +1,270 @@
+"""Releases in folders of their own, laid over a Python that has torch, and programs run with them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import subprocess  # noqa: TID251 - a benchmark starts what it measures
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from envcheck.commands.atlas_tables import release_table
+
+SOURCE_ONLY = {"deepspeed", "autoawq"}
+"""Their build needs torch or a compiler: the Python files are taken as they are."""
+
+LINKED = {"deepspeed": {"deepspeed/ops/op_builder": "op_builder", "deepspeed/accelerator": "accelerator"}}
+"""Folders that a setup.py links when it installs."""
+
+OF_THE_BASE = ("torch", "triton", "nvidia-", "cuda-")
+DEADLINE_S = 150
+SERVER = """
+import importlib, json, os, signal, sys, traceback
+import torch
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(job["deadline"])
+        sys.path[:0] = job["paths"]
+        importlib.invalidate_caches()
+        os.chdir(job["folder"])
+        os.environ["HOME"] = os.environ["HF_HOME"] = job["folder"]
+        sys.stdout = sys.stderr
+        ending = 0
+        try:
+            exec(compile(job["code"], "program.py", "exec"), {"__name__": "__main__"})
+        except BaseException as error:
+            ending = 1
+            text = "".join(traceback.format_exception(error))
+            while error.__cause__ is not None:
+                error = error.__cause__
+            frames = [each.filename for each in traceback.extract_tb(error.__traceback__)]
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            frames = [each for each in frames if "importlib" not in each and "frozen" not in each]
+            summary = traceback.format_exception_only(error)[-1].strip()
+            found = {"error": summary, "frames": frames, "line": last.lineno, "trace": text[-3000:]}
+            json.dump(found, open("error", "w"))
+        os._exit(ending)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Imports torch once, and forks for each program; beside another numpy a program gets a fresh process."""
+
+
+class Overlays:
+    """Resolve, unpack and run sets of releases."""
+
+    def __init__(self, uv: str, work: Path, pythons: Sequence[str]) -> None:
+        """`pythons` are the interpreters of the bases."""
+        self._uv, self._work = uv, work
+        self._servers: dict[tuple[str, bool], subprocess.Popen[str]] = {}
+        self._bases: dict[str, tuple[str, dict[str, str]]] = {}
+        for python in pythons:
+            table = "{each.name: each.version for each in metadata.distributions()}"
+            code = f"import json; from importlib import metadata; print(json.dumps({table}))"
+            found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+            installed = {str(canonicalize_name(name)): one for name, one in json.loads(found.stdout).items()}
+            self._bases[installed["torch"].partition("+")[0]] = python, installed
+        self.torches = sorted(self._bases)
+
+    def resolve(self, pinned: Mapping[str, str], torch: str, day: dt.date) -> dict[str, str] | None:
+        """Return all releases of an environment around two pinned ones, as they were on a day."""
+        base = self._bases[torch][1]
+        fixed: dict[str, str] = {name: base[name] for name in ("torchvision", "torchaudio") if name in base}
+        fixed.update(pinned, torch=torch)
+        wanted = []
+        for package, version in fixed.items():
+            if package in SOURCE_ONLY:
+                row = release_table().row(package, version)
+                wanted += [text for text in (row.requires if row else ()) if "extra ==" not in text]
+            elif package in {**pinned, "torch": torch}:
+                wanted.append(f"{package}=={version}")
+        with tempfile.TemporaryDirectory() as scratch:
+            done = self._compile(Path(scratch, "overrides.txt"), fixed, pinned, wanted, torch, day)
+        if done is None:
+            return None
+        found = {}
+        for line in done.splitlines():
+            if "==" in line:
+                requirement = Requirement(line)
+                found[str(canonicalize_name(requirement.name))] = str(requirement.specifier).removeprefix(
+                    "=="
+                )
+        found |= {package: fixed[package] for package in fixed if package in pinned or package in found}
+        return {name: version.partition("+")[0] for name, version in sorted(found.items())}
+
+    def _compile(
+        self,
+        overrides: Path,
+        fixed: Mapping[str, str],
+        pinned: Mapping[str, str],
+        wanted: Sequence[str],
+        torch: str,
+        day: dt.date,
+    ) -> str | None:
+        """Return what uv resolves; what others require of torch, and the base's numpy, yield if need be."""
+        python, base = self._bases[torch]
+        after = (day + dt.timedelta(days=20)).replace(day=28)
+        command = [self._uv, "pip", "compile", "-q", "-", "--override", str(overrides), "--no-header"]
+        command += ["--no-annotate", "--exclude-newer", str(after), "--only-binary", ":all:"]
+        command += ["-p", python, "--no-config"]
+        numpy = [] if "numpy" in fixed else [f"numpy=={base['numpy']}"]
+        for more, keep in ((numpy, {"torch"} - pinned.keys()), (numpy, set()), ([], set())):
+            lines = [
+                f"{one}=={version}" for one, version in fixed.items() if one not in {*SOURCE_ONLY, *keep}
+            ]
+            lines += [f'{package}; python_version < "3"' for package in fixed if package in SOURCE_ONLY]
+            overrides.write_text("\n".join(lines))
+            done = subprocess.run(
+                command,
+                input="\n".join([*wanted, *more]),
+                capture_output=True,
+                text=True,
+                check=False,
+                env=self._environment(),
+            )
+            if done.returncode == 0:
+                return done.stdout
+        return None
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "UV_CACHE_DIR": str(self._work / "uvcache")}  # noqa: TID251 - a benchmark is a user
+
+    def folders(self, python: str, versions: Mapping[str, str]) -> list[Path] | None:
+        """Return the folders of releases, made where they are not there; None if one cannot be had."""
+        overlays = self._work / "overlays"
+        overlays.mkdir(exist_ok=True)
+        targets = {package: overlays / f"{package}-{version}" for package, version in versions.items()}
+        missing = {package: version for package, version in versions.items() if not targets[package].exists()}
+        for package in SOURCE_ONLY & missing.keys():
+            if self._from_source(package, missing.pop(package), targets[package]) is None:
+                return None
+        if missing and not self._unpack(python, missing, targets):
+            return None
+        return [*targets.values()]
+
+    def _unpack(self, python: str, missing: Mapping[str, str], targets: Mapping[str, Path]) -> bool:
+        """Let uv unpack wheels into its cache, and link the folder of each."""
+        with tempfile.TemporaryDirectory() as scratch:
+            command = [self._uv, "pip", "install", "-q", "--no-deps", "--no-config", "--only-binary", ":all:"]
+            command += ["-p", python, "--target", scratch, "--link-mode", "symlink"]
+            command += [f"{package}=={version}" for package, version in missing.items()]
+            if subprocess.run(command, capture_output=True, check=False, env=self._environment()).returncode:
+                return False
+            for file in Path(scratch).glob("*.dist-info/METADATA"):
+                name = str(canonicalize_name(file.parent.name.split("-")[0]))
+                link = self._work / "overlays" / f"{name}.{os.getpid()}"
+                link.symlink_to(file.resolve().parent.parent)
+                link.rename(targets[name])
+        return all(targets[name].exists() for name in missing)
+
+    def _from_source(self, package: str, version: str, target: Path) -> Path | None:
+        import zipfile
+
+        stored = self._work / "store" / package / f"{version}.zip"
+        if not stored.is_file():
+            return None
+        with zipfile.ZipFile(stored) as archive:
+            archive.extractall(target)
+        for link, source in LINKED.get(package, {}).items():
+            if not (target / link).exists():
+                (target / link).symlink_to(target / source)
+        info = target / f"{package.replace('-', '_')}-{version}.dist-info"
+        if not info.exists():
+            info.mkdir()
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+        return target
+
+    def run(self, row: Mapping[str, Any], program: str) -> dict[str, Any]:
+        """Run a program with the releases of a draw, and return how it ended."""
+        python, base = self._bases[row["torch"]]
+        laid = {
+            package: version
+            for package, version in row["versions"].items()
+            if not package.startswith(OF_THE_BASE) or (package.startswith("torch") and package != "torch")
+        }
+        laid = {
+            package: version for package, version in laid.items() if _public(base.get(package)) != version
+        }
+        folders = self.folders(python, laid)
+        if folders is None:
+            return {"ok": None, "error": "a release has no wheel", "asker": ""}
+        paths, numpy_differs = [str(one) for one in folders], "numpy" in laid
+        with tempfile.TemporaryDirectory() as scratch:
+            job = {"paths": paths, "folder": scratch, "code": program, "deadline": DEADLINE_S}
+            code = self._fresh(python, job) if numpy_differs else self._forked(python, job)
+            file = Path(scratch, "error")
+            found = json.loads(file.read_text()) if file.is_file() else {"error": str(code), "frames": []}
+        asker = next((name for name in map(_distribution, reversed(found["frames"])) if name), "")
+        place = next((one for one in reversed(found["frames"])), "").split("overlays/")[-1]
+        return {
+            "ok": None if code < 0 else code == 0,
+            "error": f"{found['error']} ({place}:{found.get('line', 0)})" if code > 0 else str(code),
+            "asker": asker,
+            "trace": found.get("trace", ""),
+        }
+
+    def _fresh(self, python: str, job: Mapping[str, Any]) -> int:
+        code = SERVER.replace("import torch\n", "", 1)
+        done = subprocess.run(
+            [python, "-c", code],
+            input=json.dumps(job) + "\n",
+            capture_output=True,
+            text=True,
+            check=False,
+            env=_quiet(job["paths"]),
+        )
+        return int(done.stdout.split()[-1]) if done.stdout.split() else -1
+
+    def _forked(self, python: str, job: Mapping[str, Any]) -> int:
+        server = self._servers.get((python, True))
+        if server is None or server.poll() is not None:
+            server = self._servers[python, True] = subprocess.Popen(
+                [python, "-c", SERVER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=_quiet([]),
+            )
+        if server.stdin is None or server.stdout is None:
+            raise RuntimeError("the process of the base has no pipes")
+        server.stdin.write(json.dumps(job) + "\n")
+        server.stdin.flush()
+        return int(server.stdout.readline() or "-1")
+
+    def close(self) -> None:
+        """End the processes."""
+        for server in self._servers.values():
+            server.kill()
+            server.wait()
+
+
+def _public(version: str | None) -> str:
+    return (version or "").partition("+")[0]
+
+
+def _distribution(file: str) -> str:
+    """Return the distribution that a file belongs to: the overlay's, or torch."""
+    _, found, rest = file.rpartition("overlays/")
+    if found:
+        return Path(rest).parts[0].rpartition("-")[0]
+    return "torch" if "site-packages/torch/" in file else ""
+
+
+def _quiet(paths: Sequence[str]) -> dict[str, str]:
+    quiet = {
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "WANDB_MODE": "disabled",
+        "OMP_NUM_THREADS": "1",
+    }
+    quiet |= {"PYTHONPATH": os.pathsep.join(paths), "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1"}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # noqa: TID251
+    return {**kept, **quiet}

@@ -1,0 +1,153 @@
+"""What a user does first with a package, as programs that run on a CPU without a network.
+
+The names are those of the entries in the tables of gaps: an import is its own program, a call has one here.
+The programs pass only arguments that a release has: names that changed are looked up in its signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_LLAMA = """
+import inspect
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+def llama():
+    return LlamaForCausalLM(LlamaConfig(vocab_size=32, hidden_size=16, intermediate_size=16,
+        num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2))
+def fitting(call, **wanted):
+    functions = [call, *(each.__init__ for each in getattr(call, "__mro__", ()))]
+    known = {name for each in functions for name in inspect.signature(each).parameters}
+    return {name: value for name, value in wanted.items() if name in known}
+model = llama()
+"""
+_TOKENIZER = """
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+plain = Tokenizer(models.WordLevel({"<u>": 0, "<p>": 1, "<e>": 2, "a": 3, "b": 4}, unk_token="<u>"))
+plain.pre_tokenizer = pre_tokenizers.Whitespace()
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="<u>", pad_token="<p>", eos_token="<e>")
+tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+from datasets import Dataset
+common = dict(output_dir=".", report_to=[], max_steps=1, per_device_train_batch_size=1)
+common |= dict(bf16=False, use_cpu=True)
+"""
+_TRAINER = (
+    _LLAMA
+    + """
+from transformers import Trainer, TrainingArguments
+rows = [{"input_ids": [1, 2, 3], "labels": [1, 2, 3]}] * 4
+arguments = TrainingArguments(output_dir=".", report_to=[], max_steps=1, per_device_train_batch_size=1)
+trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+"""
+)
+
+
+def _preference(trainer: str, config: str, rows: str) -> str:
+    return f"""{_LLAMA}{_TOKENIZER}
+from trl import {trainer}
+try:
+    from trl import {config} as Config
+except ImportError:
+    from transformers import TrainingArguments as Config
+rows = Dataset.from_list([{rows}] * 4)
+short = dict(max_length=8, max_prompt_length=4)
+arguments = Config(**fitting(Config, **common, **short, remove_unused_columns=False))
+trainer = {trainer}(**fitting({trainer}, model=model, args=arguments, train_dataset=rows, beta=0.1,
+    tokenizer=tokenizer, processing_class=tokenizer, ref_model=llama(), **short))
+"""
+
+
+_SFT = f"""{_LLAMA}{_TOKENIZER}
+from trl import SFTTrainer
+try:
+    from trl import SFTConfig as Config
+except ImportError:
+    from transformers import TrainingArguments as Config
+rows = Dataset.from_list([{{"text": "a b a b"}}] * 4)
+arguments = Config(**fitting(Config, **common, dataset_text_field="text", max_seq_length=8, max_length=8))
+trainer = SFTTrainer(**fitting(SFTTrainer, model=model, args=arguments, train_dataset=rows,
+    tokenizer=tokenizer, processing_class=tokenizer,
+    **({{}} if "dataset_text_field" in fitting(Config, dataset_text_field=1)
+       else {{"dataset_text_field": "text", "max_seq_length": 8}})))
+"""
+_PAIR = '{"prompt": "a", "chosen": "a b", "rejected": "b a"}'
+
+PROGRAMS: Mapping[str, str] = {
+    "transformers.Trainer(...)": _TRAINER,
+    "transformers.Trainer.train(...)": _TRAINER + "trainer.train()\n",
+    "transformers.Trainer.save_model(...)": _TRAINER + "trainer.save_model('.')\n",
+    "trl.SFTTrainer(...)": _SFT,
+    "trl.SFTTrainer.train(...)": _SFT + "trainer.train()\n",
+    "trl.DPOTrainer(...)": _preference("DPOTrainer", "DPOConfig", _PAIR),
+    "trl.DPOTrainer.train(...)": _preference("DPOTrainer", "DPOConfig", _PAIR) + "trainer.train()\n",
+    "peft.get_peft_model(...)": _LLAMA
+    + """
+from peft import LoraConfig, get_peft_model
+tuned = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+tuned(input_ids=torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss.backward()
+tuned.save_pretrained(".")
+""",
+    "accelerate.Accelerator(...)": """
+import torch
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True)
+model = torch.nn.Linear(2, 2)
+model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters()))
+accelerator.backward(model(torch.ones(1, 2)).sum())
+optimizer.step()
+accelerator.unwrap_model(model)
+""",
+    "diffusers.UNet2DConditionModel(...)": """
+import torch
+from diffusers import DDPMScheduler, UNet2DConditionModel
+model = UNet2DConditionModel(
+    sample_size=8, block_out_channels=(8, 8), norm_num_groups=2, layers_per_block=1,
+    down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+    up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+    cross_attention_dim=8, attention_head_dim=2)
+model(torch.ones(1, 4, 8, 8), 1, torch.ones(1, 2, 8)).sample.sum().backward()
+DDPMScheduler().set_timesteps(2)
+""",
+    "sentence_transformers.SentenceTransformer(...)": """
+from transformers import BertConfig, BertModel, BertTokenizer
+open("vocab.txt", "w").write("\\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]))
+BertTokenizer("vocab.txt").save_pretrained("m")
+BertModel(BertConfig(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
+    intermediate_size=8)).save_pretrained("m")
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer("m", device="cpu")
+model.encode(["a b"])
+""",
+    "datasets.Dataset(...)": """
+from datasets import Dataset
+rows = Dataset.from_dict({"text": ["a", "b"]}).map(lambda row: {"length": len(row["text"])})
+rows.save_to_disk("rows")
+Dataset.load_from_disk("rows").to_pandas()
+""",
+}
+"""By entry."""
+
+STEPS: Mapping[str, tuple[str, ...]] = {
+    "from trl import SFTTrainer": ("from trl import SFTTrainer",),
+    "transformers.Trainer(...)": (
+        "from transformers import Trainer",
+        "from transformers import PreTrainedModel",
+    ),
+    "trl.SFTTrainer(...)": ("from trl import SFTTrainer", "trl.SFTConfig(...)"),
+    "trl.DPOTrainer(...)": ("from trl import DPOTrainer", "trl.DPOConfig(...)"),
+    "peft.get_peft_model(...)": ("from peft import get_peft_model", "peft.LoraConfig(...)"),
+    "accelerate.Accelerator(...)": ("from accelerate import Accelerator",),
+    "diffusers.UNet2DConditionModel(...)": ("from diffusers import UNet2DConditionModel",),
+    "sentence_transformers.SentenceTransformer(...)": (
+        "from sentence_transformers import SentenceTransformer",
+    ),
+    "datasets.Dataset(...)": ("from datasets import load_dataset",),
+}
+"""Entries that a program passes before its own."""
+
+
+def passed(entry: str) -> set[str]:
+    """Return the entries of its package that a program passes, itself included; `import X` aside."""
+    base = entry.replace(".train(...)", "(...)").replace(".save_model(...)", "(...)")
+    return {entry, base, *STEPS.get(base, ())}

@@ -1,0 +1,107 @@
+"""Judge dependency files that public repositories ran with: none may draw an error unless it is broken.
+
+    python benchmarks/locks.py FOLDER -o findings.jsonl
+    python benchmarks/locks.py FOLDER --report findings.jsonl
+
+`locks.tsv` lists repository, commit, day and path; FOLDER holds the files as OWNER+NAME/COMMIT/PATH, the
+commit by its first 12 digits. Locks are
+judged whole. Of other files the exact pins are judged: a range meant other releases on the day of the commit.
+A file that pins a package of the stack twice describes several environments and is not in the list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from envcheck.commands import check, gate
+from envcheck.commands.examine import ExamineRequest
+from envcheck.core.errors import EnvcheckError
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Severity
+
+TABLE = Path(__file__).with_name("locks.tsv")
+LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
+_PIN = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*==\s*([0-9][^\s,;\"'#\\)\]]*)")
+_MARKERS = {"python-version", "python-full-version", "platform-system", "sys-platform", "extra"}
+
+
+def pins(text: str) -> dict[str, str]:
+    """Return the packages that a file pins to one exact version."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, version in _PIN.findall(text):
+        key = name.lower().replace("_", "-")
+        if key not in _MARKERS and "*" not in version:
+            found[key].add(version.rstrip("."))
+    return {name: versions.pop() for name, versions in found.items() if len(versions) == 1}
+
+
+def judge(file: Path) -> list[dict[str, str]]:
+    """Return what `envcheck check` says of a file: severity, rule and title of each finding."""
+    with tempfile.TemporaryDirectory() as scratch:
+        judged = file
+        if file.name not in LOCKS:
+            judged = Path(scratch, "requirements.txt")
+            text = file.read_text(errors="replace")
+            judged.write_text("".join(f"{name}=={version}\n" for name, version in pins(text).items()))
+        try:
+            found = check.check([str(judged)], ExamineRequest(), gate.GateOptions()).report.judgement.findings
+        except EnvcheckError as error:
+            return [{"severity": "unread", "rule": "", "title": str(error)}]
+    return [
+        {"severity": each.severity.value, "rule": each.rule.id, "title": each.rule.title}
+        for each in found
+        if each.verdict is Verdict.BROKEN
+    ]
+
+
+def rows() -> Iterator[dict[str, str]]:
+    """Yield the rows of the table."""
+    head, *lines = TABLE.read_text().splitlines()
+    for line in lines:
+        yield dict(zip(head.split("\t"), line.split("\t"), strict=True))
+
+
+def report(judged: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many files draw errors and warnings, and which."""
+    of: dict[str, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
+    for row in judged:
+        for finding in row["findings"]:
+            of[finding["severity"]].append((finding["rule"], row))
+    failing = {id(row) for _, row in of[Severity.ERROR.value]}
+    lines = [f"{len(judged)} files, {len(failing)} with errors, {len(of['unread'])} not read", ""]
+    for severity in (Severity.ERROR.value, Severity.WARNING.value):
+        for rule, count in Counter(rule for rule, _ in of[severity]).most_common():
+            example = next(row for each, row in of[severity] if each == rule)
+            lines.append(
+                f"{severity} {count} {rule}: {example['repository']} {example['day']} {example['path']}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Judge the files, or report on what was found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--report", type=Path)
+    parser.add_argument("-o", dest="output", type=Path)
+    options = parser.parse_args()
+    if options.report:
+        print(report([json.loads(line) for line in options.report.read_text().splitlines()]), end="")
+        return
+    with options.output.open("w") as output:
+        for row in rows():
+            file = options.folder / row["repository"].replace("/", "+") / row["commit"][:12] / row["path"]
+            if file.is_file():
+                output.write(json.dumps({**row, "findings": judge(file)}) + "\n")
+                output.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Compare `pin` with uv alone on random wishes: a target, a machine and packages of the user's own.
+
+`python benchmarks/wishes.py [COUNT [SEED]]` (default: 200, 1) asks the user's package index, wish by wish.
+For each wish it counts three answers: pin's; uv's for the same packages without any bound of the judge, and
+whether the judge passes it; and, where pin finds nothing, uv's within the judge's bounds. They disagree
+
+    lost        if pin finds no lock, and uv finds one that the judge passes;
+    unproven    if pin gives up without naming what clashes, and uv finds something within the
+                judge's bounds.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from envcheck import resolver_backends as backends
+from envcheck.commands import atlas_tables, declared_machine, examine
+from envcheck.commands.pin import search, unpinned
+from envcheck.commands.pin.completion import Completer
+from envcheck.commands.pin.target import GLIBC, LockTarget
+from envcheck.core.errors import ExamineError, NoSolutionError
+from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.core.rules import Matrix, UserRequirement
+from envcheck.host.machine import Host
+from envcheck.resolution import resolver
+from envcheck.resolution.resolver import SearchProblem
+
+PACKAGES = (
+    *("vllm", "sglang", "unsloth", "flash-attn", "deepspeed", "xformers", "liger-kernel", "torchao"),
+    *("bitsandbytes", "trl", "llamafactory", "axolotl", "ms-swift", "lightning", "diffusers"),
+    "sentence-transformers",
+)
+
+MACHINES = (
+    ("525.60.13", "A100 80GB", "2.28"),
+    ("535.104.05", "V100", "2.31"),
+    ("550.54.15", "A100 80GB", "2.35"),
+    ("570.86.15", "RTX 5090", "2.39"),
+    ("580.95.05", "H100", "2.35"),
+    ("580.95.05", "B200", "2.39"),
+)
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+
+
+class Wish(NamedTuple):
+    """What a user asks of `pin`."""
+
+    name: str
+    goal: LockTarget
+
+
+class Comparison(NamedTuple):
+    """The answers to one wish, in words: `lock`, `none`, `fails` and why; and how they disagree."""
+
+    wish: str
+    pin: str
+    uv: str
+    bounded: str
+    disagreement: str
+    why: str
+
+
+def wishes(count: int, seed: int) -> Iterator[Wish]:
+    """Yield random wishes; the same seed gives the same ones for the same tables."""
+    draw = random.Random(seed)  # noqa: S311 - a sample
+    known = examine.knowledge()
+    for _ in range(count):
+        target = draw.choice([*known.targets])
+        driver, gpu, glibc = draw.choice(MACHINES)
+        python = draw.choice(PYTHONS)
+        names = draw.sample(PACKAGES, draw.choice((1, 1, 2)))
+        asked = tuple(UserRequirement(name, _bound(draw, name), "--with") for name in names)
+        label = [target, f"py{python}", driver, gpu, *(f"{each.package}{each.specifier}" for each in asked)]
+        yield Wish(" ".join(label), _goal(known, target, python, driver, gpu, glibc, asked))
+
+
+def _bound(draw: random.Random, name: str) -> str:
+    """Return no bound, a floor, a ceiling or one release, from the newer half of what was published."""
+    releases = atlas_tables.release_table().versions(name)
+    release = draw.choice(releases[len(releases) // 2 :])
+    return draw.choice(("", "", f">={release}", f"<{release}", f"=={release}"))
+
+
+def _goal(
+    known: Matrix,
+    target: str,
+    python: str,
+    driver: str,
+    gpu: str,
+    glibc: str,
+    asked: Sequence[UserRequirement],
+) -> LockTarget:
+    values = {
+        "python.version": f"{python}.0",
+        "host.os": "linux",
+        "host.arch": "x86_64",
+        "driver.version": driver,
+    }
+    facts = {key: Fact(key, Known(value), "declared") for key, value in values.items()}
+    name = declared_machine.declared_gpu(gpu, known)[1]
+    machine = Inventory(facts, ({"gpu.name": Fact("gpu.name", Known(name), "declared")},))
+    return LockTarget(
+        machine=machine,
+        python=python,
+        platform="linux-x86_64",
+        glibc=glibc or GLIBC,
+        target=known.targets[target],
+        matrix=known,
+        requirements=tuple(asked),
+    )
+
+
+def compare(wish: Wish, host: Host, selected: backends.BackendSelection) -> Comparison:
+    """Return the three answers to a wish."""
+    problem = search.search_problem(wish.goal)
+    completer = Completer(host, selected, wish.goal.matrix, [])
+    try:
+        search.resolve_lock(wish.goal, host, "", [])
+        pin, why = "lock", ""
+    except NoSolutionError as error:
+        pin, why = "none", str(error)
+    except ExamineError as error:
+        pin, why = "fails", str(error)
+    uv = _answer_of_uv(wish.goal, problem, completer)
+    bounded = _bounded_answer(wish.goal, problem, completer) if pin != "lock" else ""
+    disagreement = ""
+    if pin != "lock" and "lock" in (uv, bounded):
+        disagreement = "lost"
+    elif pin == "none" and bounded == "refused" and "these clash" not in why:
+        disagreement = "unproven"
+    return Comparison(wish.name, pin, uv, bounded, disagreement, why)
+
+
+def _answer_of_uv(goal: LockTarget, problem: SearchProblem, completer: Completer) -> str:
+    """Return `lock` if uv alone finds something that the judge passes, `refused` if the judge does not."""
+    asked = tuple(f"{each.package}{each.specifier}" for each in goal.requirements if each.specifier)
+    request = replace(unpinned.open_request(goal, problem, ()), constraints=asked)
+    try:
+        pins = completer.complete(request)
+    except NoSolutionError:
+        return "none"
+    except ExamineError:
+        return "fails"
+    closure = {pin.name: pin.version for pin in pins}
+    changed = unpinned.changed_facts(problem, closure)
+    stack = [name for name in resolver.wanted_packages(problem) if name in closure]
+    return "refused" if resolver.objections(problem, closure, changed, stack) else "lock"
+
+
+def _bounded_answer(goal: LockTarget, problem: SearchProblem, completer: Completer) -> str:
+    """Return the same for uv within the judge's bounds, which grow by what the judge objects to."""
+    try:
+        found = unpinned.choose_unpinned(goal, problem, completer)
+    except ExamineError:
+        return "fails"
+    return "refused" if found is None else "none" if isinstance(found, unpinned.Unsolvable) else "lock"
+
+
+def main(count: int, seed: int) -> None:
+    """Print each disagreement, and the counts."""
+    host = Host()
+    selected = backends.select_backends(host, backends.every_backend(), "uv")
+    counts: Counter[str] = Counter()
+    for number, wish in enumerate(wishes(count, seed), 1):
+        began = time.monotonic()
+        found = compare(wish, host, selected)
+        took = time.monotonic() - began
+        counts[f"pin {found.pin}, uv alone {found.uv}, uv in the judge's bounds {found.bounded or '-'}"] += 1
+        counts[found.disagreement or "agreed"] += 1
+        line = f"{number:3} {took:5.1f} s {found.pin:5} {found.uv:7} {found.bounded:7}"
+        print(f"{line} {found.disagreement:8} {found.wish}", flush=True)
+        if found.why and (found.disagreement or found.pin == "fails"):
+            print(f"      {found.why[:600]}", flush=True)
+    for what, number in counts.most_common():
+        print(f"{number:4} {what}")
+
+
+if __name__ == "__main__":
+    given = [int(word) for word in sys.argv[1:]]
+    main(*(given + [200, 1][len(given) :]))

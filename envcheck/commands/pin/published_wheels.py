@@ -1,0 +1,165 @@
+"""Name the published wheel that fits a package which the index has as source only.
+
+Such wheels are files of a release page. `pin` names them from the table `published_wheel` and installs none:
+what is not on the user's index is the user's to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from envcheck.commands import examine
+from envcheck.commands.pin.target import LockTarget, package_facts
+from envcheck.core import versions
+from envcheck.core.tables import TorchBuild
+from envcheck.lock import model as lock
+from envcheck.resolution import user_requirements
+from envcheck.rules import derive
+
+Row = Mapping[str, Any]
+
+
+class _LockedTorch(NamedTuple):
+    """What a wheel must fit of torch: its minor version, its CUDA, and its C++11 ABI where it is known."""
+
+    minor: str
+    cuda: str
+    abi: str
+
+
+def wheel_notes(goal: LockTarget, made: lock.Lock, *, show_address: bool) -> list[str]:
+    """Say of each package that a lock builds from source which published wheel fits instead."""
+    built = [pin for pin in made.pins if pin.name in made.build]
+    if not built:
+        return []
+    tables = examine.source_tree()["tables"]
+    publishers = {(row["package"], row["by"]): row for row in tables.get("wheel_publisher", [])}
+    rows = tables.get("published_wheel", [])
+    instead = {row["package"]: row["text"] for row in tables.get("attention_instead", [])}
+    torch = _torch_of(goal, made)
+    notes: list[str] = []
+    for pin in built:
+        own = [row for row in rows if row["package"] == pin.name]
+        if not own or torch is None:
+            continue
+        fitting = _first_fitting(own, goal, torch, publishers)
+        if fitting is not None:
+            publisher = publishers[pin.name, fitting["by"]]
+            notes.append(_fitting_note(pin, fitting, publisher, goal, torch, show_address=show_address))
+            continue
+        notes.append(_none_note(pin, own, goal, torch, instead.get(pin.name, "")))
+    return notes
+
+
+def _torch_of(goal: LockTarget, made: lock.Lock) -> _LockedTorch | None:
+    pins = {pin.name: pin.version for pin in made.pins}
+    if "torch" not in pins:
+        return None
+    derived = derive.derive(goal.machine.with_facts(package_facts(pins)), goal.matrix)
+    cuda = derived.known("cuda.runtime")
+    release = pins["torch"].partition("+")[0]
+    build = next((each for each in goal.matrix.tables.torch_builds if each.version == release), None)
+    return _LockedTorch(_minor(release), str(cuda or ""), _abi(build))
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _abi(build: TorchBuild | None) -> str:
+    return "" if build is None or build.cxx11_abi is None else str(build.cxx11_abi).upper()
+
+
+# --- which wheel fits -------------------------------------------------------------------------------
+
+
+def _first_fitting(
+    rows: Sequence[Row], goal: LockTarget, torch: _LockedTorch, publishers: Mapping[tuple[str, str], Row]
+) -> Row | None:
+    """Return the newest release that has a wheel: upstream's first, then a community's."""
+    fitting = [row for row in rows if _serves_machine(row, goal) and _serves_torch(row, torch)]
+    fitting = [row for row in fitting if _is_admitted(row, goal)]
+    return max(
+        fitting,
+        key=lambda row: (
+            not publishers[row["package"], row["by"]].get("community"),
+            versions.order(row["version"]),
+        ),
+        default=None,
+    )
+
+
+def _is_admitted(row: Row, goal: LockTarget) -> bool:
+    return all(
+        user_requirements.admits(each, row["version"])
+        for each in goal.requirements
+        if each.package == row["package"]
+    )
+
+
+def _serves_machine(row: Row, goal: LockTarget) -> bool:
+    system, _, architecture = goal.platform.partition("-")
+    return system == "linux" and goal.python in row["python"] and architecture in row["arch"]
+
+
+def _serves_torch(row: Row, torch: _LockedTorch) -> bool:
+    """Return whether a wheel is for a torch; one of upstream serves every minor of its CUDA."""
+    major, _, minor = torch.cuda.partition(".")
+    if "abi" not in row:
+        return bool(row["torch"] == torch.minor and row["cuda"] == f"{major}{minor}")
+    return row["torch"] == torch.minor and row["cuda"][:2] == major and torch.abi in row["abi"]
+
+
+# --- words ------------------------------------------------------------------------------------------
+
+
+def _fitting_note(
+    pin: lock.Pin, row: Row, publisher: Row, goal: LockTarget, torch: _LockedTorch, *, show_address: bool
+) -> str:
+    name = publisher["name"].format(
+        version=row["version"],
+        cuda=row["cuda"],
+        torch=row["torch"],
+        abi=torch.abi,
+        py=goal.python.replace(".", ""),
+        arch=goal.platform.partition("-")[2],
+    )
+    who = "a community build (not upstream's, and unchecked)" if publisher.get("community") else "upstream"
+    where = f"{publisher['repository']}, release {row['release']}"
+    address = ""
+    if show_address:
+        path = f"{publisher['repository']}/releases/download/{row['release']}/{quote(name)}"
+        address = f": https://github.com/{path}"
+    other = "" if row["version"] == pin.version else f"; it is {row['version']}, the lock has {pin.version}"
+    return (
+        f"{pin.name} is on the index as source only and is compiled on installation; {who} has a wheel for "
+        f"torch {torch.minor}, CUDA {torch.cuda}, Python {goal.python}: {name} ({where}){other}{address}"
+    )
+
+
+def _none_note(
+    pin: lock.Pin, rows: Sequence[Row], goal: LockTarget, torch: _LockedTorch, instead: str
+) -> str:
+    machine = f"torch {torch.minor}, CUDA {torch.cuda or 'unknown'}, Python {goal.python}"
+    minor = next(_newest_torch(rows, goal), "")
+    nearest = f"; upstream's newest for a torch of the default index is for torch {minor}" if minor else ""
+    serves = f"; instead, {instead}" if instead else ""
+    return (
+        f"{pin.name} is on the index as source only and is compiled on installation; no published wheel is "
+        f"known for {machine}{nearest}{serves}"
+    )
+
+
+def _newest_torch(rows: Sequence[Row], goal: LockTarget) -> Iterator[str]:
+    """Yield the newest minor of torch whose default build has a wheel of upstream here, if one has."""
+    mine = [row for row in rows if row["by"] == "upstream" and _serves_machine(row, goal)]
+    builds = sorted(
+        goal.matrix.tables.torch_builds, key=lambda each: versions.order(each.version), reverse=True
+    )
+    for build in builds:
+        torch = _LockedTorch(_minor(build.version), build.cuda, _abi(build))
+        if any(_serves_torch(row, torch) for row in mine):
+            yield torch.minor
+            return

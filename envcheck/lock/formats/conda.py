@@ -1,0 +1,51 @@
+"""environment.yml: conda brings Python, and pip the locked packages with their hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envcheck.lock.install import install_commands
+from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.model import Lock
+from envcheck.lock.render import comment_lines, introduction
+
+WANTS_ADDRESSES = False
+FILES, WHY_FILES = r".*\.ya?ml", "conda reads this format from a file named environment.yml"
+
+
+def render(lock: Lock, addresses: Mapping[str, str]) -> str:
+    """Return an environment with the locked Python and every pin in its `pip` section.
+
+    The pins are wheels of the Python index, because those were judged; conda's builds of the same versions
+    are other files.
+    """
+    del addresses
+    text = comment_lines(_header(lock)) + "".join(f"{line}\n" for line in _body(lock))
+    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
+    return text
+
+
+def _header(lock: Lock) -> Iterator[str]:
+    yield from introduction(lock)
+    yield ""
+    yield "conda brings Python; pip installs the wheels that were judged, bound to their hashes:"
+    yield "  conda env create -f environment.yml"
+    if lock.build:
+        yield f"Published as source, so left out: {', '.join(lock.build)}. After that, with the same lock as"
+        yield "requirements.txt, in the new environment:"
+        yield f"  {install_commands(lock.build, lock.pins)[-1]}"
+    yield ""
+
+
+def _body(lock: Lock) -> Iterator[str]:
+    yield f"name: {lock.target or 'locked'}"
+    yield "channels:"
+    yield "  - conda-forge"
+    yield "dependencies:"
+    yield f"  - python={lock.python}"
+    yield "  - pip"
+    yield "  - pip:"
+    for pin in lock.pins:
+        if pin.name not in lock.build:
+            hashes = "".join(f" --hash=sha256:{artifact.sha256}" for artifact in pin.artifacts)
+            yield f'      - "{pin.requirement}{hashes}"'

@@ -1,0 +1,34 @@
+"""devcontainer.json: the locked Python in a container with the machine's GPUs, and the lock installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from envcheck.lock.install import install_commands
+from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.model import Lock
+from envcheck.lock.render import introduction
+
+WANTS_ADDRESSES = False
+FILES, WHY_FILES = r"\.?devcontainer\.json", "editors read this format from a file named devcontainer.json"
+
+
+def render(lock: Lock, addresses: Mapping[str, str]) -> str:
+    """Return the file with its introduction as comments, which the format allows."""
+    del addresses
+    header = (
+        *introduction(lock),
+        "",
+        "The workspace holds the same lock as requirements.txt (`envcheck pin -o requirements.txt`).",
+        "",
+    )
+    settings = {
+        "name": lock.target or "locked",
+        "image": f"python:{lock.python}-slim",
+        "hostRequirements": {"gpu": "optional"},
+        "postCreateCommand": " && ".join(install_commands(lock.build, lock.pins)),
+    }
+    text = "".join(f"// {line}".rstrip() + "\n" for line in header) + json.dumps(settings, indent=2) + "\n"
+    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
+    return text

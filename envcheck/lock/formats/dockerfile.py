@@ -1,0 +1,40 @@
+"""A Dockerfile: a slim Python, the lock, and a gate that stops the build if a rule is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envcheck.lock.install import install_commands
+from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.model import Lock
+from envcheck.lock.render import comment_lines, introduction
+
+WANTS_ADDRESSES = False
+FILES, WHY_FILES = r".*", ""
+
+
+def render(lock: Lock, addresses: Mapping[str, str]) -> str:
+    """Return a Dockerfile that installs the lock from a requirements.txt beside it, then judges the image."""
+    del addresses
+    text = comment_lines(_header(lock)) + "".join(f"{line}\n" for line in _body(lock))
+    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
+    return text
+
+
+def _header(lock: Lock) -> Iterator[str]:
+    yield from introduction(lock)
+    yield ""
+    yield "Put beside it the same lock as requirements.txt (`envcheck pin -o requirements.txt`), and a wheel"
+    yield "of envcheck. The driver comes with the machine, so the image holds none."
+    yield ""
+
+
+def _body(lock: Lock) -> Iterator[str]:
+    target = f" --target {lock.target}" if lock.target else ""
+    yield f"FROM python:{lock.python}-slim"
+    yield "WORKDIR lock"
+    yield "COPY requirements.txt envcheck_ml-*.whl ./"
+    yield from (f"RUN {command}" for command in install_commands(lock.build, lock.pins))
+    yield "# The gate: a broken rule stops the build. envcheck has an environment of its own."
+    yield "RUN python -m venv gate && gate/bin/pip install ./envcheck_ml-*.whl && \\"
+    yield f'    gate/bin/envcheck gate --python "$(command -v python)"{target} --lock requirements.txt'

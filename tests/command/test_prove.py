@@ -1,0 +1,121 @@
+"""`envcheck matrix prove`: releases of an index are opened around the bounds of a rule, and what they hold is recorded."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.local_index import LocalIndex, serving, wheel
+from tests.support.paths import ROOT
+from tests.support.running import Outcome, envcheck
+
+RULE = """
+[[rule]]
+id = "peft-imports-gone"
+severity = "error"
+basis = "source"
+title = "PEFT before 0.3 imports a name that is gone"
+when = { "pkg.peft" = "WHEN" }
+proof.reads = [{ pkg = "peft", file = "peft/__init__.py", has = 'import gone' }]
+proof.around = "nobody was found"
+sources = [{ url = "https://github.com/huggingface/peft/issues/1", kind = "issue", checked = 2026-11-20 }]
+[[rule.fix]]
+set = { "pkg.peft" = "FIX" }
+"""
+GONE = b"from transformers import gone\n"
+LATE = {"0.1.0": GONE, "0.2.0": GONE, "0.3.0": b"pass\n", "0.4.0": b"pass\n"}
+"""The name is imported up to 0.2.0."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "rules").mkdir()
+    return tmp_path
+
+
+def write(folder: Path, *, when: str = "<0.3.0", fix: str = ">=0.3.0", rule: str = RULE) -> None:
+    """Write the one rule of a folder that is laid out like compat/."""
+    (folder / "rules" / "peft.toml").write_text(rule.replace("WHEN", when).replace("FIX", fix))
+
+
+def prove(folder: Path, *names: str, releases: dict[str, bytes] | None = None) -> Outcome:
+    """Prove the rules of a folder by an index that has some releases of PEFT."""
+    texts = LATE if releases is None else releases
+    files = dict(wheel("peft", version, more={"peft/__init__.py": text}) for version, text in texts.items())
+    with serving(LocalIndex(files, ranges=True)) as index:
+        environ = {"PIP_INDEX_URL": index.url, "PYTHONPATH": str(ROOT), "PIP_CONFIG_FILE": "/dev/null"}
+        return envcheck("matrix", "prove", *names, "-o", str(folder), environ=environ)
+
+
+def record(folder: Path) -> dict[tuple[str, str], Any]:
+    """Return what the record of the rule says of each release and side."""
+    rows = tomllib.loads((folder / "proofs" / "peft.toml").read_text())["proof"]
+    assert [row["rule"] for row in rows] == ["peft-imports-gone"]
+    return {(seen["release"], seen["side"]): seen["agrees"] for seen in rows[0]["opened"]}
+
+
+def test_a_rule_that_holds_is_recorded_with_both_sides_of_its_bound_and_its_fix(folder: Path) -> None:
+    write(folder)
+    ran = prove(folder)
+    assert (ran.code, ran.out) == (0, "1 rule proven, 0 contradicted\n")
+    seen = record(folder)
+    assert seen["peft 0.2.0", "inside"]
+    assert seen["peft 0.3.0", "outside"]
+    assert {name for name, side in seen if side == "fix 1"} == {"peft 0.3.0", "peft 0.4.0"}
+    assert all(seen.values())
+
+
+@pytest.mark.parametrize(
+    ("when", "fix", "told"),
+    [
+        ("<0.2.0", ">=0.3.0", "peft 0.2.0 (outside) contradicts the rule: from transformers import gone"),
+        ("<0.4.0", ">=0.4.0", "peft 0.3.0 (inside) contradicts the rule: no import gone"),
+        ("==0.1.0", "==0.2.0", "peft 0.2.0 (fix 1) contradicts the rule: from transformers import gone"),
+    ],
+)
+def test_a_wrong_bound_or_fix_is_told_with_the_release_and_ends_with_1(
+    folder: Path, when: str, fix: str, told: str
+) -> None:
+    write(folder, when=when, fix=fix)
+    ran = prove(folder)
+    assert (ran.code, ran.out) == (1, "1 rule proven, 1 contradicted\n")
+    assert told in ran.err
+    assert not all(record(folder).values())
+
+
+def test_only_what_has_no_current_record_is_proven_unless_it_is_named(folder: Path) -> None:
+    write(folder)
+    prove(folder)
+    assert prove(folder).out == "0 rules proven, 0 contradicted\n"
+    assert prove(folder, "peft-imports-gone").out == "1 rule proven, 0 contradicted\n"
+    assert prove(folder, "peft").out == "1 rule proven, 0 contradicted\n"
+    write(folder, when="<0.2.0")
+    assert prove(folder).code == 1
+
+
+def test_an_unknown_rule_is_refused_in_one_line(folder: Path) -> None:
+    write(folder)
+    ran = prove(folder, "peft-import-gone")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no rule 'peft-import-gone'" in ran.err
+    assert "peft-imports-gone" in ran.err
+    assert not (folder / "proofs").exists()
+
+
+def test_a_check_that_cannot_be_read_is_refused_with_its_rule(folder: Path) -> None:
+    write(folder, rule=RULE.replace("'import gone'", "'import (gone'"))
+    ran = prove(folder)
+    assert ran.code == 2
+    assert "peft-imports-gone" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_an_index_that_lacks_the_package_ends_with_3(folder: Path) -> None:
+    write(folder)
+    ran = prove(folder, releases={})
+    assert ran.code == 3
+    assert "peft-imports-gone" in ran.err
+    assert not (folder / "proofs").exists()
