@@ -7,6 +7,11 @@ lists each file, the folder it is launched from, and the facts that a careful re
 files that it names and from the documentation of its trainer. It was written before the answers of envcheck
 were seen. A fact may have several values that are right (`ddp|none`). A fact with `?` among them is not
 counted: only another value is false. The files of the part `held` are scored, never looked at.
+
+Those of the part `unseen` were read by somebody before envcheck saw them: 132 files of 24 other
+repositories. At first sight 85.1 % of their facts were right and 1.8 % false; 5 of these 15 were mistakes of
+the reader in 3 files. What was wrong was mended by mechanism: 96.0 % are right now, and none is false. They
+are not unseen any more; the next judgement needs files of others. Of all 2,521 facts 97.7 % are right.
 """
 
 from __future__ import annotations

@@ -42,6 +42,8 @@ from envcheck.lock.render import render_requirements
 FOLDER = Path(__file__).resolve().parent.parent / "lockfiles"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 DRIVERS = {"driver525": "525.60.13", "driver580": "580.65.06"}
+GLIBCS = (GLIBC, "2.31")
+"""C libraries to resolve for; llguidance, which vLLM needs, has wheels from 2.31 on (Ubuntu 20.04)."""
 ARM_PYTHONS = ("3.11", "3.12")
 """Pythons of the locks for aarch64: those of the images that its machines come with."""
 
@@ -137,8 +139,8 @@ def in_words(row: Mapping[str, Any]) -> str:
             f"({proof['device']}, {proof['ranks']} ranks)"
         )
     return (
-        f"installed on {proof['date']}: pip check and {proof['pass']} self-tests passed; training needs a "
-        "GPU, and there was none"
+        f"installed on {proof['date']}: pip check and {proof['pass']} self-tests passed; none trained as the "
+        "target does"
     )
 
 
@@ -178,7 +180,20 @@ def write_all_rows() -> None:
 
 
 def resolve(wanted: ShippedLock, known: Matrix) -> Lock:
-    """Resolve a lock. Raises NoSolutionError if there is none, or none that needs the family's driver."""
+    """Resolve a lock for the oldest C library of GLIBCS that has one.
+
+    Raises:
+        NoSolutionError: there is none, or none that needs the family's driver.
+    """
+    for glibc in GLIBCS[:-1]:
+        try:
+            return _resolve_for(wanted, known, glibc)
+        except NoSolutionError as error:
+            print(f"{wanted.name}: none for glibc {glibc}: {str(error)[:300]}", flush=True)
+    return _resolve_for(wanted, known, GLIBCS[-1])
+
+
+def _resolve_for(wanted: ShippedLock, known: Matrix, glibc: str) -> Lock:
     driver = DRIVERS[wanted.family]
     facts = {
         "driver.version": Fact("driver.version", Known(driver), "declared"),
@@ -190,7 +205,7 @@ def resolve(wanted: ShippedLock, known: Matrix) -> Lock:
         machine=Inventory(facts),
         python=wanted.python,
         platform=f"linux-{wanted.machine}",
-        glibc=GLIBC,
+        glibc=glibc,
         target=known.targets[wanted.target],
         matrix=known,
         requirements=(

@@ -16,6 +16,12 @@ class Build(NamedTuple):
     settings: str = ""
 
 
+_SETUPTOOLS_ALONE = (
+    *("axolotl-contribs-lgpl", "axolotl-contribs-mit", "crcmod", "langdetect", "oss2", "rouge-score"),
+    *("sqlitedict", "transformers-stream-generator", "word2number"),
+)
+"""Packages of frameworks whose source distributions are built by setuptools and need nothing else for it."""
+
 BUILDS: Mapping[str, Build] = MappingProxyType(
     {
         # setup.py of 0.19.8 compiles nothing with DS_BUILD_OPS=0 and needs no torch: it then records "0.0",
@@ -23,6 +29,7 @@ BUILDS: Mapping[str, Build] = MappingProxyType(
         # nvidia-ml-py to its own requirements if torch sees a GPU: without that pin, a lock made on a laptop
         # would be incomplete on the machine it is for.
         "deepspeed": Build(needs=("nvidia-ml-py", "setuptools"), settings="DS_BUILD_OPS=0"),
+        **dict.fromkeys(_SETUPTOOLS_ALONE, Build(needs=("setuptools",))),
     }
 )
 
@@ -42,7 +49,9 @@ def install_commands(build: Collection[str], pins: Sequence[Pin]) -> tuple[str, 
     if not build:
         return (f"{install} -r requirements.txt",)
     names = sorted(build)
-    settings = "".join(f"{BUILDS[name].settings} " for name in names if name in BUILDS)
+    settings = "".join(
+        f"{BUILDS[name].settings} " for name in names if name in BUILDS and BUILDS[name].settings
+    )
     backend = next((pin for pin in pins if pin.name == "setuptools"), None)
     if backend is not None and all(name in BUILDS for name in names):
         hashes = "".join(f" --hash=sha256:{artifact.sha256}" for artifact in backend.artifacts)

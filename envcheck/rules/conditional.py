@@ -7,7 +7,7 @@ condition; a recipe that leaves the fact open counts with the share of its value
 
 from collections.abc import Iterable, Iterator
 
-from envcheck.core.facts import Fact, Inventory, Kind, Known, Tri, family
+from envcheck.core.facts import Fact, Inventory, Kind, Known, Tri, family, package_key
 from envcheck.core.findings import Finding, Judgement, Verdict, Waiting
 from envcheck.core.rules import Clause, Comparison, Rule, Target, When
 from envcheck.core.training_facts import KEYS
@@ -27,9 +27,11 @@ def conditional_findings(
     judgement: Judgement, inventory: Inventory, targets: Iterable[Target]
 ) -> tuple[Finding, ...]:
     """Return the conditional findings of a judgement: worst severity first, then the most likely."""
+    known = tuple(targets)
+    possible = [target for target in known if _has_packages(inventory, target)]
     recipes = [
         Inventory({key: Fact(key, Known(value), target.name) for key, value in target.train.items()})
-        for target in targets
+        for target in possible or known
     ]
     ranked: list[tuple[int, float, Finding]] = []
     for waiting in judgement.waiting:
@@ -46,6 +48,11 @@ def conditional_findings(
         ranked.append((-severity.rank, -likelihood, finding))
     ranked.sort(key=lambda row: row[:2])
     return tuple(finding for _, _, finding in ranked)
+
+
+def _has_packages(inventory: Inventory, target: Target) -> bool:
+    """Return whether an environment has all packages of a recipe, and so may be meant for it."""
+    return all(inventory.known(package_key(name)) is not None for name in target.packages)
 
 
 def _table_that_versions_match(waiting: Waiting) -> When:

@@ -36,7 +36,7 @@ def build_lock(
         glibc=goal.glibc,
         needs=tuple(needs),
         train=tuple((key, _text(value)) for key, value in {**goal.target.train, **changed}.items()),
-        build=tuple(name for name in build if name in {pin.name for pin in pins}),
+        build=tuple(name for name in build if any(pin.name == name for pin in pins)),
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
         maker=__version__,
         matrix=goal.matrix.digest,

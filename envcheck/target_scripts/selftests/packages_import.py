@@ -21,6 +21,14 @@ VARIANTS = {
     "deepspeed": {"needs": {"pkg.deepspeed": "present"}},
     "accelerate": {"needs": {"pkg.accelerate": "present"}},
     "trl": {"needs": {"pkg.trl": "present"}},
+    "sentence-transformers": {"needs": {"pkg.sentence-transformers": "present"}},
+    "llamafactory": {"needs": {"pkg.llamafactory": "present"}},
+    "axolotl": {"needs": {"pkg.axolotl": "present"}},
+    "ms-swift": {"needs": {"pkg.ms-swift": "present"}},
+    "verl": {"needs": {"pkg.verl": "present"}},
+    "vllm": {"needs": {"pkg.vllm": "present"}},
+    # It raises where it finds no GPU.
+    "unsloth": {"needs": {"pkg.unsloth": "present"}, "devices": ("cuda",)},
 }
 
 _NAMES = {
@@ -29,15 +37,19 @@ _NAMES = {
     "deepspeed": ("initialize", "init_distributed"),
     "accelerate": ("Accelerator",),
     "trl": ("SFTTrainer", "SFTConfig"),
+    "sentence-transformers": ("SentenceTransformer", "SentenceTransformerTrainer"),
+    "vllm": ("LLM", "SamplingParams"),
 }
+_MODULES = {"ms-swift": "swift", "sentence-transformers": "sentence_transformers"}
 
 
 def run(test, variant):
     # A training script does not set it: DeepSpeed detects its accelerator.
     os.environ.pop("DS_ACCELERATOR", None)
-    with test.call(f"import {variant}"):
-        module = importlib.import_module(variant)
-    for name in _NAMES[variant]:
-        with test.call(f"from {variant} import {name}"):
-            if not hasattr(module, name):
-                test.fail(f"{variant} has no {name}")
+    name = _MODULES.get(variant, variant)
+    with test.call(f"import {name}"):
+        module = importlib.import_module(name)
+    for offered in _NAMES.get(variant, ()):
+        with test.call(f"from {name} import {offered}"):
+            if not hasattr(module, offered):
+                test.fail(f"{name} has no {offered}")

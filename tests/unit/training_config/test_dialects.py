@@ -86,6 +86,12 @@ def test_a_packaged_trainer_names_the_releases_it_was_read_from(name: str) -> No
     assert KNOWN[name].package
 
 
+@pytest.mark.parametrize("name", sorted(TREES))
+def test_no_dialect_is_read_from_code_that_changes_under_its_address(name: str) -> None:
+    """A source is a release or a commit, so that a reader finds what the dialect was read from."""
+    assert not re.findall(r"/blob/(?:main|master)/", (FOLDER / f"{name}.toml").read_text())
+
+
 def test_every_row_names_its_source() -> None:
     for name, tree in TREES.items():
         urls = [*tree.get("sources", {}).values()]
