@@ -166,7 +166,7 @@ LIKELY: tuple[Likely, ...] = (
         "deepspeed-zero3-modules-to-save",
         "zero3",
         r"has no attribute 'ds_grads_remaining'",
-        deepspeed=">=0.13.2,<0.19.3",
+        deepspeed=">=0.16.5,<0.19.3",
         peft=">=0.14.0",
     ),
     _likely(
