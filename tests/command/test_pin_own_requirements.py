@@ -234,7 +234,7 @@ def test_two_backends_are_compared(index: LocalIndex, cache: Path, tmp_path: Pat
         (("--offline", "--engine", "uv"), 2, "--offline: --engine needs a package index"),
         (("--offline", "--format", "pylock"), 2, "--offline: --format pylock holds addresses"),
         (("--engine", "poetry"), 2, "--engine: expected one of uv, pip-tools, both, found 'poetry'"),
-        (("--format", "conda"), 2, "--format: expected one of"),
+        (("--format", "nosuch"), 2, "--format: expected one of"),
         (("--prefer", "oldest"), 2, "--prefer: expected one of measured, newest"),
         (("--show-index",), 2, "--show-index: --format requirements holds no address"),
         (("--exclude-newer", "soon"), 2, "--exclude-newer: expected a date"),

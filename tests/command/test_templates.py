@@ -61,4 +61,8 @@ def test_the_selftest_declares_itself() -> None:
 
 def test_the_table_names_every_template() -> None:
     table = (TEMPLATES / "README.md").read_text()
-    assert all(f"`{path.name}`" in table for path in TEMPLATES.iterdir() if path.name != "README.md")
+    assert all(
+        f"`{path.name}`" in table
+        for path in TEMPLATES.iterdir()
+        if path.is_file() and path.name != "README.md"
+    )

@@ -351,7 +351,8 @@ def test_offers_leave_out_unusable_files(index: LocalIndex, tmp_path: Path) -> N
     index.files.update([wheel("beta", "3.0", tag="cp36-cp36m-manylinux_2_17_x86_64")])
     found = offers(host_for(index, tmp_path), wanted(beta="1.0", source="1.0", nosuch="1"))
     assert found["beta"] == Offer(frozenset(map(Version, ("0.5", "1.0", "1.1"))), frozenset([Version("1.0")]))
-    assert found["source"] == found["nosuch"] == Offer(frozenset(), frozenset())
+    assert found["source"] == Offer(frozenset(), frozenset(), source_only=frozenset([Version("1.0")]))
+    assert found["nosuch"] == Offer(frozenset(), frozenset())
 
 
 def test_addresses_of_a_private_index_need_permission_and_have_no_login(tmp_path: Path) -> None:
