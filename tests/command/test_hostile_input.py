@@ -229,6 +229,16 @@ def test_no_manifest_is_written_where_none_is_wanted(tmp_path: Path) -> None:
 # --- what the fuzzers found ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("filler", ["/* ", "12", '"\\u0001'], ids=["comments", "digits", "quotes"])
+def test_what_never_ends_in_a_json_text_is_read_once(filler: str, tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text('[pkg]\ntorch = "2.4.0"\n')
+    (tmp_path / "n.ipynb").write_text('{"cells": [{"cell_type": ' + filler * (900_000 // len(filler)) + "x")
+    outcome = measured("doctor", "--facts", "facts.toml", "--train", "n.ipynb", cwd=tmp_path)
+    harmless(outcome)
+    assert outcome.code == 2
+    assert outcome.err.startswith("envcheck: n.ipynb")
+
+
 def test_a_batch_of_no_processes_is_no_division_by_zero(tmp_path: Path) -> None:
     (tmp_path / "facts.toml").write_text(FINE)
     (tmp_path / "ds.json").write_text('{"train_batch_size": 8, "zero_optimization": {"stage": 3}}')

@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     | (?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.]))
     | (?P<word>-?[A-Za-z_$][A-Za-z0-9_$.-]*)
     | (?P<sign>[{}\[\],:])
-    | (?P<other>.)""",
+    | (?P<other>/\*.*|[0-9]++|.)""",  # not character by character: each would be searched to its end again
     re.VERBOSE | re.DOTALL,
 )
 _LITERALS = {"true": True, "false": False, "null": None}
@@ -95,7 +95,7 @@ class _JsonParser:
         if self.token.kind == "end":
             found = "the end of the file"
         elif self.token.kind == "other":
-            found = _UNTERMINATED.get(text, repr(text))
+            found = _UNTERMINATED.get(text[:1], repr(text[:1]))
         else:
             found = _short(text)
         return InputError(place, f"not JSON: expected {expected}, found {found}")
