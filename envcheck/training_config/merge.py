@@ -7,7 +7,8 @@ dialect).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from envcheck.core.facts import Fact, Unknown
 from envcheck.core.findings import Diagnostic
@@ -25,17 +26,25 @@ def merged(
     launch that names the file; a part that states the fact counts more. If the launches of one script
     disagree on a fact, it is Unknown.
     """
-    launches = sorted({part.document.launch for part in parts} - {0}) or [0]
     outcomes = []
     diagnostics: dict[tuple[object, ...], Diagnostic] = {}
-    for launch in launches:
-        group = [part for part in parts if part.document.launch in (0, launch)]
+    for launch, group in _launches(parts):
         outcomes.append(_facts(group, [fact for number, fact in unread if number in (0, launch)]))
         for diagnostic in conflicts(group, outcomes[-1]):
             diagnostics.setdefault((diagnostic.code, diagnostic.text, diagnostic.places), diagnostic)
             if diagnostic.code == BATCH_ARITHMETIC:  # a refused value states no fact and is reported once
                 outcomes[-1].pop("train.global_batch_size", None)
     return _agreed(outcomes), list(diagnostics.values())
+
+
+def _launches(parts: Sequence[Interpretation]) -> Iterator[tuple[int, list[Interpretation]]]:
+    """Yield each launch with its own parts and those of all launches, in their order; 0 if there is none."""
+    numbered: dict[int, list[tuple[int, Interpretation]]] = {}
+    for index, part in enumerate(parts):
+        numbered.setdefault(part.document.launch, []).append((index, part))
+    common = numbered.pop(0, [])
+    for launch, own in sorted(numbered.items(), key=itemgetter(0)) or [(0, [])]:
+        yield launch, [part for _, part in sorted([*common, *own], key=itemgetter(0))]
 
 
 def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str, Fact]:

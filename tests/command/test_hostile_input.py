@@ -229,6 +229,12 @@ def test_no_manifest_is_written_where_none_is_wanted(tmp_path: Path) -> None:
 # --- what the fuzzers found ------------------------------------------------------------------------------
 
 
+def test_a_script_of_very_many_launches_is_merged_in_one_pass(tmp_path: Path) -> None:
+    (tmp_path / "facts.toml").write_text(FINE)
+    (tmp_path / "job.sh").write_text("srun python train.py --bf16 True $EXTRA\n" * 5000)
+    harmless(measured("doctor", "--facts", "facts.toml", "--train", "job.sh", cwd=tmp_path))
+
+
 @pytest.mark.parametrize("filler", ["/* ", "12", '"\\u0001'], ids=["comments", "digits", "quotes"])
 def test_what_never_ends_in_a_json_text_is_read_once(filler: str, tmp_path: Path) -> None:
     (tmp_path / "facts.toml").write_text('[pkg]\ntorch = "2.4.0"\n')
