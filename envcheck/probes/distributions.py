@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from envcheck.core.errors import InputError
@@ -23,6 +24,7 @@ METADATA_LIMIT = 2 * 1024 * 1024
 _FIRST_READ = 16 * 1024
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO without a writer must not hang
 _MOST_REQUIREMENTS = 2000
+_LONGEST_MARKER = 2000  # characters
 _LONGEST_VERSION = 200
 _KINDS = (".dist-info", ".egg-info", ".egg", ".egg-link")
 
@@ -236,16 +238,21 @@ def _with_requires_txt(record: InstalledFiles | None, folder: str) -> InstalledF
     if record is None or record.requires:
         return record
     lines = _read(f"{folder}/requires.txt", METADATA_LIMIT).decode("utf-8", "replace").splitlines()
-    return record._replace(requires=tuple(_unconditional(lines))[:_MOST_REQUIREMENTS])
+    return record._replace(requires=tuple(islice(_unconditional(lines), _MOST_REQUIREMENTS)))
 
 
 def _unconditional(lines: Iterable[str]) -> Iterator[str]:
-    """Yield requirements outside an extra's section; `[:marker]` adds a marker to those below it."""
+    """Yield requirements outside an extra's section; `[:marker]` adds a marker to those below it.
+
+    A marker that is too long is cut, and so cannot be read: thousands of requirements would repeat it.
+    """
     marker: str | None = ""
     for line in map(str.strip, lines):
         if line.startswith("["):
             section = line.strip("[]")
             marker = section[1:] if section.startswith(":") else None
+            if marker and len(marker) > _LONGEST_MARKER:
+                marker = f"{marker[:_LONGEST_MARKER]}…"
         elif line and marker is not None:
             yield f"{line}; {marker}" if marker else line
 

@@ -53,6 +53,18 @@ def test_a_marker_that_cannot_be_read_is_one_finding(name: str, env: Path) -> No
     assert "requires-dist:evil:numpy" in findings  # the line that can be read still counts
 
 
+def test_a_long_marker_is_not_repeated_for_each_requirement_below_it(env: Path) -> None:
+    site = with_failure(env)
+    put(site, "evil-1.0.egg-info/PKG-INFO", HEAD)
+    section = f"[:{'python_version_' * 10_000}]\n" + "torch\n" * 3000
+    put(site, "evil-1.0.egg-info/requires.txt", f"numpy>=1\n\n{section}")
+    outcome = measured("gate", "--static", "--python", str(env), "--json", cwd=env, environ={"container": ""})
+    harmless(outcome)
+    findings = {each["rule"]: each for each in json.loads(outcome.out)["findings"]}
+    assert findings["metadata:evil"]["severity"] == "warning"  # it does not become fine by being cut
+    assert "requires-dist:evil:numpy" in findings
+
+
 FILES = {
     "evil-1.0.dist-info/METADATA": [
         b"",
