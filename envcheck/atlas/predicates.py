@@ -98,7 +98,7 @@ class _Falls:
 
 
 class _Raises:
-    """The end of a block that raised: a module that does is not imported."""
+    """Mark the end of a block that raised: a module that does is not imported."""
 
 
 _FALLS = _Falls()

@@ -54,7 +54,7 @@ class PartOf:
 
 @dataclass(frozen=True, slots=True)
 class FirstCharacterOf:
-    """The first character of a version as text: `__version__[0]`."""
+    """Stand for the first character of a version as text: `__version__[0]`."""
 
     package: str
 

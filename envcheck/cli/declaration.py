@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, TypedDict, Unpack
 
     class DeclarationSettings(TypedDict, total=False):
-        """What typer's declarations of the same names take: see typer's documentation."""
+        """Name what typer's declarations of the same names take: see typer's documentation."""
 
         metavar: str
         help: str

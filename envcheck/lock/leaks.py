@@ -23,6 +23,16 @@ _LEAKS = (
 _LOCAL_VERSION = r"[0-9]\+([A-Za-z0-9.]+)"
 
 
+def checked(text: str, lock: Lock) -> str:
+    """Return the text of a lock if nothing of this machine is in it.
+
+    Raises:
+        ExamineError: see `refuse_leaks`.
+    """
+    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
+    return text
+
+
 def refuse_leaks(text: str, allowed_labels: Collection[str] = (), addresses: Collection[str] = ()) -> None:
     """Check the text of a lock, comments included.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from envcheck.lock.install import install_commands
-from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.leaks import checked
 from envcheck.lock.model import HEADER_MARK, Lock, machine_lines, pin_lines
 
 
@@ -21,14 +21,17 @@ def render_requirements(lock: Lock) -> str:
     Raises:
         ExamineError: the text holds something of the machine it was made on (see `refuse_leaks`).
     """
-    text = comment_lines(_header(lock)) + pin_lines(lock.pins)
-    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
-    return text
+    return checked(comment_lines(_header(lock)) + pin_lines(lock.pins), lock)
 
 
 def comment_lines(lines: Iterable[str]) -> str:
     """Return the lines as comments, for a requirements file and TOML alike."""
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+def document(header: Iterable[str], body: Iterable[str]) -> str:
+    """Return a file of lines whose header is a comment."""
+    return comment_lines(header) + "".join(f"{line}\n" for line in body)
 
 
 def introduction(lock: Lock) -> Iterator[str]:

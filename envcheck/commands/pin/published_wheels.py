@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 class _LockedTorch(NamedTuple):
-    """What a wheel must fit of torch: its minor version, its CUDA, and its C++11 ABI where it is known."""
+    """Hold what a wheel must fit of torch: its minor version, its CUDA, and its C++11 ABI if known."""
 
     minor: str
     cuda: str

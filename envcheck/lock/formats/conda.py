@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envcheck.lock.install import install_commands
-from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.leaks import checked
 from envcheck.lock.model import Lock
-from envcheck.lock.render import comment_lines, introduction
+from envcheck.lock.render import document, introduction
 
 WANTS_ADDRESSES = False
 FILES, WHY_FILES = r".*\.ya?ml", "conda reads this format from a file named environment.yml"
@@ -20,9 +20,7 @@ def render(lock: Lock, addresses: Mapping[str, str]) -> str:
     are other files.
     """
     del addresses
-    text = comment_lines(_header(lock)) + "".join(f"{line}\n" for line in _body(lock))
-    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
-    return text
+    return checked(document(_header(lock), _body(lock)), lock)
 
 
 def _header(lock: Lock) -> Iterator[str]:

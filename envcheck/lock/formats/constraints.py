@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.leaks import checked
 from envcheck.lock.model import Lock
 from envcheck.lock.render import comment_lines, introduction
 
@@ -24,5 +24,4 @@ def render(lock: Lock, addresses: Mapping[str, str]) -> str:
         "",
     )
     text = comment_lines(header) + "".join(f"{pin.requirement}\n" for pin in lock.pins)
-    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
-    return text
+    return checked(text, lock)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from envcheck.lock.install import install_commands
-from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.leaks import checked
 from envcheck.lock.model import Lock
 from envcheck.lock.render import introduction
 
@@ -30,5 +30,4 @@ def render(lock: Lock, addresses: Mapping[str, str]) -> str:
         "postCreateCommand": " && ".join(install_commands(lock.build, lock.pins)),
     }
     text = "".join(f"// {line}".rstrip() + "\n" for line in header) + json.dumps(settings, indent=2) + "\n"
-    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
-    return text
+    return checked(text, lock)

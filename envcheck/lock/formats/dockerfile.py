@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envcheck.lock.install import install_commands
-from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.leaks import checked
 from envcheck.lock.model import Lock
-from envcheck.lock.render import comment_lines, introduction
+from envcheck.lock.render import document, introduction
 
 WANTS_ADDRESSES = False
 FILES, WHY_FILES = r".*", ""
@@ -16,9 +16,7 @@ FILES, WHY_FILES = r".*", ""
 def render(lock: Lock, addresses: Mapping[str, str]) -> str:
     """Return a Dockerfile that installs the lock from a requirements.txt beside it, then judges the image."""
     del addresses
-    text = comment_lines(_header(lock)) + "".join(f"{line}\n" for line in _body(lock))
-    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
-    return text
+    return checked(document(_header(lock), _body(lock)), lock)
 
 
 def _header(lock: Lock) -> Iterator[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.leaks import checked
 from envcheck.lock.model import Lock, Pin
-from envcheck.lock.render import comment_lines, introduction
+from envcheck.lock.render import document, introduction
 
 WANTS_ADDRESSES = False
 FILES, WHY_FILES = r".*\.toml", "pixi reads this format from a file named pixi.toml"
@@ -17,9 +17,7 @@ _PLATFORMS = {"linux-x86_64": "linux-64", "linux-aarch64": "linux-aarch64"}
 def render(lock: Lock, addresses: Mapping[str, str]) -> str:
     """Return a workspace for the lock's platform; `pixi lock` adds the hashes."""
     del addresses
-    text = comment_lines(_header(lock)) + "".join(f"{line}\n" for line in _body(lock))
-    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
-    return text
+    return checked(document(_header(lock), _body(lock)), lock)
 
 
 def _header(lock: Lock) -> Iterator[str]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from envcheck.lock.formats import marker
 from envcheck.lock.install import BUILDS, build_needs
-from envcheck.lock.leaks import local_labels, refuse_leaks, wheel_addresses
+from envcheck.lock.leaks import checked
 from envcheck.lock.model import Lock
-from envcheck.lock.render import comment_lines, introduction
+from envcheck.lock.render import document, introduction
 
 WANTS_ADDRESSES = False
 FILES = r"(?!pyproject\.toml$).*"
@@ -18,9 +18,7 @@ WHY_FILES = "is a whole project's file, and this is a part of it: write another 
 def render(lock: Lock, addresses: Mapping[str, str]) -> str:
     """Return constraints on every package of the closure, and how packages published as source are built."""
     del addresses
-    text = comment_lines(_header(lock)) + "".join(f"{line}\n" for line in _table(lock))
-    refuse_leaks(text, local_labels(lock), wheel_addresses(lock))
-    return text
+    return checked(document(_header(lock), _table(lock)), lock)
 
 
 def _header(lock: Lock) -> Iterator[str]:

@@ -36,7 +36,7 @@ def test_markers_stay() -> None:
         ("Huggingface_Hub >=0.23.2, <1.0", "huggingface-hub<1.0,>=0.23.2"),
         ("torch (>=1.9.*)", "torch>=1.9"),
         ("numpy==1.26.*", "numpy==1.26.*"),
-        ("torch==2.6.0+cpu; python_version >= '3.9'", 'torch==2.6.0; python_version >= "3.9"'),
+        ("torch==2.6.0+cu124; python_version >= '3.9'", 'torch==2.6.0; python_version >= "3.9"'),
         ("torch!=2.0.0+cu117,>=1.13", "torch!=2.0.0,>=1.13"),
         ("not a requirement at all", "not a requirement at all"),
     ],
