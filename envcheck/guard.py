@@ -206,7 +206,7 @@ def likely_rule(text: str, traits: Collection[str], versions: Mapping[str, str])
 
 
 def _within(version: str, bounds: str) -> bool:
-    """Return whether the release of a version (2.13.0 for `2.13.0+cpu`) meets bounds such as `>=2.5,<2.6`."""
+    """Return whether the release of a version (2.6.0 for `2.6.0+cu124`) meets bounds such as `>=2.5,<2.6`."""
     if not version[:1].isdigit():
         return False
     release = _release(version)

@@ -42,7 +42,7 @@ def canonical(text: str) -> str:
     """Return a requirement in the one spelling that equal requirements share; unchanged if it is not PEP 508.
 
     Bounds such as `>=1.9.*` were published before they became an error; pip reads them without the star. The
-    label in `==2.6.0+cpu` names one build; it is left out, because every build of that release serves.
+    label in `==2.6.0+cu124` names one build; it is left out, because every build of that release serves.
     """
     try:
         requirement = Requirement(text)

@@ -122,7 +122,7 @@ def _first_driver(cuda: str, matrix: Matrix) -> str:
 
 def _first_of_branch(branch: str, matrix: Matrix) -> str:
     """Return the first driver of a branch such as 580 that came with a CUDA toolkit; empty if none did."""
-    drivers = [row.driver for row in matrix.tables.cuda_toolkits if row.driver.partition(".")[0] == branch]
+    drivers = [row.driver for row in matrix.tables.cuda_toolkits if row.driver.startswith(f"{branch}.")]
     return min(drivers, key=lambda driver: [int(part) for part in driver.split(".")], default="")
 
 

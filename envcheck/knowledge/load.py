@@ -336,7 +336,7 @@ class _RowReader:
     def target(self, name: str, row: Mapping[str, Any]) -> Target | None:
         where = f"{_row_file(row, 'matrix.toml')}: target {name!r}"
         before = len(self.problems)
-        self.problems += [f"{where}: {problem}" for problem in target_rows.problems(row)]
+        self.problems += [f"{where}: {problem}" for problem in target_rows.problems(name, row)]
         if len(self.problems) > before:
             return None
         train = {f"train.{key}": value for key, value in row.get("train", {}).items()}

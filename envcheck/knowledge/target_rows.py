@@ -18,12 +18,16 @@ older      bounds by package, for one more lock with older releases (`tools/ship
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 _TEXTS = ("title", "note", "group", "for", "server", "extends")
 _LISTS = ("packages", "free", "build", "extras")
 _TABLES = ("train", "bounds", "conflicts", "older")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""Names stand in file names, in YAML and in TOML of locks."""
 
 KEYS = frozenset((*_TEXTS, *_LISTS, *_TABLES))
 
@@ -67,10 +71,18 @@ def _over(below: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the values of a row, one mistake each."""
+def problems(name: str, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the name and the values of a row, one mistake each."""
+    if not _NAME.fullmatch(name):
+        yield f"expected a name of letters, digits, '-', '_' and '.'; found {name!r}"
     if "broken" in row:
         yield f"extends: {row['broken']}"
+    yield from _wrong_types(row)
+    yield from _foreign_extras(row)
+
+
+def _wrong_types(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys whose values are of another type than they should be."""
     for key in _TEXTS:
         if not isinstance(row.get(key, ""), str) and not (key == "extends" and "broken" in row):
             yield f"{key}: expected a text; found {row[key]!r}"
@@ -85,7 +97,6 @@ def problems(row: Mapping[str, Any]) -> Iterator[str]:
         table = row.get(key, {})
         if isinstance(table, Mapping) and not all(isinstance(value, str) for value in table.values()):
             yield f"{key}: expected a text for each package; found {table!r}"
-    yield from _foreign_extras(row)
 
 
 def _foreign_extras(row: Mapping[str, Any]) -> Iterator[str]:

@@ -84,6 +84,13 @@ def test_a_mistake_is_said_with_the_target_and_the_key(row: dict[str, Any], said
     assert "base" in targets
 
 
+@pytest.mark.parametrize("name", ["a: [b", "../a", "", "a\nb", "-x"])
+def test_a_name_that_would_break_a_file_is_refused(name: str) -> None:
+    targets, problems = read(base=BASE, **{name: {"extends": "base"}})
+    assert list(targets) == ["base"]
+    assert "expected a name of letters, digits" in problems[0]
+
+
 def test_a_package_that_conflicts_is_an_error_where_it_is_installed() -> None:
     target = Target("t", "t", ("torch",), {}, conflicts={"flash-attn": "it has no wheel"})
     (rule,) = [rule for rule in target_rules(target) if rule.id == "target:t:without-flash-attn"]
