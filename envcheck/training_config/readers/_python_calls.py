@@ -274,11 +274,12 @@ def _own_classes(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
 def _imported_elsewhere(nodes: Iterable[ast.AST]) -> set[str]:
     """Return the names that a file imports from other packages than those of the known trainers."""
     return {
-        alias.asname or alias.name
+        name
         for node in nodes
         if isinstance(node, ast.ImportFrom)
         and (node.level or (node.module or "").partition(".")[0] not in _LIBRARIES)
         for alias in node.names
+        for name in (alias.name, alias.asname or alias.name)
     }
 
 
