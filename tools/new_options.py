@@ -1,11 +1,11 @@
-"""List the options that newer releases of a trainer have and its dialect has not.
+"""List the options that newer releases of a trainer have added, and that its dialect has not.
 
     python tools/new_options.py [DIALECT...]
 
-For each dialect that names its `package` and the releases it was read from (`read_from`), the newest wheel is
-downloaded through your pip configuration and opened, never installed. Options are the annotated fields
-of classes whose names end as those of configurations do. Nothing is written: whoever adds a row reads the
-trainer's code.
+For each dialect that names its `package` and the releases it was read from (`read_from`), the newest wheel
+and that of the last release that was read are downloaded through your pip configuration and opened, never
+installed. Options are the annotated fields of classes whose names end as those of configurations do. Nothing
+is written: whoever adds a row reads the trainer's code.
 The exit code is 1 if a newer release has options that the dialect does not name.
 """
 
@@ -50,8 +50,8 @@ def known_names(name: str) -> set[str]:
     return own.union({*tree.get("marks", ())}, *(known_names(parent) for parent in tree.get("extends", ())))
 
 
-def newest_wheel(package: str, folder: Path) -> Path:
-    """Download the newest wheel of a package; raise CalledProcessError if there is none."""
+def newest_wheel(requirement: str, folder: Path) -> Path:
+    """Download the newest wheel that meets a requirement; raise CalledProcessError if there is none."""
     command = [
         sys.executable,
         "-m",
@@ -63,7 +63,7 @@ def newest_wheel(package: str, folder: Path) -> Path:
         "-d",
         str(folder),
     ]
-    subprocess.run([*command, "--python-version", "3.12", package], check=True)
+    subprocess.run([*command, "--python-version", "3.12", requirement], check=True)
     return max(folder.glob("*.whl"), key=lambda path: parse_wheel_filename(path.name)[1])
 
 
@@ -104,11 +104,21 @@ def report(name: str, tree: Mapping[str, Any], folder: Path) -> int:
     if SpecifierSet(tree["read_from"]).contains(release, prereleases=True):
         print(f"{name}: {tree['package']} {release} is among the releases it was read from")
         return 0
-    added = sorted(options(wheel) - known_names(name))
-    print(f"{name}: {tree['package']} {release} has {len(added)} options without a row")
+    last = last_read(tree["read_from"])
+    if release < last:
+        print(f"{name}: the newest wheel of {tree['package']} is {release}, older than {last}: read its code")
+        return 0
+    before = newest_wheel(f"{tree['package']}=={last}", folder / "before")
+    added = sorted(options(wheel) - options(before) - known_names(name))
+    print(f"{name}: {tree['package']} {release} has {len(added)} options without a row that {last} had not")
     for option in added:
         print(f"    {option}")
     return len(added)
+
+
+def last_read(releases: str) -> Version:
+    """Return the last of the releases that a dialect was read from."""
+    return max(Version(bound.version) for bound in SpecifierSet(releases) if bound.operator in ("<=", "=="))
 
 
 def main() -> int:

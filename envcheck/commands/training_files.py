@@ -23,6 +23,7 @@ from envcheck.training_config.document import Document, Reference
 from envcheck.training_config.interpret import Interpretation, understood
 
 _LARGEST = 1 << 20  # bytes of a configuration; the largest seen in practice has a tenth of that
+_LARGEST_NOTEBOOK = 1 << 25  # most of a notebook is the pictures that its cells have drawn
 _LONGEST_NAME = 200  # characters of a file's name that a message quotes
 _DEEPEST = 8  # files that name one another
 _HIGHEST = 6  # folders above a file in which another one that it names is looked for
@@ -121,7 +122,7 @@ class _NamedFileReader:
         if len(self._chain) > _DEEPEST:
             raise InputError(name, f"more than {_DEEPEST} files that name one another")
         self._read.add((resolved, launch))
-        data = read_file(path, _LARGEST)
+        data = read_file(path, _LARGEST_NOTEBOOK if name.endswith(".ipynb") else _LARGEST)
         if data.startswith(_UTF_16):
             raise InputError(name, "UTF-16: save it as UTF-8")
         self._chain.append(resolved)

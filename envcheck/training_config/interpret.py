@@ -15,13 +15,25 @@ from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.training_config.dialect_context import DialectContext, location
 from envcheck.training_config.dialects import Dialect, DialectRow, recognised
-from envcheck.training_config.document import Document, Reference, SettingValue
+from envcheck.training_config.document import Document, Reference, Section, SettingValue
 from envcheck.training_config.setting_diagnostics import SettingDiagnostics
 from envcheck.training_config.setting_facts import default_facts, facts, open_facts
 from envcheck.training_config.values import FALSE, UNDECIDED, spelled
 
 _MAX_NAMES = 8  # that one diagnostic lists
 _MAX_DIAGNOSTICS = 100  # of one document
+_GENERIC = ("transformers",)  # dialects that many programs share, whose own files may have sections
+_PASSED_ON: Mapping[str, Sequence[str]] = {
+    "peft": ("peft_type", "lora_alpha", "lora_dropout"),
+    "training_arguments": (
+        "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "num_train_epochs",
+        "lr_scheduler_type", "save_strategy", "output_dir", "warmup_ratio", "weight_decay",
+    ),
+}  # fmt: skip
+"""Dialects of sections, with the names by which they are recognised."""
+
+_PATHS = ("config_path", "config_file", "path")
+_ENOUGH_MARKS = {"training_arguments": 3}
 _SHIPS_CONFIGURATIONS = (
     "torchtune",
 )  # dialects whose programs find a configuration by a name without an ending
@@ -50,13 +62,20 @@ def understood(
     `installed` are versions of packages, as far as they are known.
     """
     dialect = recognised(document, dialects)
+    sections = [
+        part for section in _sections(document, dialect) for part in understood(section, dialects, installed)
+    ]
     if dialect is None:
-        return [Interpretation(document, None)]
+        return [*sections, Interpretation(document, None)]
     context = DialectContext(document, dialect, installed)
     if document.partial:
         certain_facts = tuple(fact for fact in facts(context) if fact.value is not None)
         return [Interpretation(document, dialect, certain_facts)]
-    inner = [part for embedded in _embedded(context) for part in understood(embedded, dialects, installed)]
+    inner = [
+        part
+        for embedded in _embedded(context, dialects)
+        for part in understood(embedded, dialects, installed)
+    ]
     opened = tuple(open_facts(context))
     own = list(islice(SettingDiagnostics(context).all(), _MAX_DIAGNOSTICS + 1))
     noted = {diagnostic.places[0] for diagnostic in own if diagnostic.code == "unknown-name"}
@@ -71,7 +90,35 @@ def understood(
         tuple(default_facts(context)),
         opened,
     )
-    return [*inner, whole]
+    return [*inner, *sections, whole]
+
+
+def _sections(document: Document, dialect: Dialect | None) -> Iterator[Document]:
+    """Yield the sections of a program's own file that hold what is passed on to a known class as it is.
+
+    Such are `training_args` with the arguments of TrainingArguments, and `peft_config`.
+    """
+    if (
+        document.form == "arguments"
+        or document.dialect
+        or (dialect is not None and dialect.name not in _GENERIC)
+    ):
+        return
+    for setting in document.settings:
+        if not isinstance(setting.value, Section) or "." in setting.name:
+            continue
+        prefix = f"{setting.name}."
+        inside = tuple(
+            each._replace(name=each.name.removeprefix(prefix))
+            for each in document.settings
+            if each.name.startswith(prefix)
+        )
+        part = Document(document.file, document.form, inside, launch=document.launch, folder=document.folder)
+        names = part.names()
+        for name, marks in _PASSED_ON.items():
+            if sum(mark in names for mark in marks) >= _ENOUGH_MARKS.get(name, 1):
+                yield part._replace(dialect=name)
+                break
 
 
 def _not_understood(
@@ -106,13 +153,19 @@ def _references(context: DialectContext) -> Iterator[Reference]:
     """Yield the files that settings name."""
     launch = context.document.launch
     for setting in context.settings.values():
-        row = next((row for row in context.rows(setting.name) if row.refers), None)
+        row = next((row for row in context.rows(_without_path(setting.name)) if row.refers), None)
         if row is None or setting.value in context.document.written_files:
             continue
         if isinstance(setting.value, Unknown):
             yield Reference("", setting.place, row.refers, launch, setting.value.why, optional=context.typed)
         elif _names_a_file(setting.value, row) and not _is_shipped(str(setting.value), dialect=row.refers):
             yield Reference(str(setting.value), setting.place, row.refers, launch)
+
+
+def _without_path(name: str) -> str:
+    """Return `deepspeed` for `deepspeed.config_path`, which names the file in a section."""
+    outer, _, inner = name.rpartition(".")
+    return outer if outer and inner in _PATHS else name
 
 
 def _is_shipped(name: str, *, dialect: str) -> bool:
@@ -126,7 +179,7 @@ def _names_a_file(value: SettingValue, row: DialectRow) -> bool:
     return spelled(value) not in {*row.values, *UNDECIDED, *FALSE, "true"}
 
 
-def _embedded(context: DialectContext) -> Iterator[Document]:
+def _embedded(context: DialectContext, dialects: Mapping[str, Dialect]) -> Iterator[Document]:
     """Yield the configurations inside this one, with names relative to the setting that holds them."""
     document = context.document
     for name in context.settings:
@@ -137,5 +190,5 @@ def _embedded(context: DialectContext) -> Iterator[Document]:
             for inner, setting in (context.settings.items() if dialect else ())
             if inner.startswith(prefix)
         ]
-        if inside:
+        if inside and any(each.name in dialects[dialect].rows for each in inside):
             yield Document(document.file, "json", tuple(inside), launch=document.launch, dialect=dialect)

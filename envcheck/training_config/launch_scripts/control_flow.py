@@ -31,6 +31,7 @@ from envcheck.training_config.launch_scripts.syntax import (
 )
 from envcheck.training_config.launch_scripts.values import (
     Argument,
+    Fragment,
     Scope,
     Value,
     Variable,
@@ -125,7 +126,8 @@ class ControlFlow:
             self.session.spend(len(values))
             merged = values[0]
             if not all(same_variable(merged, value) for value in values[1:]):
-                merged = unknown_words(name, at, f"${name} depends on line {self.session.line(at)}")
+                rest = unknown_words(name, at, f"${name} depends on line {self.session.line(at)}")
+                merged = _kept(scope.get(name), values, rest, at)
             scope.variables[name] = merged
         scope.may_set = next((end.may_set for end in continuing if end.may_set), "")
 
@@ -259,3 +261,24 @@ def _names_set_in(node: Node, functions: Mapping[str, Node]) -> set[str]:
             found.add(command.name)
         todo += nested_commands(command)
     return found
+
+
+def _kept(before: Variable, values: list[Variable], rest: Value, at: int) -> Variable:
+    """Return what a variable was before, with `rest` behind it, if every branch leaves it or adds words."""
+    if isinstance(before, list):
+        size = len(before)
+        kept = all(isinstance(value, list) and same_variable(before, value[:size]) for value in values)
+        return [*before, rest] if kept else rest
+    text = known_text(before) if before else None
+    if not before or not text or not all(_adds_words(text, value) for value in values):
+        return rest
+    return (*before, Fragment(" ", at), *rest)
+
+
+def _adds_words(text: str, value: Variable) -> bool:
+    """Return whether a value is the text, or the text with more words behind it."""
+    if not isinstance(value, tuple):
+        return False
+    whole = "".join(fragment.text for fragment in value)
+    added = whole[len(text) :]
+    return whole.startswith(text) and (not added or added[0].isspace() or text[-1].isspace())

@@ -39,6 +39,7 @@ _TRAINING_SUBCOMMANDS = {
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _OTHER_WORK = re.compile(
     r"merge|eval|infer|test|prepare|preproc|process_|convert|export|demo|serve|server|download|generat|tokeniz"
+    r"|^(?:pip|venv|ensurepip|wheel|ipykernel|jupyter|wandb|spacy|nltk[.]downloader)$"
     r"|verif|remote_rm|reward_server|api|chat|web|bench|deploy|rollout|setup|upload|plot|export|fetch_data|zero_to_fp32"
 )
 _SCRIPT_WITHIN = 6  # words; the script of an unknown interpreter is one of the first

@@ -155,7 +155,10 @@ class SimpleCommands:
             given = {**own, **_prefix_assignments(fields[1:behind])}
             if program == "srun":
                 given["SLURM_STEP_NUM_TASKS"] = _tasks_of_step(fields[1:behind]) or scope.get("SLURM_NTASKS")
-            status = self._start(fields[behind:], command, scope, given)
+            started = fields[behind:]
+            if known_text(started[0]) == "-m":  # `uv run -m module` runs it by Python
+                started = [(started[0][0]._replace(text="python"),), *started]
+            status = self._start(started, command, scope, given)
             scope.ended_by = scope.ended_by or ("exit" if program == "exec" else "")
             return status
         if name in self.session.functions:
@@ -193,7 +196,7 @@ class SimpleCommands:
             word = base_name(known_text(fields[index]) or "")
             if word in _SHELLS or word in _PREFIXES or word in self.session.functions:
                 return index
-            if word.endswith(_SCRIPTS):
+            if word.endswith(_SCRIPTS) or (word == "-m" and known_text(fields[0]) in ("uv", "run")):
                 return index
             if self.is_launch(tuple(map(argument, fields[index:]))):
                 return index

@@ -32,6 +32,10 @@ LAUNCHER = "launcher"
 
 _CONFIG_FILES = (".yaml", ".yml", ".json")
 _KEY = re.compile(r"\+{0,2}[A-Za-z_][\w.]*")
+_TRAINING_NAMES = re.compile(r"trainer|backward|optimizer|fine_?tun|training_step")
+_TRAINING_PACKAGES = frozenset(
+    {"verl", "openrlhf", "llamafactory", "axolotl", "swift", "torchtune", "nemo_rl"}
+)
 _MAX_LISTED = 6  # names or places that one diagnostic lists
 _ONE_OF_EACH = 2  # documents of a program: one of a trainer's arguments, one of all other calls
 
@@ -51,7 +55,7 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
     except TooLongError:
         raise InputError(file, "its variables, functions or loops grow without end") from None
-    launches = _training_launches(script)
+    launches = _training_launches(script, beside or nothing_beside)
     if not launches:
         raise InputError(file, "a shell script in which nothing starts a training that can be read")
     found: list[Document] = []
@@ -66,11 +70,26 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
     return tuple(found)
 
 
-def _training_launches(script: FollowedScript) -> list[tuple[LaunchCommand, LaunchLine]]:
+def _training_launches(script: FollowedScript, beside: Beside) -> list[tuple[LaunchCommand, LaunchLine]]:
     """Return the launch lines that train; if all do other work, all of them."""
     commands = [with_runtime_environment(command, EXPORTED) for command in script.commands]
     launches = [(command, line) for command in commands if (line := launch_line(command.words))]
-    return [(command, line) for command, line in launches if line.trains] or launches
+    launches = [(command, line) for command, line in launches if line.trains] or launches
+    if len(launches) == 1:
+        return launches
+    return [each for each in launches if not _does_other_work(*each, beside)] or launches
+
+
+def _does_other_work(command: LaunchCommand, line: LaunchLine, beside: Beside) -> bool:
+    """Return whether the code of a program can be read and names no training."""
+    if not line.program[-1].endswith(".py"):
+        return False
+    code = launched_program(line.program[-1], command.folder, beside)
+    if code is None or code.source.unresolved & _TRAINING_PACKAGES:
+        return False
+    names, calls = code.source.names, code.source.calls
+    named = any(_TRAINING_NAMES.search(name.lower()) for name in names)
+    return not named and not any(call.rpartition(".")[2] in ("train", "fit") for call in calls)
 
 
 # --- diagnostics ------------------------------------------------------------------------------------
@@ -136,7 +155,10 @@ class _LaunchDocuments:
             found.append(self._document(tuple(launcher_settings), ("accelerate",), "accelerate", written))
         program = (*((self.line.launcher,) if self.line.launcher else ()), *self.line.program)
         last = self._document(tuple(settings), program, "", written)._replace(incomplete=incomplete)
-        code = launched_program(self.line.program[-1], self.command.folder, self.beside)
+        program_name = self.line.program[-1]
+        if program_name.partition(".")[0] in _TRAINING_PACKAGES:  # its dialect says what it does
+            return [*found, last]
+        code = launched_program(program_name, self.command.folder, self.beside)
         if code is None:
             return [*found, last]
         found += self._stated_by_code(code, settings, incomplete)

@@ -19,6 +19,7 @@ from envcheck.training_config.readers._python_calls import names, parsed
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _MOST_FILES = 60
 _LARGEST = 1 << 18  # characters of one file
+_MOST_TEXT = 1 << 19  # characters of all files: half a second
 
 
 class LaunchedProgram(NamedTuple):
@@ -74,13 +75,16 @@ class _ProgramReader:
         self.tree = ast.Module([], [])  # of the file that was read last
         self._beside = beside
         self._seen: dict[str, bool] = {}
+        self._size = 0
         self._waiting: list[tuple[str, ast.Module]] = []
 
     def read(self, path: str) -> bool:
         """Read a file; return whether it is there and could be parsed."""
         if path not in self._seen:
             text = self._beside(path)
-            tree = parsed(text) if text is not None and len(text) <= _LARGEST else None
+            fits = text is not None and len(text) <= min(_LARGEST, _MOST_TEXT - self._size)
+            self._size += len(text) if text is not None and fits else 0
+            tree = parsed(text) if text is not None and fits else None
             self._seen[path] = tree is not None
             if tree is not None:
                 self.tree = tree

@@ -1,4 +1,4 @@
-"""Job files of Kubernetes and SkyPilot: the commands that they start, with their environment variables."""
+"""Job files of Kubernetes, SkyPilot, dstack, Ray and Azure ML: the commands that they start."""
 
 from __future__ import annotations
 
@@ -18,13 +18,28 @@ _KUBERNETES = (re.compile(r"^apiVersion:", re.MULTILINE), re.compile(r"^kind:", 
 _RUN = re.compile(r"^run:[ \t]*(?:[|>][+-]?[ \t]*(?:#.*)?$|\S)", re.MULTILINE)
 _TASK = re.compile(r"^(?:resources|setup|num_nodes|workdir|file_mounts|envs):", re.MULTILINE)
 _SEPARATOR = re.compile(r"^---[ \t\r]*$", re.MULTILINE)
-_CONTAINER = re.compile(r"(?:^|\.)(?:containers|initContainers)\.\d+$")
+_DSTACK = (
+    re.compile(r"^type:[ \t]*(?:task|dev-environment|service)\b", re.MULTILINE),
+    re.compile(r"^commands:", re.MULTILINE),
+)
+_ENTRYPOINT = re.compile(r"^entrypoint:[ \t]*\S", re.MULTILINE)
+_AZURE = (
+    re.compile(r"^\$schema:.*azureml", re.MULTILINE),
+    re.compile(r"^(?:command:|jobs:)", re.MULTILINE),
+)
+_COMMAND_TEXTS = ("run", "entrypoint", "command", "spec.entrypoint")
+"""Settings that hold a text for a shell: of SkyPilot, of a job of Ray, of Azure ML, of a RayJob."""
+
+_LISTED_COMMANDS = re.compile(r"(?:^|\.)(?:containers|initContainers)\.\d+$|^spec\.trainer$")
+_VARIABLES = ("envs", "env", "env_vars", "environment_variables")
+_NODES = {"num_nodes": "SKYPILOT_NUM_NODES", "nodes": "DSTACK_NODES_NUM"}
 _GPUS = re.compile(r":([0-9]{1,4})$")
 
 
 def recognises(text: str) -> bool:
-    """Return whether a text is an object of Kubernetes or a task of SkyPilot."""
-    return all(form.search(text) for form in _KUBERNETES) or bool(_RUN.search(text) and _TASK.search(text))
+    """Return whether a text is an object of Kubernetes, or a job of another tool that starts a command."""
+    forms = (_KUBERNETES, (_RUN, _TASK), _DSTACK, _AZURE, (_ENTRYPOINT,))
+    return any(all(form.search(text) for form in each) for each in forms)
 
 
 def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, ...]:
@@ -43,7 +58,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
         start = end + 3
         if not part.strip():
             continue
-        (document,) = yaml_text.read(blank + part, file)
+        document = yaml_text.parsed(blank + part, file, templates=False)
         settings = {setting.name: setting for setting in document.settings}
         for lines in _commands(settings):
             try:
@@ -57,15 +72,20 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
 
 def _commands(settings: Mapping[str, Setting]) -> Iterator[list[_shell_lines.ShellLine]]:
     """Yield the shell lines of each container, or of a task."""
-    containers = [name for name in settings if _CONTAINER.search(name)]
+    containers = [name for name in settings if _LISTED_COMMANDS.search(name)]
     for name in containers:
         given = [settings[f"{name}.{part}"] for part in ("command", "args") if f"{name}.{part}" in settings]
         words = [str(word) for each in given for word in _texts(each)]
         if words:
             yield [*_environment(settings, f"{name}.env."), *_block(_script(words), given[-1])]
-    run = settings.get("run")
-    if not containers and run is not None and isinstance(run.value, str):
-        yield [*_task_variables(settings), *_block(run.value, run)]
+    texts = [settings[name] for name in _COMMAND_TEXTS if name in settings]
+    for setting in texts:
+        if isinstance(setting.value, str) and (setting.name == "spec.entrypoint" or not containers):
+            yield [*_task_variables(settings), *_block(setting.value, setting)]
+    listed = settings.get("commands")
+    if listed is not None and not containers:
+        lines = [line for text in _texts(listed) for line in _block(str(text), listed)]
+        yield [*_task_variables(settings), *lines]
 
 
 def _texts(setting: Setting) -> tuple[object, ...]:
@@ -97,15 +117,23 @@ def _environment(settings: Mapping[str, Setting], prefix: str) -> Iterator[_shel
 
 
 def _task_variables(settings: Mapping[str, Setting]) -> Iterator[_shell_lines.ShellLine]:
-    """Yield the variables that SkyPilot sets: those of `envs`, the number of nodes and that of GPUs."""
+    """Yield the variables that a tool sets: those it is given, the number of nodes and that of GPUs."""
     for name, setting in settings.items():
-        if name.startswith("envs."):
-            yield _export(name.removeprefix("envs."), setting)
-    nodes, gpus = settings.get("num_nodes"), settings.get("resources.accelerators")
-    if nodes is not None:
-        yield _export("SKYPILOT_NUM_NODES", nodes)
+        section, _, variable = name.partition(".")
+        if section in _VARIABLES and variable and "." not in variable and not variable.isdigit():
+            yield _export(variable, setting)
+    for pair in _texts(settings["env"]) if "env" in settings else ():
+        name, equals, value = str(pair).partition("=")
+        if equals:
+            yield _export(name, settings["env"]._replace(value=value))
+    for setting_name, variable in _NODES.items():
+        if setting_name in settings:
+            yield _export(variable, settings[setting_name])
+    gpus = settings.get("resources.accelerators")
     if gpus is not None and (count := _GPUS.search(str(gpus.value))):
         yield _export("SKYPILOT_NUM_GPUS_PER_NODE", gpus._replace(value=count.group(1)))
+        if count.group(1) == "1":
+            yield _export("CUDA_VISIBLE_DEVICES", gpus._replace(value="0"))
 
 
 def _export(name: str, value: Setting) -> _shell_lines.ShellLine:
@@ -115,4 +143,6 @@ def _export(name: str, value: Setting) -> _shell_lines.ShellLine:
     return ShellLine(f"export {name}={shlex.quote(str(value.value))}" if simple else ":", value.place.line)
 
 
-READER = ConfigReader("a job file of Kubernetes or SkyPilot", -1, recognises, read, read)
+READER = ConfigReader(
+    "a job file of Kubernetes, SkyPilot, dstack, Ray or Azure ML", -1, recognises, read, read
+)

@@ -33,7 +33,16 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, file: str) -> tuple[Document, ...]:
-    """Return the settings of a YAML mapping.
+    """Return the settings of a YAML mapping; a template (`${…}`, `{{…}}`) is Unknown.
+
+    Raises:
+        InputError: the text is malformed; with line and column where there is one.
+    """
+    return (parsed(text, file, templates=True),)
+
+
+def parsed(text: str, file: str, *, templates: bool) -> Document:
+    """Return the settings of a YAML mapping; without `templates`, `${…}` is text, such as a shell's.
 
     Raises:
         InputError: the text is malformed; with line and column where there is one.
@@ -41,16 +50,15 @@ def read(text: str, file: str) -> tuple[Document, ...]:
     import yaml  # takes 10 ms, which only YAML pays
 
     check_yaml_size(text, file)
-    parser = _YamlParser(text, file)
+    parser = _YamlParser(text, file, templates=templates)
     try:
-        document = parser.document()
+        return parser.document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
         raise InputError(place, f"not YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise InputError(file, f"not YAML: {' '.join(str(error).split())}") from None
-    return (document,)
 
 
 class _YamlNode(NamedTuple):
@@ -65,9 +73,10 @@ class _YamlNode(NamedTuple):
 class _YamlParser:
     """Composes nodes from events, and flattens them into settings."""
 
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, *, templates: bool) -> None:
         import yaml
 
+        self.templates = templates
         self.yaml, self.file = yaml, file
         self.events: Iterator[Any] = yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self.resolver: Any = yaml.resolver.Resolver()
@@ -174,14 +183,15 @@ class _YamlParser:
         return Section(tuple(names)), settings
 
     def _value(self, node: _YamlNode, path: str) -> tuple[SettingValue, list[Setting]]:
-        """Return a value and the settings inside it; a template (`${…}`, `{{…}}`) is Unknown."""
+        """Return a value and the settings inside it."""
         self.count += 1
         if self.count > _MAX_VALUES:
             raise InputError(node.place, f"comes to more than {_MAX_VALUES} values, aliases written out")
         if node.pairs is not None:
             return self._mapping(node.pairs, path)
         if node.items is None:
-            is_template = isinstance(node.value, str) and ("${" in node.value or "{{" in node.value)
+            is_text = self.templates and isinstance(node.value, str)
+            is_template = is_text and any(sign in str(node.value) for sign in ("${", "{{"))
             return (Unknown(f"{node.value} is filled in elsewhere") if is_template else node.value), []
         values: list[Any] = []
         inside: list[Setting] = []

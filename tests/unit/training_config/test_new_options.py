@@ -22,3 +22,7 @@ def test_options_are_the_fields_of_configuration_classes_that_bear_on_facts(tmp_
 
 def test_a_dialect_has_the_names_of_those_it_extends() -> None:
     assert {"use_peft", "gradient_accumulation_steps"} <= new_options.known_names("trl")
+
+
+def test_the_last_release_that_was_read_is_the_upper_bound() -> None:
+    assert str(new_options.last_read(">=1.0.0,<=1.12.0")) == "1.12.0"
