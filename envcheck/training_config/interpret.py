@@ -62,11 +62,13 @@ def understood(
     `installed` are versions of packages, as far as they are known.
     """
     dialect = recognised(document, dialects)
-    sections = [
-        part for section in _sections(document, dialect) for part in understood(section, dialects, installed)
-    ]
+    passed_on = dict(_sections(document, dialect))
+    sections = [part for each in passed_on.values() for part in understood(each, dialects, installed)]
     if dialect is None:
         return [*sections, Interpretation(document, None)]
+    document = document._replace(
+        settings=tuple(each for each in document.settings if each.name.partition(".")[0] not in passed_on)
+    )
     context = DialectContext(document, dialect, installed)
     if document.partial:
         certain_facts = tuple(fact for fact in facts(context) if fact.value is not None)
@@ -93,8 +95,8 @@ def understood(
     return [*inner, *sections, whole]
 
 
-def _sections(document: Document, dialect: Dialect | None) -> Iterator[Document]:
-    """Yield the sections of a program's own file that hold what is passed on to a known class as it is.
+def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str, Document]]:
+    """Yield the sections of a program's own file that hold what is passed on to a known class, by name.
 
     Such are `training_args` with the arguments of TrainingArguments, and `peft_config`.
     """
@@ -117,7 +119,7 @@ def _sections(document: Document, dialect: Dialect | None) -> Iterator[Document]
         names = part.names()
         for name, marks in _PASSED_ON.items():
             if sum(mark in names for mark in marks) >= _ENOUGH_MARKS.get(name, 1):
-                yield part._replace(dialect=name)
+                yield setting.name, part._replace(dialect=name)
                 break
 
 
