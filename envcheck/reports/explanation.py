@@ -210,7 +210,7 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
 
 
 def _missing_sentence(answer: MissingAnswer, report: Report) -> str:
-    """Return who asks for a missing name and who lacks it; who asks is left out where the log does not say."""
+    """Return who asks for a missing name, if the log says that, and who lacks it."""
     missing = answer.missing
     if missing.half:
         return (
