@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from envcheck.logs.event_store import EventStore
-from envcheck.logs.events import Event
+from envcheck.logs.events import Event, Raised
 from envcheck.logs.line_format import LogPatterns, line_text
 from envcheck.logs.statements import Statement
 from envcheck.logs.tracebacks import (
@@ -16,6 +16,7 @@ from envcheck.logs.tracebacks import (
     PATIENCE,
     Traceback,
     begins_traceback,
+    continues_no_message,
     headless,
     unreadable_script,
     without_group_bars,
@@ -68,10 +69,20 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
             tuple(number for number, _ in lines),
             "\n".join(text for _, text in lines),
             (said.rank,) if said.rank else ranks,
-            said.exceptions,
+            _with_message(said.exceptions, lines[1:]),
             said.code,
             form=said.form,
         )
+
+
+def _with_message(raised: tuple[Raised, ...], below: Sequence[tuple[int, str]]) -> tuple[Raised, ...]:
+    """Return a stated exception with its message, which may stand in the indented lines below its name."""
+    if not raised or raised[0].message:
+        return raised
+    message = next((text for _, text in below if text.strip()), "")
+    if not message[:1].isspace() or continues_no_message(message):
+        return raised
+    return (raised[0]._replace(message=message.strip()), *raised[1:])
 
 
 class _FailureTable:
