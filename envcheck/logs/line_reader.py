@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from envcheck.logs.event_store import EventStore
-from envcheck.logs.events import Event
+from envcheck.logs.events import Event, Raised
 from envcheck.logs.line_format import LogPatterns, line_text
 from envcheck.logs.statements import Statement
 from envcheck.logs.tracebacks import (
@@ -18,6 +18,7 @@ from envcheck.logs.tracebacks import (
     begins_traceback,
     headless,
     unreadable_script,
+    with_next_line,
     without_group_bars,
 )
 
@@ -68,10 +69,20 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
             tuple(number for number, _ in lines),
             "\n".join(text for _, text in lines),
             (said.rank,) if said.rank else ranks,
-            said.exceptions,
+            _with_message_below(said.exceptions, lines[1:]),
             said.code,
             form=said.form,
         )
+
+
+def _with_message_below(
+    exceptions: tuple[Raised, ...], below: Sequence[tuple[int, str]]
+) -> tuple[Raised, ...]:
+    """Return the exceptions; if the message of the last one goes on in the lines below, with the next line."""
+    text = next((text for _, text in below if text.strip()), "")
+    if not exceptions or not text or (exceptions[-1].message and not exceptions[-1].message.endswith(":")):
+        return exceptions
+    return (*exceptions[:-1], with_next_line(exceptions[-1], text))
 
 
 class _FailureTable:
