@@ -254,6 +254,7 @@ _OF_ENDS = ("CalledProcessError", "ChildFailedError", "ProcessExitedException")
 """Exceptions that only report how another process ended."""
 
 _AN_ERROR = re.compile(r"(?i)error|fatal|exception|failed")
+_A_WARNING = re.compile(r"(?i)warning|can't|cannot|could not|not found")
 
 
 def _says_only_that_it_failed(cause: Cause) -> bool:
@@ -264,19 +265,19 @@ def _says_only_that_it_failed(cause: Cause) -> bool:
 def _passage_cause(log: Log, matches: Sequence[Match], *, failed: bool) -> Cause | None:
     """Return the first known line that calls itself an error, for logs without exceptions (of pip, say).
 
-    If nothing in the log failed and nothing trained, it may be all that was copied of a failed run: then the
-    first known line counts, also a warning's.
+    If nothing in the log failed and nothing trained, it may be all that was copied of a failed run: then a
+    known line that warns counts, too.
     """
     possible = [match for match in matches if match.signature.kind not in ("harmless", "consequence")]
     possible.sort(key=lambda match: (match.lines, -match.score))
-    for match in possible:
-        event = log.events[match.event]
-        lines = dict(zip(event.numbers, event.text.split("\n"), strict=False))
-        if any(_AN_ERROR.search(lines.get(line, "")) for line in match.lines):
-            return Cause(event, match.signature.kind, match)
-    if failed or log.progress or not possible:
-        return None
-    return Cause(log.events[possible[0].event], possible[0].signature.kind, possible[0])
+    words = [_AN_ERROR] if failed or log.progress else [_AN_ERROR, _A_WARNING]
+    for word in words:
+        for match in possible:
+            event = log.events[match.event]
+            lines = dict(zip(event.numbers, event.text.split("\n"), strict=False))
+            if any(word.search(lines.get(line, "")) for line in match.lines):
+                return Cause(event, match.signature.kind, match)
+    return None
 
 
 def _not_survived(log: Log, causes: Sequence[Cause]) -> list[Cause]:

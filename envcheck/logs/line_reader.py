@@ -78,7 +78,7 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
 def _with_message_below(
     exceptions: tuple[Raised, ...], below: Sequence[tuple[int, str]]
 ) -> tuple[Raised, ...]:
-    """Return the exceptions; if the message of the last one goes on in the lines below, with the next line."""
+    """Return the exceptions; a message that goes on in the lines below gets the next of them."""
     text = next((text for _, text in below if text.strip()), "")
     if not exceptions or not text or (exceptions[-1].message and not exceptions[-1].message.endswith(":")):
         return exceptions

@@ -183,8 +183,10 @@ def test_the_error_that_a_failed_import_quotes_below_belongs_to_its_message() ->
         f'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    import b\n{_BELOW}\n{inner}\n'
     ).cause
 
-    assert found is not None and found.event.exceptions[0].message.endswith(f"traceback): {inner}")
-    assert in_traceback is not None and in_traceback.event.exceptions[0].message.endswith(inner)
+    assert found is not None
+    assert found.event.exceptions[0].message.endswith(f"traceback): {inner}")
+    assert in_traceback is not None
+    assert in_traceback.event.exceptions[0].message.endswith(inner)
 
 
 def test_a_message_that_does_not_go_on_is_left_alone() -> None:
@@ -208,7 +210,8 @@ _TOO_OLD = (
 def test_a_known_warning_that_is_all_of_a_log_is_its_cause() -> None:
     found = diagnosed(_TOO_OLD).cause
 
-    assert found is not None and found.match is not None
+    assert found is not None
+    assert found.match is not None
     assert found.match.signature.rule == "driver-below-cuda-family-floor"
 
 
@@ -219,10 +222,11 @@ def test_a_known_warning_of_a_run_that_trained_is_no_failure() -> None:
 
 
 def test_what_a_launcher_says_of_a_process_does_not_hide_the_known_line_above_it() -> None:
-    kernel = "Error no kernel image is available for execution on the device at line 167 in file /src/csrc/ops.cu\n"
+    kernel = "Error no kernel image is available for execution on the device at line 167 in file /bitsandbytes/csrc/ops.cu\n"
     end = "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.\n"
 
     found = diagnosed(kernel + end).cause
 
-    assert found is not None and found.match is not None
+    assert found is not None
+    assert found.match is not None
     assert found.match.signature.rule == "bitsandbytes-cuda-library-missing"
