@@ -44,7 +44,8 @@ _BACKENDS = (
 )
 """Beginnings of file names for which `define_import_structure` needs a backend."""
 
-_THIS_STACK = Surroundings(absent=ELSEWHERE)
+THIS_STACK = Surroundings(absent=ELSEWHERE)
+"""All that is known of the environment where no other release is given: what never is there."""
 
 
 class DemandKind(StrEnum):
@@ -233,10 +234,10 @@ class EntryWalk:
 @lru_cache(maxsize=65536)
 def _open_conditions(condition: Condition) -> frozenset[Condition]:
     """Return the conditions that are open; NEVER alone if they cannot be met on this stack."""
-    if decide(condition, _THIS_STACK) is Tri.NO:
+    if decide(condition, THIS_STACK) is Tri.NO:
         return frozenset({NEVER})
     parts = condition.of if isinstance(condition, AllOf) else (condition,)
-    return frozenset(each for each in parts if decide(each, _THIS_STACK) is not Tri.YES)
+    return frozenset(each for each in parts if decide(each, THIS_STACK) is not Tri.YES)
 
 
 def _demanded(use: Use) -> Demanded:
