@@ -28,7 +28,7 @@ from envcheck.atlas.conditions import (
     decide,
     packages_of,
 )
-from envcheck.atlas.demands import THIS_STACK
+from envcheck.atlas.demands import this_stack
 from envcheck.atlas.gaps import CodeGap, GapKind
 from envcheck.atlas.keywords import definitions
 from envcheck.atlas.offers import ReleaseOffers
@@ -148,7 +148,7 @@ def _called_refusals(
     """Yield what functions refuse that a module calls."""
     for call in summary.calls:
         condition = all_of((reached, checks.code.offers.guards.together(call.guards, module)))
-        if decide(condition, THIS_STACK) is Tri.NO:
+        if decide(condition, this_stack()) is Tri.NO:
             continue
         for found in checks.refusals(call, module, condition):
             if found.requirement:
