@@ -315,7 +315,7 @@ def report_on(
         raise ExamineError("cannot judge this environment: compat/ holds no rules")
     judgement = judge_inventory(inventory, matrix, target, requirements)
     judgement = judgement._replace(
-        conditional=conditional_findings(judgement, inventory, matrix.targets.values())
+        conditional=conditional_findings(judgement, inventory, matrix.tables.habits)
     )
     judgement = add_fixes(judgement, read, inventory, matrix, target)
     judgement = add_findings(judgement, _missing_releases(read))

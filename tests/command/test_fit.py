@@ -533,7 +533,7 @@ def test_a_fifo_or_an_empty_folder_is_one_line(tmp_path: Path, machine: Path) ->
     for path in (".", "config.json"):
         ran = run("--model", path, "--facts", str(machine), cwd=tmp_path)
         assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
-        assert "not a regular file" in ran.stderr
+        assert "found a FIFO" in ran.stderr
     (tmp_path / "empty").mkdir()
     ran = run("--model", "empty", "--facts", str(machine), cwd=tmp_path)
     assert ran.returncode == 2
