@@ -48,6 +48,9 @@ KEYS = {
     "build.deepspeed.toolkit": Key(
         Kind.FLAG, "whether DeepSpeed compiles its operators with this CUDA toolkit beside this torch"
     ),
+    "build.deepspeed.fits": Key(
+        Kind.FLAG, "whether the ops that DeepSpeed's installation compiled are for this torch and its CUDA"
+    ),
     "build.torch-npu.cann": Key(Kind.VERSION, "CANN that this torch_npu was released for, e.g. 8.3.RC1"),
     "cann.fits": Key(Kind.FLAG, "whether the CANN here has the minor version of that one"),
     "torch.packages_of_another_release": Key(
@@ -110,6 +113,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.torch.torchaudio": ("pkg.torch",),
     "build.torch.triton": ("pkg.torch",),
     "build.deepspeed.toolkit": ("pkg.deepspeed", "cuda.runtime"),
+    "build.deepspeed.fits": ("pkg.torch", "cuda.runtime"),
     "build.torch-npu.cann": ("pkg.torch-npu",),
     "cann.fits": ("pkg.torch-npu", "cann.version"),
     "torch.packages_of_another_release": ("pkg.torch",),
@@ -274,6 +278,7 @@ def _companion(torch: str, build: TorchBuild | None, name: str) -> Reading:
 
 def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     """Add whether DeepSpeed accepts the toolkit, and the packages whose labels name another torch."""
+    inventory = _add(inventory, _compiled_ops(inventory))
     named = ("pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
     source = "derived from " + ", ".join(f"{key} {inventory.known(key) or ''}".strip() for key in named)
     accepted = _missing(inventory, "pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
@@ -295,6 +300,25 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
         "torch.packages_of_another_build": derived_builds.other_build(inventory, labels),
     }
     return _add(inventory, (Fact(key, each, _first_source(inventory, each)) for key, each in found.items()))
+
+
+def _compiled_ops(inventory: Inventory) -> Iterator[Fact]:
+    """Yield whether DeepSpeed's compiled ops are for this torch; nothing where it compiled none.
+
+    DeepSpeed compares minor versions as texts when it loads an op, that of CUDA only for ops on GPUs.
+    """
+    if inventory.known("build.deepspeed.ops") is None:
+        return
+    pairs = [("pkg.torch", "build.deepspeed.torch"), ("cuda.runtime", "build.deepspeed.cuda")]
+    known = [(inventory.known(one), inventory.known(other)) for one, other in pairs]
+    compared = [
+        str(one).split(".")[:2] == str(other).split(".")[:2]
+        for one, other in known
+        if one is not None and other is not None
+    ]
+    if known[0][0] is not None and compared:
+        source = inventory.fact("build.deepspeed.ops").source
+        yield Fact("build.deepspeed.fits", Known(value=all(compared)), source)
 
 
 def _ascend(inventory: Inventory, tables: Tables) -> Inventory:
