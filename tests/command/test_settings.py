@@ -198,7 +198,7 @@ def test_settings_that_cannot_be_read_are_not_passed_over(folder: Path) -> None:
     (folder / "envcheck.toml").unlink()
     os.mkfifo(folder / "envcheck.toml")
     ran = gate(folder, "broken")
-    assert (ran.code, ran.err) == (2, "envcheck: envcheck.toml: expected a file, found not a regular file\n")
+    assert (ran.code, ran.err) == (2, "envcheck: envcheck.toml: expected a file, found a FIFO\n")
 
 
 @pytest.mark.parametrize(
