@@ -68,6 +68,8 @@ def _failure(
     errors = any(each.severity is Severity.ERROR for each in decided)
     verdict = lang.word(words.no if errors else words.perhaps_not)
     counts, title = _counts(counted, lang), _title(decided[0], lang)
+    if report.nothing_to_judge:
+        title = lang.say("No torch in this environment")
     return Headline(lang.say("{}: {}. {}", verdict, counts, title), decided[0].severity.value)
 
 

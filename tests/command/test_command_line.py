@@ -226,6 +226,24 @@ def test_without_torch_doctor_exits_3_not_0(fine: Path) -> None:
     assert "no torch in this environment: nothing to judge" in out
 
 
+def test_a_training_without_torch_will_not_run_and_the_way_out_is_one_line(fine: Path) -> None:
+    without = "\n".join(line for line in fine.read_text().splitlines() if "torch" not in line)
+    fine.write_text(without)
+    code, out, _ = envcheck("doctor", "--facts", str(fine), "--target", "zero3-lora")
+    first, second = out.splitlines()[:2]
+    assert code == 1
+    assert first.startswith("Will not train: ")
+    assert first.endswith(". No torch in this environment")
+    assert second.endswith("or make one: envcheck pin --target zero3-lora")
+
+
+def test_what_breaks_every_training_comes_before_what_this_training_breaks(facts: Path) -> None:
+    ran = envcheck("doctor", "--facts", str(facts), "--driver", "470", "--json")
+    found = [each["rule"] for each in json.loads(ran.out)["findings"] if each["severity"] == "error"]
+    assert len(found) > 1
+    assert found[0] == "driver-below-cuda-family-floor"
+
+
 def test_a_declared_machine_is_judged(fine: Path) -> None:
     fine.write_text('complete = ["pkg"]\npkg = { torch = "2.13.0" }')
     old = envcheck("doctor", "--facts", str(fine), "--driver", "535.104.05", "--gpu", "A100 80GB")
@@ -507,14 +525,14 @@ BREAKING = "a\nenvcheck: all is fine\x1b[2K"
         (("doctor", "--facts", "facts.toml", "-o", BREAKING), "written to a"),
         (("gate", "--facts", "facts.toml", "--manifest", BREAKING), "manifest written to a"),
         (("run", "--", f"./{BREAKING}"), "no such file or directory"),
-        (("check", f"{BREAKING}.txt"), "numpy is not judged"),
+        (("check", f"{BREAKING}.txt"), "not judged, because no version is pinned: nor-that"),
         (("fit", "--model", "params=7e9", "--train", f"{BREAKING}.sh"), "the ZeRO stage is not known"),
     ],
 )
 def test_a_line_feed_in_a_file_name_does_not_break_the_message(
     arguments: tuple[str, ...], message: str, facts: Path
 ) -> None:
-    (facts.parent / f"{BREAKING}.txt").write_text("numpy\n")
+    (facts.parent / f"{BREAKING}.txt").write_text("nor-that\n")
     (facts.parent / f"{BREAKING}.sh").write_text(
         f"torchrun train.py --bf16 true --deepspeed {BREAKING!r}.json\n"
     )
