@@ -84,7 +84,9 @@ def _not_understood(
     if settings:
         names = [setting.name for setting in settings]
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        text = f"not understood: {', '.join(names[:_MAX_NAMES])}{more}; what they decide is left open"
+        text = (
+            f"not understood: {', '.join(names[:_MAX_NAMES])}{more}; the facts that they affect are unknown"
+        )
         yield Diagnostic(Severity.NOTE, "not-understood", text, (settings[0].name_place,))
 
 
