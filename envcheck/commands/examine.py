@@ -52,7 +52,7 @@ from envcheck.rules import derive, judge
 from envcheck.rules.atlas import broken_rows, judged_versions, newer_releases, without_repetitions
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.clauses import format_value
-from envcheck.rules.conditional import conditional_findings
+from envcheck.rules.conditional import conditional_findings, failing_under_any_trainer
 from envcheck.rules.fixes import with_passing_fixes
 from envcheck.rules.requirements import RequirementCheck, check_requirements
 
@@ -314,9 +314,10 @@ def report_on(
     if not matrix.rules:
         raise ExamineError("cannot judge this environment: compat/ has no rules")
     judgement = judge_inventory(inventory, matrix, target, requirements)
-    judgement = judgement._replace(
-        conditional=conditional_findings(judgement, inventory, matrix.targets.values())
+    sure, conditional = failing_under_any_trainer(
+        conditional_findings(judgement, inventory, matrix.tables.habits)
     )
+    judgement = add_findings(judgement._replace(conditional=conditional), sure)
     judgement = add_fixes(judgement, read, inventory, matrix, target)
     judgement = add_findings(judgement, _missing_releases(read))
     plan = None if fix_from is None else plan_change(read, matrix, target, fix_from)

@@ -1,8 +1,13 @@
-"""Judge version ranges of dependency files by what an installer takes for them today."""
+"""Judge what dependency files leave open by what an installer takes for it today.
+
+A range is one form. The other is a bare name that a pinned package requires in an exact version: `torch`
+beside `vllm==0.8.5` is torch 2.6.0. Only an installer that starts from nothing has to follow such a pin; an
+installed environment may violate it, so a facts file without torch's version says nothing about torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from envcheck.core.facts import Fact, Inventory, Known, package_key
@@ -26,15 +31,37 @@ class RangesRead(NamedTuple):
 
 def read_ranges(dependencies: DependencyList, python: str) -> RangesRead | None:
     """Return what an installer takes for the ranges of a list; None if it has none that are known."""
-    ranges = {one.name: one for one in dependencies.lines if one.specifier and not one.version}
-    if not ranges or not dependencies.fresh:
+    open_lines = {one.name: one for one in dependencies.lines if not one.version}
+    if not open_lines or not dependencies.fresh:
         return None
     from envcheck.commands.atlas_tables import release_table
 
     pinned = {one.name: one.version for one in dependencies.lines if one.version}
-    specifiers = {name: one.specifier for name, one in ranges.items()}
+    bare = {name for name, one in open_lines.items() if not one.specifier} - dependencies.overridden
+    specifiers = {name: one.specifier for name, one in open_lines.items() if one.specifier}
+    specifiers |= _specifiers_of_pins(bare, pinned, python)
+    if not specifiers:
+        return None
     choice = choose_releases(pinned, specifiers, release_table(), python)
+    ranges = {name: open_lines[name] for name in specifiers}
     return RangesRead(ranges, choice) if choice.admitted else None
+
+
+def _specifiers_of_pins(bare: Collection[str], pinned: Mapping[str, str], python: str) -> dict[str, str]:
+    """Return the exact versions that the pinned releases require of some packages."""
+    if not bare or not pinned:
+        return {}
+    from envcheck.commands.atlas_tables import release_table
+    from envcheck.core.markers import environment
+    from envcheck.knowledge.requirement_windows import implied_versions
+
+    known = environment(python or "3.11", architecture="x86_64")
+    implied = implied_versions(pinned, release_table(), known)
+    return {
+        name: f"=={implied[name].version}"
+        for name in bare
+        if name in implied and (python or "python" not in implied[name].because.text.partition(";")[2])
+    }
 
 
 def with_choice(read: Inventory, found: RangesRead) -> Inventory:

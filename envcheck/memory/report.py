@@ -96,7 +96,23 @@ def _why_unknown(found: MemoryTable) -> str:
         names = ", ".join((*found.training.unread, *missing))
         size = gib(account.total)
         return f"{names} not known; with the assumptions below it takes {size} GiB on each GPU{there}"
-    return f"{', '.join(missing)} not known; the rest takes {gib(account.total)} GiB on each GPU{there}"
+    give = f" (give {', '.join(options)})" if (options := _options_that_tell(found)) else ""
+    return f"{', '.join(missing)} not known{give}; the rest takes {gib(account.total)} GiB on each GPU{there}"
+
+
+def _options_that_tell(found: MemoryTable) -> list[str]:
+    """Return the options that would say what the verdict lacks."""
+    account, room = found.account, found.room
+    lacks = {
+        "--seq N": not found.training.seq and not _OF_SEQUENCES.isdisjoint(account.unknown),
+        "--gpu NAME": room.gpu is None,
+        "--ram GIB": bool(account.host) and room.ram is None,
+    }
+    return [option for option, lacking in lacks.items() if lacking]
+
+
+_OF_SEQUENCES = frozenset({"activations", "logits and loss"})
+"""Parts that grow with the length of a sequence."""
 
 
 def _advice(found: MemoryTable) -> Iterator[str]:
@@ -104,7 +120,10 @@ def _advice(found: MemoryTable) -> Iterator[str]:
     cheapest, refused = found.options.cheapest, found.options.refused
     if found.verdict == "fits":
         return
-    if unknown := (*found.training.unread, *found.account.unknown):
+    unknown = (*found.training.unread, *found.account.unknown)
+    if unknown and not found.training.unread and _options_that_tell(found):
+        return  # the first line says what to give
+    if unknown:
         yield from wrap(f"Which change would fit depends on {', '.join(unknown)}, not known", _COLUMNS)
         return
     rules = ", ".join(found.options.rules)

@@ -16,7 +16,7 @@ from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Readi
 from envcheck.host.files import read_file
 from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, ProbeRequest, host_memory
-from envcheck.probes.host_memory import MIB, NO_PROC, whole_number
+from envcheck.probes.host_memory import MIB, NO_PROC
 from envcheck.probes.variables import variables
 
 YIELDS = {
@@ -54,7 +54,6 @@ YIELDS = {
         "one (missing)",
         words=("on", "missing"),
     ),
-    "host.amd_gpus": Key(Kind.NUMBER, "AMD GPUs that ROCm's kernel driver lists"),
     "env.*": Key(Kind.WORD, "an environment variable of the allow-list, with ~ for the home folder"),
 }
 
@@ -84,7 +83,6 @@ def _inventory(host: Host) -> Inventory:
         _tegra(host),
         _iommu(host),
         _mps(host),
-        _amd_gpus(host),
         *variables(host.environ),
     ]
     # A tree's environment is set where it will run: a variable that is not given is not absent.
@@ -318,12 +316,3 @@ def _mps(host: Host) -> Fact:
     if named:
         return Fact("host.mps", Known("missing"), "no pipe by CUDA_MPS_PIPE_DIRECTORY")
     return Fact("host.mps", Absent(), f"no pipe in {_MPS}")
-
-
-def _amd_gpus(host: Host) -> Fact:
-    """Return `host.amd_gpus`: the nodes of amdkfd, of which a processor without a GPU has GPU id 0."""
-    nodes = "/sys/class/kfd/kfd/topology/nodes"
-    if not host.exists("/sys/class"):
-        return Fact("host.amd_gpus", Unknown("no /sys in this tree", asked=not host.staged))
-    ids = [whole_number(host.read_text(f"{nodes}/{node}/gpu_id", limit=4096)) for node in host.listdir(nodes)]
-    return Fact("host.amd_gpus", Known(sum(bool(gpu_id) for gpu_id in ids)), nodes)

@@ -282,6 +282,16 @@ def _not_judged(need: str, count: int, report: Report) -> str:
     return lang.say("{} for lack of the real machine", checks)
 
 
+def way_out(report: Report) -> str:
+    """Return what to do where the environment has no torch: name another one, or make one; else nothing."""
+    if not report.nothing_to_judge or report.question is Question.CHECK:
+        return ""
+    name = report.target.name if report.target is not None else "NAME"
+    return report.language.say(
+        "name the environment that trains (--python PATH), or make one: {}", f"envcheck pin --target {name}"
+    )
+
+
 # --- conditional findings ---------------------------------------------------------------------------
 
 _SHOWN = {Severity.ERROR: 4, Severity.WARNING: 2, Severity.NOTE: 0}

@@ -96,16 +96,24 @@ def _headline(explanation: Explanation) -> str:
         return f"Failed elsewhere; this log contains only consequences: {first}"
     known = _ranked(_of_the_cause(cause, explanation), explanation)
     if known and cause.match is not None:
-        here = _match_here(known[0], explanation).answer
-        title = _title(known[0], explanation)
-        if here == "no":
-            text = event_text(cause, _SHORT)
-            return f"Failed; the known failure that it resembles does not apply here: {text}"
-        return f"Known failure, and it applies here: {title}" if here == "yes" else f"Known failure: {title}"
+        return _known_headline(known[0], cause, explanation)
     if explanation.missing is not None:
         return f"Failed: {_missing_sentence(explanation.missing, explanation.report)}"
     unknown = ", cause not known" if explanation.code == UNEXPLAINED else ""
     return f"Failed{unknown}: {event_text(cause, _SHORT)}"
+
+
+def _known_headline(match: Match, cause: Cause, explanation: Explanation) -> str:
+    """Return the answer where the cause reads like a known failure."""
+    here = _match_here(match, explanation).answer
+    title = _title(match, explanation)
+    if here == "yes":
+        return f"Known failure, and it applies here: {title}"
+    if here == "no":
+        return f"Failed; the known failure that it resembles does not apply here: {event_text(cause, _SHORT)}"
+    if match.signature.ambiguous:
+        return f"Failed: {event_text(cause, _SHORT)}. Possible problem: {title}"
+    return f"Known failure: {title}"
 
 
 def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
@@ -201,27 +209,37 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
         yield f"    rule    {rule.title} [{rule.id}]"
 
 
-_NOBODY = {True: "your own code", False: "something that the log does not name"}
-
-
 def _missing_sentence(answer: MissingAnswer, report: Report) -> str:
+    """Return who asks for a missing name, if the log says that, and who lacks it."""
     missing = answer.missing
-    asks = _with_version(missing.asks, report) if missing.asks else _NOBODY[missing.own]
-    lacks = _with_version(missing.lacks, report)
     if missing.half:
         return (
             f"{missing.module} was still being imported: a circular import, or a file of yours with its name"
         )
+    asks = _with_version(missing.asks, report) if missing.asks else "your own code" if missing.own else ""
     if missing.kind == "argument":
+        if not asks:
+            return f"{missing.module}() does not take the argument {missing.name} in this release"
         return f"{asks} passes {missing.name} to {missing.module}(), which does not take it in this release"
     if missing.kind == "module" and not missing.installed:
-        unknown = "" if answer.is_known or missing.asks else ", if it is not a file of yours"
-        package = f"of the package {missing.lacks}{unknown}"
-        return f"{asks} imports {missing.module}, {package}, which is not installed"
+        return _not_installed(answer, asks)
     what = (
         f"the module {missing.module}" if missing.kind == "module" else f"{missing.name} of {missing.module}"
     )
+    lacks = _with_version(missing.lacks, report)
+    if not asks:
+        return f"this release of {lacks} does not have {what}"
     return f"{asks} asks for {what}, which this release of {lacks} does not have"
+
+
+def _not_installed(answer: MissingAnswer, asks: str) -> str:
+    missing = answer.missing
+    package = "" if missing.lacks == missing.module else f", of the package {missing.lacks}"
+    unknown = "" if answer.is_known or missing.asks else ", if it is not a file of yours"
+    named = f"{missing.module}{package}{unknown}"
+    if asks:
+        return f"{asks} imports {named}, which is not installed"
+    return f"{named}, is not installed" if "," in named else f"{named} is not installed"
 
 
 def _with_version(package: str, report: Report) -> str:
@@ -423,7 +441,7 @@ def event_text(cause: Cause, limit: int = _LONG) -> str:
         texts = dict(zip(event.numbers, event.text.split("\n"), strict=False))
         text = _without_raise(texts.get(cause.match.lines[0], event.text.split("\n")[0]))
     else:
-        text = event.text.strip().split("\n")[0]
+        text = " ".join(event.text.strip().split("\n")[0].split())
     text = hide_secrets(
         text[: 10 * limit]
     )  # longer than what is shown, so that a secret in it is found whole

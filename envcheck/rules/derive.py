@@ -48,6 +48,11 @@ KEYS = {
     "build.deepspeed.toolkit": Key(
         Kind.FLAG, "whether DeepSpeed compiles its operators with this CUDA toolkit beside this torch"
     ),
+    "build.deepspeed.fits": Key(
+        Kind.FLAG, "whether the ops that DeepSpeed's installation compiled are for this torch and its CUDA"
+    ),
+    "build.torch-npu.cann": Key(Kind.VERSION, "CANN that this torch_npu was released for, e.g. 8.3.RC1"),
+    "cann.fits": Key(Kind.FLAG, "whether the CANN here has the minor version of that one"),
     "torch.packages_of_another_release": Key(
         Kind.WORDS, "packages whose local label names another minor version of torch than the installed one"
     ),
@@ -108,6 +113,9 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.torch.torchaudio": ("pkg.torch",),
     "build.torch.triton": ("pkg.torch",),
     "build.deepspeed.toolkit": ("pkg.deepspeed", "cuda.runtime"),
+    "build.deepspeed.fits": ("pkg.torch", "cuda.runtime"),
+    "build.torch-npu.cann": ("pkg.torch-npu",),
+    "cann.fits": ("pkg.torch-npu", "cann.version"),
     "torch.packages_of_another_release": ("pkg.torch",),
     "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),
     "packages.without_wheel": ("python.version", "host.glibc"),
@@ -136,6 +144,7 @@ def derive(read: Inventory, matrix: Matrix) -> Inventory:
     inventory = _add(_device_models(read, tables), [_visible(read), _described(read)])
     inventory = _torch_build(inventory, tables)
     inventory = _compiled_packages(inventory, tables)
+    inventory = _ascend(inventory, tables)
     inventory = _drivers(inventory, tables)
     inventory = _published_wheels(inventory, matrix)
     inventory = _device_code(inventory, tables)
@@ -269,6 +278,7 @@ def _companion(torch: str, build: TorchBuild | None, name: str) -> Reading:
 
 def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     """Add whether DeepSpeed accepts the toolkit, and the packages whose labels name another torch."""
+    inventory = _add(inventory, _compiled_ops(inventory))
     named = ("pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
     source = "derived from " + ", ".join(f"{key} {inventory.known(key) or ''}".strip() for key in named)
     accepted = _missing(inventory, "pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
@@ -290,6 +300,44 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
         "torch.packages_of_another_build": derived_builds.other_build(inventory, labels),
     }
     return _add(inventory, (Fact(key, each, _first_source(inventory, each)) for key, each in found.items()))
+
+
+def _compiled_ops(inventory: Inventory) -> Iterator[Fact]:
+    """Yield whether DeepSpeed's compiled ops are for this torch; nothing where it compiled none.
+
+    DeepSpeed compares minor versions as texts when it loads an op, that of CUDA only for ops on GPUs.
+    """
+    if inventory.known("build.deepspeed.ops") is None:
+        return
+    pairs = [("pkg.torch", "build.deepspeed.torch"), ("cuda.runtime", "build.deepspeed.cuda")]
+    known = [(inventory.known(one), inventory.known(other)) for one, other in pairs]
+    compared = [
+        str(one).split(".")[:2] == str(other).split(".")[:2]
+        for one, other in known
+        if one is not None and other is not None
+    ]
+    if known[0][0] is not None and compared:
+        source = inventory.fact("build.deepspeed.ops").source
+        yield Fact("build.deepspeed.fits", Known(value=all(compared)), source)
+
+
+def _ascend(inventory: Inventory, tables: Tables) -> Inventory:
+    """Add the CANN that torch_npu was released for, and whether it is the one here."""
+    missing = _missing(inventory, "pkg.torch-npu")
+    if missing is not None:
+        source = "derived from pkg.torch-npu"
+        return _add(inventory, (Fact(key, missing, source) for key in ("build.torch-npu.cann", "cann.fits")))
+    from envcheck.rules import derived_builds  # few environments have it
+
+    torch_npu = _text(inventory, "pkg.torch-npu")
+    source = f"derived from torch-npu {torch_npu}"
+    cann = derived_builds.cann_of(torch_npu, tables.get("torch_npu_cann", []))
+    inventory = _add(inventory, [Fact("build.torch-npu.cann", cann, source)])
+    needed = ("build.torch-npu.cann", "cann.version")
+    fits = _missing(inventory, *needed)
+    if fits is None:
+        fits = Known(derived_builds.same_minor(*(_text(inventory, key) for key in needed)))
+    return _add(inventory, [Fact("cann.fits", fits, source)])
 
 
 def _first_source(inventory: Inventory, packages: Reading) -> str:

@@ -158,6 +158,18 @@ def test_the_version_of_an_unpinned_package_is_not_guessed(tmp_path: Path) -> No
     ]
 
 
+def test_a_bare_name_is_the_release_that_a_pinned_package_requires(tmp_path: Path) -> None:
+    ran = check(tmp_path, "requirements.txt", "torch\nvllm==0.8.5\ndeepspeed==0.14.0\n")
+    assert trouble(ran) == [f"requirements.txt:3:1: error: {DEEPSPEED}"]
+    assert "for torch an installer takes 2.6.0 today" in ran.out
+    assert ran.err == ""
+    (tmp_path / "facts.toml").write_text(
+        '[pkg]\nvllm = "0.8.5"\ndeepspeed = "0.14.0"\n[unknown]\n"pkg.torch" = "no version"\n'
+    )
+    installed = envcheck("doctor", "--facts", "facts.toml", cwd=tmp_path)
+    assert "torch is not known: no version" in installed.out  # an environment may violate its metadata
+
+
 def test_a_range_is_judged_by_what_an_installer_takes(tmp_path: Path) -> None:
     machine = ("--driver", "535.104.05")
     ran = check(tmp_path, "requirements.txt", "torch>=2.11\n", *machine)
@@ -221,7 +233,7 @@ def test_unread_files_that_a_file_refers_to_are_undecided(tmp_path: Path) -> Non
     ran = check(tmp_path, "requirements.txt", text)
     assert (ran.code, ran.out.splitlines()[0]) == (
         0,
-        "Passed: no known problem, but 1 check could not be decided. Possible: 2 lines refer to something that is not read",
+        "Passed: no known problem, but 1 check could not be decided. Possible problem: 2 lines refer to something that is not read",
     )
     assert "    here    listing is not known: a file at an address is not fetched" in ran.out
     every = check(tmp_path, "requirements.txt", text, "--verbose").out

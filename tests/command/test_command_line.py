@@ -226,6 +226,24 @@ def test_without_torch_doctor_exits_3_not_0(fine: Path) -> None:
     assert "no torch in this environment: nothing to judge" in out
 
 
+def test_a_training_without_torch_will_not_run_and_the_way_out_is_one_line(fine: Path) -> None:
+    without = "\n".join(line for line in fine.read_text().splitlines() if "torch" not in line)
+    fine.write_text(without)
+    code, out, _ = envcheck("doctor", "--facts", str(fine), "--target", "zero3-lora")
+    first, second = out.splitlines()[:2]
+    assert code == 1
+    assert first.startswith("Will not train: ")
+    assert first.endswith(". No torch in this environment")
+    assert second.endswith("or make one: envcheck pin --target zero3-lora")
+
+
+def test_what_breaks_every_training_comes_before_what_this_training_breaks(facts: Path) -> None:
+    ran = envcheck("doctor", "--facts", str(facts), "--driver", "470", "--json")
+    found = [each["rule"] for each in json.loads(ran.out)["findings"] if each["severity"] == "error"]
+    assert len(found) > 1
+    assert found[0] == "driver-below-cuda-family-floor"
+
+
 def test_a_declared_machine_is_judged(fine: Path) -> None:
     fine.write_text('complete = ["pkg"]\npkg = { torch = "2.13.0" }')
     old = envcheck("doctor", "--facts", str(fine), "--driver", "535.104.05", "--gpu", "A100 80GB")
@@ -338,9 +356,9 @@ def test_a_path_that_is_not_a_regular_file_is_one_line_and_does_not_hang(
     places = {
         str(tmp_path / "missing.toml"): "no such file",
         str(tmp_path): "expected a file, found a directory",
-        str(tmp_path / "fifo"): "not a regular file",
-        "/dev/zero": "not a regular file",
-        "/dev/null": "not a regular file",
+        str(tmp_path / "fifo"): "found a FIFO",
+        "/dev/zero": "found a device",
+        "/dev/null": "found a device",
     }
     for place, message in places.items():
         rest = () if option == "--facts" else ("--facts", str(fine))

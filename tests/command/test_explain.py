@@ -418,9 +418,12 @@ KNOWN = "DeepSpeed before 0.14.1 cannot be imported beside torch 2.4 or newer"
         (ELASTIC, ("2.3.1", "0.14.0"), "Failed; the known failure that it resembles does not apply here: "),
         ("RuntimeError: the flux is out of phase\n", None, "Failed, cause not known: RuntimeError: the flux"),
         ("ModuleNotFoundError: No module named 'flash_attn'\n", None, "Failed: "),
+        ("ModuleNotFoundError: No module named 'torch'\n", None, "Failed: torch is not installed"),
+        ("ImportError: cannot import name 'x' from 'peft' (/e/site-packages/peft/__init__.py)\n", None, "Failed: this release of peft does not have x of peft"),
+        ("Bus error (core dumped)\n", None, "Failed: Bus error (core dumped). Possible problem: Shared memory is too small"),
         ("step 1 loss 0.5\n", None, "No failure found in this log."),
     ],
-)
+)  # fmt: skip
 def test_the_first_line_is_the_answer(
     text: str, versions: tuple[str, str] | None, first: str, tmp_path: Path
 ) -> None:

@@ -459,6 +459,13 @@ def test_a_gpu_of_unknown_memory_may_be_the_smallest(tmp_path: Path, machine: Pa
     assert (ran.returncode, ran.stdout.startswith("cannot tell: the GPU's memory not known")) == (3, True)
 
 
+def test_what_is_lacking_is_named_with_the_option_that_gives_it(tmp_path: Path, machine: Path) -> None:
+    ran = asked(tmp_path, machine, "--target", "zero3-lora")
+    assert ran.stdout.split(";")[0].endswith("not known (give --seq N)")
+    given = asked(tmp_path, machine, "--target", "zero3-lora", "--seq", "512")
+    assert "--seq" not in given.stdout.splitlines()[0]
+
+
 def test_if_it_does_not_fit_a_change_that_does_is_named(tmp_path: Path, machine: Path) -> None:
     ran = asked(
         tmp_path, machine, "--micro-batch", "4", "--train", "precision=bf16 --optim adamw_torch_fused"
@@ -533,7 +540,7 @@ def test_a_fifo_or_an_empty_folder_is_one_line(tmp_path: Path, machine: Path) ->
     for path in (".", "config.json"):
         ran = run("--model", path, "--facts", str(machine), cwd=tmp_path)
         assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
-        assert "not a regular file" in ran.stderr
+        assert "found a FIFO" in ran.stderr
     (tmp_path / "empty").mkdir()
     ran = run("--model", "empty", "--facts", str(machine), cwd=tmp_path)
     assert ran.returncode == 2

@@ -257,7 +257,7 @@ def test_two_backends_are_compared(index: LocalIndex, cache: Path, tmp_path: Pat
             "--python-version: expected a version such as 3.11, found '3.11rc1'",
         ),
         (("--python-version", "1!3.11"), 2, "--python-version: expected a version such as 3.11"),
-        (("-o", "/dev/null"), 2, "not a regular file"),
+        (("-o", "/dev/null"), 2, "found a device"),
         (("--format", "uv", "-o", "pyproject.toml"), 2, "the file of a whole project"),
         (("--format", "pylock", "-o", "lock.toml"), 2, "PEP 751 requires the name"),
         (("--target", "zero3-lor"), 2, "did you mean 'zero3-lora'"),

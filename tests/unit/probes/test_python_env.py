@@ -629,6 +629,23 @@ def test_what_deepspeed_was_built_against(env: Path, text: str, expected: tuple[
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "installed_ops={'fused_adam': 1, 'cpu_adam': True, 'async_io': False}\n",
+            Known(("fused_adam", "cpu_adam")),
+        ),
+        ("installed_ops={'fused_adam': False}\n", Absent()),
+    ],
+)
+def test_which_ops_deepspeed_s_installation_compiled(env: Path, text: str, expected: object) -> None:
+    site = site_of(env)
+    install(site, "deepspeed", "0.16.4")
+    put(site, "deepspeed/git_version_info_installed.py", text)
+    assert read(env).fact("build.deepspeed.ops").reading == expected
+
+
 def test_deepspeed_info_that_is_not_a_literal_is_unknown(env: Path) -> None:
     site = site_of(env)
     install(site, "deepspeed", "0.16.4")
