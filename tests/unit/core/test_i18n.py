@@ -177,6 +177,7 @@ ENTIRELY = (
 
 NAMES = {
     "GPU ",
+    "envcheck pin --target ",
     "torch ",
     " GiB",
     "  envcheck  ",
