@@ -18,21 +18,8 @@ STALE_DAYS = 180
 """After half a year without a check, a source may have been closed, fixed or moved."""
 
 _CASE_KEYS = frozenset(
-    {
-        "id",
-        "expect",
-        "rule",
-        "title",
-        "signature",
-        "kind",
-        "sources",
-        "facts",
-        "why",
-        "note",
-        "explain",
-        "ambiguous",
-    }
-    | {"file"}
+    {"id", "expect", "rule", "title", "signature", "kind", "sources", "facts", "why", "note", "explain"}
+    | {"ambiguous", "file"}
 )
 _CELL_KEYS = frozenset(
     {"target", "outcome", "rule", "signature", "failed", "pkg", "python", "train", "device", "ranks"}
