@@ -37,7 +37,7 @@ KEYS = {
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
     "cuda.minimum_driver": Key(Kind.VERSION, "oldest Linux driver of that CUDA's major family"),
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
-    "cuda.driver": Key(Kind.VERSION, "newest CUDA the driver speaks"),
+    "cuda.driver": Key(Kind.VERSION, "newest CUDA that the driver supports"),
     "driver.torch_last": Key(Kind.VERSION, "newest torch whose default build this driver can run"),
     "build.torch.architectures": Key(
         Kind.WORDS, "GPU architectures torch has code for: sm_80, …; compute_90 is PTX"
@@ -250,7 +250,7 @@ def _cuda_of_label(torch: str, label: str) -> Reading:
         return Absent()
     if _CUDA_LABEL.fullmatch(label):
         return Known(f"{label[2:-1]}.{label[-1]}")
-    return Unknown(f"torch {torch} is a build of somebody's own: its label names no CUDA")
+    return Unknown(f"torch {torch} is a custom build: its label names no CUDA")
 
 
 def _architectures(torch: str, runtime: Reading, build: TorchBuild | None, tables: Tables) -> Reading:
@@ -406,7 +406,7 @@ def _foreign_driver(inventory: Inventory) -> Reading | None:
     if inventory.known("host.wsl") is True:
         return Absent()
     if inventory.known("host.tegra") is not None:
-        reason = "a Jetson's driver is part of its system, and is not numbered as others are"
+        reason = "a Jetson's driver is part of its system and is numbered differently"
     elif inventory.known("host.os") not in (None, "linux"):
         reason = f"only the drivers of Linux are known, and this is {inventory.known('host.os')}"
     else:

@@ -437,8 +437,8 @@ def test_a_value_that_only_a_shell_knows_gives_no_verdict(
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
     ran = asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh")
     assert ran.returncode == 3, ran.stdout + ran.stderr
-    assert ran.stdout.startswith(f"cannot tell: {name} not known; as assumed below it takes ")
-    assert f"What would fit depends on {name}, not known" in ran.stdout
+    assert ran.stdout.startswith(f"cannot tell: {name} not known; with the assumptions below it takes ")
+    assert f"Which change would fit depends on {name}, not known" in ran.stdout
     assert "Remarks  ds.json:1:37: warning: gradient_cliping is no setting" in ran.stdout
     told = json.loads(asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh", "--json").stdout)
     assert (told["unread"], [each["code"] for each in told["remarks"]]) == ([name], ["unknown-key"])
