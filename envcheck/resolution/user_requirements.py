@@ -144,7 +144,7 @@ def describe_by_address(requirements: Iterable[RequirementWithExtras], pinned: I
     for each in requirements:
         if each.index_option:
             notes.append(
-                f"{each.bare.origin}: {each.index_option} is passed over: the lock is resolved with the index of "
+                f"{each.bare.origin}: {each.index_option} is ignored: the lock is resolved with the index of "
                 "your pip or uv settings"
             )
             continue
