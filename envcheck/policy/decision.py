@@ -229,7 +229,7 @@ def decide(report: Report, policy: Policy) -> Decision:
     if reasons:
         return Decision(1, *texts)
     if report.nothing_to_judge:
-        return Decision(3, (report.language.told(report.nothing_to_judge),))
+        return Decision(3, (report.language.translate(report.nothing_to_judge),))
     return Decision(0, *texts)
 
 
