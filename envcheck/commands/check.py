@@ -28,7 +28,7 @@ class Checked(NamedTuple):
     """The result of a check.
 
     `report` covers all files, `lines` holds one line for every finding, and `remarks` names the
-    dependencies that were not judged. `patches` are the edits of the files that mend what fails.
+    dependencies that were not judged. `patches` are the edits of the files that fix their errors.
     """
 
     report: Report
@@ -60,7 +60,7 @@ def check(
     `python` is the version that the files will be installed for, such as `3.11`.
 
     Raises:
-        InputError: the kind of a file cannot be told from its name, or it has a mistake; names its place.
+        InputError: the kind of a file cannot be recognised by its name, or it has a mistake; names its place.
         EnvcheckError: as `gate.judge_image`.
     """
     settings = examine.read_settings() or Settings()
@@ -94,7 +94,7 @@ def check(
 def _patches(
     dependencies: DependencyList, report: Report, read: Inventory, context: _Context
 ) -> Iterator[str]:
-    """Yield the edits of a list's files that mend its errors, if package versions can."""
+    """Yield the edits of a list's files that fix its errors, if other versions can."""
     errors = [
         one
         for one in report.judgement.findings
