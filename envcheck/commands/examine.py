@@ -318,6 +318,7 @@ def report_on(
         conditional_findings(judgement, inventory, matrix.tables.habits)
     )
     judgement = add_findings(judgement._replace(conditional=conditional), sure)
+    judgement = add_findings(judgement, _implied_findings(read, judgement, matrix, target))
     judgement = add_fixes(judgement, read, inventory, matrix, target)
     judgement = add_findings(judgement, _missing_releases(read))
     plan = None if fix_from is None else plan_change(read, matrix, target, fix_from)
@@ -382,6 +383,22 @@ def with_requirements(read: Inventory) -> Inventory:
     from envcheck.commands.published_requirements import with_published_requirements
 
     return with_published_requirements(read)
+
+
+def _implied_findings(
+    read: Inventory, judgement: Judgement, matrix: Matrix, target: Target | None
+) -> Sequence[Finding]:
+    """Return what follows if a list of versions was installed with what its releases pin."""
+    if "pkg" in read.complete or not installed_versions(read):
+        return ()
+    from envcheck.commands import published_requirements
+
+    implied = published_requirements.implied_releases(read)
+    if not implied:
+        return ()
+    installed = published_requirements.with_implied_releases(read, implied)
+    after = judge_inventory(derive.derive(with_requirements(installed), matrix), matrix, target)
+    return published_requirements.implied_findings(judgement, after, implied)
 
 
 def _missing_releases(read: Inventory) -> Sequence[Finding]:

@@ -226,7 +226,7 @@ class _NamedFileReader:
         keys = sorted(merge.stated_keys(dialect)) if dialect.trainer else dialect.unread
         facts = [Fact(key, Unknown(why), source) for key in keys if key != "train.trainer"]
         facts += [
-            Fact(implied.key, Known(implied.value), source)
+            Fact(implied.key, Unknown(why) if reference.optional else Known(implied.value), source)
             for implied in dialect.implied
             if not implied.when and implied.value is not None
         ]

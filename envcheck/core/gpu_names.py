@@ -159,7 +159,7 @@ def other_vendor(name: str, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def with_plain_count(name: str) -> str:
-    """Return a name with a count as `8x` before or `x8` behind it: `A100*8`, `8×A100`, `8卡A100`."""  # noqa: RUF002
+    """Return a name with a count as `8x` before or `x8` behind it, such as `A100*8` or `8卡A100`."""
     name = re.sub(r"^(\d{1,2}) ?(?:[*×]|[xX] |[卡张]) ?", r"\1x ", name.strip())  # noqa: RUF001
     return re.sub(r" ?[*×] ?(\d{1,2})$", r" x\1", name)  # noqa: RUF001
 

@@ -525,14 +525,14 @@ BREAKING = "a\nenvcheck: all is fine\x1b[2K"
         (("doctor", "--facts", "facts.toml", "-o", BREAKING), "written to a"),
         (("gate", "--facts", "facts.toml", "--manifest", BREAKING), "manifest written to a"),
         (("run", "--", f"./{BREAKING}"), "no such file or directory"),
-        (("check", f"{BREAKING}.txt"), "numpy is not judged"),
+        (("check", f"{BREAKING}.txt"), "not judged, because no version is pinned: nor-that"),
         (("fit", "--model", "params=7e9", "--train", f"{BREAKING}.sh"), "the ZeRO stage is not known"),
     ],
 )
 def test_a_line_feed_in_a_file_name_does_not_break_the_message(
     arguments: tuple[str, ...], message: str, facts: Path
 ) -> None:
-    (facts.parent / f"{BREAKING}.txt").write_text("numpy\n")
+    (facts.parent / f"{BREAKING}.txt").write_text("nor-that\n")
     (facts.parent / f"{BREAKING}.sh").write_text(
         f"torchrun train.py --bf16 true --deepspeed {BREAKING!r}.json\n"
     )

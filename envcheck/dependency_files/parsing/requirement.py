@@ -6,7 +6,7 @@ import re
 
 from envcheck.core import markers
 from envcheck.core.facts import normalised
-from envcheck.dependency_files import ListedPackage, ReadingContext
+from envcheck.dependency_files import ANY_RELEASE, ListedPackage, ReadingContext
 
 _OPTIONS = re.compile(r"\s--?[A-Za-z]")
 _FULL_RELEASE = 3  # number of parts from which conda's fuzzy `=` can mean only one version
@@ -47,7 +47,7 @@ def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPa
     version = pinned_version(specifier)
     if version:
         return ListedPackage(name, version, place)
-    return ListedPackage(name, "", place, "no version is pinned", specifier)
+    return ListedPackage(name, "", place, "no version is pinned", specifier or ANY_RELEASE)
 
 
 def _unnamed_wheel(text: str, place: str, context: ReadingContext) -> ListedPackage | None:

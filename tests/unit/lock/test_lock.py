@@ -375,7 +375,11 @@ def test_a_lock_that_builds_deepspeed_installs_with_one_line_without_sed() -> No
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_header_of_a_shipped_lock_has_one_command(path: Path) -> None:
-    commands = re.findall(r"^#   (.+)$", path.read_text(), re.MULTILINE)
+    text = path.read_text()
+    commands = re.findall(r"^#   (.+)$", text, re.MULTILINE)
+    if "flash-attn" in parse_requirements(text, path.name).build:  # its setup.py imports torch
+        assert len(commands) == 2
+        return
     assert len(commands) == 1
     assert "sed " not in commands[0]
 
