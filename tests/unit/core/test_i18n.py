@@ -219,7 +219,7 @@ def test_every_phrase_in_the_code_is_translated(file: str) -> None:
     tree = ast.parse((ROOT / "envcheck" / file).read_text())
     pieces = {"{} ", "s", "why", ""}  # parts of composed phrases, and arguments of getattr
     assert {each for each in constants(tree, "say") if each not in pieces} <= ZH["words"].keys()
-    assert {each for each in constants(tree, "told") if each not in pieces} <= ZH["sentences"].keys()
+    assert {each for each in constants(tree, "translate") if each not in pieces} <= ZH["sentences"].keys()
 
 
 def test_every_word_that_is_looked_up_is_translated() -> None:
@@ -232,7 +232,7 @@ def _unsaid(node: ast.AST) -> Iterator[str]:
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("say", "told", "word")
+        and node.func.attr in ("say", "translate", "word")
     ):
         for each in node.args[1:]:
             yield from _unsaid(each)
