@@ -418,7 +418,7 @@ def test_installs_of_a_dockerfile_are_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "translate"),
+    ("image", "told"),
     [
         ("pytorch/pytorch:2.4.0-cuda12.1-cudnn9-devel", {"torch": "2.4.0"}),
         ("docker.io/pytorch/pytorch:2.4.0-cuda12.1-cudnn9-devel@sha256:00", {"torch": "2.4.0"}),

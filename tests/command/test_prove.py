@@ -69,7 +69,7 @@ def test_a_rule_that_holds_is_recorded_with_both_sides_of_its_bound_and_its_fix(
 
 
 @pytest.mark.parametrize(
-    ("when", "fix", "translate"),
+    ("when", "fix", "told"),
     [
         ("<0.2.0", ">=0.3.0", "peft 0.2.0 (outside) contradicts the rule: from transformers import gone"),
         ("<0.4.0", ">=0.4.0", "peft 0.3.0 (inside) contradicts the rule: no import gone"),

@@ -289,7 +289,7 @@ def test_architectures_of_an_extension(compiler: str, site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "translate"),
+    ("version", "told"),
     [("2.4.0a0+07cecf4168.nv24.05", True), ("2.6.0a0+git1234567", True), ("2.6.0+cu124", False)],
 )
 def test_architectures_of_an_unpublished_torch(
