@@ -189,13 +189,13 @@ def _line(finding: Finding, report: Report) -> str:
 
 
 def _not_read(dependencies: DependencyList) -> list[Finding]:
-    """Return an undecided finding for lines that lead to something unread, which may add any package."""
+    """Return an undecided finding for lines that refer to something unread, which may add any package."""
     if not dependencies.remarks:
         return []
     parts = (remark.partition(": ") for remark in dependencies.remarks)
     evidence = [Evidence(Fact("listing", Unknown(why), place)) for place, _, why in parts]
-    lines = "line leads" if len(evidence) == 1 else "lines lead"
-    title = f"{len(evidence)} {lines} to what is not read"
+    lines = "line refers" if len(evidence) == 1 else "lines refer"
+    title = f"{len(evidence)} {lines} to something that is not read"
     return [
         generated_finding(
             "listing:not-read",

@@ -173,7 +173,7 @@ def _known_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
             )
         close = suggestion(query, [model.name for model in known], list_all=False)
         raise InputError(
-            "--gpu", f"no GPU {query!r} is known; a compute capability such as 9.0 will do{close}"
+            "--gpu", f"no GPU {query!r} is known; a compute capability such as 9.0 is accepted, too{close}"
         )
     if len(matches) > 1:
         names = ", ".join(sorted({model.name for match in matches for model in match.models}))

@@ -1,4 +1,9 @@
-"""Judge version ranges of dependency files by what an installer takes for them today."""
+"""Judge what dependency files leave open, ranges and bare names, by what an installer takes for it today.
+
+Only an installer that starts from nothing has to follow the pins of what it installs: `torch` beside
+`vllm==0.8.5` is torch 2.6.0. An installed environment may violate them, so a facts file without torch's
+version says nothing about torch.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +45,17 @@ def read_ranges(dependencies: DependencyList, python: str) -> RangesRead | None:
 def _chosen(
     pinned: Mapping[str, str], ranges: Mapping[str, ListedPackage], table: ReleaseTable, python: str
 ) -> InstallerChoice:
-    """Return what an installer takes; bare names are left open where they make the search too long."""
+    """Return what an installer takes.
+
+    Bare names are left open where their newest releases exclude each other: which one gives way then differs
+    between installers.
+    """
     specifiers = {name: one.specifier for name, one in ranges.items()}
+    bare = [name for name, specifier in specifiers.items() if specifier == ANY_RELEASE]
     # The narrow ranges first, as installers do: a bare name admits almost anything.
     ordered = dict(sorted(specifiers.items(), key=lambda pair: pair[1] == ANY_RELEASE))
     choice = choose_releases(pinned, ordered, table, python)
-    if choice.chosen or ANY_RELEASE not in specifiers.values():
+    if all(choice.chosen.get(name) in choice.admitted.get(name, (None,))[:1] for name in bare):
         return choice
     bound = {name: specifier for name, specifier in ordered.items() if specifier != ANY_RELEASE}
     return choose_releases(pinned, bound, table, python)

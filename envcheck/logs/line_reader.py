@@ -19,6 +19,7 @@ from envcheck.logs.tracebacks import (
     continues_no_message,
     headless,
     unreadable_script,
+    with_next_line,
     without_group_bars,
 )
 
@@ -69,20 +70,26 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
             tuple(number for number, _ in lines),
             "\n".join(text for _, text in lines),
             (said.rank,) if said.rank else ranks,
-            _with_message(said.exceptions, lines[1:]),
+            _with_message_below(said.exceptions, lines[1:]),
             said.code,
             form=said.form,
         )
 
 
-def _with_message(raised: tuple[Raised, ...], below: Sequence[tuple[int, str]]) -> tuple[Raised, ...]:
-    """Return a stated exception with its message, which may stand in the indented lines below its name."""
-    if not raised or raised[0].message:
-        return raised
-    message = next((text for _, text in below if text.strip()), "")
-    if not message[:1].isspace() or continues_no_message(message):
-        return raised
-    return (raised[0]._replace(message=message.strip()), *raised[1:])
+def _with_message_below(
+    exceptions: tuple[Raised, ...], below: Sequence[tuple[int, str]]
+) -> tuple[Raised, ...]:
+    """Return the exceptions; a message that goes on below gets the next line.
+
+    It goes on if it ends in a colon; if it is empty, the line that follows must be indented.
+    """
+    text = next((text for _, text in below if text.strip()), "")
+    if not exceptions or not text or continues_no_message(text):
+        return exceptions
+    message = exceptions[-1].message
+    if message.endswith(":") or (not message and text[:1].isspace()):
+        return (*exceptions[:-1], with_next_line(exceptions[-1], text))
+    return exceptions
 
 
 class _FailureTable:

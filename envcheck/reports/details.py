@@ -130,7 +130,7 @@ def _fix(label: str, fix: Fix, finding: Finding, report: Report) -> Iterator[Det
 def _without_fix(finding: Finding, lang: Language) -> Iterator[Detail]:
     """Yield a sentence if fixes are known and none of them helps here."""
     if finding.rule.fixes and not finding.fixes and finding.decided:
-        no_fix = lang.say("none of the known ways out passes the judge here by itself")
+        no_fix = lang.say("none of the known fixes passes the judge here on its own")
         yield Detail(lang.say("fix"), no_fix, "fix")
 
 

@@ -103,8 +103,8 @@ def _undecided(undecided: Sequence[Finding | Diagnostic], report: Report) -> str
     lang, count = report.language, len(undecided)
     title = _title(undecided[0], lang)
     if count == 1:
-        return lang.say("1 check could not be decided. Perhaps: {}", title)
-    return lang.say("{} checks could not be decided. Perhaps: {}", count, title)
+        return lang.say("1 check could not be decided. Possible problem: {}", title)
+    return lang.say("{} checks could not be decided. Possible problem: {}", count, title)
 
 
 def _counts(found: Sequence[Finding | Diagnostic], lang: Language) -> str:

@@ -74,7 +74,7 @@ def test_doctor_passes_a_good_environment_and_counts_the_rules_that_passed(fine:
 
 def test_a_common_fix_that_does_not_help_is_reported(facts: Path) -> None:
     out = envcheck("doctor", "--facts", str(facts), "-v").out
-    assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile of the optimizer step" in out
+    assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile size of the optimizer step" in out
     page = envcheck("rule", RULE).out
     assert "\nno fix train.zero_sub_group_size 1000000  (it is the tile" in page
     finding = json.loads(envcheck("doctor", "--facts", str(facts), "--json").out)["findings"][0]
@@ -136,7 +136,7 @@ def test_the_deepspeed_file_named_by_arguments_is_read(fine: Path, tmp_path: Pat
 
 
 def test_arguments_without_a_training_setting_are_one_error_line(fine: Path) -> None:
-    one_line(envcheck("doctor", "--facts", str(fine), "--train", "--foo=bar"), 2, "says nothing of training")
+    one_line(envcheck("doctor", "--facts", str(fine), "--train", "--foo=bar"), 2, "has no training setting")
 
 
 def test_a_python_program_is_answered_with_what_to_give_instead(fine: Path, tmp_path: Path) -> None:
@@ -356,9 +356,9 @@ def test_a_path_that_is_not_a_regular_file_is_one_line_and_does_not_hang(
     places = {
         str(tmp_path / "missing.toml"): "no such file",
         str(tmp_path): "expected a file, found a directory",
-        str(tmp_path / "fifo"): "not a regular file",
-        "/dev/zero": "not a regular file",
-        "/dev/null": "not a regular file",
+        str(tmp_path / "fifo"): "found a FIFO",
+        "/dev/zero": "found a device",
+        "/dev/null": "found a device",
     }
     for place, message in places.items():
         rest = () if option == "--facts" else ("--facts", str(fine))
@@ -373,7 +373,7 @@ def test_a_path_that_is_not_a_regular_file_is_one_line_and_does_not_hang(
         (b'{"zero_optimization": {"stage": 3}', "1:35: not JSON"),
         (b'{"train_batch_size": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper than"),
         (b"\xff\xfe\x00", "UTF-16: save it as UTF-8"),
-        (b"a: &a [x, x]\nb: [*a" + b", *a" * 20_000 + b"]", "comes to more than"),
+        (b"a: &a [x, x]\nb: [*a" + b", *a" * 20_000 + b"]", "expands to more than"),
         (b"a: " + b"[" * 100_000, "nested deeper than"),
         (b"\x1f\x8b\x08" + bytes(range(1, 256)), "a binary file"),
         (b"", "an empty file"),

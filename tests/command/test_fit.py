@@ -437,8 +437,8 @@ def test_a_value_that_only_a_shell_knows_gives_no_verdict(
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
     ran = asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh")
     assert ran.returncode == 3, ran.stdout + ran.stderr
-    assert ran.stdout.startswith(f"cannot tell: {name} not known; as assumed below it takes ")
-    assert f"What would fit depends on {name}, not known" in ran.stdout
+    assert ran.stdout.startswith(f"cannot tell: {name} not known; with the assumptions below it takes ")
+    assert f"Which change would fit depends on {name}, not known" in ran.stdout
     assert "Remarks  ds.json:1:37: warning: gradient_cliping is no setting" in ran.stdout
     told = json.loads(asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh", "--json").stdout)
     assert (told["unread"], [each["code"] for each in told["remarks"]]) == ([name], ["unknown-key"])
@@ -540,7 +540,7 @@ def test_a_fifo_or_an_empty_folder_is_one_line(tmp_path: Path, machine: Path) ->
     for path in (".", "config.json"):
         ran = run("--model", path, "--facts", str(machine), cwd=tmp_path)
         assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
-        assert "not a regular file" in ran.stderr
+        assert "found a FIFO" in ran.stderr
     (tmp_path / "empty").mkdir()
     ran = run("--model", "empty", "--facts", str(machine), cwd=tmp_path)
     assert ran.returncode == 2

@@ -36,7 +36,9 @@ def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPa
     name = normalised(requirement.name)
     if requirement.marker is not None:
         if "python" in str(requirement.marker) and not context.python:
-            return ListedPackage(name, "", place, "its marker asks for the Python, which nobody said")
+            return ListedPackage(
+                name, "", place, "its marker depends on the Python version, which is not given"
+            )
         if not requirement.marker.evaluate(markers.environment(context.python, architecture=context.arch)):
             return None
     if requirement.url:
@@ -84,7 +86,7 @@ def _direct_reference(name: str, url: str, place: str) -> ListedPackage:
     """Return the package of a direct reference, with the version from the file name of its wheel."""
     release = _wheel_release(url)
     if release is None:
-        return ListedPackage(name, "", place, "a direct reference whose file tells no version")
+        return ListedPackage(name, "", place, "a direct reference to a file without a version in its name")
     return ListedPackage(name, release[1], place)
 
 

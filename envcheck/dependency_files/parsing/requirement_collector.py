@@ -78,7 +78,7 @@ class RequirementCollector:
             raise InputError(place, str(error)) from None
         if package is None:
             if any(mark in text for mark in ("://", "/", "\\")) or text.startswith("."):
-                self.remarks.append(f"{place}: a path or an address, whose package is not told here")
+                self.remarks.append(f"{place}: a path or an address, whose package is not known")
         elif constraint:
             self.constraints[package.name] = package
         else:
@@ -90,7 +90,7 @@ class RequirementCollector:
         if _INDEX_OPTION.match(option):
             self.add_index(option, place)
         elif re.match(r"(?:-e|--editable)\b", option):
-            self.remarks.append(f"{place}: a checkout, whose package and version are not told here")
+            self.remarks.append(f"{place}: a checkout, whose package and version are not known")
 
     def add_index(self, option: str, place: str) -> None:
         """Take an option that names an index, as `--index-url ADDRESS` or `-i=ADDRESS`."""

@@ -198,3 +198,63 @@ def test_only_a_parent_that_points_to_its_worker_is_a_consequence() -> None:
 )
 def test_the_requirements_that_clash_are_named(text: str, found: tuple[str, ...]) -> None:
     assert clashing_requirements(text) == found
+
+
+_BELOW = "RuntimeError: Failed to import diffusers.models because of the following error (look up to see its traceback):"
+
+
+def test_the_error_that_a_failed_import_quotes_below_belongs_to_its_message() -> None:
+    inner = "module 'torch.library' has no attribute 'custom_op'"
+
+    found = diagnosed(f"{_BELOW}\n{inner}\nbye\n").cause
+    in_traceback = diagnosed(
+        f'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    import b\n{_BELOW}\n{inner}\n'
+    ).cause
+
+    assert found is not None
+    assert found.event.exceptions[0].message.endswith(f"traceback): {inner}")
+    assert in_traceback is not None
+    assert in_traceback.event.exceptions[0].message.endswith(inner)
+
+
+def test_a_message_that_does_not_go_on_is_left_alone() -> None:
+    found = diagnosed("ValueError: odd batch\nsaving the model\n").cause
+
+    assert found is not None
+    assert found.event.exceptions[0].message == "odd batch"
+
+
+def test_an_exception_of_no_class_of_its_own_is_a_failure() -> None:
+    assert headline("Exception: the worker gave up") == "Exception: the worker gave up"
+    assert headline("Exception: ValueError: odd batch") == "ValueError: odd batch"
+
+
+_TOO_OLD = (
+    "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040). "
+    "Please update your GPU driver\n"
+)
+
+
+def test_a_known_warning_that_is_all_of_a_log_is_its_cause() -> None:
+    found = diagnosed(_TOO_OLD).cause
+
+    assert found is not None
+    assert found.match is not None
+    assert found.match.signature.rule == "driver-below-cuda-family-floor"
+
+
+def test_a_known_warning_of_a_run_that_trained_is_no_failure() -> None:
+    steps = "".join(f"{{'loss': 1.{step}, 'epoch': 0.{step}}}\n" for step in range(9))
+
+    assert diagnosed(_TOO_OLD + steps).cause is None
+
+
+def test_what_a_launcher_says_of_a_process_does_not_hide_the_known_line_above_it() -> None:
+    kernel = "Error no kernel image is available for execution on the device at line 167 in file /bitsandbytes/csrc/ops.cu\n"
+    end = "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.\n"
+
+    found = diagnosed(kernel + end).cause
+
+    assert found is not None
+    assert found.match is not None
+    assert found.match.signature.rule == "bitsandbytes-cuda-library-missing"
