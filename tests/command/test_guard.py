@@ -153,7 +153,7 @@ def test_a_finding_shows_rank_tensor_expected_found_call_and_rule() -> None:
     [
         ({"steps": 0}, "steps: expected a whole number from 1 on, found 0"),
         ({"on": "ignore"}, "on: expected 'raise' or 'warn', found 'ignore'"),
-        ({"allow": ("nan",)}, "allow: 'nan' is no kind of finding"),
+        ({"allow": ("nan",)}, "allow: 'nan' is not a kind of finding"),
     ],
 )
 def test_a_wrong_argument_is_a_value_error(options: dict[str, Any], said: str) -> None:
