@@ -23,7 +23,7 @@ from envcheck.atlas.conditions import (
     all_of,
     decide,
 )
-from envcheck.atlas.entries import ELSEWHERE, PackageEntry, distribution_of
+from envcheck.atlas.entries import PackageEntry, distribution_of, elsewhere
 from envcheck.atlas.offers import ReleaseOffers, Way
 from envcheck.atlas.release_modules import ModuleForm
 from envcheck.atlas.summary import Use, UseKind
@@ -44,11 +44,9 @@ _BACKENDS = (
 )
 """Beginnings of file names for which `define_import_structure` needs a backend."""
 
-_THIS_STACK = Surroundings(absent=ELSEWHERE)
-
 
 class DemandKind(StrEnum):
-    """What is asked for."""
+    """The form in which code uses something of another package."""
 
     MODULE = "module"
     NAME = "name"
@@ -57,15 +55,15 @@ class DemandKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Demanded:
-    """Something asked of a package: a module, a name imported from a module, or an attribute that is read."""
+    """Something used of a package: a module, a name imported from a module, or an attribute that is read."""
 
     kind: DemandKind
     module: str
     name: str = ""
 
     @property
-    def path(self) -> str:
-        """The dotted path of what is asked for."""
+    def text(self) -> str:
+        """The dotted path of what is used."""
         return f"{self.module}.{self.name}" if self.name else self.module
 
     @property
@@ -79,7 +77,7 @@ class Demand:
     """One line that asks another package for something.
 
     Attributes:
-        what: what is asked for.
+        what: what is used.
         entry: what a user does that runs the line.
         condition: when the line is reached.
         place: file and line, `peft/tuners/lora/model.py:27`.
@@ -98,7 +96,7 @@ class EntryReading:
 
     Attributes:
         action: what a user does, `import peft`.
-        demands: what other packages are asked for.
+        demands: what is used of other packages.
         modules: the release's own modules that are imported, with the condition of each way to them.
 
     """
@@ -230,13 +228,18 @@ class EntryWalk:
             self._take(target, use.name, conditions)
 
 
+def this_stack() -> Surroundings:
+    """Return all that is known where no other release is given: what never is there."""
+    return Surroundings(absent=elsewhere())
+
+
 @lru_cache(maxsize=65536)
 def _open_conditions(condition: Condition) -> frozenset[Condition]:
     """Return the conditions that are open; NEVER alone if they cannot be met on this stack."""
-    if decide(condition, _THIS_STACK) is Tri.NO:
+    if decide(condition, this_stack()) is Tri.NO:
         return frozenset({NEVER})
     parts = condition.of if isinstance(condition, AllOf) else (condition,)
-    return frozenset(each for each in parts if decide(each, _THIS_STACK) is not Tri.YES)
+    return frozenset(each for each in parts if decide(each, this_stack()) is not Tri.YES)
 
 
 def _demanded(use: Use) -> Demanded:

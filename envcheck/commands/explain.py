@@ -6,6 +6,7 @@ it failed.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ from envcheck.core.rules import Matrix
 from envcheck.host import files, pty_passthrough
 from envcheck.host.files import read_chunks, read_standard_input
 from envcheck.host.machine import Host
+from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.host.pty_passthrough import Gap
 from envcheck.host.signals import signal_name
 from envcheck.knowledge import log_signatures
@@ -185,8 +187,18 @@ def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:
     is_known = missing.lacks in published or missing.lacks == "torch"
     ranges = tuple(missing_names.ranges_with(missing, tables))
     if missing.installed:
-        ranges += tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))
+        asked = tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))
+        named = missing_names.ranges_in_names(missing, _names_of(missing.lacks))
+        ranges += (*(each for each in named if not any(row.startswith(each) for row in asked)), *asked)
     return MissingAnswer(missing, rules, ranges, is_known)
+
+
+def _names_of(package: str) -> str:
+    """Return the file of compat/names/ on a package: JSON in the wheel, text in a checkout; or nothing."""
+    shipped = shipped_text(f"names/{package}.json")
+    if shipped is not None:
+        return str(json.loads(shipped))
+    return source_texts("compat/names", ".txt", package).get(f"{package}.txt", "")
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:
@@ -306,10 +318,10 @@ def _read(chunks: Iterable[bytes | Gap], name: str, patterns: LogPatterns) -> _L
     except KeyboardInterrupt:
         if not head:
             raise
-        notes.append("interrupted: this is what was read until then")
+        notes.append("interrupted: the rest of the log was not read")
     log = scanner.finish()
     if log.crowded:
-        notes.append("more kinds of errors than are kept: only the first and the last of them count")
+        notes.append("more kinds of errors than can be kept: only the first and the last ones are considered")
     return _LogText(log, plain(bytes(head)), tuple(notes))
 
 
@@ -333,14 +345,14 @@ def _unpacked(chunks: Iterable[bytes | Gap], note: Callable[[str], None]) -> Ite
             try:
                 text = decompressor.decompress(left, files.CHUNK)
             except zlib.error:
-                note("its gzip data is damaged: this is what stands before the damage")
+                note("its gzip data is damaged: only the part before the damage was read")
                 return
             if text:
                 yield text
             left = decompressor.unconsumed_tail or decompressor.unused_data.lstrip(b"\0")
             decompressor = None if decompressor.eof else decompressor
     if decompressor is not None:
-        note("its gzip data ends in the middle: this is what stands before")
+        note("its gzip data is truncated: only the part before the end was read")
 
 
 _SAMPLE = 1 << 16
@@ -429,9 +441,9 @@ _LONGEST_SUBJECT = 300
 def _subject_of_log(printed: Inventory) -> str:
     facts = ", ".join(_fact_in_words(fact) for fact in printed.facts.values() if fact.value is not None)
     if not facts:
-        return "nothing: no environment is named, and the log says nothing of its own"
+        return "nothing: no environment is named, and the log does not describe one"
     facts = facts if len(facts) <= _LONGEST_SUBJECT else f"{facts[:_LONGEST_SUBJECT]}…"
-    return f"what the log says of its own environment: {facts}"
+    return f"the environment that the log describes: {facts}"
 
 
 def _contradicts(fact: Fact, local: Inventory) -> bool:
@@ -450,7 +462,7 @@ def _has_other_gpus(printed: Inventory, local: Inventory) -> bool:
 
 def _note_on_differences(facts: list[Fact], local: Inventory) -> str:
     pairs = ", ".join(f"{_fact_in_words(fact)}, here {local.known(fact.key) or 'none'}" for fact in facts[:3])
-    return f"the log speaks of another environment: {pairs}"
+    return f"the log describes another environment: {pairs}"
 
 
 def _fact_in_words(fact: Fact) -> str:

@@ -17,7 +17,7 @@ from envcheck.core.facts import Fact, Inventory, Vocabulary, package_name
 from envcheck.host.files import read_file
 
 _SUFFIXES = (".toml", ".json")
-"""File names that promise a facts file, whose mistakes are told as such."""
+"""File names of facts files: mistakes in them are reported as those of a facts file."""
 
 
 def read_facts_files(files: Sequence[str], keys: Vocabulary) -> Inventory:
@@ -89,7 +89,7 @@ def _merged(one: Inventory, other: Inventory, file: str) -> Inventory:
             name = package_name(key) if key.startswith("pkg.") else key
             raise InputError(file, f"{name} is {fact.value} here, and {before.value} in {before.source}")
     if one.devices and other.devices and _names(one) != _names(other):
-        raise InputError(file, "names other GPUs than the file before it; give the facts of one machine")
+        raise InputError(file, "names other GPUs than the previous file; give the facts of one machine")
     facts: Mapping[str, Fact] = {**other.facts, **one.facts}
     devices = tuple({**theirs, **mine} for mine, theirs in zip(one.devices, other.devices, strict=False)) or (
         one.devices or other.devices

@@ -28,6 +28,8 @@ _STRONG = frozenset({"memory", "killed", "crash", "disk", "network", "hardware"}
 
 _MIN_PARTIAL_SCORE = 0.25  # for example one full sentence of two
 
+_SPECIFIC = 0.5  # score of a text of some 40 characters, with which a line counts that a run may print
+
 _EVENT_ORDER = (
     "ended",
     "raised",
@@ -105,7 +107,9 @@ def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
     ]
     follows = [failure for failure in failures if failure.kind == "consequence"]
     causes = [failure for failure in failures if failure.kind != "consequence"]
-    first = _first_cause(log, causes) or _passage_cause(log, matches)
+    first = _first_cause(log, causes)
+    if first is None or _says_only_that_it_failed(first):
+        first = _passage_cause(log, matches, failed=first is not None) or first
     if first is None:
         return Diagnosis(None, tuple(follows), matches=matches, partial=partial)
     survived = tuple(
@@ -248,17 +252,33 @@ def own_code(place: Frame | None) -> bool:
     )
 
 
+_OF_ENDS = ("CalledProcessError", "ChildFailedError", "ProcessExitedException")
+"""Exceptions that only report how another process ended."""
+
 _AN_ERROR = re.compile(r"(?i)error|fatal|exception|failed")
+_A_WARNING = re.compile(r"(?i)warning|can't|cannot|could not|not found")
 
 
-def _passage_cause(log: Log, matches: Sequence[Match]) -> Cause | None:
-    """Return the first known line that calls itself an error, for logs without exceptions (of pip, say)."""
-    for match in sorted(matches, key=lambda match: (match.lines, -match.score)):
-        event = log.events[match.event]
-        lines = dict(zip(event.numbers, event.text.split("\n"), strict=False))
-        is_error = any(_AN_ERROR.search(lines.get(line, "")) for line in match.lines)
-        if is_error and match.signature.kind not in ("harmless", "consequence"):
-            return Cause(event, match.signature.kind, match)
+def _says_only_that_it_failed(cause: Cause) -> bool:
+    """Return whether a cause is no more than the end of a process that another one reports."""
+    return cause.match is None and any(raised.name.endswith(_OF_ENDS) for raised in cause.event.exceptions)
+
+
+def _passage_cause(log: Log, matches: Sequence[Match], *, failed: bool) -> Cause | None:
+    """Return the first known line that calls itself an error, for logs without exceptions (of pip, say).
+
+    If nothing in the log failed and nothing trained, it may be all that was copied of a failed run: then a
+    known line that warns counts, too.
+    """
+    possible = [match for match in matches if match.signature.kind not in ("harmless", "consequence")]
+    possible.sort(key=lambda match: (match.lines, -match.score))
+    words = [_AN_ERROR] if failed or log.progress else [_AN_ERROR, _A_WARNING]
+    for word in words:
+        for match in possible:
+            event = log.events[match.event]
+            lines = dict(zip(event.numbers, event.text.split("\n"), strict=False))
+            if any(word.search(lines.get(line, "")) for line in match.lines):
+                return Cause(event, match.signature.kind, match)
     return None
 
 
@@ -294,7 +314,9 @@ def _is_traceback(cause: Cause) -> bool:
 
 def _is_aside(cause: Cause) -> bool:
     """Return whether a run may print this without failing; then any other failure counts before it."""
-    return cause.match is None and cause.event.form is not None and cause.event.form.aside
+    if cause.event.form is None or not cause.event.form.aside:
+        return False
+    return cause.match is None or cause.match.score < _SPECIFIC
 
 
 # --- in an environment --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Lines of a log to events. The lines of several ranks are told apart by the prefixes that launchers add."""
+"""Lines of a log to events. Lines of several ranks are distinguished by the prefixes that launchers add."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from envcheck.logs.event_store import EventStore
-from envcheck.logs.events import Event
+from envcheck.logs.events import Event, Raised
 from envcheck.logs.line_format import LogPatterns, line_text
 from envcheck.logs.statements import Statement
 from envcheck.logs.tracebacks import (
@@ -16,8 +16,10 @@ from envcheck.logs.tracebacks import (
     PATIENCE,
     Traceback,
     begins_traceback,
+    continues_no_message,
     headless,
     unreadable_script,
+    with_next_line,
     without_group_bars,
 )
 
@@ -68,10 +70,26 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
             tuple(number for number, _ in lines),
             "\n".join(text for _, text in lines),
             (said.rank,) if said.rank else ranks,
-            said.exceptions,
+            _with_message_below(said.exceptions, lines[1:]),
             said.code,
             form=said.form,
         )
+
+
+def _with_message_below(
+    exceptions: tuple[Raised, ...], below: Sequence[tuple[int, str]]
+) -> tuple[Raised, ...]:
+    """Return the exceptions; a message that goes on below gets the next line.
+
+    It goes on if it ends in a colon; if it is empty, the line that follows must be indented.
+    """
+    text = next((text for _, text in below if text.strip()), "")
+    if not exceptions or not text or continues_no_message(text):
+        return exceptions
+    message = exceptions[-1].message
+    if message.endswith(":") or (not message and text[:1].isspace()):
+        return (*exceptions[:-1], with_next_line(exceptions[-1], text))
+    return exceptions
 
 
 class _FailureTable:

@@ -19,6 +19,7 @@ _NAME = (
 _MARKUP = re.compile(r"(?:[#>*`'\"|│❌✗\s]|E {3}|-\s|【[^】]*】|\[\w{1,12}\]:? ?){0,12}")
 _LABEL = re.compile(r"(?:(?:ERROR|Error|error|FATAL|Caused by|Exception|CRITICAL)(?::\w+)?: ){0,2}")
 _EXCEPTION = re.compile(rf"({_NAME})(?:\(\w{{1,80}}\))?: ?(.*)")
+_BARE_EXCEPTION = re.compile(r"Exception: (\S.{3,})")  # `raise Exception("...")`; else the word is a label
 _EXCEPTION_ALONE = re.compile(rf"({_NAME})\W*$")
 _MENTIONED = re.compile(rf"(?<![\w.'\"(])({_NAME}): (\S.*)")
 _NO_FAILURE = re.compile(
@@ -143,12 +144,15 @@ def _quoted(text: str, mentioned: re.Match[str]) -> str:
 
 def _exception_in(text: str) -> Raised | None:
     """Return the exception with which a line begins."""
+    whole = text
     text = text[_LABEL.match(text).end() :]  # type: ignore[union-attr] # it matches the empty text
     found = _EXCEPTION.match(text)
     if found and not _CONDITION.match(found[2]) and found[2] != "%s":
         return Raised(found[1], found[2].strip('`*" ')[:_MAX_MESSAGE], None)
-    alone = _EXCEPTION_ALONE.match(text)
-    return Raised(alone[1], "", None) if alone else None
+    if alone := _EXCEPTION_ALONE.match(text):
+        return Raised(alone[1], "", None)
+    bare = _BARE_EXCEPTION.match(whole)
+    return Raised("Exception", bare[1].strip('`*" ')[:_MAX_MESSAGE], None) if bare else None
 
 
 def _form(row: Mapping[str, Any]) -> FailureForm:

@@ -53,6 +53,11 @@ _OTHER_OUTPUT = re.compile(
 """Lines that cannot continue the message of an exception."""
 
 
+def continues_no_message(text: str) -> bool:
+    """Return whether a line cannot be a part of an exception's message: a frame, or other output."""
+    return bool(_FRAME.match(text) or _OTHER_OUTPUT.match(text) or _CHAIN.match(text))
+
+
 def begins_traceback(text: str) -> bool:
     """Return whether a line is the header of a traceback."""
     return "Traceback" in text and bool(_DRAWN_HEADER.match(text) or _HEADER.search(text))
@@ -121,7 +126,7 @@ class Traceback:
         self.raised: list[Raised] = []
         self._size = 0
         self._mixed = False  # several ranks print into each other
-        self._message_follows = False  # the last exception's message begins on the next line
+        self._message_follows = False  # the next line belongs to the last exception's message
         self._raised_before = False  # the next exception was raised before the last one
         self._drawn: str | None = None  # by rich ("") or a notebook (the exception's name), not by Python
         self._frames: list[Frame] = []
@@ -197,7 +202,7 @@ class Traceback:
         elif _OTHER_OUTPUT.match(text) or len(self._message) >= MAX_LINES:
             return False
         elif self._message_follows and text.strip():
-            self.raised[-1] = self.raised[-1]._replace(message=text.strip()[:_MAX_MESSAGE])
+            self.raised[-1] = with_next_line(self.raised[-1], text)
             self._message_follows = False
         self._message.append(text.strip())
         self.add(number, text)
@@ -256,7 +261,7 @@ class Traceback:
         """Record the exception that the frames so far lead to."""
         index = len(self.raised) - 1 if self._raised_before else len(self.raised)
         self.raised.insert(index, Raised(name, message, self._innermost_frame()))
-        self._message_follows = not message and self.texts[-1].endswith(":") and not self._raised_before
+        self._message_follows = self.texts[-1].rstrip().endswith(":") and not self._raised_before
         self._raised_before = False
         self.pending -= 1
         self._message = []
@@ -269,6 +274,14 @@ class Traceback:
             return None
         last = {(frame.file, frame.line) for frame in self._frames[-self.pending :]}
         return self._frames[-1] if not self._mixed or len(last) == 1 else None
+
+
+def with_next_line(raised: Raised, text: str) -> Raised:
+    """Return an exception whose message ends in a colon, or is empty, with the line that follows it.
+
+    transformers and diffusers say so of a failed import: "... because of the following error", and the error.
+    """
+    return raised._replace(message=f"{raised.message} {text.strip()}".strip()[:_MAX_MESSAGE])
 
 
 def _is_exception(name: str) -> bool:

@@ -43,11 +43,11 @@ def headline(report: Report) -> Headline:
     failing = [each for each in counted if fails(each, report)]
     unread = [each for each in report.diagnostics if each.code == UNREADABLE]
     if unread and all(each in unread for each in failing):
-        return Headline(lang.say("Cannot say: {}", lang.told(unread[0].text)), "unknown")
+        return Headline(lang.say("Cannot say: {}", lang.translate(unread[0].text)), "unknown")
     if failing:
         return _failure(failing, counted, report)
     if report.nothing_to_judge:
-        return Headline(lang.say("Cannot say: {}", lang.told(report.nothing_to_judge)), "unknown")
+        return Headline(lang.say("Cannot say: {}", lang.translate(report.nothing_to_judge)), "unknown")
     text, mark = _pass(counted, report)
     if words.yes:
         text = lang.say("{}: {}", lang.word(words.yes), text[:1].lower() + text[1:])
@@ -68,6 +68,8 @@ def _failure(
     errors = any(each.severity is Severity.ERROR for each in decided)
     verdict = lang.word(words.no if errors else words.perhaps_not)
     counts, title = _counts(counted, lang), _title(decided[0], lang)
+    if report.nothing_to_judge:
+        title = lang.say("No torch in this environment")
     return Headline(lang.say("{}: {}. {}", verdict, counts, title), decided[0].severity.value)
 
 
@@ -101,8 +103,8 @@ def _undecided(undecided: Sequence[Finding | Diagnostic], report: Report) -> str
     lang, count = report.language, len(undecided)
     title = _title(undecided[0], lang)
     if count == 1:
-        return lang.say("1 check could not be decided. Perhaps: {}", title)
-    return lang.say("{} checks could not be decided. Perhaps: {}", count, title)
+        return lang.say("1 check could not be decided. Possible problem: {}", title)
+    return lang.say("{} checks could not be decided. Possible problem: {}", count, title)
 
 
 def _counts(found: Sequence[Finding | Diagnostic], lang: Language) -> str:
@@ -117,5 +119,5 @@ def _counts(found: Sequence[Finding | Diagnostic], lang: Language) -> str:
 def _title(found: Finding | Diagnostic, lang: Language) -> str:
     if isinstance(found, Diagnostic):
         place = f"{found.places[0]}: " if found.places else ""
-        return f"{place}{lang.told(found.text)}"
+        return f"{place}{lang.translate(found.text)}"
     return lang.title(found.rule.id, found.rule.title)

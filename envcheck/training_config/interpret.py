@@ -137,7 +137,7 @@ def _not_understood(
         names = [setting.name for setting in settings]
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
         listed = f"{', '.join(names[:_MAX_NAMES])}{more}"
-        text = f"not understood: {listed}; what they decide is left open, unless something else says it"
+        text = f"not understood: {listed}; what they affect is unknown unless another setting states it"
         yield Diagnostic(Severity.NOTE, "not-understood", text, (settings[0].name_place,))
 
 

@@ -162,7 +162,7 @@ def open_facts(context: DialectContext) -> Iterator[Fact]:
         )
         told = "" if {*context.dialect.programs} & program_names(context.document) else told
         if told:
-            reading = Unknown(f"the name of {told} tells of it, and nothing says more")
+            reading = Unknown(f"the name of {told} suggests it, and no setting states it")
             yield Fact(family.key, reading, context.document.file)
 
 
@@ -175,7 +175,9 @@ def _opened_by_model(context: DialectContext) -> Iterator[Fact]:
             continue
         for family in context.dialect.families:
             if family.models and re.search(family.models, setting.value.lower()):
-                reading = Unknown(f"{setting.value} is a model whose name tells of it, and nothing says more")
+                reading = Unknown(
+                    f"{setting.value} is a model whose name suggests it, and no setting states it"
+                )
                 yield Fact(family.key, reading, location(setting))
 
 

@@ -260,7 +260,7 @@ def test_headers_count_what_no_row_describes(tmp_path: Path) -> None:
         (0, {}, "a header of 0 bytes"),
         (10**6, {}, "it ends within its header"),
         (None, {"w": {"dtype": "F32", "shape": [-1]}}, "has no shape or dtype"),
-        (None, {"w": {"dtype": "F32", "shape": [10**9, 10**9]}}, "is not believed"),
+        (None, {"w": {"dtype": "F32", "shape": [10**9, 10**9]}}, "is not plausible"),
         (None, {"w": {"dtype": "X9", "shape": [1]}}, "has no shape or dtype"),
         (None, {"w": 3}, "has no shape or dtype"),
     ],
@@ -419,7 +419,7 @@ def test_the_free_memory_of_the_host_counts(tmp_path: Path, machine: Path) -> No
     machine.write_text(machine.read_text().replace("ram_limit", "ram_free_mib = 16384, ram_limit"))
     ran = asked(tmp_path, machine, *words)
     assert (ran.returncode, "of 16.0\n" in ran.stdout) == (1, True)
-    assert "16.0 GiB to be had now" in ran.stdout
+    assert "16.0 GiB available now" in ran.stdout
 
 
 @pytest.mark.parametrize(
@@ -437,9 +437,9 @@ def test_a_value_that_only_a_shell_knows_gives_no_verdict(
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
     ran = asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh")
     assert ran.returncode == 3, ran.stdout + ran.stderr
-    assert ran.stdout.startswith(f"cannot tell: {name} not known; as assumed below it takes ")
-    assert f"What would fit depends on {name}, not known" in ran.stdout
-    assert "Remarks  ds.json:1:37: warning: gradient_cliping is no setting" in ran.stdout
+    assert ran.stdout.startswith(f"cannot tell: {name} not known; with the assumptions below it takes")
+    assert f"Which change would fit depends on {name}, not known" in ran.stdout
+    assert "Remarks  ds.json:1:37: warning: gradient_cliping is not a" in ran.stdout
     told = json.loads(asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh", "--json").stdout)
     assert (told["unread"], [each["code"] for each in told["remarks"]]) == ([name], ["unknown-key"])
     assert {each["verdict"] for each in told["table"]} == {"cannot tell"}
@@ -457,6 +457,13 @@ def test_a_gpu_of_unknown_memory_may_be_the_smallest(tmp_path: Path, machine: Pa
     machine.write_text(machine.read_text() + '[[gpu]]\nname = "Somebody\'s GPU"\n')
     ran = asked(tmp_path, machine, "--target", "zero3-lora")
     assert (ran.returncode, ran.stdout.startswith("cannot tell: the GPU's memory not known")) == (3, True)
+
+
+def test_what_is_lacking_is_named_with_the_option_that_gives_it(tmp_path: Path, machine: Path) -> None:
+    ran = asked(tmp_path, machine, "--target", "zero3-lora")
+    assert ran.stdout.split(";")[0].endswith("not known (give --seq N)")
+    given = asked(tmp_path, machine, "--target", "zero3-lora", "--seq", "512")
+    assert "--seq" not in given.stdout.splitlines()[0]
 
 
 def test_if_it_does_not_fit_a_change_that_does_is_named(tmp_path: Path, machine: Path) -> None:
@@ -533,7 +540,7 @@ def test_a_fifo_or_an_empty_folder_is_one_line(tmp_path: Path, machine: Path) ->
     for path in (".", "config.json"):
         ran = run("--model", path, "--facts", str(machine), cwd=tmp_path)
         assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
-        assert "not a regular file" in ran.stderr
+        assert "found a FIFO" in ran.stderr
     (tmp_path / "empty").mkdir()
     ran = run("--model", "empty", "--facts", str(machine), cwd=tmp_path)
     assert ran.returncode == 2

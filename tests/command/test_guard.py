@@ -117,6 +117,12 @@ TWO_DEVICES = "RuntimeError: Expected all tensors to be on the same device, but 
         ),
         ("non-finite step", "zero3 bf16", "deepspeed 0.18.7 torch 2.10.0", "deepspeed-zero3-nan-torch210"),
         ("non-finite step", "zero3 bf16", "deepspeed 0.18.8 torch 2.10.0", ""),
+        (
+            "AssertionError: count_used_parameters_in_backward requires internal PyTorch APIs that are not available",
+            "deepspeed",
+            "deepspeed 0.18.3 torch 2.2.2",
+            "deepspeed-hook-count-torch-lt23",
+        ),
         ("non-finite forward", "fsdp2", "transformers 5.4.0", "fsdp2-nan-transformers54"),
         ("non-finite forward", "fsdp2", "transformers 5.6.0", ""),
         (
@@ -147,7 +153,7 @@ def test_a_finding_shows_rank_tensor_expected_found_call_and_rule() -> None:
     [
         ({"steps": 0}, "steps: expected a whole number from 1 on, found 0"),
         ({"on": "ignore"}, "on: expected 'raise' or 'warn', found 'ignore'"),
-        ({"allow": ("nan",)}, "allow: 'nan' is no kind of finding"),
+        ({"allow": ("nan",)}, "allow: 'nan' is not a kind of finding"),
     ],
 )
 def test_a_wrong_argument_is_a_value_error(options: dict[str, Any], said: str) -> None:
@@ -163,8 +169,8 @@ def test_a_model_that_is_not_a_module_is_refused() -> None:
 # --- with torch -------------------------------------------------------------------------------------
 
 CLIP = "between backward and step (clip)"
-FORWARD = "by the end of the forward"
-BACKWARD = "by the end of the backward"
+FORWARD = "by the end of the forward pass"
+BACKWARD = "by the end of the backward pass"
 
 PLAIN = {
     "parameter moved, forward": f"device: parameter 3.weight: expected cpu, found meta, {FORWARD}",
@@ -337,7 +343,9 @@ def test_the_callback_stops_a_trainer_whose_loss_is_nan(ask: Ask, mode: str) -> 
 @pytest.mark.stack
 def test_a_trainer_that_ignores_its_deepspeed_configuration_is_reported(ask: Ask) -> None:
     said = ask("trainer", "cpu")["without deepspeed"]
-    assert said.startswith("GuardError: no-deepspeed: LlamaForCausalLM: expected DeepSpeed to drive")
+    assert said.startswith(
+        "GuardError: no-deepspeed: LlamaForCausalLM: expected DeepSpeed to run the training"
+    )
     assert "the Trainer ran without DeepSpeed, its optimizer is torch.optim.adamw.AdamW" in said
 
 

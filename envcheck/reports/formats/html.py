@@ -25,6 +25,7 @@ from envcheck.reports.details import (
     heading,
     not_judged_line,
     quoted_line,
+    way_out,
 )
 from envcheck.reports.findings import place_of
 from envcheck.reports.formats._html_assets import SCRIPT, STYLE
@@ -93,12 +94,14 @@ def _digest(part: str) -> str:
 
 def _header(report: Report) -> Iterator[str]:
     lang, (answer, state) = report.language, headline(report)
-    judged, subject = escape(lang.say("judged")), escape(lang.told(report.subject))
+    judged, subject = escape(lang.say("judged")), escape(lang.translate(report.subject))
     yield f'<header class="{state}">'
     yield f'<p class="brand">envcheck{_target(report)}</p>'
     sign = f'<span class="mark" aria-hidden="true">{MARKS[state]}</span>'
     yield f"<h1>{sign} <span>{escape(answer)}</span></h1>"
     yield f'<p class="subject">{judged} <code>{subject}</code></p>'
+    if advice := way_out(report):
+        yield f'<p class="subject">{escape(advice)}</p>'
     for origin in report.matrix.origins:
         overlay = lang.say("overlay  {} ({}): {}", origin.name, origin.named_by, origin.brings)
         yield f'<p class="subject">{escape(overlay)}</p>'
@@ -182,7 +185,9 @@ def _finding(number: int, finding: Finding, report: Report, *, unfolded: bool) -
 
 def _diagnostic(number: int, diagnostic: Diagnostic, report: Report, *, unfolded: bool) -> Iterator[str]:
     lang, mark = report.language, diagnostic.severity.value
-    yield from _article_head(number, mark, lang.word(mark), lang.told(diagnostic.text), unfolded=unfolded)
+    yield from _article_head(
+        number, mark, lang.word(mark), lang.translate(diagnostic.text), unfolded=unfolded
+    )
     yield f'<p class="id"><code>{escape(diagnostic.code)}</code></p>'
     for place in diagnostic.places:
         rows = "\n".join(map(escape, quoted_line(place).splitlines()))

@@ -19,6 +19,7 @@ from envcheck.reports.details import (
     heading,
     not_judged_line,
     quoted_line,
+    way_out,
 )
 from envcheck.reports.findings import fails
 from envcheck.reports.headline import headline
@@ -45,6 +46,9 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"{MARKS[answer.mark]} **{prose(answer.text)}**"
     if report.verbosity is Verbosity.VERDICT:
         return
+    if advice := way_out(report):
+        yield ""
+        yield prose(advice)
     for each in report.reported:
         yield ""
         yield from _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
@@ -54,7 +58,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _plan(report.plan, report)
     yield ""
     known = lang.say("matrix {}, {} known failures", report.matrix.updated, len(report.matrix.rules))
-    judged = f"{prose(lang.say('judged'))} {code(lang.told(report.subject))}"
+    judged = f"{prose(lang.say('judged'))} {code(lang.translate(report.subject))}"
     yield f"{judged} (envcheck {prose(report.version)}, {prose(known)})"
     for origin in report.matrix.origins:
         yield ""
@@ -96,7 +100,7 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
 def _diagnostic(diagnostic: Diagnostic, report: Report) -> Iterator[str]:
     lang, severity = report.language, diagnostic.severity.value
     opened = " open" if fails(diagnostic, report) else ""
-    word, title = markup(lang.word(severity)), markup(lang.told(diagnostic.text))
+    word, title = markup(lang.word(severity)), markup(lang.translate(diagnostic.text))
     yield f"<details{opened}><summary>{MARKS[severity]} <b>{word}</b>: {title}</summary>"
     yield ""
     yield code(diagnostic.code)

@@ -24,6 +24,7 @@ from envcheck.reports.details import (
     heading,
     not_judged_line,
     quotation,
+    way_out,
 )
 from envcheck.reports.findings import place_of
 from envcheck.reports.headline import headline
@@ -57,6 +58,8 @@ def lines(report: Report) -> Iterator[Line]:
     yield (Span(answer.text, answer.mark),)
     if report.verbosity is Verbosity.VERDICT:
         return
+    if advice := way_out(report):
+        yield _detail(Detail(report.language.say("fix"), advice, "fix"))
     for each in report.reported:
         yield ()
         yield from _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
@@ -84,7 +87,7 @@ def _judged(report: Report) -> Iterator[Line]:
         yield (Span(overlay, "dim"),)
     yield (
         Span(lang.say("judged"), "dim"),
-        Span(f"  {lang.told(report.subject)}"),
+        Span(f"  {lang.translate(report.subject)}"),
         Span("  envcheck ", "dim"),
         Span(f"{report.version}, {known}", "dim"),
     )
@@ -119,7 +122,7 @@ def _diagnostic(diagnostic: Diagnostic, report: Report) -> Iterator[Line]:
     place = diagnostic.places[0] if diagnostic.places and report.question is Question.CHECK else None
     yield (
         _first_span(style, lang.word(style), place),
-        Span(lang.told(diagnostic.text), "title"),
+        Span(lang.translate(diagnostic.text), "title"),
         Span(f" [{diagnostic.code}]", "dim"),
     )
     about = list(diagnostic_details(diagnostic, lang))

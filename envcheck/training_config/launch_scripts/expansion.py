@@ -189,7 +189,7 @@ class Expander:
         if isinstance(piece, Substitution):
             return self._substitution(piece, scope)
         if piece.operator == "<>":
-            return unknown(piece.at, piece.source, f"{piece.source} is to be filled in")
+            return unknown(piece.at, piece.source, f"{piece.source} is a placeholder")
         if piece.operator == "other" or piece.name.endswith("]"):
             return self._element(piece, scope)
         variable = self._variable(piece, scope, in_condition=in_condition)
@@ -301,7 +301,7 @@ class Expander:
 
 
 def _computed_at_run_time(piece: Expansion) -> Value:
-    reason = f"{shortened(piece.source)} is worked out only when the script runs"
+    reason = f"{shortened(piece.source)} is computed only when the script runs"
     return unknown(piece.at, piece.source, reason)
 
 

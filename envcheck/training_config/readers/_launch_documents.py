@@ -54,7 +54,7 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
     except NotAScriptError as error:
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
     except TooLongError:
-        raise InputError(file, "its variables, functions or loops grow without end") from None
+        raise InputError(file, "its variables, functions or loops grow without limit") from None
     launches = _training_launches(script, beside or nothing_beside)
     if not launches:
         raise InputError(file, "a shell script in which nothing starts a training that can be read")
@@ -110,7 +110,7 @@ def _assumptions(script: FollowedScript, lines: SourceLines, command: LaunchComm
 
 def _several_launches(commands: Sequence[LaunchCommand], lines: SourceLines) -> Iterator[Diagnostic]:
     if len(commands) > 1:
-        text = f"{len(commands)} launch lines: what differs between them is not known"
+        text = f"{len(commands)} launch lines: values that differ between them are unknown"
         places = tuple(
             lines.place(command.at, command.at + len(command.words[0].text))
             for command in commands[:_MAX_LISTED]
