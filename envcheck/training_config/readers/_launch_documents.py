@@ -6,7 +6,9 @@ What the names mean stands in the dialects. Only a text that `launch` recognises
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from typing import TypeAlias
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
@@ -26,6 +28,9 @@ from envcheck.training_config.readers._program_source import LaunchedProgram, la
 from envcheck.training_config.readers._python_calls import program_documents
 from envcheck.training_config.source_lines import SourceLines
 from envcheck.training_config.values import as_number
+
+ReadProgram: TypeAlias = Callable[[str, str], LaunchedProgram | None]
+"""Returns the code of a program that is started in a folder, each read once for a script."""
 
 LAUNCHER = "launcher"
 """The dialect of what a launcher itself decides: `launcher` and `processes`."""
@@ -55,12 +60,13 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
     except TooLongError:
         raise InputError(file, "its variables, functions or loops grow without limit") from None
-    launches = _training_launches(script, beside or nothing_beside)
+    program = cache(partial(launched_program, beside=beside or nothing_beside))
+    launches = _training_launches(script, program)
     if not launches:
         raise InputError(file, "a shell script in which nothing starts a training that can be read")
     found: list[Document] = []
     for number, (command, line) in enumerate(launches, 1):
-        found += _LaunchDocuments(command, line, lines, script, number, beside or nothing_beside).all()
+        found += _LaunchDocuments(command, line, lines, script, number, program).all()
     diagnostics = (
         *_assumptions(script, lines, launches[0][0]),
         *_several_launches([command for command, _ in launches], lines),
@@ -70,21 +76,23 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
     return tuple(found)
 
 
-def _training_launches(script: FollowedScript, beside: Beside) -> list[tuple[LaunchCommand, LaunchLine]]:
+def _training_launches(
+    script: FollowedScript, program: ReadProgram
+) -> list[tuple[LaunchCommand, LaunchLine]]:
     """Return the launch lines that train; if all do other work, all of them."""
     commands = [with_runtime_environment(command, EXPORTED) for command in script.commands]
     launches = [(command, line) for command in commands if (line := launch_line(command.words))]
     launches = [(command, line) for command, line in launches if line.trains] or launches
     if len(launches) == 1:
         return launches
-    return [each for each in launches if not _does_other_work(*each, beside)] or launches
+    return [each for each in launches if not _does_other_work(*each, program)] or launches
 
 
-def _does_other_work(command: LaunchCommand, line: LaunchLine, beside: Beside) -> bool:
+def _does_other_work(command: LaunchCommand, line: LaunchLine, program: ReadProgram) -> bool:
     """Return whether the code of a program can be read and names no training."""
     if not line.program[-1].endswith(".py"):
         return False
-    code = launched_program(line.program[-1], command.folder, beside)
+    code = program(line.program[-1], command.folder)
     if code is None or code.source.unresolved & _TRAINING_PACKAGES:
         return False
     names, calls = code.source.names, code.source.calls
@@ -136,10 +144,10 @@ class _LaunchDocuments:
         lines: SourceLines,
         script: FollowedScript,
         number: int,
-        beside: Beside,
+        program: ReadProgram,
     ) -> None:
         self.command, self.line, self.lines = command, line, lines
-        self.script, self.number, self.beside = script, number, beside
+        self.script, self.number, self.read_program = script, number, program
 
     def all(self) -> list[Document]:
         """Return the files written for this launch, what its launcher decides, and its arguments."""
@@ -158,7 +166,7 @@ class _LaunchDocuments:
         program_name = self.line.program[-1]
         if program_name.partition(".")[0] in _TRAINING_PACKAGES:  # its dialect says what it does
             return [*found, last]
-        code = launched_program(program_name, self.command.folder, self.beside)
+        code = self.read_program(program_name, self.command.folder)
         if code is None:
             return [*found, last]
         found += self._stated_by_code(code, settings, incomplete)
