@@ -10,6 +10,7 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
 from envcheck.training_config.document import ProgramSource, Scalar
@@ -63,6 +64,32 @@ def _files_of(program: str, folder: str) -> Iterator[str]:
         yield from dict.fromkeys((posixpath.join(folder, name), name))
 
 
+class _Code(NamedTuple):
+    """What one file of a program has."""
+
+    tree: ast.Module
+    names: frozenset[str]
+    calls: frozenset[str]
+    options: tuple[tuple[str, Scalar], ...]
+    imports: tuple[tuple[str, int], ...]
+
+
+@lru_cache(maxsize=256)
+def _code(text: str) -> _Code | None:
+    """Return what a file has, or None if it is not Python; the programs of a script share many files."""
+    tree = parsed(text)
+    if tree is None:
+        return None
+    nodes = list(ast.walk(tree))
+    return _Code(
+        tree,
+        frozenset(names(nodes)),
+        frozenset(_calls(nodes)),
+        tuple(_options(nodes)),
+        tuple(_imports(nodes)),
+    )
+
+
 class _ProgramReader:
     """Reads a program and the modules of its project that it imports, directly or not."""
 
@@ -76,7 +103,7 @@ class _ProgramReader:
         self._beside = beside
         self._seen: dict[str, bool] = {}
         self._size = 0
-        self._waiting: list[tuple[str, ast.Module]] = []
+        self._waiting: list[tuple[str, _Code]] = []
 
     def read(self, path: str) -> bool:
         """Read a file; return whether it is there and could be parsed."""
@@ -84,27 +111,26 @@ class _ProgramReader:
             text = self._beside(path)
             fits = text is not None and len(text) <= min(_LARGEST, _MOST_TEXT - self._size)
             self._size += len(text) if text is not None and fits else 0
-            tree = parsed(text) if text is not None and fits else None
-            self._seen[path] = tree is not None
-            if tree is not None:
-                self.tree = tree
-                self._waiting.append((path, tree))
+            code = _code(text) if text is not None and fits else None
+            self._seen[path] = code is not None
+            if code is not None:
+                self.tree = code.tree
+                self._waiting.append((path, code))
         return self._seen[path]
 
     def follow(self) -> None:
         """Collect the names of every file, reading the modules of the project that it imports."""
         files = 0
         while self._waiting:
-            path, tree = self._waiting.pop()
+            path, code = self._waiting.pop()
             files += 1
-            nodes = list(ast.walk(tree))
-            self.names.update(names(nodes))
-            self.calls.update(_calls(nodes))
-            for name, default in _options(nodes):
+            self.names |= code.names
+            self.calls |= code.calls
+            for name, default in code.options:
                 before = self.options.setdefault(name, default)
                 if before is not default and before != default:
                     self.ambiguous.add(name)
-            for module, level in _imports(nodes):
+            for module, level in code.imports:
                 if level == 0 and module.partition(".")[0] in sys.stdlib_module_names:
                     continue
                 if files >= _MOST_FILES or not self._read_module(module, level, path):
