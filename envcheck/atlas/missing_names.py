@@ -2,7 +2,8 @@
 
 A verdict needs certainty on every step: the line is reached beside that very release, and the release lacks
 the name for sure. Two filters guard against the reader's own blindness: a name that no release offers, and a
-hole (offered, lacking, offered again).
+hole (offered, lacking, offered again), unless the module is plain in every release: transformers 4.57 has no
+`PytorchGELUTanh`, which came back in 5.0.
 """
 
 from __future__ import annotations
@@ -82,8 +83,16 @@ class _Pair:
         """Return which releases of the partner offer it; empty if the answers cannot be trusted."""
         if what not in self._table:
             answers = {version: self._offer(version, what) for version in self.partner.by_version}
-            self._table[what] = answers if trustworthy(list(answers.values())) else {}
+            sure = trustworthy(list(answers.values()), holes=self._is_plain(what))
+            self._table[what] = answers if sure else {}
         return self._table[what]
+
+    def _is_plain(self, what: Demanded) -> bool:
+        """Return whether what is asked for is a name of a module that is plain wherever it is there."""
+        if what.kind is not DemandKind.NAME:
+            return False
+        offers = (self.partner.offers(version) for version in self.partner.by_version)
+        return all(each.plainly(what.module) for each in offers if each.modules.form(what.module) is not None)
 
     def _offer(self, version: str, what: Demanded) -> OfferAnswer:
         offers = self.partner.offers(version)
@@ -102,14 +111,16 @@ class _Pair:
         return self._beside[key]
 
 
-def trustworthy(answers: Sequence[OfferAnswer]) -> bool:
+def trustworthy(answers: Sequence[OfferAnswer], *, holes: bool = False) -> bool:
     """Return whether the answers of a partner's releases, oldest first, show that the reader sees the name.
 
     Some release must offer it, and none in C. What is offered, lacking and offered again is taken for a form
-    that the reader does not know.
+    that the reader does not know, unless `holes` are believed.
     """
     if OfferAnswer.YES not in answers or OfferAnswer.STUB in answers or OfferAnswer.NO not in answers:
         return False
+    if holes:
+        return True
     known = [each is OfferAnswer.YES for each in answers if each is not OfferAnswer.UNKNOWN]
     runs = [each for index, each in enumerate(known) if index == 0 or known[index - 1] != each]
     return [True, False, True] not in [runs[start : start + 3] for start in range(len(runs))]
