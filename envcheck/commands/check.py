@@ -15,7 +15,7 @@ from envcheck.core.findings import Evidence, Finding, Report, Verdict
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
-from envcheck.dependency_files import DependencyList
+from envcheck.dependency_files import DependencyList, ListedPackage
 from envcheck.host.files import read_file
 from envcheck.policy import decision
 from envcheck.policy.decision import Decision, DeclaredMachine, Settings
@@ -28,7 +28,8 @@ class Checked(NamedTuple):
     """The result of a check.
 
     `report` covers all files, `lines` holds one line for every finding, and `remarks` names the
-    dependencies that were not judged. `patches` are the edits of the files that mend what fails.
+    dependencies that were not judged, one a line; `summary` names those that share a file and a reason in one
+    line. `patches` are the edits of the files that mend what fails.
     """
 
     report: Report
@@ -36,6 +37,7 @@ class Checked(NamedTuple):
     lines: tuple[str, ...]
     remarks: tuple[str, ...]
     patches: tuple[str, ...] = ()
+    summary: tuple[str, ...] = ()
 
 
 class _Context(NamedTuple):
@@ -83,12 +85,15 @@ def check(
     )
     report = decision.apply_policy(report, diagnostics, policy)
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
-    not_judged = (line for dependencies in lists for line in _not_judged(dependencies, python))
+    not_judged = [line for dependencies in lists for line in _not_judged(dependencies, python)]
     decided = decision.decide(report, policy)
     plans = zip(lists, judged, strict=True) if decided.code else ()
     found = [patch for one, (failing, read) in plans for patch in _patches(one, failing, read, context)]
-    remarks = tuple(dict.fromkeys(not_judged))
-    return Checked(report, decided, lines, remarks, tuple(dict.fromkeys(found)))
+    remarks = tuple(
+        dict.fromkeys(f"{line.place}: {line.name} is not judged: {line.why}" for line in not_judged)
+    )
+    summary = tuple(_summary(not_judged))
+    return Checked(report, decided, lines, remarks, tuple(dict.fromkeys(found)), summary)
 
 
 def _patches(
@@ -173,13 +178,13 @@ def _line(finding: Finding, report: Report) -> str:
 
 
 def _not_read(dependencies: DependencyList) -> list[Finding]:
-    """Return an undecided finding for lines that lead to something unread, which may add any package."""
+    """Return an undecided finding for lines that refer to something unread, which may add any package."""
     if not dependencies.remarks:
         return []
     parts = (remark.partition(": ") for remark in dependencies.remarks)
     evidence = [Evidence(Fact("listing", Unknown(why), place)) for place, _, why in parts]
-    lines = "line leads" if len(evidence) == 1 else "lines lead"
-    title = f"{len(evidence)} {lines} to what is not read"
+    lines = "line refers" if len(evidence) == 1 else "lines refer"
+    title = f"{len(evidence)} {lines} to something that is not read"
     return [
         generated_finding(
             "listing:not-read",
@@ -192,9 +197,20 @@ def _not_read(dependencies: DependencyList) -> list[Finding]:
     ]
 
 
-def _not_judged(dependencies: DependencyList, python: str) -> Iterator[str]:
+def _not_judged(dependencies: DependencyList, python: str) -> Iterator[ListedPackage]:
+    """Yield the packages of a list whose version stays open."""
     found = ranges.read_ranges(dependencies, python)
     judged = {*found.choice.chosen, *(one.package for one in found.choice.conflicts)} if found else set()
     for line in dependencies.lines:
         if not line.version and line.name not in judged:
-            yield f"{line.place}: {line.name} is not judged: {line.why}"
+            yield line
+
+
+def _summary(packages: Sequence[ListedPackage]) -> Iterator[str]:
+    """Yield one line for the packages of a file that are not judged for the same reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in packages:
+        names = groups.setdefault((one.place.partition(":")[0], one.why), [])
+        names += [one.name] if one.name not in names else []
+    for (file, why), names in groups.items():
+        yield f"{file}: not judged, because {why}: {', '.join(names)}"

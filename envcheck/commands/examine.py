@@ -52,7 +52,7 @@ from envcheck.rules import derive, judge
 from envcheck.rules.atlas import broken_rows, judged_versions, newer_releases, without_repetitions
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.clauses import format_value
-from envcheck.rules.conditional import conditional_findings
+from envcheck.rules.conditional import conditional_findings, failing_under_any_trainer
 from envcheck.rules.fixes import with_passing_fixes
 from envcheck.rules.requirements import RequirementCheck, check_requirements
 
@@ -197,7 +197,7 @@ def environment_to_run(python: str | None, host: Host) -> tuple[Path, str]:
     """
     path, named_by = which_environment(python, host)
     if named_by == FOUND and not same_file(path / "bin", Path(own_python()).parent):
-        raise InputError(str(path), f"not run, because nobody named it; name it with --python {path}")
+        raise InputError(str(path), f"not run, because you did not name it; use --python {path}")
     return path, named_by
 
 
@@ -312,11 +312,13 @@ def report_on(
     read = with_requirements(read)
     inventory = derive.derive(read, matrix)
     if not matrix.rules:
-        raise ExamineError("cannot judge this environment: compat/ holds no rules")
+        raise ExamineError("cannot judge this environment: compat/ has no rules")
     judgement = judge_inventory(inventory, matrix, target, requirements)
-    judgement = judgement._replace(
-        conditional=conditional_findings(judgement, inventory, matrix.tables.habits)
+    sure, conditional = failing_under_any_trainer(
+        conditional_findings(judgement, inventory, matrix.tables.habits)
     )
+    judgement = add_findings(judgement._replace(conditional=conditional), sure)
+    judgement = add_findings(judgement, _implied_findings(read, judgement, matrix, target))
     judgement = add_fixes(judgement, read, inventory, matrix, target)
     judgement = add_findings(judgement, _missing_releases(read))
     plan = None if fix_from is None else plan_change(read, matrix, target, fix_from)
@@ -383,6 +385,22 @@ def with_requirements(read: Inventory) -> Inventory:
     return with_published_requirements(read)
 
 
+def _implied_findings(
+    read: Inventory, judgement: Judgement, matrix: Matrix, target: Target | None
+) -> Sequence[Finding]:
+    """Return what follows if a list of versions was installed with what its releases pin."""
+    if "pkg" in read.complete or not installed_versions(read):
+        return ()
+    from envcheck.commands import published_requirements
+
+    implied = published_requirements.implied_releases(read)
+    if not implied:
+        return ()
+    installed = published_requirements.with_implied_releases(read, implied)
+    after = judge_inventory(derive.derive(with_requirements(installed), matrix), matrix, target)
+    return published_requirements.implied_findings(judgement, after, implied)
+
+
 def _missing_releases(read: Inventory) -> Sequence[Finding]:
     """Return what a list of versions requires that no release can meet; nothing for an environment."""
     if "pkg" in read.complete or len(installed_versions(read)) < 2:  # noqa: PLR2004 - no two packages
@@ -412,7 +430,7 @@ def _run_beside(rule_id: str, inventory: Inventory, matrix: Matrix) -> str:
             and versions.base_release(str(version)) == versions.base_release(cell.pkg.get(name, ""))
             for name, version in installed.items()
         ):
-            return f"these two trained all the same: {cell.target}, {cell.device}, {cell.date}"
+            return f"these two trained together nevertheless: {cell.target}, {cell.device}, {cell.date}"
     return ""
 
 
@@ -554,7 +572,7 @@ def expect_gpus(report: Report, request: ExamineRequest) -> Report:
     if not request.expect_gpus:
         return report
     if request.gpus or request.driver:
-        raise InputError("--expect-gpus", "counts the GPUs of this machine; leave out --driver and --gpu")
+        raise InputError("--expect-gpus", "counts the GPUs of this machine; remove --driver and --gpu")
     from envcheck.policy.generated_findings import missing_gpus
 
     finding = missing_gpus(report.inventory, request.expect_gpus)

@@ -6,8 +6,11 @@ requirements, `doctor` and `check` say of a list what `pip check` would say once
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from envcheck.commands.atlas_tables import release_table
 from envcheck.core.facts import (
+    NOT_GIVEN,
     Fact,
     Inventory,
     Known,
@@ -16,9 +19,14 @@ from envcheck.core.facts import (
     package_key,
     package_name,
 )
-from envcheck.core.findings import Evidence, Finding
+from envcheck.core.findings import Evidence, Finding, Judgement, Verdict
 from envcheck.core.rules import Severity
-from envcheck.knowledge.requirement_windows import DisjointWindows, disjoint_windows
+from envcheck.knowledge.requirement_windows import (
+    DisjointWindows,
+    ImpliedVersion,
+    disjoint_windows,
+    implied_versions,
+)
 from envcheck.policy.generated_findings import generated_finding
 from envcheck.rules.requirements import PUBLISHED, marker_environment
 
@@ -53,24 +61,81 @@ def with_published_requirements(read: Inventory) -> Inventory:
     return read.with_facts(facts)
 
 
+def implied_releases(read: Inventory) -> dict[str, ImpliedVersion]:
+    """Return the packages that are not listed, and the versions that follow from exact pins of those listed.
+
+    Empty for an environment, which lists what it has. CUDA's libraries are left out, and what a build for no
+    CUDA would pin: they depend on the index a release came from.
+    """
+    if "pkg" in read.complete or _is_environment(read):
+        return {}
+    pins = {
+        name: version
+        for name, version in _listed_versions(read).items()
+        if "+" not in version or version.partition("+")[2].startswith("cu")
+    }
+    found = implied_versions(pins, release_table(), marker_environment(read))
+    known = {name for name, implied in found.items() if not name.startswith(_CUDA_LIBRARIES)}
+    return {name: found[name] for name in sorted(known) if read.reading(package_key(name)) == NOT_GIVEN}
+
+
+def with_implied_releases(read: Inventory, implied: Mapping[str, ImpliedVersion]) -> Inventory:
+    """Return the inventory with implied versions, as far as nothing was given of their packages."""
+    return read.with_facts(
+        Fact(package_key(name), Known(each.version), f"{each.because.package} requires {each.because.text}")
+        for name, each in implied.items()
+    )
+
+
+def implied_findings(
+    before: Judgement, after: Judgement, implied: Mapping[str, ImpliedVersion]
+) -> list[Finding]:
+    """Return the errors that only implied versions bring, as warnings that say what implies them.
+
+    An installer keeps to an exact pin; whoever replaced the package since has another version.
+    """
+    told = {finding.rule.id for finding in before.findings}
+    found = []
+    for finding in after.findings:
+        is_new = finding.verdict is Verdict.BROKEN and finding.rule.id not in told
+        if is_new and finding.severity is Severity.ERROR and finding.rule.group != "requires-dist":
+            direct = [each.because for each in implied.values() if _rests_on(finding, each.package)]
+            reasons = direct or [each.because for name, each in implied.items() if name == "torch"]
+            note = "; ".join(f"{each.package} {each.version} requires {each.text}" for each in reasons)
+            found.append(finding._replace(severity=Severity.WARNING, note=note))
+    return found
+
+
+def _rests_on(finding: Finding, package: str) -> bool:
+    return any(item.fact.key == package_key(package) for item in finding.evidence)
+
+
 def missing_releases(read: Inventory) -> list[Finding]:
     """Return a warning for each package, not listed, of which no release meets what two listed ones require.
 
     An installer refuses such a list, or has installed one of the two against its metadata.
     """
-    installed = any(
+    if "pkg" in read.complete or _is_environment(read):
+        return []
+    pins = _listed_versions(read)
+    windows = disjoint_windows(pins, release_table(), marker_environment(read)) if len(pins) > 1 else ()
+    return [_no_release(window, read) for window in windows]
+
+
+def _is_environment(read: Inventory) -> bool:
+    """Return whether the requirements of some package were read where it is installed."""
+    return any(
         key.endswith(".requires") and not fact.source.startswith(PUBLISHED)
         for key, fact in read.facts.items()
     )
-    if installed or "pkg" in read.complete:
-        return []
-    pins = {
+
+
+def _listed_versions(read: Inventory) -> dict[str, str]:
+    return {
         package_name(key): str(fact.value)
         for key, fact in read.facts.items()
         if fact.value is not None and is_package_version_key(key)
     }
-    windows = disjoint_windows(pins, release_table(), marker_environment(read)) if len(pins) > 1 else ()
-    return [_no_release(window, read) for window in windows]
 
 
 def _no_release(window: DisjointWindows, read: Inventory) -> Finding:

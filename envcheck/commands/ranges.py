@@ -1,19 +1,20 @@
-"""Judge what dependency files leave open by what an installer takes for it today.
+"""Judge what dependency files leave open, ranges and bare names, by what an installer takes for it today.
 
-A range is one form. The other is a bare name that a pinned package requires in an exact version: `torch`
-beside `vllm==0.8.5` is torch 2.6.0. Only an installer that starts from nothing has to follow such a pin; an
-installed environment may violate it, so a facts file without torch's version says nothing about torch.
+Only an installer that starts from nothing has to follow the pins of what it installs: `torch` beside
+`vllm==0.8.5` is torch 2.6.0. An installed environment may violate them, so a facts file without torch's
+version says nothing about torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.findings import Evidence, Finding, Report, Verdict
 from envcheck.core.rules import Severity
-from envcheck.dependency_files import DependencyList, ListedPackage
+from envcheck.dependency_files import ANY_RELEASE, DependencyList, ListedPackage
+from envcheck.knowledge.release_metadata import ReleaseTable
 from envcheck.policy.generated_findings import generated_finding
 from envcheck.resolution.installer_choice import InstallerChoice, RangeConflict, choose_releases
 from envcheck.rules import derive
@@ -31,37 +32,33 @@ class RangesRead(NamedTuple):
 
 def read_ranges(dependencies: DependencyList, python: str) -> RangesRead | None:
     """Return what an installer takes for the ranges of a list; None if it has none that are known."""
-    open_lines = {one.name: one for one in dependencies.lines if not one.version}
-    if not open_lines or not dependencies.fresh:
+    ranges = {one.name: one for one in dependencies.lines if one.specifier and not one.version}
+    if not ranges or not dependencies.fresh:
         return None
     from envcheck.commands.atlas_tables import release_table
 
     pinned = {one.name: one.version for one in dependencies.lines if one.version}
-    bare = {name for name, one in open_lines.items() if not one.specifier} - dependencies.overridden
-    specifiers = {name: one.specifier for name, one in open_lines.items() if one.specifier}
-    specifiers |= _specifiers_of_pins(bare, pinned, python)
-    if not specifiers:
-        return None
-    choice = choose_releases(pinned, specifiers, release_table(), python)
-    ranges = {name: open_lines[name] for name in specifiers}
+    choice = _chosen(pinned, ranges, release_table(), python)
     return RangesRead(ranges, choice) if choice.admitted else None
 
 
-def _specifiers_of_pins(bare: Collection[str], pinned: Mapping[str, str], python: str) -> dict[str, str]:
-    """Return the exact versions that the pinned releases require of some packages."""
-    if not bare or not pinned:
-        return {}
-    from envcheck.commands.atlas_tables import release_table
-    from envcheck.core.markers import environment
-    from envcheck.knowledge.requirement_windows import implied_versions
+def _chosen(
+    pinned: Mapping[str, str], ranges: Mapping[str, ListedPackage], table: ReleaseTable, python: str
+) -> InstallerChoice:
+    """Return what an installer takes.
 
-    known = environment(python or "3.11", architecture="x86_64")
-    implied = implied_versions(pinned, release_table(), known)
-    return {
-        name: f"=={implied[name].version}"
-        for name in bare
-        if name in implied and (python or "python" not in implied[name].because.text.partition(";")[2])
-    }
+    Bare names are left open where their newest releases exclude each other: which one gives way then differs
+    between installers.
+    """
+    specifiers = {name: one.specifier for name, one in ranges.items()}
+    bare = [name for name, specifier in specifiers.items() if specifier == ANY_RELEASE]
+    # The narrow ranges first, as installers do: a bare name admits almost anything.
+    ordered = dict(sorted(specifiers.items(), key=lambda pair: pair[1] == ANY_RELEASE))
+    choice = choose_releases(pinned, ordered, table, python)
+    if all(choice.chosen.get(name) in choice.admitted.get(name, (None,))[:1] for name in bare):
+        return choice
+    bound = {name: specifier for name, specifier in ordered.items() if specifier != ANY_RELEASE}
+    return choose_releases(pinned, bound, table, python)
 
 
 def with_choice(read: Inventory, found: RangesRead) -> Inventory:
@@ -80,15 +77,12 @@ def conflict_findings(found: RangesRead, dependencies: DependencyList) -> list[F
 
 def _conflict_finding(conflict: RangeConflict, packages: Mapping[str, ListedPackage]) -> Finding:
     one, other = packages[conflict.package], packages[conflict.of]
-    title = f"{_spelled(one)} and {_spelled(other)} cannot be installed together: {conflict.requires}"
+    title = f"{one.requirement} and {other.requirement} cannot be installed together: {conflict.requires}"
     evidence = [
-        Evidence(Fact(f"requirement.{each.name}", Known(_spelled(each)), each.place)) for each in (other, one)
+        Evidence(Fact(f"requirement.{each.name}", Known(each.requirement), each.place))
+        for each in (other, one)
     ]
     return generated_finding("listing:range-conflict", Severity.ERROR, title, evidence, group="listing")
-
-
-def _spelled(package: ListedPackage) -> str:
-    return f"{package.name}=={package.version}" if package.version else f"{package.name}{package.specifier}"
 
 
 def explain_ranges(
@@ -129,7 +123,7 @@ def _note(
 ) -> str:
     """Return what an installer takes for a range, and which other releases in it do not fail."""
     chosen, admitted = found.choice.chosen[name], found.choice.admitted[name]
-    taken = f"for {name}{found.ranges[name].specifier} an installer takes {chosen} today"
+    taken = f"for {found.ranges[name].requirement} an installer takes {chosen} today"
     if len(admitted) > _MOST_TRIED:
         return taken
     for version in admitted:

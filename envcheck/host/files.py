@@ -148,7 +148,7 @@ def _await_writer(descriptor: int, name: str) -> bytes:
         # Until a writer comes, reading ends at once and a poll waits; after it left, both end at once.
         if start or poll.poll(_POLL_MS):
             return start
-    raise InputError(name, f"a pipe that nobody writes to (waited {WRITER_WAIT_S} s)")
+    raise InputError(name, f"a pipe without a writer (waited {WRITER_WAIT_S} s)")
 
 
 def read_standard_input() -> Iterator[bytes]:

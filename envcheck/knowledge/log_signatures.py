@@ -22,7 +22,7 @@ KINDS = {
     "hardware": "the hardware or its driver",
     "code": "the user's own code",
     "consequence": "follows from another failure",
-    "harmless": "nothing to mend",
+    "harmless": "nothing to fix",
 }
 """What causes a failure, by the `kind` of its case (`kind = "memory"`). A rule's case is about versions."""
 

@@ -11,7 +11,7 @@ from envcheck.probes import Collect, Probe, ProbeRequest
 from envcheck.probes.host_memory import whole_number
 
 YIELDS = {
-    "host.amd_gpus": Key(Kind.NUMBER, "AMD GPUs that ROCm's kernel driver offers"),
+    "host.amd_gpus": Key(Kind.NUMBER, "AMD GPUs that ROCm's kernel driver lists"),
     "host.amd_architectures": Key(Kind.WORDS, "their architectures as LLVM names them: gfx942"),
     "host.npus": Key(Kind.NUMBER, "Ascend NPUs: the devices /dev/davinci0, /dev/davinci1, …"),
     "cann.version": Key(Kind.VERSION, "Ascend's CANN toolkit that ASCEND_HOME_PATH names, e.g. 8.3.RC1"),

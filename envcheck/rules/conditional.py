@@ -1,15 +1,16 @@
 """Conditional findings: waiting rules whose version clauses match and that lack only training facts.
 
 They say what the installed versions are known to fail at before a training configuration is given. They never
-change an exit code. The likelihood only sorts them. It comes from the share of public training configurations
-that set what a condition asks for (compat/tables/habits.toml).
+change an exit code; what any Trainer fails at is a warning (`failing_under_any_trainer`). The likelihood only
+sorts them. It comes from the share of public training configurations that set what a condition asks for
+(compat/tables/habits.toml).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from envcheck.core.facts import Fact, Inventory, Kind, Known, Tri, Value, family
 from envcheck.core.findings import Finding, Judgement, Verdict, Waiting
-from envcheck.core.rules import Clause, Comparison, Rule, When
+from envcheck.core.rules import Clause, Comparison, Rule, Severity, When
 from envcheck.core.training_facts import KEYS
 from envcheck.rules.clauses import evaluate, referenced_keys
 from envcheck.rules.judge import evidence_of
@@ -39,6 +40,34 @@ def conditional_findings(judgement: Judgement, inventory: Inventory, habits: Hab
         ranked.append((-severity.rank, -likelihood, finding))
     ranked.sort(key=lambda row: row[:2])
     return tuple(finding for _, _, finding in ranked)
+
+
+def failing_under_any_trainer(
+    conditional: Iterable[Finding],
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Return the findings that need no more than a Trainer to be broken, as warnings, and the others.
+
+    Their errors wait only to be told that transformers' Trainer or one made from it trains, and only a rare
+    setting that the rule exempts avoids them. Such an environment is not fit to train, whatever else is
+    unknown; as it may be there for inference, that is a warning. Of two about the same packages, the one that
+    somebody wrote counts.
+    """
+    found = list(conditional)
+    sure = [each for each in found if each.severity is Severity.ERROR and _waits_for_trainer(each)]
+    told: set[frozenset[str]] = set()
+    promoted = []
+    for finding in sorted(sure, key=lambda each: each.rule.id.startswith("atlas:")):
+        packages = frozenset(item.fact.key for item in finding.evidence)
+        if packages not in told:
+            promoted.append(finding._replace(verdict=Verdict.BROKEN, severity=Severity.WARNING))
+        told.add(packages)
+    return tuple(promoted), tuple(each for each in found if each not in sure)
+
+
+def _waits_for_trainer(finding: Finding) -> bool:
+    """Return whether only the trainer is open in the finding's table."""
+    required = [clause for clause in finding.conditions if clause not in finding.rule.require]
+    return bool(required) and all(clause.key == "train.trainer" for clause in required)
 
 
 def _table_that_versions_match(waiting: Waiting) -> When:

@@ -28,7 +28,7 @@ from envcheck.core.facts import (
     package_of_key,
 )
 from envcheck.core.nvidia import has_code, has_ptx, is_capability
-from envcheck.core.rules import Matrix
+from envcheck.core.rules import Default, Matrix
 from envcheck.core.tables import GpuModel, Tables, TorchBuild
 from envcheck.rules.clauses import evaluate
 from envcheck.rules.requirements import is_environment
@@ -37,7 +37,7 @@ KEYS = {
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
     "cuda.minimum_driver": Key(Kind.VERSION, "oldest Linux driver of that CUDA's major family"),
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
-    "cuda.driver": Key(Kind.VERSION, "newest CUDA the driver speaks"),
+    "cuda.driver": Key(Kind.VERSION, "newest CUDA that the driver supports"),
     "driver.torch_last": Key(Kind.VERSION, "newest torch whose default build this driver can run"),
     "build.torch.architectures": Key(
         Kind.WORDS, "GPU architectures torch has code for: sm_80, …; compute_90 is PTX"
@@ -250,7 +250,7 @@ def _cuda_of_label(torch: str, label: str) -> Reading:
         return Absent()
     if _CUDA_LABEL.fullmatch(label):
         return Known(f"{label[2:-1]}.{label[-1]}")
-    return Unknown(f"torch {torch} is a build of somebody's own: its label names no CUDA")
+    return Unknown(f"torch {torch} is a custom build: its label names no CUDA")
 
 
 def _architectures(torch: str, runtime: Reading, build: TorchBuild | None, tables: Tables) -> Reading:
@@ -406,7 +406,7 @@ def _foreign_driver(inventory: Inventory) -> Reading | None:
     if inventory.known("host.wsl") is True:
         return Absent()
     if inventory.known("host.tegra") is not None:
-        reason = "a Jetson's driver is part of its system, and is not numbered as others are"
+        reason = "a Jetson's driver is part of its system and is numbered differently"
     elif inventory.known("host.os") not in (None, "linux"):
         reason = f"only the drivers of Linux are known, and this is {inventory.known('host.os')}"
     else:
@@ -636,19 +636,30 @@ def _training(inventory: Inventory, matrix: Matrix) -> Inventory:
 
 
 def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
-    """Give each fact that was not given the default of the first row that matches."""
+    """Give each fact that was not given the default of the first row that matches.
+
+    A row that may match leaves the fact open, unless a later row surely matches and gives the same value.
+    """
     settled: set[str] = set()
+    possible: dict[str, Default] = {}
     for default in matrix.defaults:
-        if default.key in settled or not _not_given(inventory.reading(default.key)):
+        key = default.key
+        if key in settled or (key not in possible and not _not_given(inventory.reading(key))):
             continue
         answers = {clause.key: evaluate(clause, inventory) for clause in default.when}
         matches = min(answers.values(), default=Tri.YES)
         if matches is Tri.NO:
             continue
-        # A row that may match excludes the later rows: they apply only if it surely does not match.
-        settled.add(default.key)
-        reading = Known(default.value) if matches is Tri.YES else _unsettled(inventory, answers)
-        inventory = inventory.with_facts([Fact(default.key, reading, f"default: {default.source}")])
+        earlier = possible.setdefault(key, default)
+        if matches is Tri.YES or earlier.value != default.value:
+            settled.add(key)
+        if matches is Tri.YES and earlier.value == default.value:
+            reading: Reading = Known(default.value)
+        elif earlier is default:
+            reading = _unsettled(inventory, answers)
+        else:
+            continue
+        inventory = inventory.with_facts([Fact(key, reading, f"default: {default.source}")])
     return inventory
 
 

@@ -99,7 +99,7 @@ def test_a_release_that_was_yanked_since_is_marked_without_being_fetched(tmp_pat
         index.said[name] = {"yanked": "broken"}
         ran = harvest(index, tmp_path, "peft")
         assert index.sent == sent
-    assert "1 described anew" in ran.err
+    assert "1 read again" in ran.err
     release = ReleaseStore(tmp_path).open("peft", "0.14.0")
     assert release.yanked
     assert release.files.read("peft/__init__.py") == PYTHON["peft/__init__.py"]

@@ -58,9 +58,13 @@ def test_the_policy_on_undecided_rules(folder: Path) -> None:
         (
             "warn",
             0,
-            "gate open: no known problem, but 2 checks could not be decided. Perhaps: The NVIDIA driver",
+            "gate open: no known problem, but 2 checks could not be decided. Possible problem: The NVIDIA driver",
         ),
-        ("fail", 1, "gate shut: 2 checks could not be decided. Perhaps: The NVIDIA driver is too old"),
+        (
+            "fail",
+            1,
+            "gate shut: 2 checks could not be decided. Possible problem: The NVIDIA driver is too old",
+        ),
     ):
         ran = gate(folder, "unread", settings=f'undecided = "{word}"\n')
         assert (ran.code, answer(ran).startswith(said)) == (code, True), ran.out

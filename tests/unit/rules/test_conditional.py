@@ -48,7 +48,7 @@ def test_versions_that_fail_in_some_trainings_are_named_without_an_exit_code(tmp
         "if you train with ZeRO-3, frozen parameters, gradient checkpointing"
     )
     assert text.startswith("No known problem so far; ")
-    assert "may go wrong if you train with ZeRO-2 or ZeRO-3 under transformers" in text
+    assert "if you train with ZeRO-2 or ZeRO-3 and at least 2 accumulation steps under transformers" in text
     assert f"[{NO_SYNC}]" in text
 
 
@@ -87,3 +87,26 @@ def test_habits_are_shares_of_values_that_the_facts_have() -> None:
         assert sum(shares.values()) <= 1.02, key  # each share is rounded
         if KEYS[key].kind is Kind.WORD and KEYS[key].words:
             assert shares.keys() <= set(KEYS[key].words), key
+
+
+DISPATCH = "transformers-dispatch-batches-accelerate1"
+
+
+def test_what_any_trainer_fails_at_is_a_warning_before_a_configuration_is_given(tmp_path: Path) -> None:
+    code, tree, text = report(tmp_path, transformers="4.39.3", accelerate="1.1.1", peft="0.10.0")
+    found = {each["rule"]: each for each in tree["findings"]}
+    assert code == 0
+    assert (found[DISPATCH]["verdict"], found[DISPATCH]["severity"]) == ("broken", "warning")
+    assert found[DISPATCH]["fix"]
+    assert DISPATCH not in conditional(tree)
+    assert "atlas:transformers:accelerate:Trainer" not in found, "the same packages, said by a rule"
+    assert f"[{DISPATCH}]" in text.split("These versions are known to fail")[0]
+
+
+def test_it_is_an_error_once_the_trainer_is_known_and_gone_with_the_next_release(tmp_path: Path) -> None:
+    given = ("--target", "zero3-lora")
+    code, told, _ = report(tmp_path, *given, transformers="4.39.3", accelerate="1.1.1", peft="0.10.0")
+    severity = {each["rule"]: each["severity"] for each in told["findings"]}
+    assert (code, severity[DISPATCH]) == (1, "error")
+    _, cured, _ = report(tmp_path, transformers="4.40.2", accelerate="1.1.1", peft="0.10.0")
+    assert DISPATCH not in {each["rule"] for each in cured["findings"]}

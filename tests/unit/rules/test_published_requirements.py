@@ -6,6 +6,7 @@ from envcheck.commands.examine import knowledge, report_on
 from envcheck.commands.published_requirements import with_published_requirements
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.findings import Report
+from envcheck.core.rules import Severity
 from tests.support.worlds import inventory
 
 
@@ -75,7 +76,7 @@ def test_a_run_of_the_same_two_releases_is_named_beside_the_violation() -> None:
 
     (finding,) = (each for each in report.judgement.findings if each.rule.group == "requires-dist")
     assert finding.rule.id == "requires-dist:peft:transformers"
-    assert finding.note.startswith("these two trained all the same: ")
+    assert finding.note.startswith("these two trained together nevertheless: ")
 
 
 @pytest.mark.parametrize(
@@ -96,3 +97,37 @@ def test_a_package_of_which_no_release_serves_both_is_named(optimum: str, titles
 
     found = [each.rule.title for each in report.judgement.findings if each.rule.group == "no-release"]
     assert found == titles
+
+
+def warned(report: Report) -> dict[str, str]:
+    return {
+        each.rule.id: each.note for each in report.judgement.findings if each.severity is Severity.WARNING
+    }
+
+
+def test_what_an_exact_pin_brings_is_judged_as_a_warning_that_names_the_pin() -> None:
+    report = judged('[pkg]\ntorch = "2.6.0"\nbitsandbytes = "0.43.3"\n')
+
+    assert warned(report)["bitsandbytes-triton-ops"].startswith("torch 2.6.0 requires triton==3.2.0")
+    assert not any(each.severity is Severity.ERROR for each in report.judgement.findings)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        '[pkg]\ntorch = "2.6.0"\nbitsandbytes = "0.45.5"\n',  # does without triton.ops
+        '[pkg]\ntorch = "2.5.1"\nbitsandbytes = "0.43.3"\n',  # pins triton 3.1.0
+        '[pkg]\ntorch = "2.6.0"\ntriton = "3.1.0"\nbitsandbytes = "0.43.3"\n',  # another one was given
+        '[pkg]\ntorch = "2.6.0+cpu"\nbitsandbytes = "0.43.3"\n',  # brings no triton
+        '[host]\nos = "windows"\n[pkg]\ntorch = "2.6.0"\nbitsandbytes = "0.43.3"\n',  # there is none
+        'complete = ["pkg"]\n[pkg]\ntorch = "2.6.0"\nbitsandbytes = "0.43.3"\n',  # triton is not installed
+    ],
+)
+def test_where_the_pin_brings_nothing_else_nothing_is_said(facts: str) -> None:
+    assert "bitsandbytes-triton-ops" not in warned(judged(facts))
+
+
+def test_the_torch_that_vllm_pins_is_held_against_the_machine() -> None:
+    report = judged('[driver]\nversion = "535.104.05"\n[pkg]\nvllm = "0.24.0"\n')
+
+    assert "vllm 0.24.0 requires torch==" in warned(report)["driver-below-cuda-family-floor"]
