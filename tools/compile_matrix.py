@@ -1,10 +1,10 @@
 """The build hook: compile compat/*.toml to JSON files inside the wheel.
 
 `judging.json` is the matrix as doctor and gate load it, with every clause parsed. `source.json` is all of
-compat/, for pin, lint and overlays. `atlas/` is what the releases of packages ask of one another.
-`dialects.json` is what --train needs in addition. Each language of compat/lang is a separate file, as are
-the tables of fit and fleet and that of published releases. A bill of materials lists them all. A mistake in
-compat/ stops the build.
+compat/, for pin, lint and overlays. `atlas/` is what the releases of packages ask of one another, `names/`
+which of them have a name. `dialects.json` is what --train needs in addition. Each language of compat/lang is
+a separate file, as are the tables of fit and fleet and that of published releases. A bill of materials lists
+them all. A mistake in compat/ stops the build.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def compiled() -> dict[str, Any]:
     }
     for name, text in source_texts("compat/lang", ".toml").items():
         contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
+    for name, text in source_texts("compat/names", ".txt").items():
+        contents[f"names/{Path(name).stem}.json"] = text
     releases = source_texts("compat/atlas/releases", ".txt")
     contents["compat/atlas/releases.json"] = freeze_releases(releases)
     for table in ("architectures", "fleet"):  # fit and fleet read only these

@@ -6,6 +6,7 @@ it failed.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ from envcheck.core.rules import Matrix
 from envcheck.host import files, pty_passthrough
 from envcheck.host.files import read_chunks, read_standard_input
 from envcheck.host.machine import Host
+from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.host.pty_passthrough import Gap
 from envcheck.host.signals import signal_name
 from envcheck.knowledge import log_signatures
@@ -185,8 +187,18 @@ def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:
     is_known = missing.lacks in published or missing.lacks == "torch"
     ranges = tuple(missing_names.ranges_with(missing, tables))
     if missing.installed:
-        ranges += tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))
+        asked = tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))
+        named = missing_names.ranges_in_names(missing, _names_of(missing.lacks))
+        ranges += (*(each for each in named if not any(row.startswith(each) for row in asked)), *asked)
     return MissingAnswer(missing, rules, ranges, is_known)
+
+
+def _names_of(package: str) -> str:
+    """Return the file of compat/names/ on a package: JSON in the wheel, text in a checkout; or nothing."""
+    shipped = shipped_text(f"names/{package}.json")
+    if shipped is not None:
+        return str(json.loads(shipped))
+    return source_texts("compat/names", ".txt", package).get(f"{package}.txt", "")
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from envcheck.core.facts import normalised, package_key
 from envcheck.core.rules import Atlas, Matrix, Rule
 from envcheck.knowledge.atlas_rules import who_has_it
+from envcheck.knowledge.names import releases_that_have
 from envcheck.logs.diagnosis import own_code
 from envcheck.logs.events import Event, Frame
 
@@ -25,6 +26,9 @@ _ATTRIBUTE = re.compile(
 _MODULE = re.compile(r"[Nn]o module named '?(?P<module>[\w.]+)'?(?P<inside>; '[\w.]+' is not a package)?")
 _ARGUMENT = re.compile(r"(?P<module>[\w.]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 
+
+_LAZY_IMPORT = re.compile(r"Failed to import (?P<root>[a-z]\w*)\.[\w.]+ because of the following error")
+"""How transformers and diffusers quote the error of a module that they import late."""
 
 _BUILT = re.compile(r"/pip-install-[^/]+/([\w.-]+?)_[0-9a-f]{32}/")
 """The folder in which pip builds a package."""
@@ -53,7 +57,7 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
     """Return what the exceptions of an event miss, or None."""
     distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
     for raised in event.exceptions:
-        asks = _package(raised.place, distributions)
+        asks = _package(raised.place, distributions) or _of_lazy_import(raised.message, distributions)
         for kind, pattern in (
             ("name", _NAME_OF_MODULE),
             ("name", _ATTRIBUTE),
@@ -94,6 +98,12 @@ def _package(place: Frame | None, distributions: Mapping[str, str]) -> str:
     return ""
 
 
+def _of_lazy_import(message: str, distributions: Mapping[str, str]) -> str:
+    """Return the distribution whose late import a message is about; empty if it is about none."""
+    found = _LAZY_IMPORT.search(message)
+    return distributions.get(found["root"]) or normalised(found["root"]) if found else ""
+
+
 def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
     """Yield the rules that say of which releases a name is missing."""
     word = re.compile(rf"\b{re.escape(missing.name.rpartition('.')[2])}\b")
@@ -128,6 +138,24 @@ def _is_it(needs: str, missing: MissingName) -> bool:
     if missing.kind == "module":
         return missing.module in (needs, module)
     return (name == missing.name and module in (missing.module, "")) or needs == missing.name
+
+
+def ranges_in_names(missing: MissingName, text: str) -> Iterator[str]:
+    """Yield which releases have the name or its module, from the file of the package that lacks it.
+
+    Of a module that no release has, the nearest one above it is looked up.
+    """
+    if not text or missing.kind == "argument":
+        return
+    module, name = missing.module, "" if missing.kind == "module" else missing.name
+    while "." in module or name:
+        found = dict(releases_that_have(text, module, name))
+        if name and not found:  # what is imported may be a module
+            found = dict(releases_that_have(text, f"{module}.{name}", ""))
+        if found:
+            yield from (f"{path}: in {missing.lacks} {words}" for path, words in found.items())
+            return
+        module, name = module.rpartition(".")[0], ""
 
 
 def ranges_with(missing: MissingName, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:

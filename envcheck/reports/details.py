@@ -288,7 +288,7 @@ def way_out(report: Report) -> str:
         return ""
     name = report.target.name if report.target is not None else "NAME"
     return report.language.say(
-        "name the environment that trains (--python PATH), or make one: {}", f"envcheck pin --target {name}"
+        "name the environment that trains (--python PATH), or make one: envcheck pin --target {}", name
     )
 
 

@@ -405,7 +405,7 @@ def _foreign_driver(inventory: Inventory) -> Reading | None:
     """
     if inventory.known("host.wsl") is True:
         return Absent()
-    if inventory.known("host.tegra") is not None:
+    if inventory.known("host.tegra") is not None or _has_jetson(inventory):
         reason = "a Jetson's driver is part of its system and is numbered differently"
     elif inventory.known("host.os") not in (None, "linux"):
         reason = f"only the drivers of Linux are known, and this is {inventory.known('host.os')}"
@@ -416,6 +416,11 @@ def _foreign_driver(inventory: Inventory) -> Reading | None:
     )
     comparable = driver_major.isdecimal() and torch_major.isdecimal()
     return Absent() if comparable and int(driver_major) >= int(torch_major) else Unknown(reason)
+
+
+def _has_jetson(inventory: Inventory) -> bool:
+    """Return whether a GPU is that of a Jetson board."""
+    return any(inventory.known("gpu.kind", number) == "jetson" for number in range(len(inventory.devices)))
 
 
 def _family_floor(tables: Tables, cuda: str) -> Reading:

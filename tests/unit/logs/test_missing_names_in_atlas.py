@@ -4,7 +4,8 @@ import pytest
 
 from envcheck.core.rules import Atlas
 from envcheck.knowledge.atlas import read_atlas
-from envcheck.logs.missing_names import MissingName, ranges_in_atlas
+from envcheck.logs.events import Event, Raised
+from envcheck.logs.missing_names import MissingName, missing_name, ranges_in_atlas, ranges_in_names
 
 GAPS = """
 read = 2026-11-22
@@ -63,3 +64,54 @@ def test_the_releases_that_have_it_and_those_that_ask_are_named(
     atlas: Atlas, sought: MissingName, found: list[str]
 ) -> None:
     assert list(ranges_in_atlas(sought, atlas)) == found
+
+
+NAMES = """# read: 0.20 to 0.40
+[huggingface_hub]
+0.20..0.25 cached_download
+[huggingface_hub.errors]
+0.25..0.40
+[huggingface_hub.inference]
+0.24..0.40
+0.30..0.40 AsyncClient
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "module", "found"),
+    [
+        ("name", "cached_download", "huggingface_hub", ["huggingface_hub.cached_download: up to 0.25"]),
+        ("name", "errors", "huggingface_hub", ["huggingface_hub.errors: from 0.25 on"]),
+        (
+            "name",
+            "AsyncClient",
+            "huggingface_hub.inference",
+            [
+                "huggingface_hub.inference: from 0.24 on",
+                "huggingface_hub.inference.AsyncClient: from 0.30 on",
+            ],
+        ),
+        ("module", "x", "huggingface_hub.inference._client", ["huggingface_hub.inference: from 0.24 on"]),
+        ("name", "nothing_of_this_name", "huggingface_hub", []),
+        ("argument", "tqdm", "huggingface_hub.hf_hub_download", []),
+    ],
+)
+def test_a_name_that_no_package_asks_for_is_found_in_the_list_of_names(
+    kind: str, name: str, module: str, found: list[str]
+) -> None:
+    said = ranges_in_names(missing(kind, name, module, asks=""), NAMES)
+
+    assert [each.replace("in huggingface-hub ", "") for each in said] == found
+
+
+def test_a_late_import_names_the_package_that_asks() -> None:
+    text = "Failed to import diffusers.loaders.peft because of the following error (look up to see its traceback): "
+    raised = Raised(
+        "RuntimeError", f"{text}cannot import name 'HfFolder' from 'huggingface_hub' (x.py)", None
+    )
+    event = Event("stated", (1,), "", exceptions=(raised,))
+
+    found = missing_name(event, {})
+
+    assert found is not None
+    assert (found.asks, found.lacks, found.name) == ("diffusers", "huggingface-hub", "HfFolder")

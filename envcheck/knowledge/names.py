@@ -1,0 +1,81 @@
+"""Names that some releases of a package have and others lack, from compat/names/. Pure.
+
+A file `peft.txt` says in its first lines which releases were read. Below the line of a module,
+`[peft.tuners.lora]`, each line holds the releases that have the names in it: `0.2.0..0.9.0 LoraModel`. A line
+with no name is about the module. What no line names is in all the releases that have its module, or in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from envcheck.core.rules import Span
+from envcheck.knowledge.atlas import format_spans, parse_spans
+
+_HEAD = """\
+# Which releases of {package} have names that others lack; what no line names is in all or in none.
+# Written by tools/refresh_names.py; the form is described in envcheck/knowledge/names.py.
+# read: {first} to {last}
+"""
+
+
+class NameRow(NamedTuple):
+    """A name of a module, or a module if the name is empty, and the releases that have it."""
+
+    module: str
+    name: str
+    spans: tuple[Span, ...]
+
+
+def names_text(package: str, rows: Iterable[NameRow], releases: Sequence[str]) -> str:
+    """Return the text of one package's file."""
+    lines = [_HEAD.format(package=package, first=releases[0], last=releases[-1])]
+    ordered = sorted(rows, key=lambda row: (row.module, format_spans(row.spans), row.name))
+    for module, of_module in groupby(ordered, key=lambda row: row.module):
+        lines.append(f"[{module}]\n")
+        for spans, alike in groupby(of_module, key=lambda row: format_spans(row.spans)):
+            names = [row.name for row in alike]
+            if "" in names:
+                lines.append(f"{spans.replace(' ', '')}\n")
+            if any(names):
+                lines.append(f"{spans.replace(' ', '')} {' '.join(filter(None, names))}\n")
+    return "".join(lines)
+
+
+def releases_that_have(text: str, module: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield what a package's file says of a name: a dotted path, and in words the releases that have it.
+
+    If the module is not in all releases, that is said first; `name` is empty for the module alone.
+    """
+    ends = _read_ends(text)
+    section = f"\n[{module}]\n"
+    at = text.find(section)
+    if at < 0:
+        return
+    body = text[at + len(section) :]
+    for line in body[: body.find("\n[") if "\n[" in body else len(body)].splitlines():
+        spans, *names = line.split()
+        if not names or name in names:
+            path = f"{module}.{name}" if names else module
+            yield path, _in_words(parse_spans(spans), ends)
+
+
+def _read_ends(text: str) -> tuple[str, str]:
+    line = text[text.index("# read: ") : text.index("\n", text.index("# read: "))]
+    first, _, last = line.removeprefix("# read: ").partition(" to ")
+    return first, last
+
+
+def _in_words(spans: tuple[Span, ...], ends: tuple[str, str]) -> str:
+    """Return spans in words: `from 4.49.0 on`, `up to 4.57.6`, `4.41.0 to 4.51.3`."""
+    parts = []
+    for first, last in spans:
+        if last == ends[1]:
+            parts.append(f"from {first} on")
+        elif first == ends[0]:
+            parts.append(f"up to {last}")
+        else:
+            parts.append(first if first == last else f"{first} to {last}")
+    return ", ".join(parts)
