@@ -241,7 +241,7 @@ def decide(report: Report, policy: Policy) -> Decision:
     if reasons:
         return Decision(1, *texts)
     if report.nothing_to_judge:
-        return Decision(3, (report.language.told(report.nothing_to_judge),))
+        return Decision(3, (report.language.translate(report.nothing_to_judge),))
     return Decision(0, *texts)
 
 
@@ -257,7 +257,7 @@ class _Effect(Enum):
 def _diagnostic_effect(diagnostic: Diagnostic, policy: Policy) -> _Effect:
     if diagnostic.severity.rank < policy.fail_on.rank:
         return _Effect.NONE
-    # What could not be read cannot be waived: nobody knows what it holds.
+    # What could not be read cannot be waived: its content is unknown.
     waived = diagnostic.code != UNREADABLE and _is_waived(_diagnostic_id(diagnostic), policy)
     return _Effect.WAIVED if waived else _Effect.SHUTS
 
