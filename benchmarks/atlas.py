@@ -35,13 +35,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envcheck import probes
-from envcheck.atlas.entries import PACKAGES, distribution_of
+from envcheck.atlas.entries import distribution_of, entries_of, import_names
 from envcheck.commands import examine
 from envcheck.commands.atlas_tables import release_table
+from envcheck.commands.harvest.gaps import use_shipped_entries
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Atlas, AtlasRow, Severity
-from envcheck.knowledge.atlas import read_atlas
+from envcheck.knowledge.atlas import WITHOUT, read_atlas
 from envcheck.rules import derive
 from envcheck.rules.atlas import is_broken, judged_versions
 
@@ -165,12 +166,12 @@ class Drawer:
 
     def _anywhere(self, *, named: bool) -> tuple[str, dict[str, str]]:
         asking, partner = self._chance.choice(related()) if named else self._chance.sample(DRAWN, 2)
-        if not PACKAGES[asking].entries or asking == "torch":
+        if not entries_of(asking) or asking == "torch":
             asking, partner = partner, asking
-        entries = [entry.action for entry in PACKAGES[asking].entries]
+        entries = [entry.action for entry in entries_of(asking)]
         entries += [entry for entry in PROGRAMS if asking in _askers(entry)]
         pinned = {asking: self._release(asking), partner: self._release(partner)}
-        return self._chance.choice(entries or [f"import {PACKAGES[asking].modules[0]}"]), pinned
+        return self._chance.choice(entries or [f"import {import_names(asking)[0]}"]), pinned
 
     def _torch_of(self, day: dt.date) -> str:
         """Return the newest torch that had been published on a day, of those of the bases."""
@@ -188,7 +189,8 @@ def _askers(entry: str) -> set[str]:
 
 def _reached(row: str, entry: str, package: str) -> bool:
     """Return whether a program passes the entry of a row of its package."""
-    roots = {f"import {name}" for name in PACKAGES[package].modules}
+    row = row.partition(WITHOUT)[0]  # the programs set no environment variable
+    roots = {f"import {name}" for name in import_names(package)}
     if "import " in entry and "." in entry:
         module = entry.split()[1].split(".")
         roots |= {f"import {'.'.join(module[:depth])}" for depth in range(1, len(module) + 1)}
@@ -382,6 +384,7 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", help="run every n-th draw from the k-th on: k/n")
     parser.add_argument("-o", dest="output", type=Path)
     options = parser.parse_intermixed_args()
+    use_shipped_entries()
     if options.step in ("report", "table"):
         rows = [
             row for file in options.files if file.suffix == ".json" for row in json.loads(file.read_text())

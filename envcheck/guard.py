@@ -41,26 +41,26 @@ if TYPE_CHECKING:
 # --- findings ---------------------------------------------------------------------------------------
 
 KINDS: Mapping[str, str] = {
-    "device": "a tensor is on another device than it should be",
-    "dtype": "a tensor has another dtype than it should have",
+    "device": "a tensor is on the wrong device",
+    "dtype": "a tensor has the wrong dtype",
     "unit-dtype": "trainable parameters of one FSDP unit differ in dtype",
     "meta": "a parameter was never given memory",
-    "empty": "a parameter has no elements, and no sharding explains it",
-    "unconnected": "the optimizer does not hold a trainable parameter",
+    "empty": "a parameter has no elements, and it is not sharded",
+    "unconnected": "a trainable parameter is not in the optimizer",
     "unchanged": "steps were taken, and no parameter changed",
     "no-gradient": "a trainable parameter got no gradient in any watched step",
     "zero-gradient": "the gradient of a trainable parameter was zero in every watched step",
     "frozen-gradient": "a frozen parameter has a gradient",
     "non-finite": "NaN or Inf in the loss, a gradient or a parameter",
     "recompute": "gradient checkpointing recomputed a tensor that differs from the saved one",
-    "no-deepspeed": "a DeepSpeed configuration was given, and DeepSpeed does not drive",
-    "exception": "training raised what a known failure raises",
+    "no-deepspeed": "a DeepSpeed configuration was given, but DeepSpeed is not used",
+    "exception": "training raised the exception of a known failure",
 }
 """Every kind of finding; `allow` takes these keys."""
 
 AFTER: Mapping[str, str] = {
-    "forward": "by the end of the forward",
-    "backward": "by the end of the backward",
+    "forward": "by the end of the forward pass",
+    "backward": "by the end of the backward pass",
     "clip": "between backward and step (clip)",
     "step": "by the end of the step",
     "between": "between two steps",
@@ -322,7 +322,7 @@ class _Setup(NamedTuple):
         for owner, state in dict(getattr(self.base_optimizer, "state", None) or {}).items():
             for word, tensor in state.items() if isinstance(state, dict) else ():
                 if getattr(tensor, "shape", None) == getattr(owner, "shape", ()) and tensor.dim():
-                    where = names.get(id(owner), "a parameter of no name")
+                    where = names.get(id(owner), "a parameter without a name")
                     yield f"optimizer state {word} of {where}", owner, tensor
 
     def master_weights(self) -> Iterator[tuple[str, Any]]:
@@ -398,7 +398,9 @@ def _state_findings(setup: _Setup, call: str, deepspeed: bool = False) -> Iterat
     if deepspeed and "deepspeed" not in setup.traits:
         kind = type(setup.driver)
         found = f"the Trainer ran without DeepSpeed, its optimizer is {kind.__module__}.{kind.__qualname__}"
-        yield GuardFinding("no-deepspeed", type(setup.model).__name__, "DeepSpeed to drive", found, call)
+        yield GuardFinding(
+            "no-deepspeed", type(setup.model).__name__, "DeepSpeed to run the training", found, call
+        )
     home = _home_device(setup)
     optimized = setup.optimized()
     for name, parameter in setup.parameters():
@@ -769,7 +771,7 @@ class _Record:
         if self.backwards:
             yield from self._missing_gradients(setup, count)
         if self.effective_steps and not self.weights_changed:
-            where, expected = "all trainable parameters", "some to change, for there were gradients"
+            where, expected = "all trainable parameters", "some to change, because there were gradients"
             yield GuardFinding("unchanged", where, expected, f"no change in {count}", "step")
 
     def _missing_gradients(self, setup: _Setup, count: str) -> Iterator[GuardFinding]:
@@ -814,7 +816,9 @@ class StepWatch:
         if on not in ("raise", "warn"):
             raise ValueError(f"on: expected 'raise' or 'warn', found {on!r}")
         if unknown := [word for word in allow if word not in KINDS]:
-            raise ValueError(f"allow: {unknown[0]!r} is no kind of finding; there are {', '.join(KINDS)}")
+            raise ValueError(
+                f"allow: {unknown[0]!r} is not a kind of finding; expected one of {', '.join(KINDS)}"
+            )
         setup = _Setup.of(model, optimizer)
         if setup.driver is None:
             raise ValueError("watch needs the optimizer that steps this model")
@@ -834,7 +838,7 @@ class StepWatch:
 
     def __enter__(self) -> Self:
         if self._setup is None:
-            raise RuntimeError("this watch has ended; make a new one")
+            raise RuntimeError("this watch has ended; create a new one")
         self._report(_state_findings(self._setup, "", self._deepspeed))
         if self._setup is not None:
             self._before = _placements(self._setup)

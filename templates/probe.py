@@ -16,10 +16,11 @@ _FILE = "/etc/example-release"
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """Start whatever is slow here (`host.start`), and return the function that collects the facts.
+    """Start slow work (`host.start`) and return the function that collects the facts.
 
-    All probes are started before the first is collected, so they wait at the same time. Read files through
-    `host`, so that a test can stage them; never raise for what is wrong with the machine.
+    All probes are started before the facts of the first one are collected, so that they wait at the same
+    time. Read files through `host`, so that a test can provide them. Do not raise an exception because of the
+    state of the machine.
     """
     return lambda: Inventory({"example.version": _version(host)})
 

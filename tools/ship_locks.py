@@ -22,6 +22,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +47,9 @@ GLIBCS = (GLIBC, "2.31")
 """C libraries to resolve for; llguidance, which vLLM needs, has wheels from 2.31 on (Ubuntu 20.04)."""
 ARM_PYTHONS = ("3.11", "3.12")
 """Pythons of the locks for aarch64: those of the images that its machines come with."""
+
+OLDER_PYTHONS = ("3.11", "3.12")
+"""Pythons of the locks with older releases."""
 
 TRAINED, INSTALLED = "trained", "installed"
 
@@ -94,7 +98,7 @@ class ShippedLock(NamedTuple):
 def locks_to_ship(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[ShippedLock]:
     """Yield every lock to ship for the rows `[target.NAME]`.
 
-    `older` in a row is a second set of releases, for Python 3.11 and the older driver.
+    `older` in a row is a second set of releases.
     """
     for target, row in rows.items():
         for python in PYTHONS:
@@ -108,8 +112,9 @@ def locks_to_ship(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[ShippedLock
             label = "-".join(
                 name + re.findall(r"[\d.]+", bound)[0].replace(".", "") for name, bound in older.items()
             )
-            name = f"{target}/py311-driver525-{label}.txt"
-            yield ShippedLock(name, target, "3.11", "driver525", "x86_64", older)
+            for python, family in product(OLDER_PYTHONS, DRIVERS):
+                name = f"{target}/py{python.replace('.', '')}-{family}-{label}.txt"
+                yield ShippedLock(name, target, python, family, "x86_64", older)
 
 
 def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def _target(target: Target) -> Iterator[str]:
     for name, why in target.conflicts.items():
         yield f"* does not go with {_code(name)}: {_text(why)}"
     if target.server:
-        yield f"* its server runs in an environment of its own: [{target.server}](#target-{target.server})"
+        yield f"* its server runs in a separate environment: [{target.server}](#target-{target.server})"
     if target.build:
         yield f"* published as source only, so built on installation: {', '.join(map(_code, target.build))}"
     for key, value in target.train.items():

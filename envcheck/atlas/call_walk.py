@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from envcheck.atlas.call_entries import CONSTRUCTING, CallEntry
 from envcheck.atlas.code_summary import SELF, SUPER, UNLESS_RAISED, CodeCall, FunctionCode
 from envcheck.atlas.conditions import (
     ALWAYS,
@@ -15,7 +14,6 @@ from envcheck.atlas.conditions import (
     Condition,
     HasName,
     Negated,
-    Surroundings,
     all_of,
     decide,
     negate,
@@ -28,12 +26,12 @@ from envcheck.atlas.definitions import (
     OwnFunction,
     is_dataclass,
 )
-from envcheck.atlas.entries import ELSEWHERE, distribution_of
+from envcheck.atlas.demands import this_stack
+from envcheck.atlas.entries import CONSTRUCTING, CallEntry, distribution_of
 from envcheck.core.facts import Tri
 
 _DEEPEST = 14
 _MOST_FRAMES = 4000
-_THIS_STACK = Surroundings(absent=ELSEWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,7 @@ class CallWalk:
         self._seen.add(key)
         for call in frame.function.calls:
             condition = self._condition(call, frame)
-            if decide(condition, _THIS_STACK) is not Tri.NO and not _opaque(condition):
+            if decide(condition, this_stack()) is not Tri.NO and not _opaque(condition):
                 yield from self._call(call, frame, condition)
 
     def _condition(self, call: CodeCall, frame: _Frame) -> Condition:

@@ -23,7 +23,7 @@ from envcheck.atlas.conditions import (
     all_of,
     decide,
 )
-from envcheck.atlas.entries import ELSEWHERE, PackageEntry, distribution_of
+from envcheck.atlas.entries import PackageEntry, distribution_of, elsewhere
 from envcheck.atlas.offers import ReleaseOffers, Way
 from envcheck.atlas.release_modules import ModuleForm
 from envcheck.atlas.summary import Use, UseKind
@@ -43,8 +43,6 @@ _BACKENDS = (
     ("video_processing_", "torchvision"),
 )
 """Beginnings of file names for which `define_import_structure` needs a backend."""
-
-_THIS_STACK = Surroundings(absent=ELSEWHERE)
 
 
 class DemandKind(StrEnum):
@@ -230,13 +228,18 @@ class EntryWalk:
             self._take(target, use.name, conditions)
 
 
+def this_stack() -> Surroundings:
+    """Return all that is known where no other release is given: what never is there."""
+    return Surroundings(absent=elsewhere())
+
+
 @lru_cache(maxsize=65536)
 def _open_conditions(condition: Condition) -> frozenset[Condition]:
     """Return the conditions that are open; NEVER alone if they cannot be met on this stack."""
-    if decide(condition, _THIS_STACK) is Tri.NO:
+    if decide(condition, this_stack()) is Tri.NO:
         return frozenset({NEVER})
     parts = condition.of if isinstance(condition, AllOf) else (condition,)
-    return frozenset(each for each in parts if decide(each, _THIS_STACK) is not Tri.YES)
+    return frozenset(each for each in parts if decide(each, this_stack()) is not Tri.YES)
 
 
 def _demanded(use: Use) -> Demanded:

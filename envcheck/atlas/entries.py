@@ -1,12 +1,27 @@
-"""The packages whose releases are read: their import names, and the entries through which they are used."""
+"""What users import and call of each package whose releases are read: `compat/atlas/entries.toml`.
+
+The readers share one table in a process, which whoever starts them takes into use; a pure package reads no
+file, and every reader down to the values of guards needs to know whose module `bnb` is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from packaging.utils import canonicalize_name
+
+from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_toml
+
+CONSTRUCTING = ("__init__", "__post_init__")
+"""The methods that run when an object is made."""
+
+_ENTRY = re.compile(r"import ([\w.]+)|from ([\w.]+) import (\w+(?:, \w+)*)")
+_KEYS = frozenset({"imports", "entries", "calls"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,165 +40,131 @@ class PackageEntry:
     names: tuple[str, ...] = ()
 
 
-def _import(module: str) -> PackageEntry:
-    return PackageEntry(f"import {module}", module)
+@dataclass(frozen=True, slots=True)
+class CallEntry:
+    """Something that a user calls.
 
+    Attributes:
+        path: of the class or function, `trl.SFTTrainer`.
+        methods: further methods that a run calls; each with what a user calls to get there.
 
-def _names(module: str, *names: str) -> PackageEntry:
-    return PackageEntry(f"from {module} import {names[0]}", module, names)
+    """
+
+    path: str
+    methods: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class StackPackage:
-    """One package: its import names and its entries; without entries it is only asked by others."""
+    """One package: import names, entries, and what is called besides; without entries it is only asked."""
 
     modules: tuple[str, ...]
     entries: tuple[PackageEntry, ...] = ()
+    calls: tuple[str, ...] = ()
 
 
-def _plain(module: str, *entries: PackageEntry) -> StackPackage:
-    return StackPackage((module,), (_import(module), *entries))
+@dataclass(frozen=True, kw_only=True)
+class EntryTable:
+    """The packages by normalised name, and the names under which code speaks of them.
+
+    Attributes:
+        packages: by normalised name; the import name of any other package is taken to be its own name.
+        methods: patterns of class names, with the methods that a run calls.
+        elsewhere: packages that count as absent unless they are known to be there.
+        by_module: distributions by import name or abbreviation.
+
+    """
+
+    packages: Mapping[str, StackPackage] = field(default_factory=dict)
+    methods: tuple[tuple[str, Mapping[str, str]], ...] = ()
+    elsewhere: frozenset[str] = frozenset()
+    by_module: Mapping[str, str] = field(default_factory=dict)
 
 
-PACKAGES: Mapping[str, StackPackage] = {
-    "accelerate": _plain("accelerate", _names("accelerate", "Accelerator")),
-    "apex": StackPackage(("apex",)),
-    "autoawq": StackPackage(("awq",), (_import("awq"), _names("awq", "AutoAWQForCausalLM"))),
-    "axolotl": _plain("axolotl", _import("axolotl.cli.train"), _import("axolotl.train")),
-    "bitsandbytes": _plain("bitsandbytes"),
-    "datasets": _plain("datasets", _names("datasets", "load_dataset", "Dataset")),
-    "deepspeed": _plain("deepspeed"),
-    "diffusers": _plain(
-        "diffusers",
-        _names("diffusers", "DiffusionPipeline"),
-        _names("diffusers", "StableDiffusionPipeline"),
-        _names("diffusers", "UNet2DConditionModel"),
-    ),
-    "einops": _plain("einops"),
-    "flash-attn": _plain("flash_attn"),
-    "fsspec": _plain("fsspec"),
-    "gptqmodel": _plain("gptqmodel"),
-    "huggingface-hub": _plain(
-        "huggingface_hub", _names("huggingface_hub", "HfApi", "hf_hub_download", "snapshot_download")
-    ),
-    "kernels": _plain("kernels"),
-    "lightning": StackPackage(
-        ("lightning", "lightning_fabric", "pytorch_lightning"),
-        (_import("lightning"), _import("lightning.pytorch"), _import("lightning.fabric")),
-    ),
-    "liger-kernel": _plain(
-        "liger_kernel", PackageEntry("import liger_kernel.transformers", "liger_kernel.transformers")
-    ),
-    "llamafactory": _plain("llamafactory", _import("llamafactory.cli"), _import("llamafactory.train.tuner")),
-    "lm-eval": _plain("lm_eval", _import("lm_eval.models.huggingface")),
-    "megatron-core": StackPackage(("megatron",), (_import("megatron.core"),)),
-    "mpi4py": StackPackage(("mpi4py",)),
-    "ms-swift": StackPackage(("swift",), (_import("swift"), _import("swift.llm"), _import("swift.trainers"))),
-    "ninja": StackPackage(("ninja",)),
-    "numpy": StackPackage(("numpy",)),
-    "openrlhf": _plain("openrlhf", _import("openrlhf.cli.train_sft"), _import("openrlhf.cli.train_ppo_ray")),
-    "optimum": _plain("optimum", _import("optimum.onnxruntime"), _import("optimum.gptq")),
-    "peft": _plain("peft", _names("peft", "get_peft_model", "LoraConfig", "PeftModel")),
-    "protobuf": StackPackage(("google",)),
-    "pyarrow": _plain("pyarrow"),
-    "pydantic": _plain("pydantic"),
-    "ray": _plain("ray", _import("ray.train"), _import("ray.train.torch")),
-    "safetensors": _plain("safetensors", _import("safetensors.torch")),
-    "scikit-learn": StackPackage(("sklearn",), (_import("sklearn"),)),
-    "scipy": _plain("scipy"),
-    "sentence-transformers": _plain(
-        "sentence_transformers",
-        _names("sentence_transformers", "SentenceTransformer"),
-        _names("sentence_transformers", "SentenceTransformerTrainer"),
-    ),
-    "setuptools": StackPackage(("setuptools", "pkg_resources")),
-    "sglang": _plain("sglang", _import("sglang.srt.server_args"), _import("sglang.srt.entrypoints.engine")),
-    "tensorboard": _plain("tensorboard"),
-    "tokenizers": _plain("tokenizers"),
-    "torch": StackPackage(
-        ("torch", "functorch", "torchgen"),
-        (_import("torch"), _import("torch.utils.tensorboard"), _import("torch.utils.cpp_extension")),
-    ),
-    "torch-npu": _plain("torch_npu"),
-    "torchao": _plain("torchao", _import("torchao.quantization")),
-    "torchaudio": _plain("torchaudio"),
-    "torchcodec": _plain("torchcodec", _import("torchcodec.decoders")),
-    "torchvision": _plain("torchvision"),
-    "transformer-engine": StackPackage(("transformer_engine",), (_import("transformer_engine.pytorch"),)),
-    "transformers": _plain(
-        "transformers",
-        _names("transformers", "PreTrainedModel"),
-        _names("transformers", "Trainer", "TrainingArguments"),
-        _names("transformers", "AutoModelForCausalLM", "AutoTokenizer"),
-        _names("transformers", "LlamaForCausalLM"),
-        _names("transformers", "pipeline"),
-    ),
-    "triton": _plain("triton"),
-    "trl": _plain(
-        "trl",
-        _names("trl", "SFTTrainer", "SFTConfig"),
-        _names("trl", "DPOTrainer", "DPOConfig"),
-        _names("trl", "GRPOTrainer", "GRPOConfig"),
-        _names("trl", "RewardTrainer", "RewardConfig"),
-        _names("trl", "PPOTrainer", "PPOConfig"),
-        _names("trl", "KTOTrainer", "KTOConfig"),
-        _names("trl", "AutoModelForCausalLMWithValueHead"),
-    ),
-    "unsloth": _plain("unsloth"),
-    "unsloth-zoo": _plain("unsloth_zoo"),
-    "verl": _plain("verl", _import("verl.trainer.main_ppo"), _import("verl.trainer.fsdp_sft_trainer")),
-    "vllm": _plain("vllm", _names("vllm", "LLM", "SamplingParams")),
-    "wandb": _plain("wandb"),
-    "xformers": _plain("xformers", _import("xformers.ops")),
-}
-"""By normalised name. The import names of packages that are not here are taken to be their own names."""
-
-ELSEWHERE = frozenset(
-    {
-        *("apex", "flax", "habana-frameworks", "intel-extension-for-pytorch", "jax"),
-        *("keras", "mindspore", "mlx", "modelscope", "optimum-habana"),
-        *("optimum-neuron", "sagemaker", "smdistributed", "tensorflow", "tf-keras"),
-        *("tensorflow-probability", "tensorflow-text", "tf2onnx", "torch-mlu", "torch-musa"),
-        *("torch-npu", "torch-sdaa", "torch-xla", "torchdistx", "neuronx-distributed"),
-        *("torch-neuronx", "torch-directml"),
-    }
-)
-"""Packages for other machines and frameworks, which count as absent unless they are known to be there."""
-
-_BY_MODULE = {module: name for name, package in PACKAGES.items() for module in package.modules}
-_OTHER_SPELLINGS = {
-    "bnb": "bitsandbytes",
-    "hf_hub": "huggingface-hub",
-    "hf-hub": "huggingface-hub",
-    "liger": "liger-kernel",
-    "pt": "torch",
-    "tf": "tensorflow",
-    "flash_attn_2": "flash-attn",
-    "auto_awq": "autoawq",
-    "cv2": "opencv-python",
-    "PIL": "pillow",
-    "yaml": "pyyaml",
-    "ipex": "intel-extension-for-pytorch",
-    "sklearn": "scikit-learn",
-    "smdistributed": "smdistributed",
-    "torch_tpu": "torch-xla",
-    "tpu": "torch-xla",
-    "npu": "torch-npu",
-    "torch_hpu": "habana-frameworks",
-    "hpu": "habana-frameworks",
-    "mlu": "torch-mlu",
-    "neuron": "torch-neuronx",
-}
+_IN_USE = [EntryTable()]
 
 
-@lru_cache(maxsize=4096)
+def use_entries(text: str, file: str) -> None:
+    """Take the table of a text into use.
+
+    Raises:
+        InputError: the text is not TOML, or has a key or an entry of an unknown form.
+
+    """
+    tree = parse_toml(text, file)
+    rows = tree.get("package", {})
+    packages = {name: _package(name, row, f"{file}: package.{name}") for name, row in rows.items()}
+    names = tree.get("names", {})
+    modules = {module: name for name, package in packages.items() for module in package.modules}
+    _IN_USE[0] = EntryTable(
+        packages=packages,
+        methods=tuple(_methods(row) for row in tree.get("methods", ())),
+        elsewhere=frozenset(names.get("elsewhere", ())),
+        by_module={**names.get("spellings", {}), **modules},
+    )
+
+
+def _package(name: str, row: Mapping[str, Any], where: str) -> StackPackage:
+    if not set(row) <= _KEYS:
+        raise InputError(where, f"expected a table of {', '.join(sorted(_KEYS))}")
+    return StackPackage(
+        tuple(row.get("imports", (name.replace("-", "_"),))),
+        tuple(_entry(text, where) for text in row.get("entries", ())),
+        tuple(row.get("calls", ())),
+    )
+
+
+def _entry(text: str, where: str) -> PackageEntry:
+    found = _ENTRY.fullmatch(text)
+    if found is None:
+        raise InputError(where, f"expected 'import MODULE' or 'from MODULE import NAMES'; found {text!r}")
+    if found[1]:
+        return PackageEntry(text, found[1])
+    names = tuple(found[3].split(", "))
+    return PackageEntry(f"from {found[2]} import {names[0]}", found[2], names)
+
+
+def _methods(row: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
+    """Return the pattern of a row, and what a user calls by each method that runs then."""
+    ways = {action: methods for action, methods in row.items() if action != "class"}
+    return row["class"], {method: action for action, methods in ways.items() for method in methods}
+
+
+def stack_package(name: str) -> StackPackage | None:
+    """Return a package by its normalised name; None if the table does not hold it."""
+    return _IN_USE[0].packages.get(name)
+
+
+def elsewhere() -> frozenset[str]:
+    """Return the packages that count as absent unless they are known to be there."""
+    return _IN_USE[0].elsewhere
+
+
+def entries_of(package: str) -> Sequence[PackageEntry]:
+    """Return the entries of a package."""
+    known = stack_package(package)
+    return known.entries if known else ()
+
+
+def calls_of(package: str) -> list[CallEntry]:
+    """Return what a user calls of a package, the most usual first."""
+    known = stack_package(package)
+    paths = [f"{entry.module}.{name}" for entry in (known.entries if known else ()) for name in entry.names]
+    every = dict.fromkeys((*paths, *(known.calls if known else ())))
+    return [CallEntry(path, _methods_of(path.rsplit(".", 1)[-1])) for path in every]
+
+
+def _methods_of(name: str) -> Mapping[str, str]:
+    return next((found for form, found in _IN_USE[0].methods if fnmatch.fnmatchcase(name, form)), {})
+
+
 def distribution_of(path: str) -> str:
     """Return the distribution that brings a module, by the module's dotted path or an abbreviation of it."""
     top = path.split(".", 1)[0]
-    return _BY_MODULE.get(top) or _OTHER_SPELLINGS.get(top) or str(canonicalize_name(top))
+    return _IN_USE[0].by_module.get(top) or str(canonicalize_name(top))
 
 
 def import_names(package: str) -> tuple[str, ...]:
     """Return the import names of a distribution."""
-    known = PACKAGES.get(package)
+    known = stack_package(package)
     return known.modules if known else (package.replace("-", "_"),)

@@ -1,12 +1,13 @@
 """Find the releases of a partner that a package's own code refuses while it is imported.
 
-Three forms are read: a requirement of a table that a loop checks, `require_version("x>=1")` at module level,
-and a `raise` at module level under a test of the partner's version. Checks inside functions are not read: no
-version says whether they run.
+Four forms are read: a requirement of a table that a loop checks, `require_version("x>=1")` at module level,
+a `raise` at module level under a test of the partner's version, and all of these in functions that a module
+calls at its top level. Checks in other functions are not read: no version says whether they run.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,6 +15,7 @@ from functools import lru_cache
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from envcheck.atlas.called_checks import CalledChecks
 from envcheck.atlas.conditions import (
     PYTHON,
     AllOf,
@@ -26,14 +28,17 @@ from envcheck.atlas.conditions import (
     decide,
     packages_of,
 )
+from envcheck.atlas.demands import this_stack
 from envcheck.atlas.gaps import CodeGap, GapKind
+from envcheck.atlas.keywords import definitions
 from envcheck.atlas.offers import ReleaseOffers
 from envcheck.atlas.reader import PackageReader, surroundings
-from envcheck.atlas.summary import FileSummary, Guards
+from envcheck.atlas.summary import FileSummary, Guards, ModuleCall
+from envcheck.atlas.syntax import dotted
 from envcheck.core.facts import Tri
 from envcheck.core.versions import satisfies
+from envcheck.knowledge.atlas import WITHOUT
 
-_CHECKS = ("require_version", "require_version_core")
 _TABLE_CHECKS = ("dep_version_check",)
 _OPPOSITE = {">=": "<", "<": ">=", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
@@ -48,6 +53,7 @@ class ImportRefusal:
         specifier: what the partner's version has to satisfy; empty if `refused` says it.
         refused: when the line is reached and, without a specifier, raises.
         place: file and line.
+        variables: environment variables that turn the check off.
 
     """
 
@@ -56,6 +62,7 @@ class ImportRefusal:
     specifier: str
     refused: Condition
     place: str
+    variables: tuple[str, ...] = ()
 
 
 def find_import_guards(package: PackageReader, partner: PackageReader) -> list[CodeGap]:
@@ -121,6 +128,7 @@ def _refusals(package: PackageReader) -> tuple[tuple[str, str, ImportRefusal], .
 
 def _refused(package: PackageReader, version: str) -> Iterator[tuple[str, ImportRefusal]]:
     offers = package.offers(version)
+    checks = CalledChecks(definitions(package, version))
     seen: set[tuple[str, Condition]] = set()
     for entry in package.entries(version):
         for module, condition in entry.modules:
@@ -130,6 +138,27 @@ def _refused(package: PackageReader, version: str) -> Iterator[tuple[str, Import
             seen.add((module, condition))
             for refusal in _module_refusals(offers, summary, module, condition):
                 yield entry.action, refusal
+            for refusal in _called_refusals(checks, summary, module, condition):
+                yield WITHOUT.join((entry.action, *refusal.variables[:1])), refusal
+
+
+def _called_refusals(
+    checks: CalledChecks, summary: FileSummary, module: str, reached: Condition
+) -> Iterator[ImportRefusal]:
+    """Yield what functions refuse that a module calls."""
+    for call in summary.calls:
+        condition = all_of((reached, checks.code.offers.guards.together(call.guards, module)))
+        if decide(condition, this_stack()) is Tri.NO:
+            continue
+        for found in checks.refusals(call, module, condition):
+            if found.requirement:
+                refusals = _required(found.requirement, found.condition, found.place)
+            else:
+                refusals = (
+                    ImportRefusal(partner, bound, "", found.condition, found.place)
+                    for partner, bound in _bounds(found.condition)
+                )
+            yield from (replace(each, variables=found.variables) for each in refusals)
 
 
 def _module_refusals(
@@ -144,15 +173,23 @@ def _module_refusals(
         text = _table(offers, summary, module, check.table).get(check.package, "")
         yield from _required(text, condition(check.guards), f"{path}:{check.line}")
     for call in summary.calls:
-        text = call.arguments[0]
-        if call.function in _TABLE_CHECKS:
-            text = _table(offers, summary, module, "deps").get(text, "")
-        if call.function in (*_CHECKS, *_TABLE_CHECKS):
+        function, argument = _checked(call)
+        if function in _TABLE_CHECKS:
+            text = _table(offers, summary, module, "deps").get(argument, "")
             yield from _required(text, condition(call.guards), f"{path}:{call.line}")
     for refusal in summary.refusals:
         refused = condition(refusal.guards)
         for partner, bound in _bounds(refused):
             yield ImportRefusal(partner, bound, "", refused, f"{path}:{refusal.line}")
+
+
+def _checked(call: ModuleCall) -> tuple[str, str]:
+    """Return the last part of the name of what is called, and its first argument if that is a text."""
+    match ast.parse(call.text, mode="eval").body:
+        case ast.Call(func=function, args=[ast.Constant(value=str(text)), *_]):
+            return (dotted(function) or "").rsplit(".", 1)[-1], text
+        case _:
+            return "", ""
 
 
 def _table(offers: ReleaseOffers, summary: FileSummary, module: str, name: str) -> Mapping[str, str]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
-from envcheck.atlas.call_entries import call_entries
 from envcheck.atlas.call_walk import CallWalk, KeywordDemand, KeywordUse
 from envcheck.atlas.code_summary import FileCode
 from envcheck.atlas.conditions import Surroundings, decide
 from envcheck.atlas.definitions import Definitions
+from envcheck.atlas.entries import calls_of
 from envcheck.atlas.gaps import CodeGap, GapKind
 from envcheck.atlas.missing_names import trustworthy
 from envcheck.atlas.offers import OfferAnswer
@@ -116,7 +116,7 @@ def keyword_demands(package: PackageReader) -> tuple[tuple[str, tuple[KeywordDem
 
 def _demands(package: PackageReader, version: str) -> Iterator[KeywordDemand]:
     code = definitions(package, version)
-    for entry in call_entries(package.name):
+    for entry in calls_of(package.name):
         yield from CallWalk(code, entry).read()
 
 

@@ -114,11 +114,13 @@ class GuardReader:
     Attributes:
         modules: the release.
         foreign: the condition of a predicate of another package, by dotted path, where somebody knows it.
+        variables: environment variables that were asked for since the caller cleared the set.
 
     """
 
     modules: ReleaseModules
     foreign: Callable[[str], Condition | None] = lambda _path: None
+    variables: set[str] = field(default_factory=set)
     _scopes: dict[str, Names] = field(default_factory=dict)
     _read: dict[tuple[str, str], Condition] = field(default_factory=dict)
     _joined: dict[tuple[Guards, str], Condition] = field(default_factory=dict)
@@ -148,6 +150,15 @@ class GuardReader:
         self._fuel, self._depth = _FUEL, 0
         function = self._own(module, name) if self.modules.owns(module) else OPAQUE
         return truth(self._call_value(function, [], {})) if isinstance(function, LocalFunction) else None
+
+    def value(self, node: ast.expr, names: Names, module: str) -> SymbolValue:
+        """Return the value of an expression in a function of a module, whose local names are given."""
+        self._fuel, self._depth = _FUEL, 0
+        return self._value(node, names, module)
+
+    def run_import(self, node: ast.Import | ast.ImportFrom, names: Names, module: str) -> None:
+        """Bind what an import in a function of a module binds."""
+        self._run([node], names, module)
 
     # Names
 
@@ -425,6 +436,8 @@ class GuardReader:
         return (reader(values),) if reader is not None else None
 
     def _library_getenv(self, values: Sequence[SymbolValue]) -> SymbolValue:
+        if values and isinstance(values[0], str):
+            self.variables.add(values[0])
         return values[1] if len(values) > 1 else None
 
     _library_get = _library_getenv
@@ -510,6 +523,16 @@ class GuardReader:
         if self._depth >= _DEEPEST:
             return OPAQUE
         self._depth += 1
+        names = self.parameters(function, values, keywords)
+        in_function, self._in_function = self._in_function, True
+        result = self._run(function.node.body, names, function.module)
+        self._depth, self._in_function = self._depth - 1, in_function
+        return _returned(result)
+
+    def parameters(
+        self, function: LocalFunction, values: Sequence[SymbolValue], keywords: Mapping[str, SymbolValue]
+    ) -> Names:
+        """Return the names that a function begins with: its parameters, bound to arguments or defaults."""
         arguments = function.node.args
         parameters = [*arguments.posonlyargs, *arguments.args]
         named = [*parameters, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
@@ -521,10 +544,7 @@ class GuardReader:
                 names[parameter.arg] = self._value(default, {}, function.module)
         names.update(zip((each.arg for each in parameters), values, strict=False))
         names.update(keywords)
-        in_function, self._in_function = self._in_function, True
-        result = self._run(function.node.body, names, function.module)
-        self._depth, self._in_function = self._depth - 1, in_function
-        return _returned(result)
+        return names
 
 
 def _comparing_call(name: str, values: Sequence[SymbolValue]) -> Condition | None:

@@ -38,6 +38,7 @@ ANNOTATIONS_RUN = "sys.version_info < (3, 14)"
 _CATCH_IMPORTS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _CATCH_ATTRIBUTES = {"AttributeError", "Exception", "BaseException"}
 _LONGEST_RAISE = 160
+_LONGEST_CALL = 240
 
 
 def read_python_file(
@@ -359,17 +360,24 @@ class _FileReader:
             self.computed = True  # as protobuf's builder, which fills the namespace that it is given
         elif any(isinstance(each, ast.Name) and each.id == "__all__" for each in call.args):
             self.exports_open = True
-        constants = [each.value for each in call.args if isinstance(each, ast.Constant)]
+        self.record_call(call, place)
+
+    def record_call(self, call: ast.Call, place: _Place) -> None:
+        values = (*call.args, *(each.value for each in call.keywords))
+        text = ast.unparse(call)
         if (
-            constants
-            and len(constants) == len(call.args)
-            and all(isinstance(each, str) for each in constants)
+            dotted(call.func)
+            and all(isinstance(each, ast.Constant) for each in values)
+            and len(text) <= _LONGEST_CALL
         ):
-            texts = tuple(str(each) for each in constants)
-            self.calls.append(ModuleCall(function.rsplit(".", 1)[-1], texts, place.guards, node.lineno))
+            self.calls.append(ModuleCall(text, place.guards, call.lineno))
 
     def read_assert(self, node: ast.Assert, place: _Place) -> None:
         self.expression(node.test, place)
+        if place.top and not place.typing and not place.caught:
+            text = " ".join(ast.unparse(node).split())[:_LONGEST_RAISE]
+            guards = (*place.guards, f"not ({ast.unparse(node.test)})")
+            self.refusals.append(ModuleRefusal(text, guards, node.lineno))
 
     def read_raise(self, node: ast.Raise, place: _Place) -> None:
         if not place.typing and not place.caught:

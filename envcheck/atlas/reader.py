@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from envcheck.atlas.conditions import PYTHON, UNREADABLE, Condition, Installed, Surroundings
 from envcheck.atlas.demands import Demand, EntryReading, read_entries
-from envcheck.atlas.entries import ELSEWHERE, PACKAGES, distribution_of, import_names
+from envcheck.atlas.entries import distribution_of, elsewhere, entries_of, import_names
 from envcheck.atlas.offers import ReleaseOffers
 from envcheck.atlas.predicates import GuardReader
 from envcheck.atlas.release import PublishedRelease
@@ -68,7 +68,7 @@ class PackageReader:
             release = self.by_version[version]
             modules = ReleaseModules(release, import_names(self.name), self.cache)
             beside = Surroundings(
-                versions={self.name: version}, windows=self.window(version), absent=ELSEWHERE - {self.name}
+                versions={self.name: version}, windows=self.window(version), absent=elsewhere() - {self.name}
             )
             self._offers[version] = ReleaseOffers(modules, GuardReader(modules, self.foreign), beside)
         return self._offers[version]
@@ -76,8 +76,7 @@ class PackageReader:
     def entries(self, version: str) -> tuple[EntryReading, ...]:
         """Return what each entry of a release imports and asks of other packages."""
         if version not in self._entries:
-            package = PACKAGES.get(self.name)
-            self._entries[version] = read_entries(self.offers(version), package.entries if package else ())
+            self._entries[version] = read_entries(self.offers(version), entries_of(self.name))
         return self._entries[version]
 
     def demands(self, version: str) -> list[Demand]:
@@ -122,7 +121,7 @@ def surroundings(package: PackageReader, version: str, partner: PackageReader, r
     return Surroundings(
         versions={package.name: version, partner.name: release},
         windows=there,
-        absent=ELSEWHERE - {partner.name},
+        absent=elsewhere() - {partner.name},
         has=partner.offers(release).has,
     )
 

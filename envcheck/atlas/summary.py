@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-FORMAT = 1
+FORMAT = 2
 """Raise this when the meaning of a summary changes: digests of the old form then match no longer."""
 
 Guards: TypeAlias = tuple[str, ...]
@@ -69,10 +69,9 @@ class ModuleRefusal:
 
 @dataclass(frozen=True, slots=True)
 class ModuleCall:
-    """A call with constant arguments while the file is imported: `require_version("x>=1")`."""
+    """A call by name while the file is imported, `require_version("x>=1")`; `text` is the call as written."""
 
-    function: str
-    arguments: tuple[str, ...]
+    text: str
     guards: Guards
     line: int
 
@@ -114,7 +113,7 @@ class FileSummary:
         registers: words in the code that puts modules into `sys.modules` or adds an import hook.
         uses: what is imported or read on import, in order.
         refusals: what is raised on import.
-        calls: calls with constant arguments on import.
+        calls: calls by name on import, with no argument or constants alone.
         checks: requirements of a table that are checked on import.
         tables: dictionaries of requirement texts by package name.
         script: the statements that decide guards (constants, predicates), as reduced source.

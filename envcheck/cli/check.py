@@ -64,11 +64,11 @@ def command(
         skip=tuple(skip or ()),
     )
     checked = check.check(files, request, gate_options, language, python_version)
-    for remark in () if quiet else checked.remarks:
-        output.print_message(inline(remark))
     report = checked.report._replace(question=Question.CHECK, verbosity=verbosity)
     if output.write_report(report, report_format, file) and report_format != "github" and not quiet:
         for patch in checked.patches:
             heading = report.language.say("Edit that passes (apply it with: patch -p0):")
             output.print_data(f"\n{heading}\n{patch}")
+    for remark in () if quiet else checked.remarks if verbose else checked.summary:
+        output.print_message(inline(report.language.told(remark)))
     return checked.decision.code

@@ -41,9 +41,9 @@ def command(
 ) -> int:
     """Print the inventory as JSON, which `doctor --facts` judges anywhere; or compare two inventories.
 
-    What is wrong with a configuration of --train is told on stderr, a line each.
+    Mistakes in a configuration given with --train are printed to stderr, one per line.
 
-    Exit codes: 0 printed, 1 with --diff if B has an error that A has not, 2 wrong usage or unreadable
+    Exit codes: 0 printed, 1 with --diff if B has an error that A does not have, 2 wrong usage or unreadable
     input, 3 could not examine the environment.
     """
     request = options.examine_request(python=python, static=static, train=train, timeout=timeout)

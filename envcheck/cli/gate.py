@@ -37,22 +37,22 @@ ManifestOption = Annotated[
     CommandOption(
         "--manifest",
         metavar="FILE",
-        help="Write to this file what was judged, or nowhere with 'none'. Default in a container: "
-        "/usr/share/envcheck/manifest.json.",
+        help="Write the manifest of what was judged to this file; 'none' writes none. "
+        "Default in a container: /usr/share/envcheck/manifest.json.",
     ),
 ]
 NoManifestOption = Annotated[
     bool,
     CommandOption(
-        "--no-manifest", help="Write no manifest, also in a container. The same as --manifest none."
+        "--no-manifest", help="Write no manifest, even in a container. The same as --manifest none."
     ),
 ]
 RuntimeOption = Annotated[
     bool,
     CommandOption(
         "--runtime",
-        help="At start-up: check this machine's driver and GPUs against the manifest. Takes only --manifest, "
-        "--timeout and --json.",
+        help="At start-up: check this machine's driver and GPUs against the manifest. Only --manifest, "
+        "--timeout and --json are allowed with it.",
     ),
 ]
 

@@ -29,10 +29,10 @@ class MatrixAction(Enum):
 ActionArgument = Annotated[
     MatrixAction,
     CommandArgument(
-        help="show what is known; lint: check it for mistakes; html: write a page to look things up in; "
+        help="show what is known; lint: check it for mistakes; html: write a page with everything; "
         "measure: install combinations in separate environments, train a target in each and print cells; "
         "harvest: fetch the Python files and metadata of published releases into a folder; "
-        "refresh: harvest what is new, write compat/atlas and say what changed; "
+        "refresh: harvest what is new, write compat/atlas and describe what changed; "
         "prove: open the releases around the version bounds of rules and record what is found."
     ),
 ]
@@ -63,7 +63,7 @@ OutputOption = Annotated[
         metavar="PATH",
         help="html: file that ends in .html, or folder for index.html (default: site); '-' prints the page. "
         "measure: file to append cells to (default: print). "
-        "harvest: folder like compat/atlas for what was read (default: fetch only); refresh: the same "
+        "harvest: folder laid out like compat/atlas to write to (default: fetch only); refresh: the same "
         "(default: compat/atlas). "
         "prove: folder laid out like compat/ (default: compat).",
     ),

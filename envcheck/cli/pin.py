@@ -77,7 +77,8 @@ AllowSourceOption = Annotated[
     CommandOption(
         "--allow-source",
         metavar="NAME",
-        help="Build this package from source if the index has no wheel of it: its code runs. Repeatable.",
+        help="Build this package from source if the index has no wheel for it; this runs its code. "
+        "Repeatable.",
     ),
 ]
 KeepOption = Annotated[
@@ -87,7 +88,9 @@ KeepOption = Annotated[
 ModelOption = Annotated[
     list[str] | None,
     CommandOption(
-        "--model", metavar="TYPE", help="Choose a transformers that supports this model_type. Repeatable."
+        "--model",
+        metavar="TYPE",
+        help="Choose a release of transformers that supports this model_type. Repeatable.",
     ),
 ]
 ExcludeNewerOption = Annotated[
@@ -115,7 +118,8 @@ ShowIndexOption = Annotated[
     bool,
     CommandOption(
         "--show-index",
-        help="pylock: allow addresses on your own index; of packages without wheels, name where one is.",
+        help="pylock: allow addresses on your own index. For packages without wheels, print the address "
+        "of a published wheel.",
     ),
 ]
 ConstraintsOnlyOption = Annotated[

@@ -9,13 +9,14 @@ from typing import NamedTuple
 from envcheck import dependency_files, probes
 from envcheck.commands import edits, examine, gate, ranges
 from envcheck.commands.examine import ExamineRequest
+from envcheck.commands.planned_fixes import with_planned_fixes
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, Unknown
-from envcheck.core.findings import Evidence, Finding, Report, Verdict
+from envcheck.core.findings import Evidence, Finding, Plan, Report, Verdict
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
-from envcheck.dependency_files import DependencyList
+from envcheck.dependency_files import DependencyList, ListedPackage
 from envcheck.host.files import read_file
 from envcheck.policy import decision
 from envcheck.policy.decision import Decision, DeclaredMachine, Settings
@@ -28,7 +29,8 @@ class Checked(NamedTuple):
     """The result of a check.
 
     `report` covers all files, `lines` holds one line for every finding, and `remarks` names the
-    dependencies that were not judged. `patches` are the edits of the files that mend what fails.
+    dependencies that were not judged, one a line; `summary` names those that share a file and a reason in one
+    line. `patches` are the edits of the files that mend what fails.
     """
 
     report: Report
@@ -36,6 +38,7 @@ class Checked(NamedTuple):
     lines: tuple[str, ...]
     remarks: tuple[str, ...]
     patches: tuple[str, ...] = ()
+    summary: tuple[str, ...] = ()
 
 
 class _Context(NamedTuple):
@@ -83,28 +86,35 @@ def check(
     )
     report = decision.apply_policy(report, diagnostics, policy)
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
-    not_judged = (line for dependencies in lists for line in _not_judged(dependencies, python))
+    not_judged = [line for dependencies in lists for line in _not_judged(dependencies, python)]
     decided = decision.decide(report, policy)
     plans = zip(lists, judged, strict=True) if decided.code else ()
-    found = [patch for one, (failing, read) in plans for patch in _patches(one, failing, read, context)]
-    remarks = tuple(dict.fromkeys(not_judged))
-    return Checked(report, decided, lines, remarks, tuple(dict.fromkeys(found)))
+    found = [patch for one, (_, plan) in plans for patch in _patches(one, plan)]
+    remarks = tuple(
+        dict.fromkeys(f"{line.place}: {line.name} is not judged: {line.why}" for line in not_judged)
+    )
+    summary = tuple(_summary(not_judged))
+    return Checked(report, decided, lines, remarks, tuple(dict.fromkeys(found)), summary)
 
 
-def _patches(
-    dependencies: DependencyList, report: Report, read: Inventory, context: _Context
-) -> Iterator[str]:
-    """Yield the edits of a list's files that mend its errors, if package versions can."""
+def _plan(report: Report, read: Inventory, context: _Context) -> Plan | None:
+    """Return the change that mends a list's errors, if package versions can."""
     errors = [
         one
         for one in report.judgement.findings
         if one.decided and one.severity is Severity.ERROR and one.fixes
     ]
     if not errors or len(context.machines) > 1:
-        return
+        return None
     for machine in context.machines:
         read = gate.on_machine(read, machine, context.matrix)
-    plan = examine.plan_change(read, context.matrix, context.target, Severity.ERROR)
+    return examine.plan_change(read, context.matrix, context.target, Severity.ERROR)
+
+
+def _patches(dependencies: DependencyList, plan: Plan | None) -> Iterator[str]:
+    """Yield the edits of a list's files that a plan asks for."""
+    if plan is None:
+        return
     found = edits.edits_of(dependencies, plan)
     texts = {edit.file: read_file(Path(edit.file)).decode("utf-8", "replace") for edit in found}
     yield from edits.patches(found, texts)
@@ -121,8 +131,11 @@ def _read_files(files: Sequence[str], context: _Context) -> list[DependencyList]
     return [found for text, file in texts for found in dependency_files.read(text, file, reading)]
 
 
-def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report, Inventory]:
-    """Return the report on a list, and the facts that it was judged by, without those of a machine."""
+def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report, Plan | None]:
+    """Return the report on a list, and the change that mends its errors.
+
+    The fix under a finding is the one of that change, so that it is the edit of the file.
+    """
     read = dependency_files.inventory(dependencies)
     if context.python and read.known("python.version") is None:
         read = read.with_facts([Fact("python.version", Known(context.python), "--python-version")])
@@ -136,6 +149,9 @@ def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report
         )
 
     report = judged(read)
+    plan = _plan(report, read, context)
+    if plan is not None:
+        report = report._replace(judgement=with_planned_fixes(report.judgement, plan))
     generated = _not_read(dependencies)
     if found is not None:
         report = ranges.explain_ranges(report, found, read, judged)
@@ -143,7 +159,7 @@ def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report
     report = report._replace(judgement=examine.add_findings(report.judgement, generated))
     report = _with_overruled_as_notes(report, dependencies.overridden)
     # Even a file without torch may bring in two packages that cannot work together.
-    return _with_places(report._replace(nothing_to_judge="", diagnostics=diagnostics)), read
+    return _with_places(report._replace(nothing_to_judge="", diagnostics=diagnostics)), plan
 
 
 def _with_overruled_as_notes(report: Report, overridden: frozenset[str]) -> Report:
@@ -173,13 +189,13 @@ def _line(finding: Finding, report: Report) -> str:
 
 
 def _not_read(dependencies: DependencyList) -> list[Finding]:
-    """Return an undecided finding for lines that lead to something unread, which may add any package."""
+    """Return an undecided finding for lines that refer to something unread, which may add any package."""
     if not dependencies.remarks:
         return []
     parts = (remark.partition(": ") for remark in dependencies.remarks)
     evidence = [Evidence(Fact("listing", Unknown(why), place)) for place, _, why in parts]
-    lines = "line leads" if len(evidence) == 1 else "lines lead"
-    title = f"{len(evidence)} {lines} to what is not read"
+    lines = "line refers" if len(evidence) == 1 else "lines refer"
+    title = f"{len(evidence)} {lines} to something that is not read"
     return [
         generated_finding(
             "listing:not-read",
@@ -192,9 +208,20 @@ def _not_read(dependencies: DependencyList) -> list[Finding]:
     ]
 
 
-def _not_judged(dependencies: DependencyList, python: str) -> Iterator[str]:
+def _not_judged(dependencies: DependencyList, python: str) -> Iterator[ListedPackage]:
+    """Yield the packages of a list whose version stays open."""
     found = ranges.read_ranges(dependencies, python)
     judged = {*found.choice.chosen, *(one.package for one in found.choice.conflicts)} if found else set()
     for line in dependencies.lines:
         if not line.version and line.name not in judged:
-            yield f"{line.place}: {line.name} is not judged: {line.why}"
+            yield line
+
+
+def _summary(packages: Sequence[ListedPackage]) -> Iterator[str]:
+    """Yield one line for the packages of a file that are not judged for the same reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in packages:
+        names = groups.setdefault((one.place.partition(":")[0], one.why), [])
+        names += [one.name] if one.name not in names else []
+    for (file, why), names in groups.items():
+        yield f"{file}: not judged, because {why}: {', '.join(names)}"

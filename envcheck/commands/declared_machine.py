@@ -11,7 +11,14 @@ from dataclasses import replace
 from envcheck.core import nvidia, versions
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Known
-from envcheck.core.gpu_names import GpuMatch, instance_gpus, match_gpu, words_of
+from envcheck.core.gpu_names import (
+    GpuMatch,
+    instance_gpus,
+    match_gpu,
+    other_vendor,
+    with_plain_count,
+    words_of,
+)
 from envcheck.core.rules import Matrix
 from envcheck.core.suggestions import suggestion
 from envcheck.core.tables import GpuModel
@@ -157,9 +164,16 @@ def _known_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
     matches = [GpuMatch(tuple(models), exact=True)] if (models := _spelled(query, known)) else []
     matches = matches or list(match_gpu(query, known))
     if not matches:
+        if vendor := other_vendor(query, matrix.tables.get("other_accelerator", ())):
+            why = f"expected an NVIDIA GPU, found {query!r}, which is made by {vendor}"
+            raise InputError("--gpu", f"{why}; leave --gpu out to judge what does not depend on the GPU")
+        if query.strip().lower() in _NO_GPU_IN_WORDS:
+            raise InputError(
+                "--gpu", f"expected a GPU, found {query!r}; {NO_GPU} declares a machine without GPUs"
+            )
         close = suggestion(query, [model.name for model in known], list_all=False)
         raise InputError(
-            "--gpu", f"no GPU {query!r} is known; a compute capability such as 9.0 will do{close}"
+            "--gpu", f"no GPU {query!r} is known; a compute capability such as 9.0 is accepted, too{close}"
         )
     if len(matches) > 1:
         names = ", ".join(sorted({model.name for match in matches for model in match.models}))
@@ -168,6 +182,9 @@ def _known_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
     if match.exact:
         return "gpu.name", match.models[0].name
     return "gpu.compute_capability", match.compute_capability
+
+
+_NO_GPU_IN_WORDS = frozenset({"cpu", "no", "0", "null", "false", "nothing"})
 
 
 def _spelled(query: str, known: Sequence[GpuModel]) -> list[GpuModel]:
@@ -181,8 +198,9 @@ def _expanded(query: str, matrix: Matrix) -> list[str]:
     if found := instance_gpus(query, matrix.tables.get("cloud_instance", ())):
         gpu, count = found
         return [gpu] * count
+    query = with_plain_count(query)
     count = words_of(query).number
-    if not 1 < count <= _MOST_GPUS:
+    if not 1 < count <= _MOST_GPUS or query.lower().endswith("xlarge"):
         return [query]
     return [re.sub(r"(?i)\b\d+ ?x ?(?=[a-z])|[ ,]*\bx ?\d+\b", "", query).strip()] * count
 

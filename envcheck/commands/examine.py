@@ -197,7 +197,7 @@ def environment_to_run(python: str | None, host: Host) -> tuple[Path, str]:
     """
     path, named_by = which_environment(python, host)
     if named_by == FOUND and not same_file(path / "bin", Path(own_python()).parent):
-        raise InputError(str(path), f"not run, because nobody named it; name it with --python {path}")
+        raise InputError(str(path), f"not run, because you did not name it; use --python {path}")
     return path, named_by
 
 
@@ -312,10 +312,10 @@ def report_on(
     read = with_requirements(read)
     inventory = derive.derive(read, matrix)
     if not matrix.rules:
-        raise ExamineError("cannot judge this environment: compat/ holds no rules")
+        raise ExamineError("cannot judge this environment: compat/ has no rules")
     judgement = judge_inventory(inventory, matrix, target, requirements)
     sure, conditional = failing_under_any_trainer(
-        conditional_findings(judgement, inventory, matrix.targets.values())
+        conditional_findings(judgement, inventory, matrix.tables.habits)
     )
     judgement = add_findings(judgement._replace(conditional=conditional), sure)
     judgement = add_findings(judgement, _implied_findings(read, judgement, matrix, target))
@@ -430,7 +430,7 @@ def _run_beside(rule_id: str, inventory: Inventory, matrix: Matrix) -> str:
             and versions.base_release(str(version)) == versions.base_release(cell.pkg.get(name, ""))
             for name, version in installed.items()
         ):
-            return f"these two trained all the same: {cell.target}, {cell.device}, {cell.date}"
+            return f"these two trained together nevertheless: {cell.target}, {cell.device}, {cell.date}"
     return ""
 
 
@@ -572,7 +572,7 @@ def expect_gpus(report: Report, request: ExamineRequest) -> Report:
     if not request.expect_gpus:
         return report
     if request.gpus or request.driver:
-        raise InputError("--expect-gpus", "counts the GPUs of this machine; leave out --driver and --gpu")
+        raise InputError("--expect-gpus", "counts the GPUs of this machine; remove --driver and --gpu")
     from envcheck.policy.generated_findings import missing_gpus
 
     finding = missing_gpus(report.inventory, request.expect_gpus)

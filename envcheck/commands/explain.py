@@ -318,10 +318,10 @@ def _read(chunks: Iterable[bytes | Gap], name: str, patterns: LogPatterns) -> _L
     except KeyboardInterrupt:
         if not head:
             raise
-        notes.append("interrupted: this is what was read until then")
+        notes.append("interrupted: the rest of the log was not read")
     log = scanner.finish()
     if log.crowded:
-        notes.append("more kinds of errors than are kept: only the first and the last of them count")
+        notes.append("more kinds of errors than can be kept: only the first and the last ones are considered")
     return _LogText(log, plain(bytes(head)), tuple(notes))
 
 
@@ -345,14 +345,14 @@ def _unpacked(chunks: Iterable[bytes | Gap], note: Callable[[str], None]) -> Ite
             try:
                 text = decompressor.decompress(left, files.CHUNK)
             except zlib.error:
-                note("its gzip data is damaged: this is what stands before the damage")
+                note("its gzip data is damaged: only the part before the damage was read")
                 return
             if text:
                 yield text
             left = decompressor.unconsumed_tail or decompressor.unused_data.lstrip(b"\0")
             decompressor = None if decompressor.eof else decompressor
     if decompressor is not None:
-        note("its gzip data ends in the middle: this is what stands before")
+        note("its gzip data is truncated: only the part before the end was read")
 
 
 _SAMPLE = 1 << 16
@@ -441,9 +441,9 @@ _LONGEST_SUBJECT = 300
 def _subject_of_log(printed: Inventory) -> str:
     facts = ", ".join(_fact_in_words(fact) for fact in printed.facts.values() if fact.value is not None)
     if not facts:
-        return "nothing: no environment is named, and the log says nothing of its own"
+        return "nothing: no environment is named, and the log does not describe one"
     facts = facts if len(facts) <= _LONGEST_SUBJECT else f"{facts[:_LONGEST_SUBJECT]}…"
-    return f"what the log says of its own environment: {facts}"
+    return f"the environment that the log describes: {facts}"
 
 
 def _contradicts(fact: Fact, local: Inventory) -> bool:
@@ -462,7 +462,7 @@ def _has_other_gpus(printed: Inventory, local: Inventory) -> bool:
 
 def _note_on_differences(facts: list[Fact], local: Inventory) -> str:
     pairs = ", ".join(f"{_fact_in_words(fact)}, here {local.known(fact.key) or 'none'}" for fact in facts[:3])
-    return f"the log speaks of another environment: {pairs}"
+    return f"the log describes another environment: {pairs}"
 
 
 def _fact_in_words(fact: Fact) -> str:

@@ -89,7 +89,7 @@ def _merged(one: Inventory, other: Inventory, file: str) -> Inventory:
             name = package_name(key) if key.startswith("pkg.") else key
             raise InputError(file, f"{name} is {fact.value} here, and {before.value} in {before.source}")
     if one.devices and other.devices and _names(one) != _names(other):
-        raise InputError(file, "names other GPUs than the file before it; give the facts of one machine")
+        raise InputError(file, "names other GPUs than the previous file; give the facts of one machine")
     facts: Mapping[str, Fact] = {**other.facts, **one.facts}
     devices = tuple({**theirs, **mine} for mine, theirs in zip(one.devices, other.devices, strict=False)) or (
         one.devices or other.devices

@@ -161,7 +161,7 @@ def declared_machines(
         SettingsError: an overlay's declaration of it is wrong.
     """
     if names and (request.driver or request.gpus):
-        raise InputError("--machine", "declares the driver and the GPUs; leave out --driver and --gpu")
+        raise InputError("--machine", "declares the driver and the GPUs; remove --driver and --gpu")
     if not names and not (request.driver or request.gpus or request.facts):
         names = settings.machines
     declared: dict[str, DeclaredMachine | Mapping[str, Any]] = {**matrix.machines, **settings.machine}
@@ -261,7 +261,7 @@ def _unpacked_image(root: str) -> Host:
     if not folder.is_dir():
         raise InputError("--root", f"{root}: expected the folder of an unpacked image")
     if folder.resolve() == Path("/"):
-        raise InputError("--root", "/ is this machine; leave --root out")
+        raise InputError("--root", "/ is this machine; remove --root")
     return Host(folder.resolve(), {})
 
 
@@ -314,7 +314,7 @@ def _changed_files(request: ExamineRequest, host: Host, seconds: float) -> list[
     from envcheck.commands import record_check
 
     if request.facts is not None:
-        raise InputError("--verify-files", "a facts file has no files; leave out --facts")
+        raise InputError("--verify-files", "a facts file has no installed files to compare; remove --facts")
     return record_check.verify(host, examine.environment_to_read(request, host), seconds)
 
 

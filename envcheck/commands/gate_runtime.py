@@ -173,7 +173,7 @@ def observe(seconds: float) -> Observation:
     if not seen.driver:
         seen.driver = _kernel_module_version()
     if seen.count is None and not seen.refused and not seen.trouble:
-        seen.trouble = "the driver could not be asked"
+        seen.trouble = "the driver could not be queried"
     return seen
 
 
@@ -338,7 +338,7 @@ def judge_start(
     gate = manifest["gate"]
     assert isinstance(gate, dict)  # noqa: S101 - `image_manifest.problem` has checked it
     if gate["verdict"] == "shut":
-        return 1, [f"gate shut: it was shut when the image was built: {'; '.join(gate['reasons'])}"]
+        return 1, [f"gate shut: the image did not pass when it was built: {'; '.join(gate['reasons'])}"]
     if manifest["cuda"] == image_manifest.NO_CUDA:
         return 0, ["gate open: the torch of this image was built without CUDA, and needs no driver"]
     obstacles = _driver_obstacles(manifest, seen)
@@ -410,10 +410,10 @@ def _judge_gpus(
     """Return why the image cannot run on the GPUs that programs see here, and what is undecided."""
     count = seen.count or 0
     if count > MOST_GPUS:
-        return [], [f"the driver gave an absurd number of GPUs: {count}"]
+        return [], [f"the driver reported an implausible number of GPUs: {count}"]
     undecided = _undecided_gpus(manifest, seen, count)
     if visible is not None and visible.startswith("MIG-"):
-        return [], [*undecided, "CUDA_VISIBLE_DEVICES names MIG devices, whose card is not read here"]
+        return [], [*undecided, "CUDA_VISIBLE_DEVICES names MIG devices, and their cards are not read here"]
     used = nvidia.visible_gpus(visible, [seen.uuids.get(gpu, "") for gpu in range(count)])
     if not used and count:
         return [f"CUDA_VISIBLE_DEVICES={visible} hides every GPU"], []
@@ -422,7 +422,7 @@ def _judge_gpus(
     built = _architectures(manifest)
     unsupported = _gpus_without_code(built, seen)
     if unsupported and len(used) < count and not same_order and _numbers_are_ambiguous(visible, seen):
-        differ = "CUDA_VISIBLE_DEVICES counts the fastest GPU first, and these differ"
+        differ = "CUDA_VISIBLE_DEVICES counts the fastest GPU first, and these GPUs differ"
         gpu = _gpu_in_words(unsupported[0], seen)
         return [], [*undecided, f"{differ}: which are used is not known, and {gpu} is too new or old"]
     return [_no_code_line(gpu, built, seen) for gpu in unsupported if gpu in used], undecided
@@ -438,12 +438,14 @@ def _no_code_line(gpu: int, built: list[str] | None, seen: Observation) -> str:
 
 def _undecided_gpus(manifest: dict[str, object], seen: Observation, count: int) -> list[str]:
     undecided = [
-        f"GPU {gpu}: its compute capability was not told"
+        f"GPU {gpu}: its compute capability could not be read"
         for gpu in range(count)
         if gpu not in seen.capabilities and gpu not in seen.lost
     ]
     if oldest := _newer_driver_needed(manifest, seen):
-        undecided.append(f"driver {seen.driver} is below {oldest}; the cuda-compat in the image may stand in")
+        undecided.append(
+            f"driver {seen.driver} is below {oldest}; the cuda-compat in the image may replace it"
+        )
     return undecided
 
 
@@ -490,7 +492,8 @@ def _note_on_older_driver(manifest: dict[str, object], seen: Observation) -> lis
     here = image_manifest.driver_order(seen.driver)
     if not here or not orders or here >= min(orders):
         return []
-    return [f"note: driver {seen.driver} is older than any this image was judged for ({', '.join(drivers)})"]
+    judged = ", ".join(drivers)
+    return [f"note: driver {seen.driver} is older than any driver for which this image was judged ({judged})"]
 
 
 # --- output -----------------------------------------------------------------------------------------

@@ -168,7 +168,9 @@ def _completed(given: Mapping[str, str], target: Target, matrix: Matrix) -> Comb
     for name in target.packages:
         version = given.get(name) or from_cell.get(name)
         if version is None:
-            raise InputError("--with", f"no measured cell says which {name} to take; name one: {name}==…")
+            raise InputError(
+                "--with", f"no measured cell has a version of {name} to take; name one: {name}==…"
+            )
         pins[name] = version
     return Combination({**pins, **given})
 
@@ -236,7 +238,7 @@ class _Series:
         undecided = [each for each in outcomes if each.result == selftest_outcome.UNKNOWN]
         for each in undecided:
             test = f"{each.claim.name} {each.variant.name}"
-            self._tell(f"{combination}: {test} not decided, a fault of the test: {each.why}")
+            self._tell(f"{combination}: {test} not decided, a fault in the test: {each.why}")
         return cells, bool(undecided)
 
     def _is_measurement_of(self, row: Mapping[str, Any], combination: Combination) -> bool:
@@ -278,7 +280,7 @@ def _refuse_other_versions(combination: Combination, inventory: Inventory) -> No
     for name, version in combination.pins.items():
         here = str(inventory.known(package_key(name)) or "")
         if versions.base_release(here) != versions.base_release(version):
-            raise ExamineError(f"{name} {version} was asked for and {here or 'none'} is installed")
+            raise ExamineError(f"{name} {version} was requested and {here or 'none'} is installed")
 
 
 def tests_digest(options: selftest.SelftestOptions) -> str:

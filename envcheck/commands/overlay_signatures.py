@@ -29,7 +29,7 @@ def check_signature(file: str, content: bytes, trusted: Sequence[str], settings:
     keys = [_public_key(minisign, key, settings) for key in trusted]
     name = f"{file}{ENDING}"
     if not path_exists(Path(name)):
-        raise InputError(file, f"{settings} trusts signed overlays only, and {name} is not there")
+        raise InputError(file, f"{settings} trusts only signed overlays, and {name} is not there")
     try:
         signature = minisign.Signature.from_bytes(read_file(Path(name), _LARGEST))
     except (minisign.Error, ValueError, IndexError) as error:

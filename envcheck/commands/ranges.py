@@ -1,4 +1,9 @@
-"""Judge version ranges of dependency files by what an installer takes for them today."""
+"""Judge what dependency files leave open, ranges and bare names, by what an installer takes for it today.
+
+Only an installer that starts from nothing has to follow the pins of what it installs: `torch` beside
+`vllm==0.8.5` is torch 2.6.0. An installed environment may violate them, so a facts file without torch's
+version says nothing about torch.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,8 @@ from typing import NamedTuple
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.findings import Evidence, Finding, Report, Verdict
 from envcheck.core.rules import Severity
-from envcheck.dependency_files import DependencyList, ListedPackage
+from envcheck.dependency_files import ANY_RELEASE, DependencyList, ListedPackage
+from envcheck.knowledge.release_metadata import ReleaseTable
 from envcheck.policy.generated_findings import generated_finding
 from envcheck.resolution.installer_choice import InstallerChoice, RangeConflict, choose_releases
 from envcheck.rules import derive
@@ -32,9 +38,27 @@ def read_ranges(dependencies: DependencyList, python: str) -> RangesRead | None:
     from envcheck.commands.atlas_tables import release_table
 
     pinned = {one.name: one.version for one in dependencies.lines if one.version}
-    specifiers = {name: one.specifier for name, one in ranges.items()}
-    choice = choose_releases(pinned, specifiers, release_table(), python)
+    choice = _chosen(pinned, ranges, release_table(), python)
     return RangesRead(ranges, choice) if choice.admitted else None
+
+
+def _chosen(
+    pinned: Mapping[str, str], ranges: Mapping[str, ListedPackage], table: ReleaseTable, python: str
+) -> InstallerChoice:
+    """Return what an installer takes.
+
+    Bare names are left open where their newest releases exclude each other: which one gives way then differs
+    between installers.
+    """
+    specifiers = {name: one.specifier for name, one in ranges.items()}
+    bare = [name for name, specifier in specifiers.items() if specifier == ANY_RELEASE]
+    # The narrow ranges first, as installers do: a bare name admits almost anything.
+    ordered = dict(sorted(specifiers.items(), key=lambda pair: pair[1] == ANY_RELEASE))
+    choice = choose_releases(pinned, ordered, table, python)
+    if all(choice.chosen.get(name) in choice.admitted.get(name, (None,))[:1] for name in bare):
+        return choice
+    bound = {name: specifier for name, specifier in ordered.items() if specifier != ANY_RELEASE}
+    return choose_releases(pinned, bound, table, python)
 
 
 def with_choice(read: Inventory, found: RangesRead) -> Inventory:
@@ -53,15 +77,12 @@ def conflict_findings(found: RangesRead, dependencies: DependencyList) -> list[F
 
 def _conflict_finding(conflict: RangeConflict, packages: Mapping[str, ListedPackage]) -> Finding:
     one, other = packages[conflict.package], packages[conflict.of]
-    title = f"{_spelled(one)} and {_spelled(other)} cannot be installed together: {conflict.requires}"
+    title = f"{one.requirement} and {other.requirement} cannot be installed together: {conflict.requires}"
     evidence = [
-        Evidence(Fact(f"requirement.{each.name}", Known(_spelled(each)), each.place)) for each in (other, one)
+        Evidence(Fact(f"requirement.{each.name}", Known(each.requirement), each.place))
+        for each in (other, one)
     ]
     return generated_finding("listing:range-conflict", Severity.ERROR, title, evidence, group="listing")
-
-
-def _spelled(package: ListedPackage) -> str:
-    return f"{package.name}=={package.version}" if package.version else f"{package.name}{package.specifier}"
 
 
 def explain_ranges(
@@ -102,7 +123,7 @@ def _note(
 ) -> str:
     """Return what an installer takes for a range, and which other releases in it do not fail."""
     chosen, admitted = found.choice.chosen[name], found.choice.admitted[name]
-    taken = f"for {name}{found.ranges[name].specifier} an installer takes {chosen} today"
+    taken = f"for {found.ranges[name].requirement} an installer takes {chosen} today"
     if len(admitted) > _MOST_TRIED:
         return taken
     for version in admitted:

@@ -145,7 +145,7 @@ def _difference(place: Path, expected: str, size: str, until: float) -> str:
 
 def _changed(package: str, changed: list[str], record: str) -> Finding:
     fact = Fact(f"files.{package}", Known(_first_few(changed)), record)
-    are = "is not as it was" if len(changed) == 1 else "are not as they were"
+    are = "differs from the file that was" if len(changed) == 1 else "differ from the files that were"
     title = f"{counted(len(changed), 'file')} of {package} {are} installed"
     return generated_finding(f"files:changed:{package}", Severity.ERROR, title, [Evidence(fact)], group=GROUP)
 
@@ -153,7 +153,7 @@ def _changed(package: str, changed: list[str], record: str) -> Finding:
 def _not_compared(packages: list[str], why: str) -> Finding:
     shown = _first_few(packages)
     if why in KEEP_THEIR_OWN:
-        fact = Fact("files", Known(shown), f"installed by {why}, which keeps a list of its own")
+        fact = Fact("files", Known(shown), f"installed by {why}, which keeps its own list")
         title = f"the files of {counted(len(packages), 'package')} of {why} were not compared"
         return generated_finding("files:not-ours", Severity.NOTE, title, [Evidence(fact)], group=GROUP)
     fact = Fact("files", Unknown(f"{shown}: {why}"))

@@ -115,7 +115,7 @@ class _NamedFileReader:
         """
         resolved = resolve_links(path)
         if resolved in self._chain:
-            raise InputError(name, "names itself, by way of the files that it names")
+            raise InputError(name, "includes itself through the files that it names")
         if (resolved, launch) in self._read:
             return
         if len(self._chain) > _DEEPEST:
@@ -150,7 +150,7 @@ class _NamedFileReader:
                     self._follow(reference, part.document, folder)
             parts += interpreted
         if not dialect and not any(part.facts or part.references or part.diagnostics for part in parts):
-            raise InputError(name, "says nothing of training that envcheck knows")
+            raise InputError(name, "has no training setting that envcheck knows")
         self.parts += parts
 
     def _with_inherited(self, document: Document, folder: Path) -> Document:
@@ -171,7 +171,7 @@ class _NamedFileReader:
             path = _found(Path(name), folder)
             resolved = resolve_links(path)
             if resolved in self._chain or len(self._chain) > _DEEPEST:
-                raise InputError(setting.place, "names itself, by way of the files that it names")
+                raise InputError(setting.place, "includes itself through the files that it names")
             try:
                 text = read_file(path, _LARGEST).decode("utf-8", "replace")
                 (parent, *_) = readers.read(text, str(path))
@@ -216,7 +216,7 @@ class _NamedFileReader:
         name = reference.path
         name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
         self._leave_open(reference, f"{name}, which {document.file} names, is not here")
-        text = f"{name} is not here: what it says is not known"
+        text = f"{name} is missing: its settings are not known"
         self.diagnostics.append(Diagnostic(Severity.WARNING, "not-here", text, (reference.place,)))
 
     def _leave_open(self, reference: Reference, why: str) -> None:
@@ -226,7 +226,7 @@ class _NamedFileReader:
         keys = sorted(merge.stated_keys(dialect)) if dialect.trainer else dialect.unread
         facts = [Fact(key, Unknown(why), source) for key in keys if key != "train.trainer"]
         facts += [
-            Fact(implied.key, Known(implied.value), source)
+            Fact(implied.key, Unknown(why) if reference.optional else Known(implied.value), source)
             for implied in dialect.implied
             if not implied.when and implied.value is not None
         ]

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """A place in a file: line and column from 1, in characters; line 0 means the whole file.
+    """A place in a file: line and column from 1, in characters.
 
-    `excerpt` is the text of that line, or the part of a long line that begins after `cut` characters.
+    Line 0 means the whole file, column 0 the whole line. `excerpt` is the text of that line, or the part of
+    a long line that begins after `cut` characters.
     """
 
     file: str
@@ -17,8 +18,8 @@ class Place(NamedTuple):
     cut: int = 0
 
     def __str__(self) -> str:
-        """Return `ds.json:7:23`, or the file alone."""
-        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        """Return `ds.json:7:23`, without numbers that are 0."""
+        return ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])
 
 
 class EnvcheckError(Exception):

@@ -31,7 +31,9 @@ _NOISE = frozenset(
 _FAMILY = frozenset({"rtx", "gtx", "gt"})
 """Words that a model number makes superfluous."""
 
-_VARIANT = frozenset({"super", "ti", "d", "laptop", "mobile", "maxq", "notebook", "workstation", "server"})
+_VARIANT = frozenset(
+    {"super", "ti", "d", "laptop", "mobile", "maxq", "notebook", "workstation", "server", "sff"}
+)
 """Words for variants of a model that keep its compute capability."""
 
 _NO_MODEL = (
@@ -39,7 +41,7 @@ _NO_MODEL = (
 )
 """Words that name no model by themselves."""
 
-_FORM = re.compile(r"(?:sxm\d?|pcie|nvl|hbm\w*|hgx|dgx|oam)$")
+_FORM = re.compile(r"(?:sxm\d?|pcie|nvl\d*|hbm\w*|hgx|dgx|oam)$")
 _MEMORY = re.compile(r"(\d{1,3})(?:g|gb|gib)$")
 _COUNT = re.compile(r"(?:(\d{1,3})x|x(\d{1,3}))$")
 _GLUED = re.compile(r"(rtx|gtx|gt|titan|quadro|tesla|geforce|nvidia)(?=\w*\d)(\w+)$")
@@ -151,9 +153,20 @@ def _of_size(
     return sorted(rows, key=lambda row: row[1][1:3] != asked[1:3]), exact
 
 
+def other_vendor(name: str, rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return whose accelerator a name is if it is not NVIDIA's; empty if that is not known."""
+    return next((str(row["vendor"]) for row in rows if re.search(row["pattern"], name)), "")
+
+
+def with_plain_count(name: str) -> str:
+    """Return a name with a count as `8x` before or `x8` behind it, such as `A100*8` or `8卡A100`."""
+    name = re.sub(r"^(\d{1,2}) ?(?:[*×]|[xX] |[卡张]) ?", r"\1x ", name.strip())  # noqa: RUF001
+    return re.sub(r" ?[*×] ?(\d{1,2})$", r" x\1", name)  # noqa: RUF001
+
+
 def instance_gpus(name: str, rows: Iterable[Mapping[str, Any]]) -> tuple[str, int] | None:
     """Return the GPU of a cloud's instance type and how many it has, or None."""
-    plain = re.sub(r"[\s_]+", "-", name.strip().lower())
+    plain = re.sub(r"[\s_]+", "-", name.strip().lower()).removeprefix("ml.")  # as SageMaker writes it
     for row in rows:
         if found := re.fullmatch(row["pattern"], plain):
             groups = found.groupdict()

@@ -80,6 +80,11 @@ class Tables(dict[str, list[dict[str, Any]]]):
     """Rows by table name: torch, variant, family, toolkit, gpu, …; typed rows are made when first used."""
 
     @cached_property
+    def habits(self) -> dict[str, Mapping[str, float]]:
+        """How commonly training configurations set each value of a training fact, as shares from 0 to 1."""
+        return {str(row["key"]): row["shares"] for row in self.get("habit", ())}
+
+    @cached_property
     def torch_builds(self) -> tuple[TorchBuild, ...]:
         """The builds of torch that a plain install brings."""
         companions = ("torchvision", "torchaudio", "triton")

@@ -169,7 +169,7 @@ KEYS = {
     "train.trust_remote_code": Key(
         Kind.FLAG,
         "code that the model itself brings may run (auto_map in its config.json)",
-        phrases={"true": "the model's own code", "false": "no code of the model's own"},
+        phrases={"true": "the model's own code", "false": "none of the model's own code"},
     ),
     "train.packing": Key(
         Kind.FLAG,

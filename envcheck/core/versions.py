@@ -66,7 +66,7 @@ def note(text: str) -> str:
     """Return how this version was compared, for a reader of the report; empty for a plain release."""
     version = parse(text)
     if version is None:
-        return f"{text!r} is not a version anybody can order"
+        return f"{text!r} is not a version that can be compared"
     if is_vendor_build(version):
         return f"vendor build, compared by its base release {version.base_version}"
     if version.is_prerelease:

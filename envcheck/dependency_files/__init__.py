@@ -23,6 +23,10 @@ Raises InputError if there is no such file.
 """
 
 
+ANY_RELEASE = ">=0"
+"""The range of a requirement that is a bare name."""
+
+
 class ListedPackage(NamedTuple):
     """One package that a file names, with its place as `file:line:column`.
 
@@ -34,6 +38,13 @@ class ListedPackage(NamedTuple):
     place: str
     why: str = ""
     specifier: str = ""
+
+    @property
+    def requirement(self) -> str:
+        """The requirement as its line spells it: `torch==2.6.0`, `torch>=2.4`, `torch`."""
+        if self.version:
+            return f"{self.name}=={self.version}"
+        return self.name if self.specifier == ANY_RELEASE else f"{self.name}{self.specifier}"
 
 
 class DependencyList(NamedTuple):

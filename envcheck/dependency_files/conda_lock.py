@@ -44,7 +44,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
     if not found:
         raise InputError(where, "expected package: with a list, as conda-lock writes it")
     if not packages:
-        raise InputError(where, f"it locks nothing for {platform or context.arch}")
+        raise InputError(where, f"it has no packages for {platform or context.arch}")
     return (DependencyList(where, tuple(packages.values()), tuple(facts), whole=True),)
 
 

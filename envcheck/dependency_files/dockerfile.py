@@ -185,7 +185,7 @@ class _Stage:
                 self._requirements_file(word, constraint=option in ("-c", "--constraint"))
         for word in arguments.requirements:
             if set("$*?{}") & set(word.text):
-                self._forget_version(word, "only the shell of the build knows what it stands for")
+                self._forget_version(word, "its value is known only to the shell of the build")
             elif word.text not in (".", "./"):
                 self.collector.add(word.text, word.place, upgrade=arguments.upgrade)
         if self.collector.packages.get("torch") != torch_before:

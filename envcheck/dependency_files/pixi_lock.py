@@ -37,7 +37,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
         if packages
     ]
     if not lists:
-        raise InputError(where, f"it locks nothing for {platform or context.arch}")
+        raise InputError(where, f"it has no packages for {platform or context.arch}")
     return tuple(one._replace(name=where) for one in lists) if len(lists) == 1 else tuple(lists)
 
 

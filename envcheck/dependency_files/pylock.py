@@ -44,10 +44,12 @@ def _package(row: dict[str, object], place: str, context: ReadingContext) -> Lis
     if isinstance(marker, str):
         if re.search(r"\b(?:extras|dependency_groups)\b", marker):
             return ListedPackage(
-                name, "", place, "its marker asks for an extra or a group, which nobody named"
+                name, "", place, "its marker depends on an extra or a group, which is not given"
             )
         if "python" in marker and not context.python:
-            return ListedPackage(name, "", place, "its marker asks for the Python, which nobody said")
+            return ListedPackage(
+                name, "", place, "its marker depends on the Python version, which is not given"
+            )
         if not _applies(marker, name, place, context):
             return None
     if isinstance(version, str) and version:

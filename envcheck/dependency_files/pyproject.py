@@ -66,7 +66,7 @@ class _PartReader:
                 continue  # an extra that names other extras of its own project
             collector.add(requirement, self._place(requirement))
         if self._dynamic:
-            collector.remarks.append(f"{self._where}: its dependencies are dynamic, and not told here")
+            collector.remarks.append(f"{self._where}: its dependencies are dynamic, and so not known")
         collector.hashed = False
         name = f"{self._where} ({label})" if label else self._where
         return collector.dependency_list(name)._replace(fresh=True)

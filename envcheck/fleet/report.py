@@ -210,7 +210,7 @@ def _repetition(twice: RepeatedRecord) -> str:
 def reasons(report: FleetReport) -> tuple[str, ...]:
     """Return what the verdict rests on: failures first, then what is not known."""
     found = (*_failures(report), *_unknowns(report))
-    return found or (f"nothing known speaks against it on {counted(len(report.nodes), 'node')}",)
+    return found or (f"no known problem on {counted(len(report.nodes), 'node')}",)
 
 
 def _failures(report: FleetReport) -> Iterator[str]:

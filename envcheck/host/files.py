@@ -29,6 +29,14 @@ _POLL_MS = 200
 # O_NONBLOCK: without it, opening a FIFO that has no writer would hang.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
 
 # --- reading ------------------------------------------------------------------------------------------
 
@@ -140,7 +148,7 @@ def _await_writer(descriptor: int, name: str) -> bytes:
         # Until a writer comes, reading ends at once and a poll waits; after it left, both end at once.
         if start or poll.poll(_POLL_MS):
             return start
-    raise InputError(name, f"a pipe that nobody writes to (waited {WRITER_WAIT_S} s)")
+    raise InputError(name, f"a pipe without a writer (waited {WRITER_WAIT_S} s)")
 
 
 def read_standard_input() -> Iterator[bytes]:
@@ -218,7 +226,7 @@ def _open(name: str, flags: int) -> int:
 
 def _check_regular(name: str, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise InputError(name, f"expected a file, found {kind}")
 
 

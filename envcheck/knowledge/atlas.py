@@ -19,6 +19,9 @@ from envcheck.core.rules import Atlas, AtlasRow, Span
 _PARTS = ("kind", "needs", "releases", "lacking", "places")
 """What a row of a file of gaps holds, in order; all are texts."""
 
+WITHOUT = " without "
+"""In an entry, before an environment variable that turns the check off: what fails there is a warning."""
+
 VERBS = {"name": "needs", "keyword": "passes", "guard": "asks for", "binary": "was compiled for"}
 """What a row says of the asking package, by its kind, in sentences such as `import peft` needs `X`."""
 
@@ -60,6 +63,8 @@ def _read_texts(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]
             rows[package] = _rows_of(package, tables, name)
     packages = tomllib.loads(texts.get("packages.toml", "")).get("package", {})
     optional = {entry for package in packages.values() for entry in package.get("optional", ())}
+    every = (row for partners in rows.values() for found in partners.values() for row in found)
+    optional |= {row.entry for row in every if WITHOUT in row.entry}
     trainers = {name: tuple(row["trainers"]) for name, row in packages.items() if "trainers" in row}
     return Atlas(rows, releases, frozenset(optional), read, trainers)
 

@@ -37,7 +37,7 @@ def atlas_changes(before: Atlas, after: Atlas) -> Iterator[str]:
         if added:
             yield f"{_words(key, added, after)}: now fails"
         if removed:
-            yield f"{_words(key, removed, before)}: no longer said to fail"
+            yield f"{_words(key, removed, before)}: no longer expected to fail"
 
 
 def pairs_to_run(before: Atlas, after: Atlas) -> list[PairToRun]:

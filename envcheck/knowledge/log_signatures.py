@@ -22,7 +22,7 @@ KINDS = {
     "hardware": "the hardware or its driver",
     "code": "the user's own code",
     "consequence": "follows from another failure",
-    "harmless": "nothing to mend",
+    "harmless": "nothing to fix",
 }
 """What causes a failure, by the `kind` of its case (`kind = "memory"`). A rule's case is about versions."""
 
@@ -31,7 +31,10 @@ _HALF_SCORE = 40.0
 
 
 class Signature(NamedTuple):
-    """The patterns of one case. `advice` and `title` are the texts of the case; `rule` may be empty."""
+    """The patterns of one case. `advice` and `title` are the texts of the case; `rule` may be empty.
+
+    `ambiguous`: other failures read alike, so the text alone only suggests this one.
+    """
 
     case: str
     rule: str
@@ -41,6 +44,7 @@ class Signature(NamedTuple):
     title: str = ""
     advice: str = ""
     sources: tuple[Mapping[str, str], ...] = ()
+    ambiguous: bool = False
 
     def score(self, numbers: Iterable[int]) -> float:
         """Return 0 to 1 for the patterns with these numbers: their share of all, by how specific they are."""
@@ -61,6 +65,7 @@ def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, .
             title=case.get("title", ""),
             advice=case.get("explain", ""),
             sources=tuple(case.get("sources", ())),
+            ambiguous=case.get("ambiguous", False),
         )
         for case in cases
         if case.get("signature")

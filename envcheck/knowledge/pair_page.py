@@ -28,7 +28,7 @@ LEGEND = (
     (FAILS, "fails"),
     (WARNS, "fails in part"),
     (FORBIDDEN, "only the metadata forbids it"),
-    (FITS, "nothing known against it"),
+    (FITS, "no known problem"),
 )
 """The signs of the table, most certain first, and what they mean."""
 
@@ -225,7 +225,7 @@ def _newest_of_minors(releases: Sequence[str]) -> list[str]:
 def _list(pair: Pair) -> Iterator[str]:
     regions = [region for region in pair.regions if region.first and region.second]
     if not regions:
-        yield "nothing known against any of their releases"
+        yield "no known problem with any of their releases"
     for region in sorted(regions, key=lambda each: "x!r".index(each.sign)):
         one, other = (
             f"{name} {format_spans(spans_of(releases, every))}"

@@ -164,7 +164,7 @@ def _environment(target: Target, lang: Language) -> Iterator[str]:
     for number, (name, why) in enumerate(target.conflicts.items()):
         yield f"{pad(lang.say('without') if number == 0 else '', 9)}{name} ({lang.word(why)})"
     if target.server:
-        where = lang.say("in an environment of its own: target {}", target.server)
+        where = lang.say("in a separate environment: target {}", target.server)
         yield f"{pad(lang.say('server'), 9)}{where}"
 
 

@@ -10,7 +10,7 @@ group      the heading under which `envcheck target` lists it
 for        one line: who takes it
 extras     requirements with extras (`trl[vllm]`), which every lock satisfies as well
 bounds     bounds by package that hold beside the packages' own metadata
-    conflicts  packages that must not be in the same environment, each with the reason
+conflicts  packages that must not be in the same environment, each with the reason
 server     the target of a second environment, in which a server of this recipe runs
 extends    another target: what this row does not give is taken from there, and `train` is joined by key
 older      bounds by package, for one more lock with older releases (`tools/ship_locks.py`)

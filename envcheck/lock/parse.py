@@ -35,7 +35,7 @@ def parse_requirements(text: str, where: str, local: Collection[str] = (), *, ve
         InputError: a line is not a pin with hashes, or the header is wrong; with the number of the line.
     """
     if "\0" in text:
-        raise InputError(where, "holds a zero byte: not a text file")
+        raise InputError(where, "contains a zero byte: not a text file")
     header = _HeaderReader(where)
     pins: dict[str, Pin] = {}
     first_line: dict[str, int] = {}
@@ -78,7 +78,7 @@ def _entries(text: str, where: str, header: _HeaderReader) -> Iterator[tuple[int
                 yield pending
             pending = (start, line.strip(), [])
     if joined:
-        raise InputError(f"{where}:{start}", "the file ends in the middle of an entry")
+        raise InputError(f"{where}:{start}", "the file ends within an entry")
     if pending is not None:
         yield pending
 
@@ -146,7 +146,7 @@ def _check_version(name: str, text: str, where: str, local: Collection[str] | No
         raise InputError(where, f"{name}: {text[:80]!r} is not a version") from None
     if version.local and local is not None and version.local not in local:
         raise InputError(
-            where, f"{name}: the local version +{version.local} is on no index that is known here"
+            where, f"{name}: the local version +{version.local} is not on an index that is known here"
         )
 
 
@@ -247,7 +247,7 @@ class _HeaderReader:
         words = dict(self.words)
         place = f"{self.where}:{self.line}" if self.line else self.where
         if not pins:
-            raise InputError(self.where, "holds no pins")
+            raise InputError(self.where, "contains no pins")
         if words and words.pop("lock", "") != FORMAT:
             raise InputError(place, f"header: expected lock={FORMAT}; a newer envcheck may have written this")
         digest = words.pop("digest", "")

@@ -28,6 +28,8 @@ _STRONG = frozenset({"memory", "killed", "crash", "disk", "network", "hardware"}
 
 _MIN_PARTIAL_SCORE = 0.25  # for example one full sentence of two
 
+_SPECIFIC = 0.5  # score of a text of some 40 characters, with which a line counts that a run may print
+
 _EVENT_ORDER = (
     "ended",
     "raised",
@@ -312,7 +314,9 @@ def _is_traceback(cause: Cause) -> bool:
 
 def _is_aside(cause: Cause) -> bool:
     """Return whether a run may print this without failing; then any other failure counts before it."""
-    return cause.match is None and cause.event.form is not None and cause.event.form.aside
+    if cause.event.form is None or not cause.event.form.aside:
+        return False
+    return cause.match is None or cause.match.score < _SPECIFIC
 
 
 # --- in an environment --------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from envcheck.logs.tracebacks import (
     PATIENCE,
     Traceback,
     begins_traceback,
+    continues_no_message,
     headless,
     unreadable_script,
     with_next_line,
@@ -78,11 +79,17 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
 def _with_message_below(
     exceptions: tuple[Raised, ...], below: Sequence[tuple[int, str]]
 ) -> tuple[Raised, ...]:
-    """Return the exceptions; a message that goes on in the lines below gets the next of them."""
+    """Return the exceptions; a message that goes on below gets the next line.
+
+    It goes on if it ends in a colon; if it is empty, the line that follows must be indented.
+    """
     text = next((text for _, text in below if text.strip()), "")
-    if not exceptions or not text or (exceptions[-1].message and not exceptions[-1].message.endswith(":")):
+    if not exceptions or not text or continues_no_message(text):
         return exceptions
-    return (*exceptions[:-1], with_next_line(exceptions[-1], text))
+    message = exceptions[-1].message
+    if message.endswith(":") or (not message and text[:1].isspace()):
+        return (*exceptions[:-1], with_next_line(exceptions[-1], text))
+    return exceptions
 
 
 class _FailureTable:

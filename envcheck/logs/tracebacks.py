@@ -53,6 +53,11 @@ _OTHER_OUTPUT = re.compile(
 """Lines that cannot continue the message of an exception."""
 
 
+def continues_no_message(text: str) -> bool:
+    """Return whether a line cannot be a part of an exception's message: a frame, or other output."""
+    return bool(_FRAME.match(text) or _OTHER_OUTPUT.match(text) or _CHAIN.match(text))
+
+
 def begins_traceback(text: str) -> bool:
     """Return whether a line is the header of a traceback."""
     return "Traceback" in text and bool(_DRAWN_HEADER.match(text) or _HEADER.search(text))

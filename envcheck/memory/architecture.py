@@ -97,7 +97,7 @@ def model(
         tensors += tower_tensors(config.get("vision_config", {}), tower, decoder.hidden, where)
     found = ModelShape(kind, tuple(tensor for tensor in tensors if tensor.copies), decoder, lora=row.lora)
     if found.parameters > MOST_PARAMETERS:
-        raise InputError(where, f"{found.parameters:.1e} parameters are not believed")
+        raise InputError(where, f"{found.parameters:.1e} parameters are not plausible")
     return found
 
 
@@ -351,7 +351,7 @@ def described(text: str) -> ModelShape:
         raise InputError(
             "--model", f"a decoder of these sizes has {found.parameters:.3g} parameters, not {total:.3g}"
         )
-    return found._replace(notes=(f"taken for a gated decoder of {found.parameters:,} parameters",))
+    return found._replace(notes=(f"treated as a gated decoder of {found.parameters:,} parameters",))
 
 
 def _read_numbers(text: str) -> dict[str, int]:

@@ -34,12 +34,12 @@ PARTS = {
     "frozen weights": "that do not train",
     "trainable weights": "that train",
     "gradients": "of what trains",
-    "optimizer states": "moments, fp32 copies of what trains",
+    "optimizer states": "moments and fp32 copies of trained weights",
     "activations": "kept for the backward pass",
     "logits and loss": "a score for each word of the vocabulary",
-    "gathered parameters": "weights made whole, or cast, for use",
-    "communication buffers": "what gradients are reduced in",
-    "working memory": "of one layer's turn, or of the step",
+    "gathered parameters": "weights gathered or cast for use",
+    "communication buffers": "buffers in which gradients are reduced",
+    "working memory": "temporary, for one layer or for the step",
 }
 """The parts of a rank's memory in the order shown, with what each is."""
 

@@ -94,8 +94,25 @@ def _why_unknown(found: MemoryTable) -> str:
     there = f" of {gib(room.gpu)}" if room.gpu is not None else ""
     if found.training.unread:
         names = ", ".join((*found.training.unread, *missing))
-        return f"{names} not known; as assumed below it takes {gib(account.total)} GiB on each GPU{there}"
-    return f"{', '.join(missing)} not known; the rest takes {gib(account.total)} GiB on each GPU{there}"
+        size = gib(account.total)
+        return f"{names} not known; with the assumptions below it takes {size} GiB on each GPU{there}"
+    give = f" (give {', '.join(options)})" if (options := _options_that_tell(found)) else ""
+    return f"{', '.join(missing)} not known{give}; the rest takes {gib(account.total)} GiB on each GPU{there}"
+
+
+def _options_that_tell(found: MemoryTable) -> list[str]:
+    """Return the options that would say what the verdict lacks."""
+    account, room = found.account, found.room
+    lacks = {
+        "--seq N": not found.training.seq and not _OF_SEQUENCES.isdisjoint(account.unknown),
+        "--gpu NAME": room.gpu is None,
+        "--ram GIB": bool(account.host) and room.ram is None,
+    }
+    return [option for option, lacking in lacks.items() if lacking]
+
+
+_OF_SEQUENCES = frozenset({"activations", "logits and loss"})
+"""Parts that grow with the length of a sequence."""
 
 
 def _advice(found: MemoryTable) -> Iterator[str]:
@@ -103,15 +120,18 @@ def _advice(found: MemoryTable) -> Iterator[str]:
     cheapest, refused = found.options.cheapest, found.options.refused
     if found.verdict == "fits":
         return
-    if unknown := (*found.training.unread, *found.account.unknown):
-        yield from wrap(f"What would fit depends on {', '.join(unknown)}, not known", _COLUMNS)
+    unknown = (*found.training.unread, *found.account.unknown)
+    if unknown and not found.training.unread and _options_that_tell(found):
+        return  # the first line says what to give
+    if unknown:
+        yield from wrap(f"Which change would fit depends on {', '.join(unknown)}, not known", _COLUMNS)
         return
     rules = ", ".join(found.options.rules)
     if cheapest is None:
         if found.room.gpu is None:
             return
         others = f"{refused} would fit, but {'is' if refused == 1 else 'are'} known to fail here ({rules})"
-        why = others if refused else "no change that was counted fits"
+        why = others if refused else "none of the changes that were calculated fits"
         yield from wrap(f"Cheapest change that fits: none ({why})", _COLUMNS)
         return
     size = gib(cheapest.account.total)
@@ -181,7 +201,7 @@ def spread_name(training: Training) -> str:
 def _gpu(room: Room) -> str:
     if room.gpu is None:
         return "memory not known: declare one with --gpu NAME"
-    whole = "as sold; the driver reports a few per cent less" if room.declared else "in all"
+    whole = "nominal; the driver reports a few per cent less" if room.declared else "in all"
     return f"{room.name}: {gib(room.gpu)} GiB {'free now' if room.free else whole}"
 
 
@@ -192,9 +212,9 @@ def _host(found: MemoryTable) -> Iterator[str]:
     elif found.room.declared:
         yield f"{gib(ram)} GiB, as declared"
     elif found.room.ram_free:
-        yield f"{gib(ram)} GiB to be had now: what is free, and what is left of every cgroup's limit"
+        yield f"{gib(ram)} GiB available now: free memory, within every cgroup's limit"
     else:
-        yield f"{gib(ram)} GiB, the least of its memory and every cgroup's limit"
+        yield f"{gib(ram)} GiB, the minimum of its memory and every cgroup's limit"
     yield f"loading may take {gib(_loading(found))} GiB for each rank that reads all weights"
 
 
@@ -216,16 +236,16 @@ def _under(head: str, texts: Iterable[str]) -> Iterator[str]:
 
 def _gpu_parts(found: MemoryTable) -> Iterator[str]:
     account = found.account
-    yield f"GiB (2^30 bytes) on each GPU {estimate.PHASES[account.phase]}, where it is most"
+    yield f"GiB (2^30 bytes) on each GPU {estimate.PHASES[account.phase]}, at the peak"
     for name, what in estimate.PARTS.items():
         size = next((part.bytes for part in account.parts if part.name == name), 0)
         if size or name in account.unknown:
             yield f"  {name:<22}{'?' if name in account.unknown else gib(size):>8}  {what}"
-    total = "tensors, at the least" if account.unknown else "tensors in all"
-    yield f"  {total:<22}{gib(account.total):>8}  a measured peak may lie {estimate.ERROR:.0%} off"
+    total = "tensors, at least" if account.unknown else "tensors in all"
+    yield f"  {total:<22}{gib(account.total):>8}  a measured peak may be {estimate.ERROR:.0%} off"
     least, most = estimate.CONTEXT
     if found.training.cuda:
-        yield f"  {'CUDA context':<21}{f'{gib(least)}-{gib(most)}':>9}  fragmentation comes on top"
+        yield f"  {'CUDA context':<21}{f'{gib(least)}-{gib(most)}':>9}  fragmentation is not included"
     if missing := estimate.unmeasured(found.model, found.training):
         yield from wrap(f"  not measured, only derived: {', '.join(missing)}", _COLUMNS)
 

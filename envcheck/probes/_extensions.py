@@ -128,7 +128,7 @@ def _facts_in_time(
         with ExitStack() as files:
             return list(_of_package(host, record, paths, torch, files, label))
     except TimeoutError:
-        why = Unknown(f"not looked at to its end within {SECONDS:g} s")
+        why = Unknown(f"not completely read within {SECONDS:g} s")
         return [Fact(package_key(record.name, "unresolved"), why, label(record.site, record.entry))]
 
 

@@ -18,10 +18,12 @@ YIELDS = {
     "build.torch.git": Key(Kind.WORD, "commit torch was built from"),
     "build.deepspeed.torch": Key(Kind.VERSION, "torch DeepSpeed's ops were built with, major and minor"),
     "build.deepspeed.cuda": Key(Kind.VERSION, "CUDA DeepSpeed's ops were built with"),
+    "build.deepspeed.ops": Key(Kind.WORDS, "ops that DeepSpeed's installation compiled, e.g. fused_adam"),
 }
 
 _TORCH = {"build.torch.cuda": "cuda", "build.torch.hip": "hip", "build.torch.git": "git_version"}
 _DEEPSPEED = {"build.deepspeed.torch": "version", "build.deepspeed.cuda": "cuda_version"}
+_OPS = "build.deepspeed.ops"
 _LONGEST_LITERAL = 16 * 1024
 
 ReadText = Callable[[str], str | None]
@@ -69,9 +71,18 @@ def deepspeed_facts(read: ReadText, source: Callable[[str], str]) -> Iterator[Fa
     text = read(path)
     if text is None:
         reading = Absent() if read("deepspeed/__init__.py") is not None else Unknown(f"no {path}")
-        return (Fact(key, reading, source(path)) for key in _DEEPSPEED)
+        return (Fact(key, reading, source(path)) for key in (*_DEEPSPEED, _OPS))
     info = _dictionary(text, "torch_info")
-    return (Fact(key, _deepspeed_reading(info, name), source(path)) for key, name in _DEEPSPEED.items())
+    found = {key: _deepspeed_reading(info, name) for key, name in _DEEPSPEED.items()}
+    found[_OPS] = _compiled_ops(_dictionary(text, "installed_ops"))
+    return (Fact(key, reading, source(path)) for key, reading in found.items())
+
+
+def _compiled_ops(installed: Mapping[object, object] | None) -> Reading:
+    if installed is None:
+        return Unknown("no literal installed_ops found")
+    ops = tuple(str(name) for name, compiled in installed.items() if compiled)
+    return Known(ops) if ops else Absent()
 
 
 def _deepspeed_reading(info: Mapping[object, object] | None, name: str) -> Reading:

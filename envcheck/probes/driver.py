@@ -33,9 +33,9 @@ from envcheck.probes.visible import ranks, uuids_in_proc, visibility
 YIELDS = {
     "driver.version": Key(Kind.VERSION, "version of the NVIDIA kernel driver"),
     "driver.library": Key(Kind.VERSION, "driver version of the NVML library that programs load"),
-    "driver.error": Key(Kind.WORD, "how NVML failed to start: its code and words"),
+    "driver.error": Key(Kind.WORD, "why NVML failed to start: its code and text"),
     "driver.passed_over": Key(Kind.WORD, "an NVML library that programs find first and that does not work"),
-    "cuda.driver": Key(Kind.VERSION, "newest CUDA the driver speaks"),
+    "cuda.driver": Key(Kind.VERSION, "newest CUDA that the driver supports"),
     "gpus.count": Key(Kind.NUMBER, "NVIDIA GPUs in the machine"),
     "gpus.on_bus": Key(Kind.NUMBER, "NVIDIA GPUs on the PCI bus that are not given to a virtual machine"),
     "gpus.nvswitches": Key(Kind.NUMBER, "NVSwitch chips on the PCI bus"),
@@ -46,14 +46,14 @@ YIELDS = {
     "gpu.memory_mib": Key(
         Kind.NUMBER, "memory a program may use, MiB: of the card, of its smallest MIG slice, or the host's"
     ),
-    "gpu.memory_free_mib": Key(Kind.NUMBER, "memory nobody uses now, MiB"),
+    "gpu.memory_free_mib": Key(Kind.NUMBER, "memory that is free now, MiB"),
     "gpu.compute_capability": Key(Kind.VERSION, "compute capability"),
     "gpu.mig": Key(Kind.FLAG, "MIG mode is on"),
     "gpu.mig_pending": Key(Kind.FLAG, "MIG mode will be on after the next reset"),
     "gpu.mig_instances": Key(Kind.NUMBER, "MIG devices that programs can use on this GPU"),
     "gpu.compute_mode": Key(Kind.WORD, "how many processes may use the GPU", nvml.COMPUTE_MODES),
     "gpu.visible": Key(Kind.FLAG, "CUDA_VISIBLE_DEVICES lets programs see the GPU"),
-    "gpu.rank": Key(Kind.NUMBER, "the number programs know the GPU by (cuda:0); absent if it is hidden"),
+    "gpu.rank": Key(Kind.NUMBER, "the number of the GPU in programs (cuda:0); absent if it is hidden"),
     **health.YIELDS,
 }
 
@@ -163,9 +163,9 @@ def in_container(host: Host) -> bool:
 def _off_the_bus(host: Host) -> str:
     """Return why there may be a GPU that is on no PCI bus; empty if nothing indicates one."""
     if host.exists("/etc/nv_tegra_release"):
-        return "this is a Tegra system, whose GPU is on no PCI bus and answers no NVML"
+        return "this is a Tegra system, whose GPU is not on a PCI bus and does not support NVML"
     if host.exists("/dev/dxg"):
-        return "under WSL a GPU is on no PCI bus, and no NVIDIA driver library answered"
+        return "under WSL a GPU is not on a PCI bus, and no NVIDIA driver library answered"
     return ""
 
 
@@ -222,7 +222,7 @@ def _memory(answers: NvmlAnswers, gpu: int, slices: Reading | None) -> dict[str,
         source = f"NVML {call}: MIG is on, the smallest slice"
         sizes = [answers.value(*key) for key in answers.calls(f"{call} slice") if key[0] == gpu]
         unread = [size for size in (slices, *sizes) if isinstance(size, Unknown)]
-        value = unread[0] if unread else min(sizes, key=_total, default=Unknown("no slice was asked"))
+        value = unread[0] if unread else min(sizes, key=_total, default=Unknown("no slice was queried"))
     return {key: Fact(key, read(value), source) for key, read in _MEMORY.items()}
 
 
@@ -290,7 +290,7 @@ def from_nvml(host: Host, files: DriverFiles, answers: NvmlAnswers, count: int) 
         *on_the_bus(files),
     ]
     if count > nvml.MOST_GPUS:
-        absurd = Unknown(f"the driver gave an absurd number of GPUs: {count}")
+        absurd = Unknown(f"the driver reported an implausible number of GPUs: {count}")
         facts += [Fact(key, absurd, source) for key in ("gpus.count", "gpus.models", "gpus.mixed")]
         return Inventory(_by_key(facts), unread={"gpu": absurd.why})
     if len(files.bus) > count and not files.container:
@@ -472,9 +472,9 @@ def why_not(host: Host, files: DriverFiles, answers: NvmlAnswers) -> str:
         9: "the kernel module is not loaded" + (", nouveau is" if files.nouveau else ""),
         12: f"{nvidia.LIBRARY} could not be loaded",
         18: f"kernel module {files.driver.value or 'unknown'}, library {library}; "
-        + ("start the container anew" if files.container else "reboot, or load the module anew"),
+        + ("restart the container" if files.container else "reboot, or reload the module"),
         999: "the container has lost its devices, as it does when the host runs `systemctl daemon-reload`; "
-        "start the container anew"
+        "restart the container"
         if files.container
         else "the driver gives no reason; see the kernel log for Xid messages",
     }.get(code)
@@ -507,7 +507,7 @@ def ask_smi(host: Host, deadline_s: float) -> Inventory | None:
     if not rows:
         return None
     source = f"nvidia-smi {query}"
-    not_told = Unknown("nvidia-smi was asked instead of NVML, and does not tell")
+    not_told = Unknown("nvidia-smi was used instead of NVML and does not report it")
     facts = {key: Fact(key, not_told) for key in YIELDS if not is_device_key(key)}
     facts["driver.passed_over"] = Fact("driver.passed_over", Unknown(not_told.why, asked=False))
     facts["driver.version"] = Fact("driver.version", nvml.version_of(rows[0].driver), source)

@@ -40,25 +40,25 @@ They are used where the struct has no summary.
 
 YIELDS = {
     "gpu.error": Key(
-        Kind.WORD, "why the driver cannot use the GPU: NVML's code and words, no answer, crashed"
+        Kind.WORD, "why the driver cannot use the GPU: NVML's code and text, no answer, crashed"
     ),
     "gpu.memory_used_mib": Key(Kind.NUMBER, "memory in use or reserved by the driver, MiB"),
     "gpu.memory_shared": Key(Kind.FLAG, "the GPU has no memory of its own: it uses the host's"),
     "gpu.ecc": Key(Kind.FLAG, "ECC is on; absent if the card has none"),
     "gpu.ecc_pending": Key(Kind.FLAG, "ECC will be on after the next reset"),
     "gpu.ecc_uncorrected": Key(Kind.NUMBER, "uncorrectable memory errors since the last reset"),
-    "gpu.ecc_uncorrected_ever": Key(Kind.NUMBER, "uncorrectable memory errors in the card's life"),
-    "gpu.remap_pending": Key(Kind.FLAG, "a bad row of memory waits for a reset to be replaced by a spare"),
+    "gpu.ecc_uncorrected_ever": Key(Kind.NUMBER, "uncorrectable memory errors since the card was made"),
+    "gpu.remap_pending": Key(Kind.FLAG, "a bad row of memory will be replaced by a spare at the next reset"),
     "gpu.remap_failed": Key(Kind.FLAG, "a bad row of memory could not be replaced"),
     "gpu.recovery": Key(
-        Kind.WORD, "what the driver wants done to the GPU; absent if it has no such flag", RECOVERY
+        Kind.WORD, "the recovery action that the driver requests; absent if it has no such flag", RECOVERY
     ),
     "gpu.fabric": Key(
-        Kind.WORD, "how far the GPU came in joining the NVLink fabric; absent if it joins none", FABRIC_STATES
+        Kind.WORD, "the GPU's state of joining the NVLink fabric; absent if it joins none", FABRIC_STATES
     ),
-    "gpu.fabric_error": Key(Kind.WORD, "how joining the fabric ended, if badly: NVML's code and words"),
-    "gpu.fabric_health": Key(Kind.WORD, "what the fabric says of the GPU's links", FABRIC_HEALTH),
-    "gpu.persistence": Key(Kind.FLAG, "the driver stays loaded while nobody uses the GPU"),
+    "gpu.fabric_error": Key(Kind.WORD, "error of joining the fabric: NVML's code and text"),
+    "gpu.fabric_health": Key(Kind.WORD, "the fabric's report on the GPU's links", FABRIC_HEALTH),
+    "gpu.persistence": Key(Kind.FLAG, "the driver stays loaded while the GPU is idle"),
     "gpu.virtualization": Key(Kind.WORD, "whether this is a virtual GPU, or one passed on", VIRTUALIZATION),
     "gpu.vgpu_licensed": Key(Kind.FLAG, "a virtual GPU has its licence; absent if none is needed"),
 }
@@ -221,5 +221,5 @@ def _error(answers: NvmlAnswers, gpu: int) -> Fact:
         word = problem.lost or (code_in_words(problem.code) if problem.code is not None else problem.why)
         return Fact("gpu.error", Known(word), problem.why)
     if (gpu, handle) not in answers.answers:
-        return Fact("gpu.error", Unknown(f"GPU {gpu} was not asked", asked=False))
+        return Fact("gpu.error", Unknown(f"GPU {gpu} was not queried", asked=False))
     return Fact("gpu.error", Absent(), f"NVML {handle}")

@@ -316,7 +316,7 @@ def locked_memory(host: Host) -> Fact:
     except ValueError:
         exempt = 0
     if exempt:
-        return Fact("host.memlock_mib", Absent(), "CAP_IPC_LOCK, which no limit binds")
+        return Fact("host.memlock_mib", Absent(), "CAP_IPC_LOCK, which no limit restricts")
     path = "/proc/self/limits"
     for line in (host.read_text(path) or "").splitlines():
         if line.startswith("Max locked memory"):

@@ -11,7 +11,8 @@ from envcheck.probes import Collect, Probe, ProbeRequest
 
 YIELDS = {
     "gpus.xids": Key(
-        Kind.WORDS, "Xid numbers in what is left of this start's kernel log, each once; absent if none"
+        Kind.WORDS,
+        "Xid numbers in the kernel log since the machine started, each once; absent if none",
     ),
 }
 

@@ -53,7 +53,7 @@ def find_interpreter(host: Host, path: str) -> str:
         folder, _, name = path.rpartition("/")
         link = host.path(folder or "/") / name
         if link.is_symlink():
-            raise ExamineError(f"{path}: broken link to {link.readlink()}; was that Python removed?")
+            raise ExamineError(f"{path}: broken link to {link.readlink()}; was that Python uninstalled?")
         raise InputError(path, "no such interpreter or environment")
     if not place.is_dir():
         return path

@@ -16,7 +16,7 @@ from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Readi
 from envcheck.host.files import read_file
 from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, ProbeRequest, host_memory
-from envcheck.probes.host_memory import MIB, NO_PROC, whole_number
+from envcheck.probes.host_memory import MIB, NO_PROC
 from envcheck.probes.variables import variables
 
 YIELDS = {
@@ -30,29 +30,31 @@ YIELDS = {
     "host.ram_mib": Key(
         Kind.NUMBER, "host memory, whole MiB rounded down; memory of a GPU that is a NUMA node left out"
     ),
-    "host.ram_limit_mib": Key(Kind.NUMBER, "least of host memory and every cgroup limit above us, whole MiB"),
+    "host.ram_limit_mib": Key(
+        Kind.NUMBER, "minimum of host memory and every cgroup limit above this process, whole MiB"
+    ),
     "host.ram_free_mib": Key(
-        Kind.NUMBER, "host memory to be had now: MemAvailable, and what is left of every cgroup limit, MiB"
+        Kind.NUMBER, "host memory available now: MemAvailable and the rest of every cgroup limit, MiB"
     ),
     "host.shm_mib": Key(Kind.NUMBER, "size of /dev/shm, whole MiB"),
     "host.memlock_mib": Key(Kind.NUMBER, "limit of locked memory, whole MiB; absent when unlimited"),
     "host.container": Key(
         Kind.WORD,
-        "what contains us",
+        "the kind of container",
         words=("docker", "podman", "kubernetes", "lxc", "singularity", "other"),
     ),
     "host.wsl": Key(Kind.FLAG, "Windows Subsystem for Linux"),
     "host.tegra": Key(Kind.VERSION, "release of Jetson Linux, e.g. 36.4.0; absent on other machines"),
     "host.iommu": Key(
-        Kind.WORD, "how the IOMMU treats what NVIDIA GPUs send", words=("off", "passthrough", "translated")
+        Kind.WORD, "how the IOMMU treats traffic of NVIDIA GPUs", words=("off", "passthrough", "translated")
     ),
     "host.mps": Key(
         Kind.WORD,
-        "Multi-Process Service: its pipe is there (on), or CUDA_MPS_PIPE_DIRECTORY leads to none (missing)",
+        "Multi-Process Service: its pipe exists (on), or CUDA_MPS_PIPE_DIRECTORY names a folder without "
+        "one (missing)",
         words=("on", "missing"),
     ),
-    "host.amd_gpus": Key(Kind.NUMBER, "AMD GPUs that ROCm's kernel driver offers"),
-    "env.*": Key(Kind.WORD, "an environment variable of the allow-list, the home folder written ~"),
+    "env.*": Key(Kind.WORD, "an environment variable of the allow-list, with ~ for the home folder"),
 }
 
 
@@ -81,7 +83,6 @@ def _inventory(host: Host) -> Inventory:
         _tegra(host),
         _iommu(host),
         _mps(host),
-        _amd_gpus(host),
         *variables(host.environ),
     ]
     # A tree's environment is set where it will run: a variable that is not given is not absent.
@@ -299,7 +300,7 @@ def _iommu(host: Host) -> Fact:
         for address in host.listdir(gpus)
     }
     if not kinds - {""}:
-        return Fact(key, Unknown("no group of an NVIDIA GPU tells it", asked=False), "/sys/class/iommu")
+        return Fact(key, Unknown("no group of an NVIDIA GPU has this file", asked=False), "/sys/class/iommu")
     word = "translated" if any(kind.startswith("DMA") for kind in kinds) else "passthrough"
     return Fact(key, Known(word), "type of the GPUs' iommu_group")
 
@@ -315,12 +316,3 @@ def _mps(host: Host) -> Fact:
     if named:
         return Fact("host.mps", Known("missing"), "no pipe by CUDA_MPS_PIPE_DIRECTORY")
     return Fact("host.mps", Absent(), f"no pipe in {_MPS}")
-
-
-def _amd_gpus(host: Host) -> Fact:
-    """Return `host.amd_gpus`: the nodes of amdkfd, of which a processor without a GPU has GPU id 0."""
-    nodes = "/sys/class/kfd/kfd/topology/nodes"
-    if not host.exists("/sys/class"):
-        return Fact("host.amd_gpus", Unknown("no /sys in this tree", asked=not host.staged))
-    ids = [whole_number(host.read_text(f"{nodes}/{node}/gpu_id", limit=4096)) for node in host.listdir(nodes)]
-    return Fact("host.amd_gpus", Known(sum(bool(gpu_id) for gpu_id in ids)), nodes)

@@ -14,7 +14,7 @@ from envcheck.probes import Collect, Probe, ProbeRequest
 
 YIELDS = {
     "host.nccl_interfaces": Key(
-        Kind.WORDS, "network interfaces NCCL would take, best first; absent if it would find none"
+        Kind.WORDS, "network interfaces that NCCL would use, best first; absent if it would find none"
     ),
     "host.nccl_first": Key(
         Kind.WORD,
@@ -24,7 +24,7 @@ YIELDS = {
     ),
     "host.infiniband": Key(Kind.NUMBER, "InfiniBand and RoCE devices in /sys/class/infiniband"),
     "host.imex_channels": Key(
-        Kind.NUMBER, "IMEX channel devices here; absent if the driver knows of no such thing"
+        Kind.NUMBER, "IMEX channel devices here; absent if the driver has no IMEX support"
     ),
 }
 

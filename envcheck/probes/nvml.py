@@ -138,7 +138,7 @@ class NvmlAnswers:
         for problem in (*stopped[-1:], *([handle] if handle else ())):
             # For a GPU without a handle or answer, that problem is the finding; no other call was made.
             return Unknown(problem.why, asked=gpu is None or problem.lost == "crashed")
-        return Unknown(self.silence or f"{call} was not asked")
+        return Unknown(self.silence or f"{call} was not queried")
 
     def code(self, gpu: int, call: str) -> int | None:
         """Return NVML's code if it refused a call."""
@@ -210,7 +210,7 @@ def refusal(key: CallKey, code: int) -> str:
     """Return why a call failed, in a sentence that explains the code."""
     hint = {
         NOT_SUPPORTED: "not supported by the driver",
-        4: "this user may not ask the driver that",
+        4: "this user may not query this",
         FUNCTION_NOT_FOUND: "the driver's library is too old to have this call",
         15: "the GPU fell off the bus or cannot be reached; see the kernel log for an Xid message",
         16: "the GPU must be reset before it can be used",
@@ -305,7 +305,7 @@ def _merge(merged: NvmlAnswers, found: NvmlAnswers, ran: FinishedProcess, allowa
         last = found.entered[-1:]
         merged.silence = f"NVML {ending}" + "".join(f" in {_call_name(key)}" for key in last)
     if (no_module := found.problems.get((None, "import pynvml"))) is not None:
-        merged.silence = f"NVML cannot be asked: {no_module.why}"
+        merged.silence = f"NVML cannot be queried: {no_module.why}"
 
 
 def _ending(ran: FinishedProcess, allowance_s: float, *, died: bool) -> str:
@@ -323,7 +323,7 @@ def _ending(ran: FinishedProcess, allowance_s: float, *, died: bool) -> str:
         return f"ended the process (exit code {ran.code})"
     if ran.code > 0:
         last = ran.err.strip().splitlines()[-1:]
-        return f"could not be asked: the child process ended with code {ran.code}" + "".join(
+        return f"could not be queried: the child process ended with code {ran.code}" + "".join(
             f" ({line})" for line in last
         )
     return ""
@@ -337,13 +337,13 @@ def allowance_s(deadline_s: float, gpus: int) -> float:
 def start_child(host: Host, deadline_s: float) -> NvmlChild | str:
     """Start the child that asks NVML, or return why that is not possible."""
     if host.staged:
-        return "NVML cannot be asked: these are the files of a machine, not the machine"
+        return "NVML cannot be queried: only the files of a machine are given"
     folder = find_library(host)
     if folder is None and not host.exists("/dev/nvidiactl"):
         return NO_LIBRARY
     pynvml = _folder_of_pynvml()
     if pynvml is None:
-        return "NVML cannot be asked: nvidia-ml-py is not installed beside envcheck"
+        return "NVML cannot be queried: nvidia-ml-py is not installed in envcheck's environment"
     environ = dict(host.environ)
     if folder:
         environ["LD_LIBRARY_PATH"] = ":".join(filter(None, (environ.get("LD_LIBRARY_PATH"), folder)))
@@ -358,7 +358,7 @@ def start_child(host: Host, deadline_s: float) -> NvmlChild | str:
     try:
         return NvmlChild(host, command, environ, host.start(command, environ), started)
     except OSError as error:
-        return f"NVML cannot be asked: {own_python() or 'no Python'} cannot be started ({error.strerror})"
+        return f"NVML cannot be queried: {own_python() or 'no Python'} cannot be started ({error.strerror})"
 
 
 def _python_alone() -> tuple[str, ...]:
@@ -481,4 +481,8 @@ def _mode(value: object, place: int) -> Reading:
 
 def garbage(what: str, value: object) -> Unknown:
     """Return Unknown for an answer that no driver should give; a value that is Unknown keeps its reason."""
-    return value if isinstance(value, Unknown) else Unknown(f"the driver gave an absurd {what}: {value!r}")
+    return (
+        value
+        if isinstance(value, Unknown)
+        else Unknown(f"the driver reported an implausible {what}: {value!r}")
+    )

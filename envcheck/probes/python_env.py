@@ -48,23 +48,27 @@ YIELDS = {
     "python.implementation": Key(Kind.WORD, "cpython, pypy, …"),
     "python.abi": Key(Kind.WORD, "ABI tag as wheels spell it: cp311, cp313t (free-threaded)"),
     "python.origin": Key(Kind.WORD, "the environment's path and what named it"),
-    "python.manager": Key(Kind.WORD, "what made the environment", words=("venv", "conda", "system")),
-    "python.base": Key(Kind.WORD, "what a virtual environment was made from"),
-    "python.system_site": Key(Kind.FLAG, "whether a virtual environment sees the packages of its base"),
-    "python.base_torch": Key(
-        Kind.VERSION, "torch of the base, where a virtual environment hides it and has none"
+    "python.manager": Key(
+        Kind.WORD, "the tool that created the environment", words=("venv", "conda", "system")
     ),
-    "python.externally_managed": Key(Kind.FLAG, "marked so that pip installs nothing into it (PEP 668)"),
-    "cuda.copies": Key(Kind.WORDS, "CUDA libraries of which there are several copies, and whose each is"),
+    "python.base": Key(Kind.WORD, "the Python that a virtual environment was created from"),
+    "python.system_site": Key(Kind.FLAG, "whether a virtual environment can use the packages of its base"),
+    "python.base_torch": Key(
+        Kind.VERSION, "torch of the base, if a virtual environment hides it and has none"
+    ),
+    "python.externally_managed": Key(
+        Kind.FLAG, "marked as externally managed, so that pip installs nothing into it (PEP 668)"
+    ),
+    "cuda.copies": Key(Kind.WORDS, "CUDA libraries with several copies, and the owner of each"),
     "python.startup_code": Key(Kind.WORDS, "files of package folders that run code at every start of Python"),
     "pkg.*": Key(Kind.VERSION, "version of an installed distribution"),
     "pkg.*.editable": Key(Kind.FLAG, "installed from a checkout; its version is that of the installation"),
-    "pkg.*.duplicates": Key(Kind.WORDS, "versions of every record found, the one import takes first"),
-    "pkg.*.leftovers": Key(Kind.WORDS, "versions of further records in the very folder it is imported from"),
-    "pkg.*.own_version": Key(Kind.VERSION, "version torch's own files state, where it is not the record's"),
-    "pkg.*.conda": Key(Kind.VERSION, "version conda installed, where another was put over it"),
-    "pkg.*.hidden_by": Key(Kind.WORD, "what an import takes in its place, by where Python looks first"),
-    "pkg.*.requires": Key(Kind.WORDS, "what it requires (Requires-Dist), extras left out"),
+    "pkg.*.duplicates": Key(Kind.WORDS, "versions of all records found, the imported one first"),
+    "pkg.*.leftovers": Key(Kind.WORDS, "versions of further records in the folder from which it is imported"),
+    "pkg.*.own_version": Key(Kind.VERSION, "version in torch's own files, if it differs from the record's"),
+    "pkg.*.conda": Key(Kind.VERSION, "version that conda installed, if another one was installed over it"),
+    "pkg.*.hidden_by": Key(Kind.WORD, "what is imported instead, because Python searches it first"),
+    "pkg.*.requires": Key(Kind.WORDS, "what it requires (Requires-Dist), without extras"),
     "pkg.*.degraded": Key(Kind.FLAG, "its metadata is missing or unreadable; version from the record's name"),
     "pkg.*.unresolved": Key(
         Kind.WORDS, "symbols and libraries that its compiled modules need and the installed torch lacks"
@@ -190,13 +194,14 @@ def _require_program(host: Host, interpreter: str) -> None:
     """Raise ExamineError if the interpreter cannot or should not be started."""
     place = host.path(interpreter)
     if not place.is_file():
-        raise ExamineError(f"{interpreter}: not a program but some other kind of file")
+        raise ExamineError(f"{interpreter}: not a program")
     if not os.access(place, os.X_OK):
         raise ExamineError(f"{interpreter}: not executable")
     status = place.stat()
     if status.st_mode & stat.S_IWOTH and status.st_uid not in (0, os.getuid()):
         raise ExamineError(
-            f"{interpreter}: another user's, and anyone may change it: not started; --static reads files only"
+            f"{interpreter}: owned by another user and writable by everyone: not started; "
+            "--static reads files only"
         )
 
 
@@ -230,7 +235,7 @@ def _answer(interpreter: str, ran: FinishedProcess, marker: str, deadline_s: flo
     try:
         return _environment(parse_json(framed[1], interpreter), f"asked {interpreter}")
     except (InputError, KeyError, TypeError, AttributeError):
-        raise ExamineError(f"{interpreter}: its answer is not one of Python's: {framed[1][:60]!r}") from None
+        raise ExamineError(f"{interpreter}: its output is not that of Python: {framed[1][:60]!r}") from None
 
 
 def _environment(answer: Mapping[str, Any], source: str) -> Environment:
@@ -257,7 +262,7 @@ def _complaint(ran: FinishedProcess) -> str:
         # The message ends a traceback of Python; that of a shell or a shim comes first.
         message = lines[-1 if "Traceback" in ran.err else 0][:120] if lines else "said nothing"
         return f"failed with exit status {ran.code}: {message}"
-    return f"does not answer as a Python interpreter: {lines[0][:120]!r}" if lines else "did not answer"
+    return f"does not behave like a Python interpreter: {lines[0][:120]!r}" if lines else "did not answer"
 
 
 # --- facts ------------------------------------------------------------------------------------------
@@ -322,7 +327,7 @@ def _about_imports(
         yield Fact(
             package_key(record.name, "hidden_by"),
             Known(path),
-            "the order in which Python looks, started here",
+            "the order in which Python searches, if started here",
         )
 
 
@@ -372,7 +377,7 @@ def _read_records(
         for record in read_site(site, place, lambda path: str(host.path(path))):
             found.setdefault(record.name, []).append(record)
             if monotonic() > deadline.at:
-                return f"not read to its end within {deadline.seconds:g} s"
+                return f"not completely read within {deadline.seconds:g} s"
     except OSError as error:
         return _reason(error)
     return ""

@@ -16,9 +16,7 @@ from envcheck.probes import Collect, Probe, ProbeRequest
 from envcheck.probes.nvml import LOADER_FOLDERS, VERSION
 
 YIELDS = {
-    "cuda.toolkit": Key(
-        Kind.VERSION, "CUDA toolkit with a compiler (nvcc) that builds here would take: 12.4"
-    ),
+    "cuda.toolkit": Key(Kind.VERSION, "CUDA toolkit with a compiler (nvcc) that builds here would use: 12.4"),
     "cuda.compat": Key(Kind.VERSION, "driver version of a cuda-compat package here, e.g. 580.65.06"),
     "cuda.compat_on_path": Key(Kind.FLAG, "the loader finds that package's libcuda before the driver's own"),
     "driver.libcuda": Key(Kind.VERSION, "driver version of the libcuda.so.1 that programs load"),
@@ -86,7 +84,7 @@ def _version(host: Host, folder: str) -> Fact:
         if found := re.search(r"#define\s+CUDA_VERSION\s+(\d{4,6})\b", head):
             number = int(found[1])
             return Fact("cuda.toolkit", Known(f"{number // 1000}.{number % 1000 // 10}"), path)
-    why = "there is an nvcc, and no file beside it says of which CUDA"
+    why = "there is an nvcc, and no file beside it states its CUDA version"
     return Fact("cuda.toolkit", Unknown(why), f"{folder}/bin/nvcc")
 
 
@@ -153,4 +151,4 @@ def _libcuda(found: Mapping[str, str]) -> Fact:
         return Fact(key, Unknown(f"there are several: {', '.join(found.values())}"), "libcuda.so.1")
     for version, file in found.items():
         return Fact(key, Known(version), file)
-    return Fact(key, Absent(), "no libcuda.so.1 of a driver's version where the loader looks")
+    return Fact(key, Absent(), "no libcuda.so.1 with a driver version on the loader's path")

@@ -18,9 +18,9 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 YIELDS = {
     "gpus.selection": Key(
         Kind.WORD,
-        "what CUDA makes of CUDA_VISIBLE_DEVICES: `plain` as it is meant, `hidden` no GPU on purpose, "
-        "`garbage` with letters it reads past, `cut` at an entry that is no GPU, `duplicate` and so none, "
-        "`ambiguous` by a prefix of several UUIDs",
+        "how CUDA reads CUDA_VISIBLE_DEVICES: `plain` as intended, `hidden` no GPU on purpose, "
+        "`garbage` with letters that it ignores, `cut` at an entry that is not a GPU, `duplicate` and "
+        "therefore none, `ambiguous` by a prefix of several UUIDs",
         words=("plain", "hidden", "garbage", "cut", "duplicate", "ambiguous"),
     ),
 }
@@ -91,14 +91,17 @@ def _by_uuid(value: str, uuids: Sequence[str]) -> tuple[str, str]:
     for place, entry in enumerate(value.split(",")):
         matches = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
         if not entry.startswith("GPU-"):
-            return "cut", f"CUDA stops at entry {place + 1}, which is no UUID, and sees {len(seen)} GPUs"
+            return "cut", f"CUDA stops at entry {place + 1}, which is not a UUID, and sees {len(seen)} GPUs"
         if "" in uuids or not uuids:
             seen.add(-place - 1)  # some GPU, it is not known which one
             continue
         if len(matches) > 1:
             return "ambiguous", f"entry {place + 1} begins the UUIDs of {len(matches)} GPUs"
         if not matches:
-            return "cut", f"CUDA stops at entry {place + 1}, no GPU's UUID, and sees {len(seen)} GPUs"
+            return (
+                "cut",
+                f"CUDA stops at entry {place + 1}, which is not a GPU's UUID, and sees {len(seen)} GPUs",
+            )
         if matches[0] in seen:
             return "duplicate", f"entry {place + 1} repeats an earlier one, so CUDA sees no GPU"
         seen.add(matches[0])
@@ -162,7 +165,7 @@ def ranks(
         if reading == Known(False):
             return Absent()
         if not by_uuid and index > silent:
-            return Unknown(f"GPU {silent} did not answer, and whether CUDA counts it is not known")
+            return Unknown(f"GPU {silent} did not answer, and it is not known whether CUDA counts it")
         if not by_uuid and _order_differs(environ, names):
             return Unknown(
                 "CUDA counts the fastest GPU first, and these GPUs differ: set CUDA_DEVICE_ORDER=PCI_BUS_ID"

@@ -130,7 +130,7 @@ def _fix(label: str, fix: Fix, finding: Finding, report: Report) -> Iterator[Det
 def _without_fix(finding: Finding, lang: Language) -> Iterator[Detail]:
     """Yield a sentence if fixes are known and none of them helps here."""
     if finding.rule.fixes and not finding.fixes and finding.decided:
-        no_fix = lang.say("none of the known ways out passes the judge here by itself")
+        no_fix = lang.say("none of the known fixes passes the judge here on its own")
         yield Detail(lang.say("fix"), no_fix, "fix")
 
 
@@ -280,6 +280,16 @@ def _not_judged(need: str, count: int, report: Report) -> str:
     if need == "packages":
         return lang.say("{} for lack of the packages involved", checks)
     return lang.say("{} for lack of the real machine", checks)
+
+
+def way_out(report: Report) -> str:
+    """Return what to do where the environment has no torch: name another one, or make one; else nothing."""
+    if not report.nothing_to_judge or report.question is Question.CHECK:
+        return ""
+    name = report.target.name if report.target is not None else "NAME"
+    return report.language.say(
+        "name the environment that trains (--python PATH), or make one: envcheck pin --target {}", name
+    )
 
 
 # --- conditional findings ---------------------------------------------------------------------------

@@ -93,18 +93,27 @@ def _headline(explanation: Explanation) -> str:
         return f"No failure found in {'what was read' if explanation.notes else 'this log'}."
     if cause is None:
         first = event_text(diagnosis.consequences[0], _SHORT)
-        return f"Failed elsewhere; this log holds only what followed: {first}"
+        return f"Failed elsewhere; this log contains only consequences: {first}"
     known = _ranked(_of_the_cause(cause, explanation), explanation)
     if known and cause.match is not None:
-        here = _match_here(known[0], explanation).answer
-        title = _title(known[0], explanation)
-        if here == "no":
-            return f"Failed; the known failure that it reads like is not so here: {event_text(cause, _SHORT)}"
-        return f"Known failure, and it is so here: {title}" if here == "yes" else f"Known failure: {title}"
+        return _known_headline(known[0], cause, explanation)
     if explanation.missing is not None:
         return f"Failed: {_missing_sentence(explanation.missing, explanation.report)}"
     unknown = ", cause not known" if explanation.code == UNEXPLAINED else ""
     return f"Failed{unknown}: {event_text(cause, _SHORT)}"
+
+
+def _known_headline(match: Match, cause: Cause, explanation: Explanation) -> str:
+    """Return the answer where the cause reads like a known failure."""
+    here = _match_here(match, explanation).answer
+    title = _title(match, explanation)
+    if here == "yes":
+        return f"Known failure, and it applies here: {title}"
+    if here == "no":
+        return f"Failed; the known failure that it resembles does not apply here: {event_text(cause, _SHORT)}"
+    if match.signature.ambiguous:
+        return f"Failed: {event_text(cause, _SHORT)}. Possible problem: {title}"
+    return f"Known failure: {title}"
 
 
 def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
@@ -124,15 +133,15 @@ def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
     if explanation.code == UNEXPLAINED:
         yield ""
         if any(map(_names_a_cause, diagnosis.matches)):
-            yield "What is known above may lie behind the failure."
-        yield "No known failure reads like this; envcheck doctor judges environment and configuration."
+            yield "One of the known failures above may be the cause."
+        yield "No known failure matches; envcheck doctor judges environment and configuration."
     yield ""
     yield f"judged  {explanation.subject}"
     yield f"log     {explanation.name}: {_size(explanation.log)}  envcheck {explanation.report.version}"
     for note in explanation.notes:
         yield f"note    {note}"
     if (platform := explanation.platform) is not None:
-        yield f"log of  {platform.name} (line {platform.line}): what is known of CUDA is left out"
+        yield f"log of  {platform.name} (line {platform.line}): not compared with failures of CUDA"
     for diagnostic in explanation.report.diagnostics:
         yield f"remark  {diagnostic_line(diagnostic)}"
 
@@ -200,27 +209,37 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
         yield f"    rule    {rule.title} [{rule.id}]"
 
 
-_NOBODY = {True: "your own code", False: "something that the log does not name"}
-
-
 def _missing_sentence(answer: MissingAnswer, report: Report) -> str:
+    """Return who asks for a missing name, if the log says that, and who lacks it."""
     missing = answer.missing
-    asks = _with_version(missing.asks, report) if missing.asks else _NOBODY[missing.own]
-    lacks = _with_version(missing.lacks, report)
     if missing.half:
         return (
             f"{missing.module} was still being imported: a circular import, or a file of yours with its name"
         )
+    asks = _with_version(missing.asks, report) if missing.asks else "your own code" if missing.own else ""
     if missing.kind == "argument":
+        if not asks:
+            return f"{missing.module}() does not take the argument {missing.name} in this release"
         return f"{asks} passes {missing.name} to {missing.module}(), which does not take it in this release"
     if missing.kind == "module" and not missing.installed:
-        unknown = "" if answer.is_known or missing.asks else ", if it is not a file of yours"
-        package = f"of the package {missing.lacks}{unknown}"
-        return f"{asks} imports {missing.module}, {package}, which is not installed"
+        return _not_installed(answer, asks)
     what = (
         f"the module {missing.module}" if missing.kind == "module" else f"{missing.name} of {missing.module}"
     )
+    lacks = _with_version(missing.lacks, report)
+    if not asks:
+        return f"this release of {lacks} does not have {what}"
     return f"{asks} asks for {what}, which this release of {lacks} does not have"
+
+
+def _not_installed(answer: MissingAnswer, asks: str) -> str:
+    missing = answer.missing
+    package = "" if missing.lacks == missing.module else f", of the package {missing.lacks}"
+    unknown = "" if answer.is_known or missing.asks else ", if it is not a file of yours"
+    named = f"{missing.module}{package}{unknown}"
+    if asks:
+        return f"{asks} imports {named}, which is not installed"
+    return f"{named}, is not installed" if "," in named else f"{named} is not installed"
 
 
 def _with_version(package: str, report: Report) -> str:
@@ -243,7 +262,7 @@ def _known_of_the_versions(explanation: Explanation) -> Iterator[str]:
     ]
     if broken:
         yield ""
-        yield "known to fail with these versions, whatever the log says:"
+        yield "known to fail with these versions, independent of this log:"
         yield from (f"  {found.rule.title} [{found.rule.id}]" for found in broken[:_LISTED])
 
 
@@ -253,7 +272,7 @@ def _kind(cause: Cause) -> str:
     if cause.kind != "unknown":
         return KINDS[cause.kind]
     if cause.event.what == "ended":
-        return "not known: what the process said before it ended is not here"
+        return "not known: the output of the process before it ended is not in the log"
     return "not known"
 
 
@@ -295,7 +314,7 @@ def _match(match: Match, explanation: Explanation, *, in_full: bool) -> Iterator
     yield f"  known  {_title(match, explanation)} [{rule.id if rule else match.signature.case}]"
     if here.answer == "text":
         yield f"    advice  {match.signature.advice}"
-        yield "    here    known by its text; nothing about the environment decides it"
+        yield "    here    known by its text; it does not depend on the environment"
         yield from _evidence(match, [source["url"] for source in match.signature.sources], in_full=in_full)
         return
     applies = rule is not None and here.answer != "no"
@@ -324,7 +343,8 @@ def _here_in_words(here: EnvironmentMatch) -> str:
         return f"yes: {'; '.join(facts)}"
     if here.answer == "no":
         return (
-            f"no: {'; '.join(facts)}. The log reads like it, but it is not so here: its ways out do not apply"
+            f"no: {'; '.join(facts)}. The log resembles it, but its conditions are not met here, "
+            "so its fixes do not apply"
         )
     missing = ", ".join(facts) or "what it depends on"
     return f"cannot tell; not known: {missing} (--facts, --python, --train, --target)"
@@ -333,13 +353,13 @@ def _here_in_words(here: EnvironmentMatch) -> str:
 def _fixes(rule: Rule, here: EnvironmentMatch, explanation: Explanation) -> Iterator[str]:
     if not here.fixes:
         outcome = (
-            "none of the known ways out helps here" if here.answer == "yes" else "depends on what is missing"
+            "none of the known fixes helps here" if here.answer == "yes" else "depends on what is missing"
         )
         yield f"    fix     {outcome if rule.fixes else 'none known'}"
     for fix in here.fixes:
         costs = [each.cost for each in rule.fixes]
         cost = f" ({explanation.report.language.cost(rule.id, costs, fix.cost)})" if fix.cost else ""
-        condition = "" if here.answer == "yes" else "if it is so here: "
+        condition = "" if here.answer == "yes" else "if it applies here: "
         yield f"    fix     {condition}{fix_text(fix)}{cost}"
         for command in fix_commands(fix, explanation.report):
             yield f"            $ {command}"
@@ -348,15 +368,15 @@ def _fixes(rule: Rule, here: EnvironmentMatch, explanation: Explanation) -> Iter
 def _resembling(explanation: Explanation) -> Iterator[str]:
     names = dict.fromkeys(one.signature.rule or one.signature.case for one in explanation.diagnosis.partial)
     listed = ", ".join([*names][:_LISTED])
-    yield f"    near    a part of what these say is here, not all: {listed} (envcheck rule ID)"
+    yield f"    near    these match in part: {listed} (envcheck rule ID)"
 
 
 def _others(explanation: Explanation) -> Iterator[str]:
     diagnosis = explanation.diagnosis
     for title, causes in (
-        ("follows from it", diagnosis.consequences),
-        ("the run went on after", diagnosis.survived),
-        ("apart from it", diagnosis.apart),
+        ("consequences", diagnosis.consequences),
+        ("failures after which the run continued", diagnosis.survived),
+        ("independent of it", diagnosis.apart),
     ):
         if causes:
             yield ""
@@ -375,12 +395,12 @@ def _others(explanation: Explanation) -> Iterator[str]:
     ]
     if rest and diagnosis.cause:
         yield ""
-        yield "known, but said elsewhere in the log:"
+        yield "known failures elsewhere in the log:"
         for match in rest[:_LISTED]:
             answer = {
-                "yes": "it is so here",
-                "no": "not so here",
-                "unknown": "cannot tell whether it is so here",
+                "yes": "it applies here",
+                "no": "does not apply here",
+                "unknown": "unknown whether it applies here",
             }
             here = answer.get(_match_here(match, explanation).answer, "by its text")
             name = match.signature.rule or match.signature.case
@@ -421,7 +441,7 @@ def event_text(cause: Cause, limit: int = _LONG) -> str:
         texts = dict(zip(event.numbers, event.text.split("\n"), strict=False))
         text = _without_raise(texts.get(cause.match.lines[0], event.text.split("\n")[0]))
     else:
-        text = event.text.strip().split("\n")[0]
+        text = " ".join(event.text.strip().split("\n")[0].split())
     text = hide_secrets(
         text[: 10 * limit]
     )  # longer than what is shown, so that a secret in it is found whole

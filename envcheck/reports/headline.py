@@ -68,6 +68,8 @@ def _failure(
     errors = any(each.severity is Severity.ERROR for each in decided)
     verdict = lang.word(words.no if errors else words.perhaps_not)
     counts, title = _counts(counted, lang), _title(decided[0], lang)
+    if report.nothing_to_judge:
+        title = lang.say("No torch in this environment")
     return Headline(lang.say("{}: {}. {}", verdict, counts, title), decided[0].severity.value)
 
 
@@ -101,8 +103,8 @@ def _undecided(undecided: Sequence[Finding | Diagnostic], report: Report) -> str
     lang, count = report.language, len(undecided)
     title = _title(undecided[0], lang)
     if count == 1:
-        return lang.say("1 check could not be decided. Perhaps: {}", title)
-    return lang.say("{} checks could not be decided. Perhaps: {}", count, title)
+        return lang.say("1 check could not be decided. Possible problem: {}", title)
+    return lang.say("{} checks could not be decided. Possible problem: {}", count, title)
 
 
 def _counts(found: Sequence[Finding | Diagnostic], lang: Language) -> str:

@@ -97,8 +97,17 @@ def _machine(inventory: Inventory, lang: Language) -> tuple[str, str]:
         "WSL" if inventory.known("host.wsl") is True else "",
         _labelled(lang.say("Jetson Linux"), fact_text(inventory, "host.tegra")),
         _labelled(lang.say("CUDA toolkit"), fact_text(inventory, "cuda.toolkit")),
+        _labelled(lang.say("AMD GPUs"), _number(inventory, "host.amd_gpus")),
+        fact_text(inventory, "host.amd_architectures"),
+        _labelled(lang.say("Ascend NPUs"), _number(inventory, "host.npus")),
+        _labelled("CANN", fact_text(inventory, "cann.version")),
     )
     return (text, "ok") if text else (lang.say("not given"), "none")
+
+
+def _number(inventory: Inventory, key: str) -> str:
+    """Return a count as text; empty if it is not known or 0."""
+    return str(inventory.known(key) or "")
 
 
 def _driver(inventory: Inventory, lang: Language) -> tuple[str, str]:

@@ -85,7 +85,7 @@ def _listed_releases(
                     installed[name],
                     "",
                     (),
-                    "the release that is here is not listed for this Python",
+                    "the installed release is not listed for this Python",
                     install=f"{name}=={installed[name]}",
                 )
             )

@@ -6,7 +6,7 @@ releases of the table count: of a package that it does not hold, nothing is said
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envcheck.core import markers, versions
@@ -27,7 +27,10 @@ class RangeConflict(NamedTuple):
 
 
 class InstallerChoice(NamedTuple):
-    """The releases that an installer takes, the releases each range admits, and ranges that nothing fits."""
+    """The releases that an installer takes, and ranges that nothing fits.
+
+    `admitted` are the releases of each range that can be installed beside the pins, newest first.
+    """
 
     chosen: Mapping[str, str]
     admitted: Mapping[str, tuple[str, ...]]
@@ -48,7 +51,8 @@ def choose_releases(
     chosen = search.newest(open_names, admitted)
     if chosen is None:
         conflicts = (*conflicts, *search.conflicts_between(open_names, admitted))
-    return InstallerChoice(chosen or {}, admitted, conflicts)
+    beside_pins = {name: tuple(filter(search.fits_pins(name), found)) for name, found in admitted.items()}
+    return InstallerChoice(chosen or {}, beside_pins, conflicts)
 
 
 class _ChoiceSearch:
@@ -106,6 +110,10 @@ class _ChoiceSearch:
             satisfies(other_version, mine, unknown=Tri.YES) is not Tri.NO
             and satisfies(version, theirs, unknown=Tri.YES) is not Tri.NO
         )
+
+    def fits_pins(self, name: str) -> Callable[[str], bool]:
+        """Return whether a release of the package can be installed beside all pins, as a function."""
+        return lambda version: all(self._fit(name, version, *pin) for pin in self._pinned.items())
 
     def conflict(self, name: str, admitted: Sequence[str]) -> RangeConflict | None:
         """Return the pin beside which no release of a range can be installed, or None."""

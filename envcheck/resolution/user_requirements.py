@@ -29,12 +29,14 @@ class RequirementWithExtras(NamedTuple):
     """A requirement with the extras it names: the search ignores them, a backend completes them.
 
     One that is `by_address` (a URL, a path, a repository) stays out of the lock, because nothing is known of
-    it. `bare` then has the package's name if the line gives one, and no bound.
+    it. `bare` then has the package's name if the line gives one, and no bound. `index_option` is the option
+    of a line that names an index: a file that came from elsewhere does not decide where packages come from.
     """
 
     bare: UserRequirement
     extras: tuple[str, ...] = ()
     by_address: bool = False
+    index_option: str = ""
 
     @property
     def requirement(self) -> str:
@@ -120,6 +122,8 @@ _BY_ADDRESS = re.compile(
 )
 """How a line begins that asks for a file, a folder or a repository instead of a release."""
 
+_INDEX_OPTION = re.compile(r"(--index-url|--extra-index-url|--find-links|--trusted-host|-i|-f)(?:[ =]|$)")
+
 _NAMED_BEFORE = re.compile(r"([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*@\s")
 _NAMED_WITHIN = re.compile(
     r"[#&]egg=([A-Za-z0-9][\w.-]*)|/([A-Za-z0-9][\w.]*)-[^/]*\.whl|/([A-Za-z0-9][\w-]*)\.git\b"
@@ -138,6 +142,12 @@ def describe_by_address(requirements: Iterable[RequirementWithExtras], pinned: I
     in_lock = frozenset(pinned)
     notes = []
     for each in requirements:
+        if each.index_option:
+            notes.append(
+                f"{each.bare.origin}: {each.index_option} is ignored: the lock is resolved with the index of "
+                "your pip or uv settings"
+            )
+            continue
         file, _, line = each.bare.origin.rpartition(":")
         name = each.bare.package
         what = f"{name}, " if name else ""
@@ -172,6 +182,10 @@ def read_requirements_file(
         if entry.includes_address:
             raise InputError(entry.place, "expected a file, found a URL")
         origin = f"{entry.file}:{entry.line}"
+        if option := _INDEX_OPTION.match(entry.text):
+            bare = UserRequirement("", "", origin, wanted=False)
+            found.append(RequirementWithExtras(bare, by_address=True, index_option=option[1]))
+            continue
         if _BY_ADDRESS.match(entry.text):
             found.append(_requirement_by_address(entry.text, origin))
             continue

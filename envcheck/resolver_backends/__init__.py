@@ -165,7 +165,7 @@ class BackendSelection:
             try:
                 found = other.complete(host, request)
             except (ExamineError, NoSolutionError) as error:
-                remarks.append(f"{other.name} gives no answer: {error}")
+                remarks.append(f"{other.name} does not answer: {error}")
                 continue
             different = differences((self.backend.name, pins), (other.name, found))
             agreement = f"{self.backend.name} and {other.name} agree on all {len(pins)} packages"

@@ -84,8 +84,8 @@ def _refuse_date_without_support(request: CompletionRequest) -> None:
     if request.before and pip.release < _FIRST_PIP_WITH_DATES:
         first = ".".join(map(str, _FIRST_PIP_WITH_DATES))
         raise ExamineError(
-            f"pip {pip} cannot leave out newer releases, pip {first} can: "
-            f"update pip beside envcheck, or use uv: {INSTALL_HINT}"
+            f"pip {pip} cannot ignore newer releases, pip {first} can: "
+            f"update pip in envcheck's environment, or use uv: {INSTALL_HINT}"
         )
 
 
@@ -201,7 +201,7 @@ def _why_unreadable(host: Host, index: Index, name: str) -> str:
 def _requires(requirement: str, parent: str) -> str:
     """Return in words what requires a requirement; without a parent it was part of the request."""
     release = release_of(unquote(urlsplit(parent).path).rpartition("/")[2]) if parent else None
-    return f"{release[0]} {release[1]} requires {requirement}" if release else f"{requirement} was asked for"
+    return f"{release[0]} {release[1]} requires {requirement}" if release else f"{requirement} was requested"
 
 
 def _last_error(output: str) -> str:

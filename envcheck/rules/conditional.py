@@ -2,15 +2,15 @@
 
 They say what the installed versions are known to fail at before a training configuration is given. They never
 change an exit code; what any Trainer fails at is a warning (`failing_under_any_trainer`). The likelihood only
-sorts them: it is the share of the known recipes that meet a condition; a recipe that leaves the fact open
-counts with the share of its values that meet it.
+sorts them. It comes from the share of public training configurations that set what a condition asks for
+(compat/tables/habits.toml).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from envcheck.core.facts import Fact, Inventory, Kind, Known, Tri, family, package_key
+from envcheck.core.facts import Fact, Inventory, Kind, Known, Tri, Value, family
 from envcheck.core.findings import Finding, Judgement, Verdict, Waiting
-from envcheck.core.rules import Clause, Comparison, Rule, Severity, Target, When
+from envcheck.core.rules import Clause, Comparison, Rule, Severity, When
 from envcheck.core.training_facts import KEYS
 from envcheck.rules.clauses import evaluate, referenced_keys
 from envcheck.rules.judge import evidence_of
@@ -18,31 +18,22 @@ from envcheck.rules.judge import evidence_of
 _NARROW = frozenset({"==", "<"})
 """Operators of bounds that a later release leaves, so that another version avoids the failure."""
 
-_ONE_OF_MANY = 0.1  # likelihood of one value where the vocabulary is open
-_EVEN = 0.5
-_UNUSUAL = 0.05  # of a value that a recipe excludes
+_UNSEEN = 0.001  # share of a value that no configuration has
+_EVEN = 0.5  # share of values that differ from another fact
 _ANY_VERSION = 0.5  # weight of a rule that every later version breaks too
 
+Habits = Mapping[str, Mapping[str, float]]
+"""The share of configurations that set a value, by fact and value."""
 
-def conditional_findings(
-    judgement: Judgement, inventory: Inventory, targets: Iterable[Target]
-) -> tuple[Finding, ...]:
+
+def conditional_findings(judgement: Judgement, inventory: Inventory, habits: Habits) -> tuple[Finding, ...]:
     """Return the conditional findings of a judgement: worst severity first, then the most likely."""
-    known = tuple(targets)
-    possible = [target for target in known if _has_packages(inventory, target)]
-    recipes = [
-        Inventory({key: Fact(key, Known(value), target.name) for key, value in target.train.items()})
-        for target in possible or known
-    ]
     ranked: list[tuple[int, float, Finding]] = []
     for waiting in judgement.waiting:
         table = _table_that_versions_match(waiting)
         if not table:
             continue
-        likelihood = 1.0 if any(map(_is_narrow, table)) else _ANY_VERSION
-        for clause in waiting.open:
-            usual = _likelihood(clause, recipes)
-            likelihood *= usual if clause not in waiting.rule.require else 1 - usual
+        likelihood = _likelihood(waiting, habits) * (1.0 if any(map(_is_narrow, table)) else _ANY_VERSION)
         evidence = tuple(evidence_of(table, inventory, None))
         severity = waiting.rule.severity
         finding = Finding(waiting.rule, Verdict.CONDITIONAL, severity, evidence, conditions=waiting.open)
@@ -79,11 +70,6 @@ def _waits_for_trainer(finding: Finding) -> bool:
     return bool(required) and all(clause.key == "train.trainer" for clause in required)
 
 
-def _has_packages(inventory: Inventory, target: Target) -> bool:
-    """Return whether an environment has all packages of a recipe, and so may be meant for it."""
-    return all(inventory.known(package_key(name)) is not None for name in target.packages)
-
-
 def _table_that_versions_match(waiting: Waiting) -> When:
     """Return the matched clauses if they bound a version and only training facts are open, else ()."""
     if waiting.reason != "training":
@@ -117,18 +103,38 @@ def _tests(clause: Clause) -> Iterator[Comparison]:
     return (test for alternative in clause.any_of for test in alternative)
 
 
-def _likelihood(clause: Clause, recipes: list[Inventory]) -> float:
-    """Return the share of the recipes that meet a condition, from 0 to 1."""
-    unsaid = _share_of_values(clause)
-    shares = {Tri.YES: 1.0, Tri.MAYBE: unsaid, Tri.NO: min(unsaid, _UNUSUAL)}
-    return sum(shares[evaluate(clause, recipe)] for recipe in recipes) / len(recipes) if recipes else unsaid
+def _likelihood(waiting: Waiting, habits: Habits) -> float:
+    """Return how likely a training meets all open conditions, from 0 to 1.
+
+    Conditions go together (an FSDP option is set where FSDP is), so a product would be far too small. As in
+    query planners, the rarest counts in full and each further one with half the weight of the one before.
+    """
+    required = waiting.rule.require
+    shares = [
+        1 - _share(clause, habits) if clause in required else _share(clause, habits)
+        for clause in waiting.open
+    ]
+    likelihood = 1.0
+    for place, share in enumerate(sorted(shares)):
+        likelihood *= max(share, _UNSEEN) ** (0.5**place)
+    return likelihood
 
 
-def _share_of_values(clause: Clause) -> float:
-    """Return the share of a fact's possible values that meet a condition."""
-    declared = KEYS.get(clause.key)
-    tests = list(_tests(clause))
-    equal = sum(test.op == "==" for test in tests)
-    if declared is None or declared.kind is Kind.FLAG or not equal:
-        return 1 - _ONE_OF_MANY if any(test.op == "!=" for test in tests) else _EVEN
-    return min(1.0, equal / len(declared.words)) if declared.words else _ONE_OF_MANY
+def _share(clause: Clause, habits: Habits) -> float:
+    """Return the share of configurations that meet a condition."""
+    shares = {Tri.YES: 1.0, Tri.MAYBE: _EVEN, Tri.NO: 0.0}
+    met = 0.0
+    given = 0.0
+    for text, share in habits.get(clause.key, {}).items():
+        fact = Fact(clause.key, Known(_value(clause.key, text)), "")
+        met += share * shares[evaluate(clause, Inventory({clause.key: fact}))]
+        given += share
+    is_absent = any(test.op == "absent" for test in _tests(clause))
+    return min(1.0, met + (1 - given) * is_absent)
+
+
+def _value(key: str, text: str) -> Value:
+    declared = KEYS.get(key)
+    if declared is not None and declared.kind is Kind.FLAG:
+        return text == "true"
+    return int(text) if declared is not None and declared.kind is Kind.NUMBER else text

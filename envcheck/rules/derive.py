@@ -28,7 +28,7 @@ from envcheck.core.facts import (
     package_of_key,
 )
 from envcheck.core.nvidia import has_code, has_ptx, is_capability
-from envcheck.core.rules import Matrix
+from envcheck.core.rules import Default, Matrix
 from envcheck.core.tables import GpuModel, Tables, TorchBuild
 from envcheck.rules.clauses import evaluate
 from envcheck.rules.requirements import is_environment
@@ -37,7 +37,7 @@ KEYS = {
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
     "cuda.minimum_driver": Key(Kind.VERSION, "oldest Linux driver of that CUDA's major family"),
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
-    "cuda.driver": Key(Kind.VERSION, "newest CUDA the driver speaks"),
+    "cuda.driver": Key(Kind.VERSION, "newest CUDA that the driver supports"),
     "driver.torch_last": Key(Kind.VERSION, "newest torch whose default build this driver can run"),
     "build.torch.architectures": Key(
         Kind.WORDS, "GPU architectures torch has code for: sm_80, …; compute_90 is PTX"
@@ -48,6 +48,11 @@ KEYS = {
     "build.deepspeed.toolkit": Key(
         Kind.FLAG, "whether DeepSpeed compiles its operators with this CUDA toolkit beside this torch"
     ),
+    "build.deepspeed.fits": Key(
+        Kind.FLAG, "whether the ops that DeepSpeed's installation compiled are for this torch and its CUDA"
+    ),
+    "build.torch-npu.cann": Key(Kind.VERSION, "CANN that this torch_npu was released for, e.g. 8.3.RC1"),
+    "cann.fits": Key(Kind.FLAG, "whether the CANN here has the minor version of that one"),
     "torch.packages_of_another_release": Key(
         Kind.WORDS, "packages whose local label names another minor version of torch than the installed one"
     ),
@@ -108,6 +113,9 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.torch.torchaudio": ("pkg.torch",),
     "build.torch.triton": ("pkg.torch",),
     "build.deepspeed.toolkit": ("pkg.deepspeed", "cuda.runtime"),
+    "build.deepspeed.fits": ("pkg.torch", "cuda.runtime"),
+    "build.torch-npu.cann": ("pkg.torch-npu",),
+    "cann.fits": ("pkg.torch-npu", "cann.version"),
     "torch.packages_of_another_release": ("pkg.torch",),
     "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),
     "packages.without_wheel": ("python.version", "host.glibc"),
@@ -136,6 +144,7 @@ def derive(read: Inventory, matrix: Matrix) -> Inventory:
     inventory = _add(_device_models(read, tables), [_visible(read), _described(read)])
     inventory = _torch_build(inventory, tables)
     inventory = _compiled_packages(inventory, tables)
+    inventory = _ascend(inventory, tables)
     inventory = _drivers(inventory, tables)
     inventory = _published_wheels(inventory, matrix)
     inventory = _device_code(inventory, tables)
@@ -241,7 +250,7 @@ def _cuda_of_label(torch: str, label: str) -> Reading:
         return Absent()
     if _CUDA_LABEL.fullmatch(label):
         return Known(f"{label[2:-1]}.{label[-1]}")
-    return Unknown(f"torch {torch} is a build of somebody's own: its label names no CUDA")
+    return Unknown(f"torch {torch} is a custom build: its label names no CUDA")
 
 
 def _architectures(torch: str, runtime: Reading, build: TorchBuild | None, tables: Tables) -> Reading:
@@ -269,6 +278,7 @@ def _companion(torch: str, build: TorchBuild | None, name: str) -> Reading:
 
 def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     """Add whether DeepSpeed accepts the toolkit, and the packages whose labels name another torch."""
+    inventory = _add(inventory, _compiled_ops(inventory))
     named = ("pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
     source = "derived from " + ", ".join(f"{key} {inventory.known(key) or ''}".strip() for key in named)
     accepted = _missing(inventory, "pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
@@ -290,6 +300,44 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
         "torch.packages_of_another_build": derived_builds.other_build(inventory, labels),
     }
     return _add(inventory, (Fact(key, each, _first_source(inventory, each)) for key, each in found.items()))
+
+
+def _compiled_ops(inventory: Inventory) -> Iterator[Fact]:
+    """Yield whether DeepSpeed's compiled ops are for this torch; nothing where it compiled none.
+
+    DeepSpeed compares minor versions as texts when it loads an op, that of CUDA only for ops on GPUs.
+    """
+    if inventory.known("build.deepspeed.ops") is None:
+        return
+    pairs = [("pkg.torch", "build.deepspeed.torch"), ("cuda.runtime", "build.deepspeed.cuda")]
+    known = [(inventory.known(one), inventory.known(other)) for one, other in pairs]
+    compared = [
+        str(one).split(".")[:2] == str(other).split(".")[:2]
+        for one, other in known
+        if one is not None and other is not None
+    ]
+    if known[0][0] is not None and compared:
+        source = inventory.fact("build.deepspeed.ops").source
+        yield Fact("build.deepspeed.fits", Known(value=all(compared)), source)
+
+
+def _ascend(inventory: Inventory, tables: Tables) -> Inventory:
+    """Add the CANN that torch_npu was released for, and whether it is the one here."""
+    missing = _missing(inventory, "pkg.torch-npu")
+    if missing is not None:
+        source = "derived from pkg.torch-npu"
+        return _add(inventory, (Fact(key, missing, source) for key in ("build.torch-npu.cann", "cann.fits")))
+    from envcheck.rules import derived_builds  # few environments have it
+
+    torch_npu = _text(inventory, "pkg.torch-npu")
+    source = f"derived from torch-npu {torch_npu}"
+    cann = derived_builds.cann_of(torch_npu, tables.get("torch_npu_cann", []))
+    inventory = _add(inventory, [Fact("build.torch-npu.cann", cann, source)])
+    needed = ("build.torch-npu.cann", "cann.version")
+    fits = _missing(inventory, *needed)
+    if fits is None:
+        fits = Known(derived_builds.same_minor(*(_text(inventory, key) for key in needed)))
+    return _add(inventory, [Fact("cann.fits", fits, source)])
 
 
 def _first_source(inventory: Inventory, packages: Reading) -> str:
@@ -358,7 +406,7 @@ def _foreign_driver(inventory: Inventory) -> Reading | None:
     if inventory.known("host.wsl") is True:
         return Absent()
     if inventory.known("host.tegra") is not None or _has_jetson(inventory):
-        reason = "a Jetson's driver is part of its system, and is not numbered as others are"
+        reason = "a Jetson's driver is part of its system and is numbered differently"
     elif inventory.known("host.os") not in (None, "linux"):
         reason = f"only the drivers of Linux are known, and this is {inventory.known('host.os')}"
     else:
@@ -593,19 +641,30 @@ def _training(inventory: Inventory, matrix: Matrix) -> Inventory:
 
 
 def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
-    """Give each fact that was not given the default of the first row that matches."""
+    """Give each fact that was not given the default of the first row that matches.
+
+    A row that may match leaves the fact open, unless a later row surely matches and gives the same value.
+    """
     settled: set[str] = set()
+    possible: dict[str, Default] = {}
     for default in matrix.defaults:
-        if default.key in settled or not _not_given(inventory.reading(default.key)):
+        key = default.key
+        if key in settled or (key not in possible and not _not_given(inventory.reading(key))):
             continue
         answers = {clause.key: evaluate(clause, inventory) for clause in default.when}
         matches = min(answers.values(), default=Tri.YES)
         if matches is Tri.NO:
             continue
-        # A row that may match excludes the later rows: they apply only if it surely does not match.
-        settled.add(default.key)
-        reading = Known(default.value) if matches is Tri.YES else _unsettled(inventory, answers)
-        inventory = inventory.with_facts([Fact(default.key, reading, f"default: {default.source}")])
+        earlier = possible.setdefault(key, default)
+        if matches is Tri.YES or earlier.value != default.value:
+            settled.add(key)
+        if matches is Tri.YES and earlier.value == default.value:
+            reading: Reading = Known(default.value)
+        elif earlier is default:
+            reading = _unsettled(inventory, answers)
+        else:
+            continue
+        inventory = inventory.with_facts([Fact(key, reading, f"default: {default.source}")])
     return inventory
 
 

@@ -1,6 +1,6 @@
-"""Derive what compiled packages were made for from their local labels, and which toolkit DeepSpeed accepts.
+"""Derive what compiled packages were made for, and which toolkits DeepSpeed and torch_npu accept.
 
-Imported by `derive` only where a package has such a label or a CUDA toolkit was found.
+Imported by `derive` only where a package has a local label, or where such a package or toolkit was found.
 """
 
 from __future__ import annotations
@@ -143,6 +143,19 @@ def accepts_toolkit(inventory: Inventory, rows: Sequence[Mapping[str, Any]]) -> 
             alike = row["accepted"].get(toolkit.partition(".")[0], ())
             return Known(toolkit in alike and runtime in alike)
     return Unknown(f"the toolkits that DeepSpeed {deepspeed} accepts are not known", asked=False)
+
+
+def cann_of(torch_npu: str, rows: Sequence[Mapping[str, Any]]) -> Reading:
+    """Return the CANN that a torch_npu was released for."""
+    for row in rows:
+        if torch_npu in row["versions"]:
+            return Known(row["cann"])
+    return Unknown(f"the CANN that torch-npu {torch_npu} was released for is not known", asked=False)
+
+
+def same_minor(version: str, other: str) -> bool:
+    """Return whether two versions agree in their first two parts."""
+    return _two_parts(version) == _two_parts(other)
 
 
 def _two_parts(version: str) -> str:

@@ -62,7 +62,11 @@ def _keys(rule: Rule) -> set[str]:
 
 
 def judge(inventory: Inventory, rules: Iterable[Rule]) -> Judgement:
-    """Judge every rule; findings are sorted broken first, then by severity, then in the rules' order."""
+    """Judge every rule; findings are sorted broken first, then by severity, then in the rules' order.
+
+    Of one severity, what breaks in every training comes before what this training breaks: a driver that is
+    too old before a setting.
+    """
     findings: list[Finding] = []
     waiting: list[Waiting] = []
     passed = applied = 0
@@ -79,8 +83,13 @@ def judge(inventory: Inventory, rules: Iterable[Rule]) -> Judgement:
         else:
             applied += outcome.verdict is Verdict.BROKEN
             findings.append(outcome)
-    findings.sort(key=lambda finding: (finding.verdict is not Verdict.BROKEN, -finding.severity.rank))
+    findings.sort(key=_order)
     return Judgement(tuple(findings), tuple(waiting), passed, applied)
+
+
+def _order(finding: Finding) -> tuple[bool, int, bool]:
+    of_training = any(each.fact.key.startswith("train.") for each in finding.evidence)
+    return finding.verdict is not Verdict.BROKEN, -finding.severity.rank, of_training
 
 
 def _per_device(rule: Rule) -> bool:

@@ -163,7 +163,7 @@ class _Variant(NamedTuple):
     def _died(self, rank: _Rank, death: Mapping[str, Any]) -> Outcome:
         """Return the outcome of a rank that died or was lost."""
         if death["event"] == "lost":
-            how = "was lost: no word of it any more"
+            how = "was lost: no further report from it"
         elif isinstance(death.get("signal"), int):
             how = f"was killed by {_signal_name(death['signal'])}"
         else:
@@ -203,7 +203,7 @@ class _Variant(NamedTuple):
         if code is None:
             # Killed at the deadline: if the test imports something, that import hung in this environment.
             result = FAIL if self.claim.imports else UNKNOWN
-            why = "no word within its deadline"
+            why = "no report within its deadline"
         else:
             result = UNKNOWN
             why = f"ended with exit status {code}: {_last_line(rank.ended.output) or 'said nothing'}"
@@ -216,7 +216,7 @@ class _Variant(NamedTuple):
         none, the one that made the fewest calls.
         """
         cause = min(unended, key=lambda rank: (waiting(rank.stack), len(rank.all("call")), rank.number))
-        why = f"no end within {self.claim.seconds:g} s"
+        why = f"not finished within {self.claim.seconds:g} s"
         if len(self.ranks) > 1:
             all_wait = waiting(cause.stack) is WaitState.SURELY and len(unended) == len(self.ranks)
             why = _all_wait(unended, why) if all_wait else _one_hangs(cause, unended, why)

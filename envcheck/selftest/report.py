@@ -152,7 +152,7 @@ class _VariantLines:
                 "but describes the failure in other words)"
             )
         if self._first.setdefault(("ways out", outcome.rule, *outcome.ways_out), full_name) == full_name:
-            yield from (f"      way out: {fix}" for fix in outcome.ways_out)
+            yield from (f"      fix: {fix}" for fix in outcome.ways_out)
 
 
 def _ends_of_traceback(trace: str) -> list[str]:

@@ -51,7 +51,16 @@ class DialectContext:
         """Return whether the document proves that the dialect's trainer runs the loop."""
         proofs = self.dialect.proofs
         programs = {*self.dialect.programs} & program_names(self.document)
-        return not proofs or bool(programs) or sum(name in self.settings for name in proofs) >= _PROOFS
+        if not proofs or programs:
+            return True
+        return sum(name in self.settings for name in proofs) >= _PROOFS and not self._code_has_no_trainer()
+
+    def _code_has_no_trainer(self) -> bool:
+        """Return whether the program's code could be read, and names nothing that is called a trainer."""
+        source = self.document.source
+        if source is None or source.unresolved - {*self.dialect.libraries}:
+            return False
+        return not any("trainer" in name.lower() for name in source.names | source.calls)
 
     # --- releases -----------------------------------------------------------------------------------
 

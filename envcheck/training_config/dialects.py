@@ -135,7 +135,7 @@ class ExcludedRow(NamedTuple):
 class Dialect(NamedTuple):
     """One way of naming settings; `rows` has them by dotted name, with `*` for an index of a list.
 
-    The fields up to `inside` stand in the dialect's own file; those behind it are inherited from the dialects
+    The fields up to `in_code` stand in the dialect's own file; those behind it come also from the dialects
     that it extends.
     """
 
@@ -158,6 +158,7 @@ class Dialect(NamedTuple):
     closed: bool = False  # whether no other name than those of its rows bears on a fact
     read_from: str = ""  # the releases of `package` whose code the rows were taken from
     inside: str = ""  # the file's name, where a setting names its folder or a model that is not local
+    in_code: Sequence[str] = ()  # names that the program's code has, where it can be read
     strict: str = ""  # which program refuses JSON with comments, as the end of a sentence
     fills: bool = False  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
     lineage: Sequence[str] = ()  # its own name and those of the dialects that it extends
@@ -174,7 +175,7 @@ class Dialect(NamedTuple):
 
 _OWN_FIELDS = (
     "title", "trainer", "package", "forms", "marks", "programs", "unknown", "twice", "auto", "sources",
-    "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "inherits",
+    "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "inherits", "in_code",
 )  # fmt: skip
 """Fields of a file that are not inherited."""
 
@@ -296,11 +297,18 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
     candidates = [
         dialect
         for dialect in dialects.values()
-        if document.form in dialect.forms and own_marks(dialect) >= dialect.enough
+        if document.form in dialect.forms
+        and own_marks(dialect) >= dialect.enough
+        and not _is_of_another_program(document, dialect)
     ]
     if not candidates:
         return dialects.get("arguments") if document.form == "arguments" else None
     return max(candidates, key=score)
+
+
+def _is_of_another_program(document: Document, dialect: Dialect) -> bool:
+    """Return whether the launched program's code lacks a name that the dialect's own program has."""
+    return document.source is not None and not {*dialect.in_code} <= document.source.names
 
 
 def program_names(document: Document) -> set[str]:

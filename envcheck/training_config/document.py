@@ -39,14 +39,15 @@ class Setting(NamedTuple):
 class ProgramSource(NamedTuple):
     """What the code of a program and of its project's modules names.
 
-    `unresolved` are the packages that it imports and that are not part of its project. `switches` are the
-    options of the program that are flags, each with its default.
+    `unresolved` are the packages that it imports and that are not part of its project. `options` are those of
+    the program that have a literal default; `calls` the dotted names of what the code calls and imports.
     """
 
     file: str
     names: frozenset[str]
     unresolved: frozenset[str]
-    switches: Mapping[str, bool]
+    options: Mapping[str, bool | int | float | str | None]
+    calls: frozenset[str] = frozenset()
 
 
 class Document(NamedTuple):
@@ -56,7 +57,8 @@ class Document(NamedTuple):
     the first place and the later place. `deviations` are what the text contains beyond its form (a comment in
     JSON), the first of each kind. If more may be given than could be read, `incomplete` says why; it is empty
     if this is all. `written_files` names the files that the text itself writes, which need not exist yet.
-    `diagnostics` are those of the reader.
+    `diagnostics` are those of the reader. Of a `partial` document only what it certainly states counts; what
+    it lacks, and what only a run would tell, says nothing.
     """
 
     file: str
@@ -72,6 +74,7 @@ class Document(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()
     source: ProgramSource | None = None  # of the program that is launched, if it could be read
     folder: str = ""  # where the launch is started, if its script has changed there
+    partial: bool = False
 
     def names(self) -> frozenset[str]:
         """Return the names of all settings."""
@@ -81,7 +84,8 @@ class Document(NamedTuple):
 class Reference(NamedTuple):
     """Another configuration that a setting names, and the dialect it is expected to have.
 
-    If its name cannot be read, `unknown` says why and `path` is empty.
+    If its name cannot be read, `unknown` says why and `path` is empty; it may then name none at all if it is
+    `optional`.
     """
 
     path: str
@@ -89,3 +93,4 @@ class Reference(NamedTuple):
     dialect: str
     launch: int = 0
     unknown: str = ""
+    optional: bool = False

@@ -53,6 +53,9 @@ def understood(
     if dialect is None:
         return [Interpretation(document, None)]
     context = DialectContext(document, dialect, installed)
+    if document.partial:
+        certain_facts = tuple(fact for fact in facts(context) if fact.value is not None)
+        return [Interpretation(document, dialect, certain_facts)]
     inner = [part for embedded in _embedded(context) for part in understood(embedded, dialects, installed)]
     opened = tuple(open_facts(context))
     own = list(islice(SettingDiagnostics(context).all(), _MAX_DIAGNOSTICS + 1))
@@ -84,7 +87,8 @@ def _not_understood(
     if settings:
         names = [setting.name for setting in settings]
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        text = f"not understood: {', '.join(names[:_MAX_NAMES])}{more}; what they decide is left open"
+        listed = f"{', '.join(names[:_MAX_NAMES])}{more}"
+        text = f"not understood: {listed}; what they affect is unknown unless another setting states it"
         yield Diagnostic(Severity.NOTE, "not-understood", text, (settings[0].name_place,))
 
 
@@ -106,7 +110,7 @@ def _references(context: DialectContext) -> Iterator[Reference]:
         if row is None or setting.value in context.document.written_files:
             continue
         if isinstance(setting.value, Unknown):
-            yield Reference("", setting.place, row.refers, launch, setting.value.why)
+            yield Reference("", setting.place, row.refers, launch, setting.value.why, optional=context.typed)
         elif _names_a_file(setting.value, row) and not _is_shipped(str(setting.value), dialect=row.refers):
             yield Reference(str(setting.value), setting.place, row.refers, launch)
 

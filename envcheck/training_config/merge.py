@@ -114,7 +114,7 @@ def _agreed(outcomes: Sequence[Mapping[str, Fact]]) -> list[Fact]:
             agreed.append(found[0])
             continue
         differences = ", ".join(dict.fromkeys(f"{_shown(fact)} in {fact.source}" for fact in found))
-        missing = " and nothing elsewhere" if len(found) < len(outcomes) else ""
+        missing = " and not set elsewhere" if len(found) < len(outcomes) else ""
         reading = Unknown(f"the launches differ: {differences}{missing}")
         agreed.append(Fact(key, reading, found[0].source))
     return agreed

@@ -93,7 +93,7 @@ class _DeepSpeedConfig:
         for what, place in self.part.document.deviations:
             if strict:
                 severity = Severity.ERROR if certain else Severity.WARNING
-                yield Diagnostic(severity, "not-plain-json", f"{what}: {strict}", (place,), "take it out")
+                yield Diagnostic(severity, "not-plain-json", f"{what}: {strict}", (place,), "remove it")
             elif self.dialect.strict and not self.trainers:
                 text = f"{what}: {self.dialect.strict}"
                 yield Diagnostic(Severity.NOTE, "not-plain-json", text, (place,))
@@ -195,7 +195,7 @@ class _DeepSpeedConfig:
         if total == product or (not complete and total % product == 0):
             return
         spelled_out = " x ".join(f"{factor.number} {factor.name}" for factor in factors)
-        verb = "is not" if complete else "is no multiple of"
+        verb = "is not" if complete else "is not a multiple of"
         text = f"train_batch_size {total} {verb} {spelled_out}: DeepSpeed refuses that"
         places = (whole.place, *(factor.place for factor in factors if factor.place is not None))
         advice = "leave train_batch_size out"

@@ -47,9 +47,9 @@ class SettingDiagnostics:
         """Yield names that are given twice; on a command line that is common and harmless."""
         for name, first, again in self.document.repeated if self.context.typed else ():
             if self.dialect.twice:
-                text, severity = f"{name} stands twice: {self.dialect.twice}", Severity.ERROR
+                text, severity = f"{name} is given twice: {self.dialect.twice}", Severity.ERROR
             else:
-                text, severity = f"{name} stands twice; the later one counts", Severity.WARNING
+                text, severity = f"{name} is given twice; the later one counts", Severity.WARNING
             yield Diagnostic(severity, "twice", text, (again, first), source=self.dialect.sources.get("", ""))
 
     def _contradictions(self) -> Iterator[Diagnostic]:
@@ -88,10 +88,10 @@ class SettingDiagnostics:
         since = self.dialect.unknown[section].partition(">=")[2]
         consequence = {
             Tri.YES: f"{program} refuses it",
-            Tri.NO: f"{program} ignores it without a word",
+            Tri.NO: f"{program} ignores it silently",
             Tri.MAYBE: f"{program} refuses it from {since} on, and ignores it before",
         }[refused]
-        problem = f"{section} has no {leaf}" if section else f"{leaf} is no setting of {program}"
+        problem = f"{section} has no {leaf}" if section else f"{leaf} is not a setting of {program}"
         yield Diagnostic(
             Severity.ERROR if refused is Tri.YES else Severity.WARNING,
             "unknown-key",
@@ -119,7 +119,7 @@ class SettingDiagnostics:
         from difflib import get_close_matches  # only few configurations have such a name
 
         if meant := get_close_matches(name, near, n=1, cutoff=_MIN_SIMILARITY):
-            text, advice = f"{name} is no name that envcheck knows", f"did you mean {meant[0]}?"
+            text, advice = f"{name} is not a name that envcheck knows", f"did you mean {meant[0]}?"
             yield Diagnostic(Severity.NOTE, "unknown-name", text, (setting.name_place,), advice)
 
     def _suggestion(self, section: str, leaf: str) -> str:
@@ -153,7 +153,7 @@ class SettingDiagnostics:
         installed = self.context.installed[row.package]
         text = f"{row.package} {installed} has no {leaf} {when} ({row.versions} has)"
         if refuses is not None:
-            text += " and refuses it" if refused else " and ignores it without a word"
+            text += " and refuses it" if refused else " and ignores it silently"
         elif not self.context.typed and not self.dialect.programs:
             text += "; a script may add it itself"
         severity = Severity.ERROR if refused else Severity.WARNING

@@ -10,7 +10,7 @@ from envcheck.core.rules import Severity
 from envcheck.core.training_facts import KEYS
 from envcheck.training_config.dialect_context import DialectContext, bool_as_number, location
 from envcheck.training_config.dialects import DialectRow, Family, Implied, PartSwitches, program_names
-from envcheck.training_config.document import Section, Setting, SettingValue
+from envcheck.training_config.document import Scalar, Section, Setting, SettingValue
 from envcheck.training_config.values import FALSE, TRUE, UNDECIDED, alternatives, as_number, spelled
 
 MODEL = "model"
@@ -31,7 +31,7 @@ def facts(context: DialectContext) -> Iterator[Fact]:
             )
             reading = Absent() if implied.value is None else Known(implied.value)
             yield Fact(implied.key, reading, location(setting) if setting else file)
-    for weak in (True, False):
+    for weak in (False,) if context.document.partial else (True, False):
         for setting in context.settings.values():
             yield from _stated(context, setting, weak=weak)
 
@@ -112,16 +112,21 @@ def _absent_from_code(context: DialectContext) -> Iterator[Fact]:
             continue
         if not any(_is_named(family, name) for name in names):
             yield Fact(family.key, Known(family.absent), f"{source.file}, which does not name it")
-        elif family.switch and (switches := _switches_of(family, source.switches)) and not any(switches):
+        elif family.switch and (switches := _switches_of(family, source.options)) and not any(switches):
             yield Fact(family.key, Known(family.absent), f"{source.file}, where it is off by default")
 
 
-def _switches_of(family: Family, switches: Mapping[str, bool]) -> list[bool]:
-    """Return the defaults of the flags that switch on what a family is about."""
+def _switches_of(family: Family, options: Mapping[str, Scalar]) -> list[bool]:
+    """Return the defaults of the options that switch on what a family is about: flags, and a 0.
+
+    Another number, such as a rank, says nothing: it may wait for a flag.
+    """
     return [
-        default
-        for name, default in switches.items()
-        if re.fullmatch(family.switch, name.lower()) and _is_named(family, name.lower())
+        bool(default)
+        for name, default in options.items()
+        if (isinstance(default, bool) or (type(default) in (int, float) and not default))
+        and re.fullmatch(family.switch, name.lower())
+        and _is_named(family, name.lower())
     ]
 
 
@@ -157,7 +162,7 @@ def open_facts(context: DialectContext) -> Iterator[Fact]:
         )
         told = "" if {*context.dialect.programs} & program_names(context.document) else told
         if told:
-            reading = Unknown(f"the name of {told} tells of it, and nothing says more")
+            reading = Unknown(f"the name of {told} suggests it, and no setting states it")
             yield Fact(family.key, reading, context.document.file)
 
 
@@ -170,7 +175,9 @@ def _opened_by_model(context: DialectContext) -> Iterator[Fact]:
             continue
         for family in context.dialect.families:
             if family.models and re.search(family.models, setting.value.lower()):
-                reading = Unknown(f"{setting.value} is a model whose name tells of it, and nothing says more")
+                reading = Unknown(
+                    f"{setting.value} is a model whose name suggests it, and no setting states it"
+                )
                 yield Fact(family.key, reading, location(setting))
 
 
@@ -191,8 +198,10 @@ def _reading(context: DialectContext, row: DialectRow, value: SettingValue) -> R
     """Return what a row makes of a value; None if the value states nothing, or is of the wrong kind."""
     if not row.key:
         return None
-    if isinstance(value, Unknown):
-        return value if row.when != "given" or row.value is None else Known(row.value)
+    if isinstance(
+        value, Unknown
+    ):  # a program may compute None, while an argument that a shell fills in is given
+        return value if row.when != "given" or row.value is None or context.typed else Known(row.value)
     text = spelled(bool_as_number(value, row))
     if row.values or row.patterns:
         return _listed(row, text)

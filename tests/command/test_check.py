@@ -149,13 +149,53 @@ def test_several_files_are_each_judged_by_themselves(tmp_path: Path) -> None:
     assert [line.partition(" ")[0] for line in trouble(ran)] == ["b.txt:1:1:"]
 
 
-def test_the_version_of_an_unpinned_package_is_not_guessed(tmp_path: Path) -> None:
-    ran = check(tmp_path, "requirements.txt", "torch\ndeepspeed==0.14.0\nnobody-knows-this>=0.18,<0.19\n")
+def test_what_is_not_judged_is_one_line_or_one_line_each(tmp_path: Path) -> None:
+    text = "torch==2.6.0\nnobody-knows-this>=0.18,<0.19\nnor-that\n"
+    ran = check(tmp_path, "requirements.txt", text)
     assert (ran.code, trouble(ran)) == (0, [])
-    assert ran.err.splitlines() == [
-        "requirements.txt:1:1: torch is not judged: no version is pinned",
-        "requirements.txt:3:1: nobody-knows-this is not judged: no version is pinned",
+    why = "not judged, because no version is pinned: nobody-knows-this, nor-that"
+    assert ran.err.splitlines() == [f"requirements.txt: {why}"]
+    assert check(tmp_path, "requirements.txt", text, "--quiet").err == ""
+    assert check(tmp_path, "requirements.txt", text, "--verbose").err.splitlines() == [
+        "requirements.txt:2:1: nobody-knows-this is not judged: no version is pinned",
+        "requirements.txt:3:1: nor-that is not judged: no version is pinned",
     ]
+
+
+def test_a_bare_name_is_the_release_that_a_pinned_package_requires(tmp_path: Path) -> None:
+    ran = check(tmp_path, "requirements.txt", "torch\nvllm==0.8.5\ndeepspeed==0.14.0\n")
+    assert trouble(ran) == [f"requirements.txt:3:1: error: {DEEPSPEED}"]
+    assert "for torch an installer takes 2.6.0 today" in ran.out
+    assert ran.err == ""
+    (tmp_path / "facts.toml").write_text(
+        '[pkg]\nvllm = "0.8.5"\ndeepspeed = "0.14.0"\n[unknown]\n"pkg.torch" = "no version"\n'
+    )
+    installed = envcheck("doctor", "--facts", "facts.toml", cwd=tmp_path)
+    assert "torch is not known: no version" in installed.out  # an environment may violate its metadata
+
+
+def test_a_bare_name_is_judged_by_what_an_installer_takes(tmp_path: Path) -> None:
+    machine = ("--driver", "535.104.05")
+    ran = check(tmp_path, "requirements.txt", "torch\n", *machine)
+    assert ran.code == 1
+    assert "for torch an installer takes 2." in ran.out
+    assert "2.10.0, also in the range, does not" in ran.out
+    beside = check(tmp_path, "requirements.txt", "vllm==0.8.5\ntorch\n", *machine)
+    assert "driver-below" not in beside.out  # vllm 0.8.5 brings torch 2.6.0
+    (tmp_path / "pins.txt").write_text("torch<2.11\n")
+    assert check(tmp_path, "requirements.txt", "torch\n-c pins.txt\n", *machine).code == 0
+
+
+@pytest.mark.parametrize(("spelled", "code", "said"), [
+    ("--index-url https://download.pytorch.org/whl/cu118", 0, ""),
+    ("--extra-index-url https://download.pytorch.org/whl/cu118", 0, "torch"),
+    ("--index-url https://mirror.example/simple", 0, ""),
+    ("", 1, ""),
+])  # fmt: skip
+def test_an_open_torch_is_what_its_index_holds(tmp_path: Path, spelled: str, code: int, said: str) -> None:
+    ran = check(tmp_path, "requirements.txt", f"{spelled}\ntorch>=2.0\n", "--driver", "470")
+    assert ran.code == code
+    assert (f"another index may hold other releases of it: {said}" in ran.err) == bool(said)
 
 
 def test_a_range_is_judged_by_what_an_installer_takes(tmp_path: Path) -> None:
@@ -221,11 +261,11 @@ def test_unread_files_that_a_file_refers_to_are_undecided(tmp_path: Path) -> Non
     ran = check(tmp_path, "requirements.txt", text)
     assert (ran.code, ran.out.splitlines()[0]) == (
         0,
-        "Passed: no known problem, but 1 check could not be decided. Perhaps: 2 lines lead to what is not read",
+        "Passed: no known problem, but 1 check could not be decided. Possible problem: 2 lines refer to something that is not read",
     )
     assert "    here    listing is not known: a file at an address is not fetched" in ran.out
     every = check(tmp_path, "requirements.txt", text, "--verbose").out
-    assert "a path or an address, whose package is not told here (requirements.txt:3:3)" in every
+    assert "a path or an address, whose package is not known (requirements.txt:3:3)" in every
     assert check(tmp_path, "requirements.txt", text, "--undecided", "fail").code == 1
     assert check(tmp_path, "requirements.txt", text, "--undecided", "fail", "--skip", "listing:").code == 0
 
@@ -453,7 +493,7 @@ BOMB += "dependencies: [*a39]\n"
         (
             "requirements.txt",
             "torch==2.4.0 \\",
-            "requirements.txt:1:1: the file ends in the middle of an entry",
+            "requirements.txt:1:1: the file ends within an entry",
         ),
         ("requirements.txt", "  -r none.txt\n", "requirements.txt:1:3: none.txt: no such file or directory"),
         (
@@ -753,7 +793,7 @@ def test_a_local_path_is_remarked_and_passed_over(path: str, tmp_path: Path) -> 
     ran = check(tmp_path, "requirements.txt", f"torch==2.4.0\n{path}\ndeepspeed==0.14.0\n", "-v")
     assert ran.code == 1
     assert any("DeepSpeed before 0.14.1" in line for line in trouble(ran))
-    assert "not told here (requirements.txt:2:1)" in ran.out
+    assert "not known (requirements.txt:2:1)" in ran.out
 
 
 # --- the edit -----------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def test_doctor_passes_a_good_environment_and_counts_the_rules_that_passed(fine:
 
 def test_a_common_fix_that_does_not_help_is_reported(facts: Path) -> None:
     out = envcheck("doctor", "--facts", str(facts), "-v").out
-    assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile of the optimizer step" in out
+    assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile size of the optimizer step" in out
     page = envcheck("rule", RULE).out
     assert "\nno fix train.zero_sub_group_size 1000000  (it is the tile" in page
     finding = json.loads(envcheck("doctor", "--facts", str(facts), "--json").out)["findings"][0]
@@ -136,7 +136,7 @@ def test_the_deepspeed_file_named_by_arguments_is_read(fine: Path, tmp_path: Pat
 
 
 def test_arguments_without_a_training_setting_are_one_error_line(fine: Path) -> None:
-    one_line(envcheck("doctor", "--facts", str(fine), "--train", "--foo=bar"), 2, "says nothing of training")
+    one_line(envcheck("doctor", "--facts", str(fine), "--train", "--foo=bar"), 2, "has no training setting")
 
 
 def test_a_python_program_is_answered_with_what_to_give_instead(fine: Path, tmp_path: Path) -> None:
@@ -224,6 +224,24 @@ def test_without_torch_doctor_exits_3_not_0(fine: Path) -> None:
     code, out, _ = envcheck("doctor", "--facts", str(fine))
     assert code == 3
     assert "no torch in this environment: nothing to judge" in out
+
+
+def test_a_training_without_torch_will_not_run_and_the_way_out_is_one_line(fine: Path) -> None:
+    without = "\n".join(line for line in fine.read_text().splitlines() if "torch" not in line)
+    fine.write_text(without)
+    code, out, _ = envcheck("doctor", "--facts", str(fine), "--target", "zero3-lora")
+    first, second = out.splitlines()[:2]
+    assert code == 1
+    assert first.startswith("Will not train: ")
+    assert first.endswith(". No torch in this environment")
+    assert second.endswith("or make one: envcheck pin --target zero3-lora")
+
+
+def test_what_breaks_every_training_comes_before_what_this_training_breaks(facts: Path) -> None:
+    ran = envcheck("doctor", "--facts", str(facts), "--driver", "470", "--json")
+    found = [each["rule"] for each in json.loads(ran.out)["findings"] if each["severity"] == "error"]
+    assert len(found) > 1
+    assert found[0] == "driver-below-cuda-family-floor"
 
 
 def test_a_declared_machine_is_judged(fine: Path) -> None:
@@ -338,9 +356,9 @@ def test_a_path_that_is_not_a_regular_file_is_one_line_and_does_not_hang(
     places = {
         str(tmp_path / "missing.toml"): "no such file",
         str(tmp_path): "expected a file, found a directory",
-        str(tmp_path / "fifo"): "not a regular file",
-        "/dev/zero": "not a regular file",
-        "/dev/null": "not a regular file",
+        str(tmp_path / "fifo"): "found a FIFO",
+        "/dev/zero": "found a device",
+        "/dev/null": "found a device",
     }
     for place, message in places.items():
         rest = () if option == "--facts" else ("--facts", str(fine))
@@ -355,7 +373,7 @@ def test_a_path_that_is_not_a_regular_file_is_one_line_and_does_not_hang(
         (b'{"zero_optimization": {"stage": 3}', "1:35: not JSON"),
         (b'{"train_batch_size": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper than"),
         (b"\xff\xfe\x00", "UTF-16: save it as UTF-8"),
-        (b"a: &a [x, x]\nb: [*a" + b", *a" * 20_000 + b"]", "comes to more than"),
+        (b"a: &a [x, x]\nb: [*a" + b", *a" * 20_000 + b"]", "expands to more than"),
         (b"a: " + b"[" * 100_000, "nested deeper than"),
         (b"\x1f\x8b\x08" + bytes(range(1, 256)), "a binary file"),
         (b"", "an empty file"),
@@ -507,14 +525,14 @@ BREAKING = "a\nenvcheck: all is fine\x1b[2K"
         (("doctor", "--facts", "facts.toml", "-o", BREAKING), "written to a"),
         (("gate", "--facts", "facts.toml", "--manifest", BREAKING), "manifest written to a"),
         (("run", "--", f"./{BREAKING}"), "no such file or directory"),
-        (("check", f"{BREAKING}.txt"), "numpy is not judged"),
+        (("check", f"{BREAKING}.txt"), "not judged, because no version is pinned: nor-that"),
         (("fit", "--model", "params=7e9", "--train", f"{BREAKING}.sh"), "the ZeRO stage is not known"),
     ],
 )
 def test_a_line_feed_in_a_file_name_does_not_break_the_message(
     arguments: tuple[str, ...], message: str, facts: Path
 ) -> None:
-    (facts.parent / f"{BREAKING}.txt").write_text("numpy\n")
+    (facts.parent / f"{BREAKING}.txt").write_text("nor-that\n")
     (facts.parent / f"{BREAKING}.sh").write_text(
         f"torchrun train.py --bf16 true --deepspeed {BREAKING!r}.json\n"
     )

@@ -437,8 +437,8 @@ def test_a_value_that_only_a_shell_knows_gives_no_verdict(
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
     ran = asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh")
     assert ran.returncode == 3, ran.stdout + ran.stderr
-    assert ran.stdout.startswith(f"cannot tell: {name} not known; as assumed below it takes ")
-    assert f"What would fit depends on {name}, not known" in ran.stdout
+    assert ran.stdout.startswith(f"cannot tell: {name} not known; with the assumptions below it takes ")
+    assert f"Which change would fit depends on {name}, not known" in ran.stdout
     assert "Remarks  ds.json:1:37: warning: gradient_cliping is no setting" in ran.stdout
     told = json.loads(asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh", "--json").stdout)
     assert (told["unread"], [each["code"] for each in told["remarks"]]) == ([name], ["unknown-key"])
@@ -457,6 +457,13 @@ def test_a_gpu_of_unknown_memory_may_be_the_smallest(tmp_path: Path, machine: Pa
     machine.write_text(machine.read_text() + '[[gpu]]\nname = "Somebody\'s GPU"\n')
     ran = asked(tmp_path, machine, "--target", "zero3-lora")
     assert (ran.returncode, ran.stdout.startswith("cannot tell: the GPU's memory not known")) == (3, True)
+
+
+def test_what_is_lacking_is_named_with_the_option_that_gives_it(tmp_path: Path, machine: Path) -> None:
+    ran = asked(tmp_path, machine, "--target", "zero3-lora")
+    assert ran.stdout.split(";")[0].endswith("not known (give --seq N)")
+    given = asked(tmp_path, machine, "--target", "zero3-lora", "--seq", "512")
+    assert "--seq" not in given.stdout.splitlines()[0]
 
 
 def test_if_it_does_not_fit_a_change_that_does_is_named(tmp_path: Path, machine: Path) -> None:
@@ -533,7 +540,7 @@ def test_a_fifo_or_an_empty_folder_is_one_line(tmp_path: Path, machine: Path) ->
     for path in (".", "config.json"):
         ran = run("--model", path, "--facts", str(machine), cwd=tmp_path)
         assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
-        assert "not a regular file" in ran.stderr
+        assert "found a FIFO" in ran.stderr
     (tmp_path / "empty").mkdir()
     ran = run("--model", "empty", "--facts", str(machine), cwd=tmp_path)
     assert ran.returncode == 2

@@ -254,7 +254,7 @@ def test_no_lock_near_what_is_installed_is_exit_4(whole_stack: LocalIndex, tmp_p
     assert outcome.code == 4
     assert outcome.out == ""
     assert (
-        "no lock near what is installed: other versions do not fix driver-before-gpu-generation"
+        "no lock close to the installed versions: other versions do not fix driver-before-gpu-generation"
         in outcome.err
     )
 

@@ -738,7 +738,7 @@ def test_a_rank_after_the_verdict_fails_with_the_reason(tmp_path: Path) -> None:
     late.start(1, python)
     codes, out, err = late.end()
     assert (codes, out) == ({1: 3}, {1: ""})
-    assert "it came late, and the verdict was given without it" in err[1]
+    assert "it came too late: the verdict was given without it" in err[1]
 
 
 def test_records_of_an_earlier_start_do_not_count(tmp_path: Path) -> None:
@@ -916,7 +916,7 @@ def test_every_ray_node_is_queried_and_hanging_or_dead_ones_are_named(
     assert ran.returncode == 0, ran.stderr
     tree = json.loads(ran.stdout)
     assert (tree["count"], tree["machines"], tree["missing"]) == (3, 1, [])
-    assert ["no GPU in it" in each for each in tree["left_out"]] == [True]  # the head
+    assert ["no GPU on it" in each for each in tree["left_out"]] == [True]  # the head
     number, raylet = list(said["raylets"].items())[-1]
     os.kill(raylet, signal.SIGSTOP)
     try:
@@ -938,8 +938,8 @@ def test_without_ray_the_error_names_what_to_install() -> None:
         pytest.skip("ray is installed beside this Python")
     ran = envcheck("fleet", "--ray", "auto")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert "ray cannot be imported beside envcheck" in ran.err
-    assert "install ray beside it" in ran.err
+    assert "ray cannot be imported in envcheck's environment" in ran.err
+    assert "install ray there" in ran.err
 
 
 def test_the_output_boundary_names_nodes_and_no_user() -> None:

@@ -163,8 +163,8 @@ def test_a_model_that_is_not_a_module_is_refused() -> None:
 # --- with torch -------------------------------------------------------------------------------------
 
 CLIP = "between backward and step (clip)"
-FORWARD = "by the end of the forward"
-BACKWARD = "by the end of the backward"
+FORWARD = "by the end of the forward pass"
+BACKWARD = "by the end of the backward pass"
 
 PLAIN = {
     "parameter moved, forward": f"device: parameter 3.weight: expected cpu, found meta, {FORWARD}",
@@ -337,7 +337,9 @@ def test_the_callback_stops_a_trainer_whose_loss_is_nan(ask: Ask, mode: str) -> 
 @pytest.mark.stack
 def test_a_trainer_that_ignores_its_deepspeed_configuration_is_reported(ask: Ask) -> None:
     said = ask("trainer", "cpu")["without deepspeed"]
-    assert said.startswith("GuardError: no-deepspeed: LlamaForCausalLM: expected DeepSpeed to drive")
+    assert said.startswith(
+        "GuardError: no-deepspeed: LlamaForCausalLM: expected DeepSpeed to run the training"
+    )
     assert "the Trainer ran without DeepSpeed, its optimizer is torch.optim.adamw.AdamW" in said
 
 

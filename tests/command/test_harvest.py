@@ -99,10 +99,21 @@ def test_a_release_that_was_yanked_since_is_marked_without_being_fetched(tmp_pat
         index.said[name] = {"yanked": "broken"}
         ran = harvest(index, tmp_path, "peft")
         assert index.sent == sent
-    assert "1 described anew" in ran.err
+    assert "1 read again" in ran.err
     release = ReleaseStore(tmp_path).open("peft", "0.14.0")
     assert release.yanked
     assert release.files.read("peft/__init__.py") == PYTHON["peft/__init__.py"]
+
+
+def test_files_that_an_installer_moves_to_the_root_are_stored_there(tmp_path: Path) -> None:
+    more = {"peft-0.14.0.data/purelib/peft/__init__.py": b"", "peft-0.14.0.data/platlib/peft/_C.so": b""}
+    name, data = peft("0.14.0", more=more)
+    with serving(LocalIndex({name: data})) as index:
+        ran = harvest(index, tmp_path, "peft")
+    assert "without code" not in ran.err
+    release = ReleaseStore(tmp_path).open("peft", "0.14.0")
+    assert "peft/__init__.py" in release.files.names()
+    assert "peft/_C.so" in release.others
 
 
 def test_of_a_large_wheel_only_the_python_part_is_transferred(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_an_environment_that_was_found_is_not_run(command: str, found: Path) -> 
     if command == "selftest":
         assert (outcome.code, outcome.err) == (
             2,
-            "envcheck: .venv: not run, because nobody named it; name it with --python .venv\n",
+            "envcheck: .venv: not run, because you did not name it; use --python .venv\n",
         )
     if command in ("doctor", "gate"):
         judged = [line for line in outcome.out.splitlines() if line.startswith("judged")]

@@ -206,7 +206,7 @@ def test_a_withdrawn_release_is_not_locked(index: LocalIndex, cache: Path, tmp_p
     code, out, err = run(environ(index.url, cache), *PIN, "--with", "withdrawn==1.0", cwd=tmp_path)
     assert (code, out) == (4, "")
     assert "your index has none" in err
-    assert "all of it was withdrawn" in err
+    assert "all of its releases were withdrawn" in err
     assert "\x1b" not in err
 
 
@@ -215,7 +215,7 @@ def test_what_the_index_lacks_is_replaced_by_what_it_has(cache: Path, tmp_path: 
         code, out, err = run(environ(older.url, cache / "older"), *PIN, "--resolve", cwd=tmp_path)
     assert code == 0, err
     assert versions(out)["peft"] == "0.21.1"
-    assert "your index has no usable peft 0.21.2: the newest there is 0.21.1" in err
+    assert "your index has no usable peft 0.21.2: the newest one is 0.21.1" in err
 
 
 def test_two_backends_are_compared(index: LocalIndex, cache: Path, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_two_backends_are_compared(index: LocalIndex, cache: Path, tmp_path: Pat
         (("--prefer", "oldest"), 2, "--prefer: expected one of measured, newest"),
         (("--show-index",), 2, "--show-index: --format requirements holds no address"),
         (("--exclude-newer", "soon"), 2, "--exclude-newer: expected a date"),
-        (("--format", "pylock"), 2, "your index is your own"),
+        (("--format", "pylock"), 2, "the address of your own index is not shown"),
         (("--model", "qwen33"), 2, "did you mean 'qwen3'"),
         (("-r", "gone.in"), 2, "gone.in: no such file"),
         (("-r", "bad.in"), 2, "bad.in:2: expected name>=version alone, found the option --pre"),
@@ -257,9 +257,9 @@ def test_two_backends_are_compared(index: LocalIndex, cache: Path, tmp_path: Pat
             "--python-version: expected a version such as 3.11, found '3.11rc1'",
         ),
         (("--python-version", "1!3.11"), 2, "--python-version: expected a version such as 3.11"),
-        (("-o", "/dev/null"), 2, "not a regular file"),
-        (("--format", "uv", "-o", "pyproject.toml"), 2, "a whole project's file"),
-        (("--format", "pylock", "-o", "lock.toml"), 2, "PEP 751 wants the name"),
+        (("-o", "/dev/null"), 2, "found a device"),
+        (("--format", "uv", "-o", "pyproject.toml"), 2, "the file of a whole project"),
+        (("--format", "pylock", "-o", "lock.toml"), 2, "PEP 751 requires the name"),
         (("--target", "zero3-lor"), 2, "did you mean 'zero3-lora'"),
         (("--gpu", "A1000000"), 2, "no GPU 'A1000000' is known"),
     ],

@@ -265,7 +265,7 @@ def test_if_every_completed_lock_breaks_a_rule_the_error_names_it(
         small_world("2.3.0"), tmp_path, '{ "pkg.safetensors" = "present", "pkg.numpy" = ">=2.0" }'
     )
     assert (code, out) == (4, "")
-    assert "these clash" in err
+    assert "these requirements conflict" in err
     assert "safetensors 0.8.0 beside numpy 2.3.0 was refused: this safetensors does not run" in err
 
 

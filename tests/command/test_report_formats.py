@@ -235,7 +235,7 @@ def test_an_unwritable_report_is_refused_before_the_work(folder: Path) -> None:
         (("--quiet", "--verbose"), "--quiet: contradicts --verbose"),
         (("-q", "--json"), "--quiet: contradicts --format json"),
         (("-o", "."), "expected a file, found a directory"),
-        (("-o", "/dev/full"), "expected a file, found not a regular file"),
+        (("-o", "/dev/full"), "expected a file, found a device"),
     ],
 )
 @pytest.mark.parametrize("command", ["doctor", "gate"])

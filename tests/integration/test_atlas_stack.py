@@ -15,7 +15,10 @@ from envcheck.atlas.import_guards import find_import_guards
 from envcheck.atlas.offers import OfferAnswer
 from envcheck.atlas.reader import PackageReader, surroundings
 from envcheck.atlas.release import PublishedRelease
+from envcheck.commands.harvest.gaps import use_shipped_entries
 from envcheck.core.facts import Tri
+
+use_shipped_entries()
 
 PACKAGES = (
     "peft",

@@ -310,7 +310,7 @@ def test_piptools_refuses_a_date_with_a_pip_that_has_no_option_for_it(
     ask = replace(wanted(beta="1.0"), until="2026-10-31")
     if pip.major >= 26:
         pytest.skip("this pip knows dates")
-    with pytest.raises(ExamineError, match=r"pip \S+ cannot leave out newer releases, pip 26\.0 can"):
+    with pytest.raises(ExamineError, match=r"pip \S+ cannot ignore newer releases, pip 26\.0 can"):
         BACKENDS["pip-tools"].complete(host_for(index, tmp_path), ask)
 
 
@@ -359,7 +359,7 @@ def test_addresses_of_a_private_index_need_permission_and_have_no_login(tmp_path
     with serving(LocalIndex(world(), login="canary-user:canary-pass", as_json=True)) as index:
         host = host_for(index, tmp_path)
         sha256 = hashlib.sha256(index.files["beta-1.0-py3-none-any.whl"]).hexdigest()
-        with pytest.raises(InputError, match="your index is your own"):
+        with pytest.raises(InputError, match="the address of your own index is not shown"):
             file_addresses(host, {"beta": [sha256]}, 30.0, own=False)
         found = file_addresses(host, {"beta": [sha256]}, 30.0, own=True)
         assert found == {sha256: f"http://127.0.0.1:{index.port}/files/beta-1.0-py3-none-any.whl"}

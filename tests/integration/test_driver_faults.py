@@ -232,7 +232,7 @@ def _assert_lost(inventory: Inventory, gpu: int, call: Call, key: str, code: int
         assert isinstance(here, Unknown)
         assert not here.asked
     elif key == "gpu.vgpu_licensed" and call.symbol == "nvmlDeviceGetVirtualizationMode":
-        assert isinstance(here, Unknown)  # it was not asked for: nobody knows whether a licence is needed
+        assert isinstance(here, Unknown)  # it was not queried for: nobody knows whether a licence is needed
         assert not here.asked
     else:
         said = reason(inventory, gpu, key)
@@ -426,7 +426,7 @@ def test_garbage_in_one_call_is_unknown_and_spoils_no_other(box: Box) -> None:
             continue
         for key in call.keys:
             why = reason(inventory, gpu, key)
-            said = ("absurd", "not a code", "invalid argument", "Features_v4 was not asked")
+            said = ("absurd", "not a code", "invalid argument", "Features_v4 was not queried")
             assert any(each in why for each in said), (call, why)
 
 

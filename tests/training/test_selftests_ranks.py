@@ -95,7 +95,7 @@ ALONE = "the other ranks received what was sent"
 STEP = "optimizer step"
 TIMES = "^step 1: the gradient of rank 1 counted 1.01 times, once each is right$"
 CORRUPTED = r"^on rank 1, after step 1: 0\.weight differs from one process's by .* times its update$"
-HANGS = "^rank 1 hangs: no end within {} s; rank 0 (may )?waits? for it$"
+HANGS = "^rank 1 hangs: not finished within {} s; rank 0 (may )?waits? for it$"
 
 # Each list is one run, whose sabotages do not interfere. A number is the deadline of a variant in seconds.
 RUNS: dict[str, tuple[int, list[Caught]]] = {
@@ -239,7 +239,7 @@ def test_torchrun_reports_a_rank_that_never_joins(stack: str, tmp_path: Path) ->
     ran = torchrun(stack, given, "barrier")
     found = outcomes(ran.stdout)["barrier"]
     assert (found["rank"], found["call"]) == (1, "joining the process group"), ran.stderr[-2000:]
-    assert found["why"] == "rank 1 hangs: no end within 15 s; rank 0 waits for it"
+    assert found["why"] == "rank 1 hangs: not finished within 15 s; rank 0 waits for it"
     assert ran.returncode == 1
 
 

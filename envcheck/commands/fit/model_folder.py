@@ -74,8 +74,8 @@ def _model_of_tensors(
     if not stored:
         raise InputError(
             file,
-            f"model_type {kind[:40]!r} is not described, and no safetensors files lie beside it; "
-            "say its size: --model params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064",
+            f"model_type {kind[:40]!r} is not described, and there are no safetensors files beside it; "
+            "give its size: --model params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064",
         )
     return architecture.listed(kind, [(name, tensor.shape) for name, tensor in stored.items()])
 
@@ -115,9 +115,9 @@ def _quantisation(config: Mapping[str, Any], where: str) -> str:
         return "int8"
     method = str(entry.get("quant_method", ""))
     if method not in ("gptq", "awq", "fp8"):
-        raise InputError(where, f"quant_method {method[:40]!r} is not one that is counted")
+        raise InputError(where, f"quant_method {method[:40]!r} cannot be calculated")
     if method != "fp8" and entry.get("bits", 4) != 4:  # noqa: PLR2004
-        raise InputError(f"{where}.bits", "only 4 bit is counted")
+        raise InputError(f"{where}.bits", "only 4 bit can be calculated")
     return method
 
 
@@ -167,5 +167,5 @@ def _tensor(name: str, entry: object, where: str) -> _StoredTensor:
     sizes = tuple(shape or ())
     elements = math.prod(sizes)
     if elements > architecture.MOST_PARAMETERS:
-        raise InputError(where, f"{name[:60]!r} has {elements:.1e} elements, which is not believed")
+        raise InputError(where, f"{name[:60]!r} has {elements:.1e} elements, which is not plausible")
     return _StoredTensor(sizes, elements * _BITS[str(dtype)] // 8)

@@ -82,7 +82,7 @@ class _TrainingReader:
         adapter = self._given("adapter", "none", "no adapter: all weights train")
         quantised = self._given("quantization", "none")
         if adapter not in ("none", "lora"):
-            raise InputError(f"adapter {adapter}", "only LoRA, DoRA and full fine-tuning are counted")
+            raise InputError(f"adapter {adapter}", "only LoRA, DoRA and full fine-tuning can be calculated")
         if quantised not in _QUANTISATIONS:
             raise InputError(f"quantization {quantised}", "not one that is counted")
         if self._flag("unsloth"):
@@ -179,7 +179,7 @@ class _TrainingReader:
         stored = DTYPES.get(str(self._given("base_dtype", "")), "") or self._model.dtype
         if deepspeed:
             return ""
-        why = "as config.json says" if stored else "for nothing says in what"
+        why = "as in config.json" if stored else "because nothing states the dtype"
         self.assumed.append(f"weights loaded in {stored or precision}, {why}")
         return "" if stored == precision else stored
 
@@ -241,7 +241,7 @@ class _TrainingReader:
         """Return LoRA's target modules: `--lora-target`, else those of the facts, else PEFT's own."""
         if self._model.name == architecture.DESCRIBED and self._model.decoder is None:
             self.assumed.append(
-                "adapters not counted: params= alone names no modules, say layers= and widths"
+                "adapters not counted: params= alone names no modules; give layers= and widths"
             )
             return (_NO_MODULE,)
         modules = self._linear_modules()
@@ -268,19 +268,24 @@ class _TrainingReader:
     def _targets_of_peft(self) -> tuple[str, ...]:
         """Return an empty tuple for PEFT's own choice, or all linear modules if it has none for the model."""
         if not self._model.lora:
-            self.assumed.append("LoRA on all linear modules (--lora-target): PEFT has no choice of its own")
+            self.assumed.append(
+                "LoRA on all linear modules (--lora-target): PEFT has no default for this model"
+            )
             return (ALL_LINEAR,)
         own = ", ".join(self._model.lora)
-        self.assumed.append(f"LoRA on {own}, PEFT's own choice (--lora-target)")
+        self.assumed.append(f"LoRA on {own}, PEFT's default (--lora-target)")
         return ()
 
     def _add_general_assumptions(self, training: Training) -> None:
         if training.saved:
             self.assumed.append("modules_to_save: the embedding and the head (which ones is not known)")
         if training.quantised in ("nf4", "fp4", "int8"):
-            self.assumed.append("what bitsandbytes leaves is cast to fp32, as PEFT prepares it")
+            self.assumed.append(
+                "weights that bitsandbytes does not quantise are cast to fp32, as PEFT's "
+                "prepare_model_for_kbit_training does"
+            )
         if any(tensor.where == "tower" for tensor in self._model.tensors):
-            self.assumed.append("the vision tower's weights are counted, what an image makes of them is not")
+            self.assumed.append("the vision tower's weights are counted, its activations are not")
         self.assumed.extend(self._model.notes)
 
 

@@ -92,7 +92,7 @@ class StoreMessageBoard(MessageBoard):
         if self._running.ended() or is_file(failed):
             ran = self._running.finish(1.0)
             output = read_file(failed).decode("utf-8", "replace") if is_file(failed) else ran.err
-            raise ExamineError(f"{self._where}: ranks cannot meet there: {last_line(output)}")
+            raise ExamineError(f"{self._where}: ranks cannot connect there: {last_line(output)}")
         return super().read(requested)
 
     def is_current(self, name: str, text: str) -> bool:
@@ -111,7 +111,7 @@ class StoreMessageBoard(MessageBoard):
 def last_line(text: str) -> str:
     """Return the last line that is not blank."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "nothing was said"
+    return lines[-1] if lines else "no output"
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def open_board(
         raise InputError(
             started.launcher,
             f"rank {started.rank} of {started.world}: name a folder that all ranks share (--via FOLDER), "
-            "or say where rank 0 is reached (MASTER_ADDR, MASTER_PORT)",
+            "or set the address of rank 0 (MASTER_ADDR, MASTER_PORT)",
         )
     else:
         with _store_board(python, options.wait_s, host, started) as board:

@@ -85,7 +85,7 @@ def _why_untold(inventory: Inventory) -> str:
     """
     if inventory.known("gpus.count") != 0 or isinstance(inventory.fact("cuda.runtime").reading, Absent):
         return ""
-    return "no GPU there, and torch is not known to be a CPU build"
+    return "no GPU there, and torch may be built for CUDA"
 
 
 def prepare(request: ExamineRequest, options: FleetOptions) -> NodeJudge:

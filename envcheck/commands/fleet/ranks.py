@@ -251,7 +251,7 @@ def _answer(board: MessageBoard, own: RankPost, wait_s: float) -> FleetResult:
             late, until = True, time.monotonic() + wait_s
     why = f"rank 0 {'gave no verdict' if answered else 'never called'} within {wait_s:g} s"
     if late:
-        why = "it came late, and the verdict was given without it"
+        why = "it came too late: the verdict was given without it"
     raise ExamineError(f"rank {own.rank} on {own.node}: {why}")
 
 

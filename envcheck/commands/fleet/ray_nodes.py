@@ -25,7 +25,7 @@ def report_on_ray(request: ExamineRequest, options: FleetOptions) -> summary.Fle
     """Return the report on the nodes of a Ray cluster, each of which runs one task.
 
     Raises:
-        InputError: an option is wrong, or ray is not installed beside envcheck.
+        InputError: an option is wrong, or ray is not installed in envcheck's environment.
         ExamineError: the cluster cannot be reached.
     """
     expected = expected_nodes(options.expect)
@@ -58,7 +58,7 @@ def _query_cluster(request: ExamineRequest, options: FleetOptions, judge: NodeJu
     except ImportError as error:
         raise InputError(
             "--ray",
-            f"ray cannot be imported beside envcheck ({error}): install ray beside it",
+            f"ray cannot be imported in envcheck's environment ({error}): install ray there",
         ) from None
     try:
         ray.init(address=options.ray, log_to_driver=False, logging_level="ERROR", configure_logging=False)
@@ -131,7 +131,7 @@ def _nodes_to_query(ray: Any) -> tuple[dict[str, str], tuple[str, ...]]:
     with_gpus = {name for name, node in named.items() if node["Resources"].get("GPU")}
     queried = {name: node["NodeID"] for name, node in named.items() if not with_gpus or name in with_gpus}
     left_out = sorted(named.keys() - queried.keys())
-    return queried, tuple(f"{name}: Ray knows of no GPU in it, and of GPUs in others" for name in left_out)
+    return queried, tuple(f"{name}: Ray reports no GPU on it, and GPUs on others" for name in left_out)
 
 
 def _ray_trouble(error: Exception) -> str:

@@ -291,7 +291,7 @@ def _line(tally: _PackageTally) -> str:
     mib = tally.bytes / (1 << 20)
     parts = [f"{tally.package}: {tally.releases} releases", f"{tally.fetched} fetched ({mib:.1f} MiB)"]
     if tally.described:
-        parts.append(f"{tally.described} described anew")
+        parts.append(f"{tally.described} read again")
     if tally.empty:
         parts.append(f"{tally.empty} without code")
     if tally.unread:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from envcheck.atlas.binary_gaps import find_binary_gaps
+from envcheck.atlas.entries import use_entries
 from envcheck.atlas.gaps import CodeGap
 from envcheck.atlas.import_guards import find_import_guards
 from envcheck.atlas.keywords import find_keyword_gaps
@@ -18,9 +19,10 @@ from envcheck.atlas.packages import AtlasPackage
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.summary import FileSummary
 from envcheck.commands.harvest.store import ReleaseStore
+from envcheck.core.errors import InputError
 from envcheck.core.rules import AtlasRow
 from envcheck.host.files import store_file, write_file
-from envcheck.host.package_files import package_text
+from envcheck.host.package_files import package_text, source_texts
 from envcheck.knowledge.atlas import gaps_text, spans_of
 from envcheck.knowledge.release_metadata import ReleaseTable
 
@@ -48,6 +50,7 @@ class StoredReaders:
 
     def __init__(self, store: ReleaseStore, packages: Sequence[str]) -> None:
         """Take the store and the packages that are compared with one another."""
+        use_shipped_entries()
         self._store = store
         self._known: dict[str, int] = {}
         self.readers: dict[str, PackageReader] = {}
@@ -72,6 +75,19 @@ class StoredReaders:
 
     def _file(self, package: str) -> Path:
         return self._store.folder / _SUMMARIES / f"{package}-{_version_of_reader()}.pickle"
+
+
+def use_shipped_entries() -> None:
+    """Let the readers know what users import and call of each package.
+
+    Raises:
+        InputError: `compat/atlas/entries.toml` is missing or has a mistake.
+    """
+    name = "entries.toml"
+    texts = source_texts("compat/atlas", ".toml", "entries")
+    if name not in texts:
+        raise InputError(f"compat/atlas/{name}", "no such file; harvest needs a checkout")
+    use_entries(texts[name], f"compat/atlas/{name}")
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import NamedTuple
 
@@ -26,6 +27,9 @@ LIBRARIES_LIMIT = 1024 * 1024 * 1024
 LIBRARY_LIMIT = 2 * 1024 * 1024 * 1024
 """Maximum size of one library in bytes when unpacked; a larger one is not read."""
 
+_SPREAD = re.compile(r"^[^/]+\.data/(?:purelib|platlib)/")
+"""Old wheels with compiled parts hold their packages there, openrlhf's to this day."""
+
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -45,13 +49,20 @@ def fetch_wheel(reader: IndexReader, wheel: ListedFile, package: AtlasPackage) -
     """
     archive = RemoteArchive(reader, wheel.url, WHEEL_LIMIT)
     sizes = archive.sizes()
-    kept = {name for name, size in sizes.items() if package.keeps(name) and size <= MEMBER_LIMIT}
-    files = dict(archive.read(kept))
+    kept = {
+        name for name, size in sizes.items() if package.keeps(installed_path(name)) and size <= MEMBER_LIMIT
+    }
+    files = {installed_path(name): data for name, data in archive.read(kept)}
     metadata = [name for name in files if name.endswith(".dist-info/METADATA")]
     if len(metadata) != 1:
         raise ExamineError(f"expected one METADATA, found {len(metadata)}")
     requires = requires_of_metadata(files[metadata[0]].decode("utf-8", "replace"))
-    return KeptFiles(files, tuple(name for name in sizes if name not in kept), requires)
+    return KeptFiles(files, tuple(installed_path(name) for name in sizes if name not in kept), requires)
+
+
+def installed_path(name: str) -> str:
+    """Return where an installer puts a file of a wheel: `NAME.data/purelib/` is laid over the root."""
+    return _SPREAD.sub("", name)
 
 
 def fetch_libraries(reader: IndexReader, wheel: ListedFile, package: AtlasPackage) -> dict[str, LibraryFacts]:
@@ -65,7 +76,7 @@ def fetch_libraries(reader: IndexReader, wheel: ListedFile, package: AtlasPackag
         wanted = [
             name
             for name, size in archive.sizes().items()
-            if package.has_gpu_code(name) and size <= LIBRARY_LIMIT
+            if package.has_gpu_code(installed_path(name)) and size <= LIBRARY_LIMIT
         ]
         return {name: read_library(data) for name, data in archive.read(wanted)}
 

@@ -56,7 +56,7 @@ def pin(
     refuse_contradictions(options, resolve=resolve, offline=offline)
     if from_current and (offline or python_version is not None):
         option = "--offline" if offline else "--python-version"
-        raise InputError(option, "not with --from-current, which resolves anew for the Python that is here")
+        raise InputError(option, "not with --from-current, which resolves again for the installed Python")
     goal, read = find_target(request, host, python_version, options)
     refused: list[str] = []
     if not (resolve or from_current):
@@ -65,7 +65,7 @@ def pin(
             return _serve(fitting, goal, host, options)
     if offline:
         raise NoSolutionError(
-            f"no shipped lock fits ({_why_none(goal, refused)}), and --offline forbids resolving one"
+            f"no shipped lock fits ({_why_none(goal, refused)}), and --offline forbids resolving a new one"
         )
     with raise_on_termination():
         return _resolve(goal, read if from_current else None, host, options, refused)

@@ -34,7 +34,8 @@ def resolve_near(
     remaining += [rule.id for move in near.plan.moves if move.administrator for rule in move.rules]
     if remaining:
         raise NoSolutionError(
-            f"no lock near what is installed: other versions do not fix {', '.join(remaining)}\n{moves}"
+            f"no lock close to the installed versions: other versions do not fix "
+            f"{', '.join(remaining)}\n{moves}"
         )
     keep_all = replace(goal, requirements=(*goal.requirements, *near.closure))
     try:

@@ -237,7 +237,8 @@ class _Search:
         found = unpinned.choose_unpinned(self._goal, self._problem, self._completer)
         if not isinstance(found, unpinned.Unsolvable):
             return found
-        lines = [f"no versions for {self._goal.target.name} fit {describe(self._goal)}; these clash:"]
+        name, machine = self._goal.target.name, describe(self._goal)
+        lines = [f"no versions for {name} fit {machine}; these requirements conflict:"]
         lines += unpinned.describe_clash(self._goal, self._problem, self._completer, found)
         raise NoSolutionError("\n".join(lines))
 
@@ -253,7 +254,7 @@ class _Search:
 
     def _learn_from_objections(self, found: Sequence[Objection]) -> None:
         """Give the backend the bounds of new objections, and refuse whatever breaks the others."""
-        self._last_failure = f"the completed lock was objected to: {found[0].message} ({found[0].rule})"
+        self._last_failure = f"the completed lock was refused by: {found[0].message} ({found[0].rule})"
         tried = {objection.rule for objection in self._bounding}
         bounding = [each for each in found if each.bounds and each.rule not in tried]
         self._refuse([each for each in found if each not in bounding])
@@ -314,7 +315,7 @@ def _lacking_requirements(
         where = f"Python {goal.python} on {goal.platform}"
         if any(user_requirements.admits(requirement, str(version)) for version in offer.source_only):
             yield (
-                f"{asks} it as source only for {where}: --allow-source {name} lets its build code run, now "
+                f"{asks} it as source only for {where}: --allow-source {name} runs its build code, now "
                 "and on installation"
             )
         else:
@@ -392,10 +393,10 @@ def _explain_dead_end(
     from envcheck.resolution import conflicts
 
     found = conflicts.prove(dead_end.problem, dead_end.reasons)
-    lines = [f"no versions for {goal.target.name} fit {describe(goal)}; these clash:"]
+    lines = [f"no versions for {goal.target.name} fit {describe(goal)}; these requirements conflict:"]
     lines += [f"  - {reason}" for reason in found.conflict]
-    lines += [f"  the last one tried: {dead_end.last_failure}"] if dead_end.last_failure else []
+    lines += [f"  the last attempt: {dead_end.last_failure}"] if dead_end.last_failure else []
     ways = [*([other_cuda.manual_install(variant, why_not)] if variant else []), *found.ways_out]
-    lines += ["ways out, each tried:" if ways else "no single change that was tried helps"]
+    lines += ["fixes, each of them tried:" if ways else "none of the single changes that were tried helps"]
     lines += [f"  - {way}" for way in ways]
     return "\n".join(lines)

@@ -84,7 +84,7 @@ def _why_not_asked_for(candidate: lock.Lock, goal: LockTarget) -> list[str]:
     if goal.until and candidate.date > goal.until:
         reasons.append(f"was locked on {candidate.date}, {goal.until_by}")
     if goal.newest:
-        reasons.append("--prefer newest asks for a search")
+        reasons.append("--prefer newest requires a search")
     if goal.requirements:
         from envcheck.resolution import user_requirements
 
@@ -111,7 +111,7 @@ def adapt(fitting: ShippedLock, goal: LockTarget) -> tuple[str, list[str]]:
         others = tuple(need for need in chosen.needs if need[0] != "driver.version")
         needs = (*others, ("driver.version", ">=", needed))
         text = render_requirements(replace(chosen, needs=needs, notes=(*chosen.notes, *notes)))
-    why = "no driver is known, so this is the lowest floor"
+    why = "no driver is known, so this is the lowest minimum"
     return text, [f"{origin}; for {describe(goal)}; {why}: {needed} or newer", *notes]
 
 
@@ -119,6 +119,6 @@ def note_on_cpu(pins: Iterable[lock.Pin]) -> str:
     """Return the note for a lock on a machine without GPUs."""
     torch = next((pin.version for pin in pins if pin.name == "torch"), "")
     return (
-        "no GPU is declared: the driver a lock names does not matter there, and torch's CUDA build runs on "
-        f"the CPU; a smaller one: uv pip install --torch-backend cpu torch=={torch}"
+        "no GPU is declared: the minimum driver of the lock does not matter then, and torch's CUDA build "
+        f"runs on the CPU; for a smaller build: uv pip install --torch-backend cpu torch=={torch}"
     )

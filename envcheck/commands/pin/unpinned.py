@@ -145,7 +145,7 @@ def describe_clash(
     """Yield the backend's reasons, a line each, and which bound of the user may be dropped."""
     yield from (f"  - {line}" for line in reason_lines(unsolvable.reason))
     ways = [*source_hints(unsolvable.reason), *_ways_out(goal, problem, completer, unsolvable.reason)]
-    yield "ways out, each tried:" if ways else "no single change that was tried helps"
+    yield "fixes, each of them tried:" if ways else "none of the single changes that were tried helps"
     yield from (f"  - {way}" for way in ways)
 
 

@@ -57,7 +57,8 @@ def how_tried(target: Target, known: Matrix, pins: Sequence[lock.Pin]) -> str:
         and all(versions.get(name) == version for name, version in cell.pkg.items())
     ]
     if dates:
-        return f"{', '.join(target.packages)} trained together on {max(dates)}, the whole lock never; {test}"
+        together = f"{', '.join(target.packages)} trained together on {max(dates)}"
+        return f"{together}, but never with the rest of this lock; {test}"
     return f"never run together: resolved and judged only; {test}"
 
 
@@ -83,7 +84,7 @@ def _notes(goal: LockTarget, pins: Sequence[lock.Pin], changed: Mapping[str, Val
         yield f"{key} = {_text(value)} was chosen with these versions: train with it, or make another lock"
     asked_for = {f"{each.package}{each.specifier}" for each in goal.requirements if each.wanted}
     if asked_for:
-        yield f"asked for besides the target: {', '.join(sorted({*asked_for, *goal.extras}))}"
+        yield f"requested in addition to the target: {', '.join(sorted({*asked_for, *goal.extras}))}"
     if goal.until:
         yield f"nothing uploaded after {goal.until}"
     for pin in pins:

@@ -60,7 +60,7 @@ def _meeting_point(environ: Mapping[str, str], rank: str) -> tuple[str, int]:
     if not address or not (environ.get("MASTER_PORT") or single_node):
         missing = "MASTER_PORT" if address else "MASTER_ADDR"
         raise InputError(
-            missing, f"{rank} is set, so this is one of several ranks; say where rank 0 is reached"
+            missing, f"{rank} is set, so this is one of several ranks; set the address of rank 0"
         )
     if environ.get("MASTER_PORT"):
         return address, number(environ, "MASTER_PORT")

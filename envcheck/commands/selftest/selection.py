@@ -51,9 +51,9 @@ def choose_device(options: SelftestOptions, inventory: Inventory) -> str:
     gpus = inventory.visible_devices()
     built = inventory.known("cuda.runtime")
     if options.device == "cuda" and not gpus:
-        raise InputError("--device", "cuda was asked for, and no GPU is to be seen here (envcheck facts)")
+        raise InputError("--device", "cuda was requested, and no GPU is visible here (envcheck facts)")
     if options.device == "cuda" and built is None:
-        raise InputError("--device", "cuda was asked for, and torch here is not known to be built for CUDA")
+        raise InputError("--device", "cuda was requested, and this torch may not be built for CUDA")
     if options.device is not None:
         return options.device
     return "cuda" if gpus and built is not None else "cpu"
@@ -64,7 +64,7 @@ def device_in_words(device: str, inventory: Inventory) -> str:
     if device == "cuda":
         names = [str(inventory.known("gpu.name", each) or "GPU") for each in inventory.visible_devices()]
         return f"cuda: {', '.join(names)}"
-    why = "" if inventory.visible_devices() else " (no GPU is to be seen: the same logic on the CPU)"
+    why = "" if inventory.visible_devices() else " (no GPU is visible: the same logic on the CPU)"
     return f"cpu{why}"
 
 

@@ -6,7 +6,7 @@ import re
 
 from envcheck.core import markers
 from envcheck.core.facts import normalised
-from envcheck.dependency_files import ListedPackage, ReadingContext
+from envcheck.dependency_files import ANY_RELEASE, ListedPackage, ReadingContext
 
 _OPTIONS = re.compile(r"\s--?[A-Za-z]")
 _FULL_RELEASE = 3  # number of parts from which conda's fuzzy `=` can mean only one version
@@ -36,7 +36,9 @@ def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPa
     name = normalised(requirement.name)
     if requirement.marker is not None:
         if "python" in str(requirement.marker) and not context.python:
-            return ListedPackage(name, "", place, "its marker asks for the Python, which nobody said")
+            return ListedPackage(
+                name, "", place, "its marker depends on the Python version, which is not given"
+            )
         if not requirement.marker.evaluate(markers.environment(context.python, architecture=context.arch)):
             return None
     if requirement.url:
@@ -45,7 +47,7 @@ def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPa
     version = pinned_version(specifier)
     if version:
         return ListedPackage(name, version, place)
-    return ListedPackage(name, "", place, "no version is pinned", specifier)
+    return ListedPackage(name, "", place, "no version is pinned", specifier or ANY_RELEASE)
 
 
 def _unnamed_wheel(text: str, place: str, context: ReadingContext) -> ListedPackage | None:
@@ -84,7 +86,7 @@ def _direct_reference(name: str, url: str, place: str) -> ListedPackage:
     """Return the package of a direct reference, with the version from the file name of its wheel."""
     release = _wheel_release(url)
     if release is None:
-        return ListedPackage(name, "", place, "a direct reference whose file tells no version")
+        return ListedPackage(name, "", place, "a direct reference to a file without a version in its name")
     return ListedPackage(name, release[1], place)
 
 

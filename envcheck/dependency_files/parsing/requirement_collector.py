@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from envcheck.core import versions
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
-from envcheck.dependency_files import DependencyList, ListedPackage, ReadingContext
+from envcheck.dependency_files import ANY_RELEASE, DependencyList, ListedPackage, ReadingContext
 from envcheck.dependency_files.parsing.requirement import read_requirement
 from envcheck.dependency_files.parsing.requirement_lines import Entry, expand, expanded_entries
 
@@ -17,11 +18,15 @@ _BUILD_LABEL = re.compile(r"/whl/(cu\d{3}|cpu)/?\s*$")
 """The end of an address of PyTorch's own indexes, and of mirrors of them: it names the builds they hold."""
 
 
+_OF_PYTORCH = frozenset({"torch", "torchvision", "torchaudio"})
+
+
 class RequirementCollector:
     """Collects requirements one after the other; a later pin replaces an earlier one.
 
     `other_index` is the place of an option that names another index, `build_label` (`cu118`, `cpu`) the
-    builds that the only index holds, `hashed` whether every requirement so far has a hash.
+    builds that the only index holds, `label_beside` whether such an index stands beside another one, and
+    `hashed` whether every requirement so far has a hash.
     """
 
     def __init__(self, context: ReadingContext) -> None:
@@ -32,6 +37,7 @@ class RequirementCollector:
         self.remarks: list[str] = []
         self.other_index = ""
         self.build_label = ""
+        self.label_beside = False
         self.hashed = True
 
     def add_file(
@@ -72,7 +78,7 @@ class RequirementCollector:
             raise InputError(place, str(error)) from None
         if package is None:
             if any(mark in text for mark in ("://", "/", "\\")) or text.startswith("."):
-                self.remarks.append(f"{place}: a path or an address, whose package is not told here")
+                self.remarks.append(f"{place}: a path or an address, whose package is not known")
         elif constraint:
             self.constraints[package.name] = package
         else:
@@ -84,7 +90,7 @@ class RequirementCollector:
         if _INDEX_OPTION.match(option):
             self.add_index(option, place)
         elif re.match(r"(?:-e|--editable)\b", option):
-            self.remarks.append(f"{place}: a checkout, whose package and version are not told here")
+            self.remarks.append(f"{place}: a checkout, whose package and version are not known")
 
     def add_index(self, option: str, place: str) -> None:
         """Take an option that names an index, as `--index-url ADDRESS` or `-i=ADDRESS`."""
@@ -92,6 +98,7 @@ class RequirementCollector:
         label = _BUILD_LABEL.search(option)
         if label and _ONLY_INDEX.match(option):
             self.build_label = label[1]
+        self.label_beside = self.label_beside or (bool(label) and not _ONLY_INDEX.match(option))
 
     def dependency_list(self, name: str, facts: tuple[Fact, ...] = ()) -> DependencyList:
         """Return everything that was collected.
@@ -99,7 +106,7 @@ class RequirementCollector:
         A constraint gives the version that a requirement leaves open. The list is whole if every requirement
         has a hash, because pip then requires hashes for all packages.
         """
-        packages = tuple(map(self._constrained, self.packages.values()))
+        packages = tuple(self._of_index(self._constrained(one)) for one in self.packages.values())
         return DependencyList(
             name,
             packages,
@@ -115,8 +122,32 @@ class RequirementCollector:
             return package
         if constraint.version:
             return constraint
-        both = ",".join(filter(None, (package.specifier, constraint.specifier)))
+        both = ",".join(
+            one for one in (package.specifier, constraint.specifier) if one and one != ANY_RELEASE
+        )
+        both = both or package.specifier
         return package._replace(specifier=both)
+
+    def _of_index(self, package: ListedPackage) -> ListedPackage:
+        """Return a package with the range that PyTorch's own index leaves of it.
+
+        The only index for cu118 ends with the last torch that was built for it. Beside the public index, pip
+        takes the newest release of both and uv one of the first, so the release is not known.
+        """
+        if package.version or package.name not in _OF_PYTORCH or not package.specifier:
+            return package
+        if self.label_beside:
+            return package._replace(specifier="", why="another index may hold other releases of it")
+        if package.name != "torch" or self.build_label in ("", "cpu"):
+            return package
+        rows = self.context.tables.get("variant", ())
+        built = [str(row["torch"]) for row in rows if row.get("tag") == self.build_label]
+        newest = max(built, key=versions.order, default="")
+        bounds = [
+            package.specifier if package.specifier != ANY_RELEASE else "",
+            f"<={newest}" if newest else "",
+        ]
+        return package._replace(specifier=",".join(filter(None, bounds)) or package.specifier)
 
     def _torch_build(self, packages: Sequence[ListedPackage], facts: Sequence[Fact]) -> Iterator[Fact]:
         """Yield the CUDA of torch's build if another index is named.
@@ -124,7 +155,8 @@ class RequirementCollector:
         That index may hold a build for another CUDA under the same version.
         """
         unlabelled = any(
-            package.name == "torch" and package.version and "+" not in package.version for package in packages
+            package.name == "torch" and (package.version or package.specifier) and "+" not in package.version
+            for package in packages
         )
         known = any(fact.key == "build.torch.cuda" for fact in facts)
         if not unlabelled or not self.other_index or known or self.hashed:

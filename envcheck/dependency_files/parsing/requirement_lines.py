@@ -75,7 +75,7 @@ def expand(entry: Entry, text_of: TextOf, files: tuple[str, ...]) -> Iterator[En
     if full_name in files:
         raise InputError(entry.place, f"{name[:80]} names this file again")
     if len(files) > _DEEPEST_INCLUDE:
-        raise InputError(entry.place, f"files name each other more than {_DEEPEST_INCLUDE} deep")
+        raise InputError(entry.place, f"files include each other more than {_DEEPEST_INCLUDE} deep")
     constraint = entry.constraint or bool(included["constraint"])
     yield from expanded_entries(text, full_name, text_of, included_by=files, constraint=constraint)
 
@@ -84,7 +84,7 @@ def entries(text: str, file: str, *, constraint: bool = False) -> Iterator[Entry
     """Yield each entry of one file, without comments and with continued lines joined.
 
     Raises:
-        InputError: the file ends in the middle of an entry.
+        InputError: the file ends within an entry.
     """
     joined, start, column = "", 0, 0
     for number, raw in enumerate(text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n"), 1):
@@ -98,4 +98,4 @@ def entries(text: str, file: str, *, constraint: bool = False) -> Iterator[Entry
         if line:
             yield Entry(line, file, start, column, constraint)
     if joined.strip():
-        raise InputError(f"{file}:{start}:{column}", "the file ends in the middle of an entry")
+        raise InputError(f"{file}:{start}:{column}", "the file ends within an entry")

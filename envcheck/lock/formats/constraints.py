@@ -19,7 +19,7 @@ def render(lock: Lock, addresses: Mapping[str, str]) -> str:
         *introduction(lock),
         "",
         "Constraints, not a lock: versions without hashes. They install nothing by themselves; with this",
-        "file as constraints.txt they hold back what you install:",
+        "file as constraints.txt they restrict what you install:",
         "  python -m pip install -c constraints.txt PACKAGE",
         "",
     )

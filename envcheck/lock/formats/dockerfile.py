@@ -23,7 +23,7 @@ def _header(lock: Lock) -> Iterator[str]:
     yield from introduction(lock)
     yield ""
     yield "Put beside it the same lock as requirements.txt (`envcheck pin -o requirements.txt`), and a wheel"
-    yield "of envcheck. The driver comes with the machine, so the image holds none."
+    yield "of envcheck. The driver comes with the machine, so the image has none."
     yield ""
 
 
@@ -33,6 +33,6 @@ def _body(lock: Lock) -> Iterator[str]:
     yield "WORKDIR lock"
     yield "COPY requirements.txt envcheck_ml-*.whl ./"
     yield from (f"RUN {command}" for command in install_commands(lock.build, lock.pins))
-    yield "# The gate: a broken rule stops the build. envcheck has an environment of its own."
+    yield "# The gate: a broken rule stops the build. envcheck has a separate environment."
     yield "RUN python -m venv gate && gate/bin/pip install ./envcheck_ml-*.whl && \\"
     yield f'    gate/bin/envcheck gate --python "$(command -v python)"{target} --lock requirements.txt'

@@ -15,7 +15,7 @@ from envcheck.lock.render import comment_lines, introduction
 
 WANTS_ADDRESSES = True
 FILES = r"pylock(?:\.[^.]+)?\.toml"
-WHY_FILES = "PEP 751 wants the name pylock.toml or pylock.NAME.toml"
+WHY_FILES = "PEP 751 requires the name pylock.toml or pylock.NAME.toml"
 
 _PLAIN = re.compile(r"https?://[A-Za-z0-9.-]+(?::\d+)?/[A-Za-z0-9._~!/%+-]+")
 

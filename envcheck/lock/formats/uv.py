@@ -12,7 +12,7 @@ from envcheck.lock.render import document, introduction
 
 WANTS_ADDRESSES = False
 FILES = r"(?!pyproject\.toml$).*"
-WHY_FILES = "is a whole project's file, and this is a part of it: write another and paste it"
+WHY_FILES = "is the file of a whole project, and this is only a part: write to another file and paste it"
 
 
 def render(lock: Lock, addresses: Mapping[str, str]) -> str:
@@ -24,11 +24,11 @@ def render(lock: Lock, addresses: Mapping[str, str]) -> str:
 def _header(lock: Lock) -> Iterator[str]:
     yield from introduction(lock)
     yield ""
-    yield "Paste this into pyproject.toml, beside what is there of [tool.uv]. The constraints add no package;"
+    yield "Paste this into pyproject.toml (into [tool.uv] if that exists). The constraints add no package;"
     yield "with them `uv add`, `uv lock` and `uv sync` choose these versions, and uv.lock gets the hashes."
     if lock.build:
         needed = " ".join((*lock.build, *build_needs(lock.build)))
-        yield f"Published as source, built without isolation, so add together with torch: {needed}"
+        yield f"Published as source and built without isolation, so add it together with torch: {needed}"
     yield ""
 
 

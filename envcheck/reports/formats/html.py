@@ -25,6 +25,7 @@ from envcheck.reports.details import (
     heading,
     not_judged_line,
     quoted_line,
+    way_out,
 )
 from envcheck.reports.findings import place_of
 from envcheck.reports.formats._html_assets import SCRIPT, STYLE
@@ -99,6 +100,8 @@ def _header(report: Report) -> Iterator[str]:
     sign = f'<span class="mark" aria-hidden="true">{MARKS[state]}</span>'
     yield f"<h1>{sign} <span>{escape(answer)}</span></h1>"
     yield f'<p class="subject">{judged} <code>{subject}</code></p>'
+    if advice := way_out(report):
+        yield f'<p class="subject">{escape(advice)}</p>'
     for origin in report.matrix.origins:
         overlay = lang.say("overlay  {} ({}): {}", origin.name, origin.named_by, origin.brings)
         yield f'<p class="subject">{escape(overlay)}</p>'

@@ -19,6 +19,7 @@ from envcheck.reports.details import (
     heading,
     not_judged_line,
     quoted_line,
+    way_out,
 )
 from envcheck.reports.findings import fails
 from envcheck.reports.headline import headline
@@ -45,6 +46,9 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"{MARKS[answer.mark]} **{prose(answer.text)}**"
     if report.verbosity is Verbosity.VERDICT:
         return
+    if advice := way_out(report):
+        yield ""
+        yield prose(advice)
     for each in report.reported:
         yield ""
         yield from _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)

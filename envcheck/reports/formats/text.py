@@ -24,6 +24,7 @@ from envcheck.reports.details import (
     heading,
     not_judged_line,
     quotation,
+    way_out,
 )
 from envcheck.reports.findings import place_of
 from envcheck.reports.headline import headline
@@ -57,6 +58,8 @@ def lines(report: Report) -> Iterator[Line]:
     yield (Span(answer.text, answer.mark),)
     if report.verbosity is Verbosity.VERDICT:
         return
+    if advice := way_out(report):
+        yield _detail(Detail(report.language.say("fix"), advice, "fix"))
     for each in report.reported:
         yield ()
         yield from _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)

@@ -74,7 +74,7 @@ def _through(view: ConflictView, name: str) -> str:
 
 
 def _yanked(view: ConflictView, name: str) -> str:
-    return f"yanked releases of {name} are never taken: {_remainder_after(view, ('yanked', name), name)}"
+    return f"yanked releases of {name} are never used: {_remainder_after(view, ('yanked', name), name)}"
 
 
 def _wheel(view: ConflictView, name: str) -> str:
@@ -90,7 +90,7 @@ def _wheel(view: ConflictView, name: str) -> str:
 
 def _pre_release(view: ConflictView, name: str) -> str:
     left = _remainder_after(view, ("pre-release", name), name)
-    return f"pre-releases are taken only if asked for: {left}"
+    return f"pre-releases are used only if requested: {left}"
 
 
 def _objection(view: ConflictView, number: str) -> str:

@@ -22,8 +22,8 @@ from envcheck.resolution.remediation.state import RemediationState
 from envcheck.rules import judge
 from envcheck.rules.requirements import check_requirements
 
-NO_WAY = "no change of packages or configuration is known to mend it"
-NOT_TOGETHER = "no combination of the known ways out passes the judge here"
+NO_WAY = "no change of packages or configuration is known to fix it"
+NOT_TOGETHER = "no combination of the known fixes passes the judge here"
 
 
 def plan_remediation(problem: RemediationProblem, listed: Releases) -> Plan:

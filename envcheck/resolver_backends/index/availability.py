@@ -70,5 +70,5 @@ def describe_offer(offer: Offer) -> str:
     """Return in words what can be installed of an offer."""
     newest = max(offer.usable - offer.yanked, default=None)
     if newest is None:
-        return "all of it was withdrawn" if offer.yanked else "nothing of it can be used"
-    return f"the newest there is {newest}"
+        return "all of its releases were withdrawn" if offer.yanked else "none of its files can be used"
+    return f"the newest one is {newest}"

@@ -78,11 +78,11 @@ def _read_index(
 ) -> ExtraIndexWheels:
     private = _why_private(index.url)
     if private:
-        return ExtraIndexWheels(label, index, {}, why=f"was not asked: its address {private}")
+        return ExtraIndexWheels(label, index, {}, why=f"was not queried: its address {private}")
     try:
         files = IndexReader(host, PAGE_S, index).files(name)
     except ExamineError as error:
-        return ExtraIndexWheels(label, index, {}, why=f"gave no answer: {error}")
+        return ExtraIndexWheels(label, index, {}, why=f"did not answer: {error}")
     tags = usable_tags(request.python, request.platform, request.glibc)
     pins: dict[str, Pin] = {}
     served: set[str] = set()
@@ -114,9 +114,9 @@ def _pin(file: ListedFile, name: str, version: str, request: CompletionRequest) 
         return "it was withdrawn there"
     if request.before and not "" < file.uploaded < request.before:
         too_late = f"it was uploaded after {request.until}"
-        return too_late if file.uploaded else "it is not said when it was uploaded"
+        return too_late if file.uploaded else "its upload time is not known"
     if not re.fullmatch(r"[0-9a-f]{64}", file.sha256.lower()):
-        return "the index tells no sha256 of it"
+        return "the index gives no sha256 for it"
     url = urldefrag(file.url)[0]
     if private := _why_private(url):
         return f"its address {private}"
@@ -125,7 +125,7 @@ def _pin(file: ListedFile, name: str, version: str, request: CompletionRequest) 
     try:
         return Pin(name, version, (Artifact(file.name, file.sha256.lower()),), url)
     except ValueError:
-        return "its address is none that a lock may hold"
+        return "its address must not be in a lock"
 
 
 def why_unavailable(wheels: ExtraIndexWheels, version: str, request: CompletionRequest) -> str:
@@ -152,17 +152,17 @@ def _why_private(url: str) -> str:
     except ValueError:
         return "cannot be read"
     if parts.scheme not in ("http", "https") or not host:
-        return "is not one of the web"
+        return "is not a web address"
     if "@" in parts.netloc:
-        return "holds a login, which a lock would show"
+        return "contains a login, which a lock would show"
     if parts.query:
-        return "holds more than a host and a path, which a lock would show"
+        return "contains more than a host and a path, which a lock would show"
     folders = parts.path.split("/")
     if url.endswith(".whl"):
         folders.pop()  # the name of the wheel
     words = re.split(r"[-_.~!+/]", "/".join(folders))
     harmless = all(_HARMLESS_PART.fullmatch(word) for word in words)
-    return "" if harmless else "holds what may be a token, which a lock would show"
+    return "" if harmless else "contains what may be a token, which a lock would show"
 
 
 # --- what a wheel requires --------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def fetch_extra_wheel(host: Host, wheels: ExtraIndexWheels, name: str, version: 
         ) from None
     fields = email.message_from_bytes(metadata)
     if (canonicalize_name(str(fields["Name"])), str(fields["Version"]).strip()) != (name, version):
-        raise ExamineError(f"{wheels.label}: its wheel of {name} {version} says that it is another")
+        raise ExamineError(f"{wheels.label}: its wheel of {name} {version} states another name or version")
     if any("@" in str(line).partition(";")[0] for line in fields.get_all("Requires-Dist", [])):
         # A backend would fetch from any address that stands there.
         raise ExamineError(f"{wheels.label}: its wheel of {name} {version} requires a file by its address")
@@ -201,7 +201,7 @@ def _metadata(reader: IndexReader, pin: Pin, *, beside: bool) -> bytes:
             member for member in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", member)
         ]
         if len(members) != 1:
-            raise ExamineError("it has not one METADATA")
+            raise ExamineError("it does not have exactly one METADATA")
         with archive.open(members[0]) as member:
             return member.read(METADATA_LIMIT)
 

@@ -127,7 +127,7 @@ def file_addresses(
     if index.url and not own and index.url.rstrip("/") != default_index(host, _PIP_S).rstrip("/"):
         raise InputError(
             "--format pylock",
-            "holds the address of every file, and your index is your own, which is never shown unasked; "
+            "contains the address of every file, and the address of your own index is not shown by default; "
             "--show-index allows it (without the login)",
         )
     pages = release_files(host, index, hashes, "", deadline_s)

@@ -166,7 +166,7 @@ def triton(test, torch, device):
         total = tl.load(x + index, mask=valid) + tl.load(y + index, mask=valid)  # noqa: F821
         tl.store(out + index, total, mask=valid)  # noqa: F821
 
-    count, block = 1000, 256  # the count is no multiple of the block, so that the last block is masked
+    count, block = 1000, 256  # the count is not a multiple of the block, so that the last block is masked
     x, y = (torch.randn(count, device=device) for _ in range(2))
     out = torch.full((count + block,), 7.0, device=device)
     with test.must_succeed("compiling and launching a kernel"):

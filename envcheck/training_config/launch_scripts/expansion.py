@@ -35,6 +35,7 @@ POSITION = re.compile(r"[1-9][0-9]?")
 """The number of an argument: `$1`."""
 
 _RUNS = re.compile(r"\s+|\S+")
+_SLICE = re.compile(r":\s*([0-9]{1,4})(?:\s*:\s*([0-9]{1,4}))?")
 _SET_BY_THE_JOB = re.compile(
     r"(?:SLURM|PBS|LSB|OMPI|PMI|KUBERNETES)\w*|HOME|USER|HOSTNAME|PATH|RANDOM|SECONDS|UID|HOST"
 )
@@ -149,8 +150,10 @@ class Expander:
 
     def _elements(self, piece: Piece, scope: Scope) -> list[Value] | None:
         """Return the elements of `$@` or `${NAME[@]}`; None for any other piece, which is one value."""
-        if not isinstance(piece, Expansion) or piece.operator not in ("", ":-", "-", ":+", "+"):
+        if not isinstance(piece, Expansion) or piece.operator not in ("", ":-", "-", ":+", "+", "other"):
             return None
+        if piece.operator == "other":
+            return self._slice(piece, scope)
         if piece.name in ("@", "*"):
             elements = self.arguments(scope)
         elif piece.name.endswith(("[@]", "[*]")):
@@ -166,6 +169,19 @@ class Expander:
             return [self._operand(piece, scope)] if elements else []
         return elements or ([self._operand(piece, scope)] if piece.operand else [])
 
+    def _slice(self, piece: Expansion, scope: Scope) -> list[Value] | None:
+        """Return the elements of `${@:2}` or `${NAME[@]:0:3}`; None if the numbers are not known."""
+        bounds = _SLICE.fullmatch(known_text(self._operand(piece, scope)) or "")
+        whole = self._elements(piece._replace(operator="", operand=()), scope) if bounds else None
+        if bounds is None or whole is None:
+            return None
+        first = int(bounds.group(1))
+        if not piece.name.endswith("]"):  # arguments are numbered from 1; 0 is the script's own name
+            first -= 1
+            if first < 0:
+                return None
+        return whole[first : first + int(bounds.group(2)) if bounds.group(2) else None]
+
     def _value(self, piece: Piece, scope: Scope, *, in_condition: bool = False) -> Value:
         """Return the value of one piece that is not a list of elements."""
         if isinstance(piece, Text):
@@ -173,7 +189,7 @@ class Expander:
         if isinstance(piece, Substitution):
             return self._substitution(piece, scope)
         if piece.operator == "<>":
-            return unknown(piece.at, piece.source, f"{piece.source} is to be filled in")
+            return unknown(piece.at, piece.source, f"{piece.source} is a placeholder")
         if piece.operator == "other" or piece.name.endswith("]"):
             return self._element(piece, scope)
         variable = self._variable(piece, scope, in_condition=in_condition)
@@ -285,7 +301,7 @@ class Expander:
 
 
 def _computed_at_run_time(piece: Expansion) -> Value:
-    reason = f"{shortened(piece.source)} is worked out only when the script runs"
+    reason = f"{shortened(piece.source)} is computed only when the script runs"
     return unknown(piece.at, piece.source, reason)
 
 

@@ -128,7 +128,7 @@ def _number(text: str, why: str, name: str) -> int | Unknown:
         return Unknown(why)
     if text.isdecimal() and len(text) <= _MAX_DIGITS:
         return int(text)
-    return Unknown(f"{name} {text} is no fixed number")
+    return Unknown(f"{name} {text} is not a fixed number")
 
 
 def _product(factors: Sequence[int | Unknown], place: Place) -> Setting:

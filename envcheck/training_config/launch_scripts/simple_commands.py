@@ -184,7 +184,7 @@ class SimpleCommands:
             known = (known_text(folder) or "") if folder else ""
             self.launched.append(LaunchCommand(words, environment, words[0].at, known))
         elif name.startswith("--"):
-            note = f"{name} begins a command of its own here: the one it was meant for has ended before"
+            note = f"{name} begins a new command here: the previous command ended before it"
             self.notes.append((fields[0][0].at, note))
 
     def _index_behind_prefix(self, fields: list[Value]) -> int:

@@ -94,7 +94,7 @@ class WordParser:
             self.i = len(text) if end < 0 else end
         elif text.startswith("\\", self.i) and _CONTINUATION_WITH_SPACE.match(text, self.i):
             note = (
-                "a space follows the backslash, so the command ends here and the next line is one of its own"
+                "a space follows the backslash, so the command ends here and the next line is a new command"
             )
             self.notes.append((self.at(self.i), note))
 

@@ -12,7 +12,7 @@ from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
 from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
-from envcheck.training_config.document import Document, Setting
+from envcheck.training_config.document import Document, Scalar, Setting, SettingValue
 from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
 from envcheck.training_config.launch_scripts.launchers import LaunchLine, launch_line, may_train
 from envcheck.training_config.launch_scripts.processes import EXPORTED, launcher, process_count
@@ -22,8 +22,10 @@ from envcheck.training_config.launch_scripts.simple_commands import LaunchComman
 from envcheck.training_config.launch_scripts.syntax import NotAScriptError
 from envcheck.training_config.launch_scripts.values import Argument
 from envcheck.training_config.readers import Beside, arguments, json_text
-from envcheck.training_config.readers._program_source import program_source
+from envcheck.training_config.readers._program_source import LaunchedProgram, launched_program
+from envcheck.training_config.readers._python_calls import program_documents
 from envcheck.training_config.source_lines import SourceLines
+from envcheck.training_config.values import as_number
 
 LAUNCHER = "launcher"
 """The dialect of what a launcher itself decides: `launcher` and `processes`."""
@@ -31,6 +33,7 @@ LAUNCHER = "launcher"
 _CONFIG_FILES = (".yaml", ".yml", ".json")
 _KEY = re.compile(r"\+{0,2}[A-Za-z_][\w.]*")
 _MAX_LISTED = 6  # names or places that one diagnostic lists
+_ONE_OF_EACH = 2  # documents of a program: one of a trainer's arguments, one of all other calls
 
 
 def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Document, ...]:
@@ -47,7 +50,7 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
     except NotAScriptError as error:
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
     except TooLongError:
-        raise InputError(file, "its variables, functions or loops grow without end") from None
+        raise InputError(file, "its variables, functions or loops grow without limit") from None
     launches = _training_launches(script)
     if not launches:
         raise InputError(file, "a shell script in which nothing starts a training that can be read")
@@ -88,7 +91,7 @@ def _assumptions(script: FollowedScript, lines: SourceLines, command: LaunchComm
 
 def _several_launches(commands: Sequence[LaunchCommand], lines: SourceLines) -> Iterator[Diagnostic]:
     if len(commands) > 1:
-        text = f"{len(commands)} launch lines: what differs between them is not known"
+        text = f"{len(commands)} launch lines: values that differ between them are unknown"
         places = tuple(
             lines.place(command.at, command.at + len(command.words[0].text))
             for command in commands[:_MAX_LISTED]
@@ -132,9 +135,27 @@ class _LaunchDocuments:
         if self.line.launcher == "accelerate":
             found.append(self._document(tuple(launcher_settings), ("accelerate",), "accelerate", written))
         program = (*((self.line.launcher,) if self.line.launcher else ()), *self.line.program)
-        last = self._document(tuple(settings), program, "", written)
-        source = program_source(self.line.program[-1], self.command.folder, self.beside)
-        return [*found, last._replace(incomplete=incomplete, source=source)]
+        last = self._document(tuple(settings), program, "", written)._replace(incomplete=incomplete)
+        code = launched_program(self.line.program[-1], self.command.folder, self.beside)
+        if code is None:
+            return [*found, last]
+        found += self._stated_by_code(code, settings, incomplete)
+        return [*found, last._replace(source=code.source)]
+
+    def _stated_by_code(
+        self, code: LaunchedProgram, settings: Sequence[Setting], incomplete: str
+    ) -> Iterator[Document]:
+        """Yield what the program's own calls state, where its options have the values given here."""
+        given = {setting.name: _option_value(setting.value) for setting in settings}
+        # A configuration file may change any option that is not given here.
+        defaults = {} if incomplete or "config" in given else code.source.options
+        options = {
+            name: value for name, value in {**defaults, **given}.items() if not isinstance(value, Unknown)
+        }
+        stated = program_documents(code.tree, code.source.file, options)
+        several = len(stated) > _ONE_OF_EACH  # calls of a trainer's arguments, of which one runs
+        for document in stated[:1] if several else stated:
+            yield document._replace(launch=self.number, folder=self.command.folder)
 
     def _document(
         self,
@@ -162,6 +183,16 @@ class _LaunchDocuments:
             found += [document._replace(launch=self.number) for document in parsed]
             names.append(name)
         return found, tuple(names)
+
+
+def _option_value(value: SettingValue) -> Scalar | Unknown:
+    """Return an argument as the program that parses it gets it; a bare flag is true."""
+    if not isinstance(value, str):
+        return Unknown("no plain value") if isinstance(value, tuple) else value
+    if value == "" or value.lower() in ("true", "false"):
+        return value.lower() != "false"
+    number = as_number(value)
+    return value if number is None else int(number) if number == int(number) else number
 
 
 def _settings(words: Sequence[Argument], lines: SourceLines) -> tuple[list[Setting], str]:

@@ -7,30 +7,59 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple, TypeGuard
 
-from envcheck.training_config.document import ProgramSource
+from envcheck.training_config.document import ProgramSource, Scalar
 from envcheck.training_config.readers import Beside
 from envcheck.training_config.readers._python_calls import names, parsed
 
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _MOST_FILES = 60
 _LARGEST = 1 << 18  # characters of one file
 
 
-def program_source(program: str, folder: str, beside: Beside) -> ProgramSource | None:
-    """Return what the code of a program names; None if its file is not here or cannot be parsed.
+class LaunchedProgram(NamedTuple):
+    """The code of a launched program, and the syntax tree of its own file."""
 
-    `folder` is where it is started.
+    source: ProgramSource
+    tree: ast.Module
+
+
+def launched_program(program: str, folder: str, beside: Beside) -> LaunchedProgram | None:
+    """Return the code of a program; None if its file is not here or cannot be parsed.
+
+    `program` is a file, or a module as `python -m` takes it, and `folder` where it is started.
     """
-    if not program.endswith(".py"):
-        return None
-    path = posixpath.join(folder, program)
     reader = _ProgramReader(beside)
-    if not reader.read(path) and not (folder and reader.read(path := program)):
-        return None
-    reader.follow()
-    return ProgramSource(path, frozenset(reader.names), frozenset(reader.unresolved), reader.switches)
+    for path in _files_of(program, folder):
+        if reader.read(path):
+            tree = reader.tree
+            reader.follow()
+            source = ProgramSource(
+                path,
+                frozenset(reader.names),
+                frozenset(reader.unresolved),
+                {name: value for name, value in reader.options.items() if name not in reader.ambiguous},
+                frozenset(reader.calls),
+            )
+            return LaunchedProgram(source, tree)
+    return None
+
+
+def _files_of(program: str, folder: str) -> Iterator[str]:
+    """Yield the files that a program or a module may stand in, the likeliest first."""
+    if program.endswith(".py"):
+        names = [program]
+    elif _MODULE.fullmatch(program):
+        parts = program.replace(".", "/")
+        names = [f"{parts}.py", f"{parts}/__main__.py"]
+    else:
+        return
+    for name in names:
+        yield from dict.fromkeys((posixpath.join(folder, name), name))
 
 
 class _ProgramReader:
@@ -39,7 +68,10 @@ class _ProgramReader:
     def __init__(self, beside: Beside) -> None:
         self.names: set[str] = set()
         self.unresolved: set[str] = set()
-        self.switches: dict[str, bool] = {}
+        self.calls: set[str] = set()
+        self.options: dict[str, Scalar] = {}
+        self.ambiguous: set[str] = set()  # options that several files define differently
+        self.tree = ast.Module([], [])  # of the file that was read last
         self._beside = beside
         self._seen: dict[str, bool] = {}
         self._waiting: list[tuple[str, ast.Module]] = []
@@ -51,6 +83,7 @@ class _ProgramReader:
             tree = parsed(text) if text is not None and len(text) <= _LARGEST else None
             self._seen[path] = tree is not None
             if tree is not None:
+                self.tree = tree
                 self._waiting.append((path, tree))
         return self._seen[path]
 
@@ -62,8 +95,11 @@ class _ProgramReader:
             files += 1
             nodes = list(ast.walk(tree))
             self.names.update(names(nodes))
-            for name, default in _switches(nodes):
-                self.switches[name] = self.switches.get(name, False) or default
+            self.calls.update(_calls(nodes))
+            for name, default in _options(nodes):
+                before = self.options.setdefault(name, default)
+                if before is not default and before != default:
+                    self.ambiguous.add(name)
             for module, level in _imports(nodes):
                 if level == 0 and module.partition(".")[0] in sys.stdlib_module_names:
                     continue
@@ -102,30 +138,52 @@ def _imports(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
             yield from ((alias.name, node.level) for alias in node.names)
 
 
-def _switches(nodes: list[ast.AST]) -> Iterator[tuple[str, bool]]:
-    """Yield the flags among the options of a program: fields of its dataclasses, arguments of its parser."""
+def _calls(nodes: list[ast.AST]) -> Iterator[str]:
+    """Yield the names of what is called, with the module that it is called by, and of what is imported."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            yield f"{owner.id}.{node.func.attr}" if isinstance(owner, ast.Name) else node.func.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+
+
+def _options(nodes: list[ast.AST]) -> Iterator[tuple[str, Scalar]]:
+    """Yield a program's options with their defaults: fields of its dataclasses, arguments of its parser."""
     for node in nodes:
         match node:
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=bool() as default)):
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=default)) if _simple(
+                default
+            ):
                 yield name, default
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call(keywords=keywords)):
                 yield from ((name, default) for default in _defaults(keywords))
             case ast.Call(
                 func=ast.Attribute(attr="add_argument"), args=[*_, ast.Constant(value=str() as flag)]
             ):
-                name = flag.lstrip("-").replace("-", "_")
-                given = {each.arg: each.value for each in node.keywords}
-                action = given.get("action")
-                if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
-                    yield name, action.value == "store_false"
-                yield from ((name, default) for default in _defaults(node.keywords))
+                yield flag.lstrip("-").replace("-", "_"), _default_of_argument(node)
             case _:
                 pass
 
 
-def _defaults(keywords: list[ast.keyword]) -> Iterator[bool]:
-    """Yield the argument `default` of a call if it is true or false."""
+def _default_of_argument(call: ast.Call) -> Scalar:
+    """Return the default of an argument of argparse; None if it has none that is literal."""
+    given = {each.arg: each.value for each in call.keywords}
+    action = given.get("action")
+    if "default" not in given and isinstance(action, ast.Constant):
+        return action.value == "store_false" if action.value in ("store_true", "store_false") else None
+    return next(_defaults(call.keywords), None)
+
+
+def _defaults(keywords: list[ast.keyword]) -> Iterator[Scalar]:
+    """Yield the argument `default` of a call if it is literal."""
     for keyword in keywords:
         value = keyword.value
-        if keyword.arg == "default" and isinstance(value, ast.Constant) and isinstance(value.value, bool):
+        if keyword.arg == "default" and isinstance(value, ast.Constant) and _simple(value.value):
             yield value.value
+
+
+def _simple(value: object) -> TypeGuard[Scalar]:
+    return value is None or isinstance(value, bool | int | float | str)

@@ -7,7 +7,7 @@ file is parsed, never run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
@@ -27,9 +27,10 @@ _CALLS = frozenset({
     "get_peft_model", "prepare_model_for_kbit_training", "gradient_checkpointing_enable", "Accelerator",
     "BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig", "Trainer", "Seq2SeqTrainer",
     "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer",
-    "RewardTrainer", "PPOTrainer", "RLOOTrainer", "FullyShardedDataParallel", "FSDP", "fully_shard",
-    "DistributedDataParallel", "DDP", "from_pretrained", "ScalingConfig",
+    "RewardTrainer", "PPOTrainer", "RLOOTrainer", "SentenceTransformerTrainer", "FullyShardedDataParallel",
+    "FSDP", "fully_shard", "DistributedDataParallel", "DDP", "from_pretrained", "ScalingConfig",
 })  # fmt: skip
+_TRAINERS = sorted((name for name in _CALLS if name.endswith("Trainer")), key=len, reverse=True)
 _ADAPTER_CONFIGS = frozenset({
     "LoraConfig", "AdaLoraConfig", "IA3Config", "LoHaConfig", "LoKrConfig", "OFTConfig", "BOFTConfig",
     "VeraConfig", "HRAConfig", "CPTConfig", "PrefixTuningConfig", "PromptTuningConfig",
@@ -46,7 +47,16 @@ _NOT_MODELS = (
     "AutoencoderKL",
     "ImageProcessor",
 )
-_UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
+_UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel", "FastTextModel", "FastSentenceTransformer")
+_MODEL = "from_pretrained"
+_NAMES = (ast.Name, ast.Attribute)
+_LIBRARIES = ("transformers", "trl", "sentence_transformers", "unsloth", "accelerate")
+"""Packages whose trainers are meant by their names; a project's own class of such a name is another one."""
+
+_ENCODERS = frozenset({
+    "SentenceTransformerTrainingArguments", "SparseEncoderTrainingArguments", "CrossEncoderTrainingArguments",
+})  # fmt: skip
+_QUANTISERS = ("BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig")
 
 
 class _Call(NamedTuple):
@@ -77,26 +87,44 @@ def documents(text: str, file: str, lines: Sequence[int] = ()) -> tuple[Document
         InputError: no call configures a training.
     """
     tree = parsed(text)
-    found = _PythonFile(tree, text, file, lines).documents() if tree is not None else ()
+    found = _PythonFile(tree, file, lines).documents() if tree is not None else ()
     if not found:
         raise InputError(file, INSTEAD_OF_PROGRAM)
     return found
 
 
+def program_documents(tree: ast.Module, file: str, options: Mapping[str, Any]) -> tuple[Document, ...]:
+    """Return what the calls of a launched program state, where its own options have these values."""
+    return tuple(
+        document._replace(partial=True) for document in _PythonFile(tree, file, (), options).documents()
+    )
+
+
 class _PythonFile:
     """One parsed file, with the names that are assigned literals."""
 
-    def __init__(self, tree: ast.Module, text: str, file: str, lines: Sequence[int]) -> None:
-        self.tree, self.text, self.file, self.lines = tree, text, file, lines
+    def __init__(
+        self, tree: ast.Module, file: str, lines: Sequence[int], options: Mapping[str, Any] | None = None
+    ) -> None:
+        self.tree, self.file, self.lines = tree, file, lines
         self.nodes = list(ast.walk(tree))
-        self._literals = Literals(self.nodes)
+        self._literals = Literals(self.nodes, options or {})
+        self._partial = options is not None
+        self._bases = dict(_own_classes(self.nodes))
+        self._foreign = _imported_elsewhere(self.nodes)
+        self._unused = _never_read(self.nodes) if self._starts_a_trainer() else set()
 
     def documents(self) -> tuple[Document, ...]:
         reached = [
             (call, condition)
             for node, condition in self._reached()
-            if isinstance(node, ast.Call) and (call := _named(node))
+            if isinstance(node, ast.Call)
+            and node not in self._unused
+            and (call := _named(node, self._bases))
+            and not self._is_foreign(call.name)
         ]
+        if self._loads_unquantised([call for call, _ in reached]):
+            reached = [each for each in reached if each[0].name not in _QUANTISERS]
         arguments = [call for call, _ in reached if _trainer_of(call.name)]
         others = [(call, condition) for call, condition in reached if not _trainer_of(call.name)]
         if not reached:
@@ -106,8 +134,24 @@ class _PythonFile:
             settings = tuple(self._settings(call.node, ""))
             launch = number if len(arguments) > 1 else 0
             dialect = _trainer_of(call.name)
-            found.append(Document(self.file, "json", settings, (call.name,), launch, dialect))
+            document = Document(self.file, "json", settings, (call.name,), launch, dialect)
+            found.append(document._replace(incomplete=self._unread_keywords(call.node)))
         return tuple(found)
+
+    def _is_foreign(self, name: str) -> bool:
+        """Return whether a trainer, or a program's class of arguments, is a project's own of a known name."""
+        return name in self._foreign and (name in _TRAINERS or (self._partial and bool(_trainer_of(name))))
+
+    def _loads_unquantised(self, calls: Sequence[_Call]) -> bool:
+        """Return whether each call that loads a model is given None in place of a quantisation."""
+        given = [
+            self._literals.value(keyword.value)
+            for call in calls
+            if call.name == _MODEL
+            for keyword in call.node.keywords
+            if keyword.arg == "quantization_config"
+        ]
+        return bool(given) and all(value is None for value in given)
 
     def _reached(self) -> Iterator[tuple[ast.AST, str]]:
         """Yield each node with the condition under which it runs, if that is computed; "" if it always runs.
@@ -132,9 +176,12 @@ class _PythonFile:
     def _other_calls(self, calls: Sequence[tuple[_Call, str]]) -> Document:
         """Return the settings of all other calls; one that calls set differently is Unknown.
 
-        So is what calls set that run only under a condition.
+        So is what calls set that run only under a condition, unless all calls that load a model agree on it:
+        one of them runs.
         """
         settings: dict[str, Setting] = {}
+        loads = [self._settings(call.node, f"{_MODEL}.") for call, _ in calls if call.name == _MODEL]
+        loaded = [{setting.name: setting.value for setting in each} for each in loads]
         for call, condition in calls:
             names = tuple(keyword.arg for keyword in call.node.keywords if keyword.arg)
             place = self._place(call.node)
@@ -142,7 +189,9 @@ class _PythonFile:
             inner += self._settings(call.node, f"{call.name}.")
             if condition:
                 why = Unknown(f"{call.name} is called only where {condition}")
-                inner = [setting._replace(value=why) for setting in inner]
+                inner = [
+                    setting if _agreed(setting, loaded) else setting._replace(value=why) for setting in inner
+                ]
             for setting in inner:
                 before = settings.get(setting.name)
                 differs = before is not None and before.value != setting.value and setting.name != call.name
@@ -151,7 +200,20 @@ class _PythonFile:
         modules = sorted(_imported(self.nodes))
         place = Place(self.file)
         used = Setting("uses_peft", "peft" in modules or "unsloth" in modules, place, place)
-        return Document(self.file, "json", (*settings.values(), used), dialect=DIALECT)
+        trains = Setting("starts_a_trainer", self._starts_a_trainer(), place, place)
+        return Document(self.file, "json", (*settings.values(), used, trains), dialect=DIALECT)
+
+    def _starts_a_trainer(self) -> bool:
+        """Return whether the file makes an object of a class that is called a trainer."""
+        called = (node.func for node in self.nodes if isinstance(node, ast.Call))
+        return any(ast.unparse(each).endswith("Trainer") for each in called if isinstance(each, _NAMES))
+
+    def _unread_keywords(self, node: ast.Call) -> str:
+        """Return why a call may have more arguments than can be read, or ""."""
+        for keyword in node.keywords:
+            if keyword.arg is None and isinstance(value := self._literals.value(keyword.value), Unknown):
+                return value.why
+        return ""
 
     def _settings(self, node: ast.Call, prefix: str) -> Iterator[Setting]:
         """Yield the arguments of a call; the first one of `from_pretrained` names the model."""
@@ -193,16 +255,67 @@ def _listed(branch: ast.expr | list[ast.stmt]) -> Sequence[ast.AST]:
     return branch if isinstance(branch, list) else [branch]
 
 
-def _named(node: ast.Call) -> _Call | None:
-    """Return a call that configures a training, or None."""
+def _agreed(setting: Setting, loaded: Sequence[Mapping[str, SettingValue]]) -> bool:
+    """Return whether all calls that load a model give a setting the same value."""
+    of_a_load = setting.name.startswith(f"{_MODEL}.") and not isinstance(setting.value, Unknown)
+    return of_a_load and all(setting.name in each and each[setting.name] == setting.value for each in loaded)
+
+
+def _own_classes(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Yield each class of the file with the one that it is built on, and imports by another name."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            yield from ((alias.asname, alias.name) for alias in node.names if alias.asname)
+        if isinstance(node, ast.ClassDef) and node.bases:
+            base = node.bases[0]
+            yield node.name, base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+
+
+def _imported_elsewhere(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names that a file imports from other packages than those of the known trainers."""
+    return {
+        name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        and (node.level or (node.module or "").partition(".")[0] not in _LIBRARIES)
+        for alias in node.names
+        for name in (alias.name, alias.asname or alias.name)
+    }
+
+
+def _base_of(name: str, bases: Mapping[str, str]) -> str:
+    """Return the class that a class of the file is built on, directly or not; any other name as it is."""
+    found, seen = name, {""}
+    while found in bases and found not in seen:
+        seen.add(found)
+        found = bases[found]
+    return found
+
+
+def _never_read(nodes: Sequence[ast.AST]) -> set[ast.AST]:
+    """Return the adapters and quantisations that are assigned to a name that nothing in the file reads."""
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
+    return {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and all(isinstance(target, ast.Name) and target.id not in read for target in node.targets)
+        and getattr(node.value.func, "id", "") in {*_ADAPTER_CONFIGS, *_QUANTISERS}
+    }
+
+
+def _named(node: ast.Call, bases: Mapping[str, str]) -> _Call | None:
+    """Return a call that configures a training, or None; `bases` has what the file's classes are built on."""
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     owner = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+    name = _base_of(name, bases)
     if owner.rpartition(".")[2] in _UNSLOTH:
         return _Call(f"unsloth.{name}", node) if name in ("from_pretrained", "get_peft_model") else None
-    if name == "from_pretrained" and (not owner or any(word in owner for word in _NOT_MODELS)):
+    if name == _MODEL and (not owner or any(word in owner for word in _NOT_MODELS)):
         return None
-    if name == "initialize" and owner == "deepspeed":
+    if name == "initialize" and owner.rpartition(".")[2] == "deepspeed":
         return _Call("deepspeed.initialize", node)
     if (owner, name) in (("torch", "compile"), ("ray", "init")):
         return _Call(f"{owner}.{name}", node)
@@ -212,6 +325,8 @@ def _named(node: ast.Call) -> _Call | None:
 
 def _trainer_of(name: str) -> str:
     """Return the dialect of the arguments that a class holds, or ""."""
+    if name in _ENCODERS:
+        return "sentence_transformers"
     if name.endswith("TrainingArguments"):
         return "transformers"
     return "trl" if name in _TRL else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,25 @@ from envcheck.core.facts import Unknown
 
 _MAX_DEPTH = 40  # of an expression that is evaluated
 _SHOWN = 60  # characters of an expression that a reason quotes
+_UNREAD = object()
+"""What a reader of expressions returns for one that is not literal, as None is a value."""
+
+_NO_OPTIONS: Mapping[str, Any] = {}
+_HOLDS_OPTIONS = re.compile(r"arg|opt|config|cfg|params|flags")
+"""Names of variables that hold the options of a program."""
+
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda item, items: item in items,
+    ast.NotIn: lambda item, items: item not in items,
+}
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -21,47 +41,69 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class Literals:
-    """The values of expressions in a file, in which a name that is assigned once stands for its value."""
+    """The values of expressions in a file, in which a name that is assigned once stands for its value.
 
-    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+    `options` are the values of the program's own options, by name: `args.use_lora` stands for that of
+    `use_lora`, unless the program itself sets the attribute.
+    """
+
+    def __init__(self, nodes: Sequence[ast.AST], options: Mapping[str, Any] = _NO_OPTIONS) -> None:
         """Take all nodes of the file."""
         self._assigned: dict[str, list[ast.expr]] = {}
         for node in nodes:
             for name, value in _bindings(node):
                 self._assigned.setdefault(name, []).append(value)
+        for name, value in _parameters(nodes):
+            self._assigned.setdefault(name, []).append(value)
+        set_here = {
+            node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
+        self._options = {name: value for name, value in options.items() if name not in set_here}
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
         """Return the value of a literal expression; Unknown with the expression for any other."""
         read = _READERS.get(type(node))
-        found = read(self, node, depth + 1) if read is not None and depth < _MAX_DEPTH else None
-        if found is not None or (isinstance(node, ast.Constant) and node.value is None):
-            return found
-        return computed(node)
+        found = read(self, node, depth + 1) if read is not None and depth < _MAX_DEPTH else _UNREAD
+        return computed(node) if found is _UNREAD else found
 
     def _constant(self, node: ast.Constant, depth: int) -> Any:
         del depth
-        return node.value if isinstance(node.value, bool | int | float | str) else None
+        simple = node.value is None or isinstance(node.value, bool | int | float | str)
+        return node.value if simple else _UNREAD
 
     def _name(self, node: ast.Name, depth: int) -> Any:
         values = self._assigned.get(node.id, [])
-        return self.value(values[0], depth) if len(values) == 1 else None
+        return self.value(values[0], depth) if len(values) == 1 else _UNREAD
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Any:
-        """Return `bfloat16` for `torch.bfloat16`."""
+        """Return `bfloat16` for `torch.bfloat16`, and the value of an option for `args.option`."""
         del depth
-        return node.attr if isinstance(node.value, ast.Name) and node.value.id == "torch" else None
+        if isinstance(node.value, ast.Name) and node.value.id == "torch":
+            return node.attr
+        owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+        return self._options.get(node.attr, _UNREAD) if _HOLDS_OPTIONS.search(owner.lower()) else _UNREAD
 
     def _unary(self, node: ast.UnaryOp, depth: int) -> Any:
         value = self.value(node.operand, depth)
-        if not isinstance(value, bool | int | float):
-            return None
         if isinstance(node.op, ast.Not):
-            return not value
-        return -value if isinstance(node.op, ast.USub) else None
+            return _UNREAD if isinstance(value, Unknown) else not value
+        negated = isinstance(node.op, ast.USub) and type(value) in (int, float)
+        return -value if negated else _UNREAD
 
     def _choice(self, node: ast.IfExp, depth: int) -> Any:
         test = self.value(node.test, depth)
-        return None if isinstance(test, Unknown) else self.value(node.body if test else node.orelse, depth)
+        return _UNREAD if isinstance(test, Unknown) else self.value(node.body if test else node.orelse, depth)
+
+    def _comparison(self, node: ast.Compare, depth: int) -> Any:
+        """Return whether one comparison holds between values that are known."""
+        function = _COMPARISONS.get(type(node.ops[0])) if len(node.ops) == 1 else None
+        sides = [self.value(side, depth) for side in (node.left, *node.comparators)]
+        if function is None or any(map(_has_unknown, sides)):
+            return _UNREAD
+        try:
+            return bool(function(*sides))
+        except TypeError:
+            return _UNREAD
 
     def _either(self, node: ast.BoolOp, depth: int) -> Any:
         """Return whether `and` or `or` holds, as far as its parts decide it."""
@@ -69,17 +111,17 @@ class Literals:
         parts = [self.value(part, depth) for part in node.values]
         if any(not isinstance(part, Unknown) and bool(part) is decides for part in parts):
             return decides
-        return None if any(isinstance(part, Unknown) for part in parts) else not decides
+        return _UNREAD if any(isinstance(part, Unknown) for part in parts) else not decides
 
     def _binary(self, node: ast.BinOp, depth: int) -> Any:
         numbers = [self.value(side, depth) for side in (node.left, node.right)]
         function = _ARITHMETIC.get(type(node.op))
         if function is None or not all(type(number) in (int, float) for number in numbers):
-            return None
+            return _UNREAD
         try:
             return function(*numbers)
         except (ZeroDivisionError, OverflowError):
-            return None
+            return _UNREAD
 
     def _items(self, node: ast.List | ast.Tuple | ast.Set, depth: int) -> Any:
         return tuple(self.value(item, depth) for item in node.elts)
@@ -94,7 +136,7 @@ class Literals:
             elif key is None and isinstance(value, dict):  # **OTHER
                 found.update(value)
             else:
-                return None
+                return _UNREAD
         return found
 
     def _call(self, node: ast.Call, depth: int) -> Any:
@@ -103,8 +145,13 @@ class Literals:
         return (
             {each.arg: self.value(each.value, depth) for each in node.keywords if each.arg}
             if is_dict
-            else None
+            else _UNREAD
         )
+
+
+def _has_unknown(value: Any) -> bool:
+    """Return whether a value, or an item of it, is not known."""
+    return isinstance(value, Unknown) or (isinstance(value, tuple) and any(map(_has_unknown, value)))
 
 
 _READERS: Mapping[type[ast.expr], Callable[[Literals, Any, int], Any]] = {
@@ -114,6 +161,7 @@ _READERS: Mapping[type[ast.expr], Callable[[Literals, Any, int], Any]] = {
     ast.UnaryOp: Literals._unary,  # noqa: SLF001
     ast.BoolOp: Literals._either,  # noqa: SLF001
     ast.IfExp: Literals._choice,  # noqa: SLF001
+    ast.Compare: Literals._comparison,  # noqa: SLF001
     ast.BinOp: Literals._binary,  # noqa: SLF001
     ast.List: Literals._items,  # noqa: SLF001
     ast.Tuple: Literals._items,  # noqa: SLF001
@@ -145,8 +193,52 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         for name in ast.walk(node.target):
             if isinstance(name, ast.Name):
                 yield from ((name.id, name), (name.id, name))
-    elif isinstance(node, ast.arg):
-        yield from ((node.arg, ast.Name(node.arg)), (node.arg, ast.Name(node.arg)))
+    elif isinstance(node, ast.Lambda):
+        for arg in node.args.args:
+            yield from ((arg.arg, ast.Name(arg.arg)), (arg.arg, ast.Name(arg.arg)))
+
+
+def _parameters(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each parameter with the value that all calls in the file pass; twice, if they differ."""
+    calls: dict[str, list[ast.Call]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.setdefault(node.func.id, []).append(node)
+    for node in nodes:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        given = calls.get(node.name, [])
+        for name, default, position in _signature(node.args):
+            values = [_passed(call, name, default, position) for call in given]
+            texts = {ast.unparse(value) for value in values if value is not None}
+            if len(texts) == 1 and None not in values and values[0] is not None:
+                yield name, values[0]
+            else:
+                yield from ((name, ast.Name(name)), (name, ast.Name(name)))
+
+
+def _signature(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None, int]]:
+    """Yield each parameter with its default and its position, -1 if it is given by name alone."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    without = len(positional) - len(arguments.defaults)
+    for index, each in enumerate(positional):
+        yield each.arg, arguments.defaults[index - without] if index >= without else None, index
+    for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield each.arg, default, -1
+    for rest in (arguments.vararg, arguments.kwarg):
+        if rest is not None:
+            yield rest.arg, None, -1
+
+
+def _passed(call: ast.Call, name: str, default: ast.expr | None, position: int) -> ast.expr | None:
+    """Return the expression that a call passes for a parameter; None if that is not known."""
+    packed = [isinstance(each, ast.Starred) for each in call.args]
+    if any(packed) or not all(each.arg for each in call.keywords):
+        return None
+    given = next((each.value for each in call.keywords if each.arg == name), None)
+    if given is not None:
+        return given
+    return call.args[position] if 0 <= position < len(call.args) else default
 
 
 def _bound(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

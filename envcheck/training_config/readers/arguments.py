@@ -100,7 +100,7 @@ def _setting(word: ArgumentWord, following: ArgumentWord | None) -> Setting:
         value, place, needs_shell = following
     name = spelled.lstrip("-+").replace("-", "_")
     return Setting(
-        name, Unknown(f"{value} is known to the shell only") if needs_shell else value, name_place, place
+        name, Unknown(f"{value} is known only to the shell") if needs_shell else value, name_place, place
     )
 
 

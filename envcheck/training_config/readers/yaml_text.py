@@ -125,7 +125,7 @@ class _YamlParser:
             key = self._node(event, depth + 1)
             value = self._node(next(self.events), depth + 1)
             if key.items is not None or key.pairs is not None:
-                raise InputError(key.place, "a name that is no single word")
+                raise InputError(key.place, "a name that is not a single word")
             name = "null" if key.value is None else str(key.value)
             if name == "<<" and isinstance(event, self.yaml.ScalarEvent) and event.implicit[0]:
                 for source in value.items or (value,):
@@ -177,7 +177,7 @@ class _YamlParser:
         """Return a value and the settings inside it; a template (`${…}`, `{{…}}`) is Unknown."""
         self.count += 1
         if self.count > _MAX_VALUES:
-            raise InputError(node.place, f"comes to more than {_MAX_VALUES} values, aliases written out")
+            raise InputError(node.place, f"expands to more than {_MAX_VALUES} values, aliases written out")
         if node.pairs is not None:
             return self._mapping(node.pairs, path)
         if node.items is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from envcheck.atlas.gaps import GapKind
+from envcheck.atlas.reader import PackageReader
 from tests.unit.atlas.sources import guarded, reader
 
 TORCH = reader("torch", {"1.13.0": {}, "2.0.0": {}, "2.4.0": {}})
@@ -154,3 +155,87 @@ if Version(torch.__version__) < Version("2.4") and Version(xformers.__version__)
     raise ImportError("another xformers")
 """
     assert guarded({"transformers/": source}, TORCH, requires=("torch", "xformers>=0.0.27.post2")) == []
+
+
+HELPERS = """
+import os
+from importlib.metadata import version
+from packaging.version import Version
+from transformers.utils.versions import require_version
+def is_enabled(name, default="0"):
+    return os.getenv(name, default).lower() in ["true", "1"]
+def check(requirement, mandatory=False):
+    if is_enabled("NO_CHECK") and not mandatory:
+        warn("not checked")
+        return
+    if "numpy" in requirement:
+        command = "pip install"
+    require_version(requirement, "To fix: " + requirement)
+def check_all():
+    check("torch>=2.0")
+    check(requirement="numpy<2")
+def check_torch(least):
+    if Version(version("torch")) < Version(least):
+        raise ImportError(least)
+def check_each():
+    for requirement in ("torch>=2.0", "numpy<2"):
+        require_version(requirement)
+"""
+
+
+def test_the_line_that_names_the_requirement_is_the_place() -> None:
+    modules = {
+        "transformers/": "from .helpers import check_all\ncheck_all()",
+        "transformers.helpers": HELPERS,
+    }
+    (gap,) = guarded(modules, TORCH)
+    line = HELPERS.splitlines().index('    check("torch>=2.0")') + 1
+    assert gap.places == (f"transformers/helpers.py:{line}",)
+
+
+def called(call: str, partner: PackageReader = TORCH) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return what a module refuses of torch that calls a function of another one."""
+    root = f"from .helpers import *\nfrom .helpers import check_all, check_torch, check_each\n{call}"
+    found = guarded({"transformers/": root, "transformers.helpers": HELPERS}, partner)
+    return [(gap.entry, gap.needs, gap.lacking) for gap in found]
+
+
+def test_a_check_in_a_function_that_the_module_calls_is_a_guard() -> None:
+    assert called("check_torch('2.0')") == [("import transformers", "torch>=2.0", ("1.13.0",))]
+    assert called("check_each()") == [("import transformers", "torch>=2.0", ("1.13.0",))]
+    assert called("check_each()", NUMPY) == [("import transformers", "numpy<2", ("2.0.0",))]
+
+
+def test_a_variable_that_turns_a_check_off_is_a_part_of_the_entry() -> None:
+    entry = "import transformers without NO_CHECK"
+    assert called("check_all()") == [(entry, "torch>=2.0", ("1.13.0",))]
+    assert called("check_all()", NUMPY) == [(entry, "numpy<2", ("2.0.0",))]
+
+
+def test_a_check_of_a_function_that_is_not_called_on_import_is_no_guard() -> None:
+    for call in ("", "def later():\n    check_all()", "if unknown():\n    check_all()"):
+        assert called(call) == []
+    caught = "try:\n    check_all()\nexcept ImportError:\n    pass"
+    assert called(caught) == []
+
+
+def test_a_function_that_may_return_before_its_check_refuses_nothing() -> None:
+    for start in (
+        "if unknown():\n        return",
+        "try:\n        import x\n    except ImportError:\n        return",
+    ):
+        helper = f"""
+def check():
+    {start}
+    require_version("torch>=2.0")
+"""
+        assert guarded({"transformers/": f"{helper}\ncheck()\n"}, TORCH) == []
+
+
+def test_an_assertion_on_a_version_is_a_guard() -> None:
+    source = "import torch\nassert torch.__version__ >= '2.0', 'too old'\n"
+    (gap,) = guarded({"transformers/": source}, TORCH)
+    assert (gap.needs, gap.lacking) == ("torch>=2.0", ("1.13.0",))
+    inside = "import torch\ndef check():\n    assert torch.__version__ >= '2.0'\ncheck()\n"
+    (gap,) = guarded({"transformers/": inside}, TORCH)
+    assert (gap.lacking, gap.places) == (("1.13.0",), ("transformers/__init__.py:3",))

@@ -9,6 +9,7 @@ from envcheck.commands import examine
 from envcheck.commands.declared_machine import declare_machine, declared_gpu
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.core.gpu_names import other_vendor
 from envcheck.rules import derive
 
 MATRIX = examine.load_matrix(examine.vocabulary(probes.every_probe()), ())
@@ -32,6 +33,11 @@ MATRIX = examine.load_matrix(examine.vocabulary(probes.every_probe()), ())
         ("A6000", "NVIDIA RTX A6000"),
         ("RTX PRO 6000 Max-Q", "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"),
         ("Orin", "Jetson AGX Orin"),
+        ("Jetson Nano", "Jetson Nano"),
+        ("GB200 NVL72", "NVIDIA GB200"),
+        ("H20-3e", "NVIDIA H20"),
+        ("Tesla V100-DGXS-32GB", "Tesla V100-DGXS-32GB"),
+        ("RTX PRO 4000 Blackwell SFF", "NVIDIA RTX PRO 4000 Blackwell SFF Edition"),
     ],
 )
 def test_a_name_is_understood_as_people_write_it(query: str, name: str) -> None:
@@ -59,6 +65,28 @@ def test_what_is_unknown_or_may_be_several_chips_is_refused(query: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "vendor"),
+    [("MI300X", "AMD"), ("gfx942", "AMD"), ("RX 7900 XTX", "AMD"), ("Arc B580", "Intel"), ("Gaudi 2", "Intel"),
+     ("Ascend 910B", "Huawei"), ("910B3", "Huawei"), ("M3 Max", "Apple"), ("TPU v5e", "Google")],
+)  # fmt: skip
+def test_an_accelerator_of_another_vendor_is_answered_with_whose_it_is(query: str, vendor: str) -> None:
+    with pytest.raises(InputError, match=f"made by {vendor}"):
+        declared_gpu(query, MATRIX)
+
+
+def test_no_gpu_of_the_table_is_taken_for_one_of_another_vendor() -> None:
+    rows = MATRIX.tables["other_accelerator"]
+    names = [name for model in MATRIX.tables.gpu_models for name in model.names]
+    assert not [name for name in names if other_vendor(name, rows)]
+
+
+@pytest.mark.parametrize("query", ["ecs.gn7i-c8g1.2xlarge", "CPU"])
+def test_an_unknown_name_is_quoted_as_it_was_given(query: str) -> None:
+    with pytest.raises(InputError, match=repr(query)):
+        declare_machine(Inventory(), MATRIX, gpus=(query,))
+
+
+@pytest.mark.parametrize(
     ("query", "name", "count"),
     [
         ("p4d.24xlarge", "NVIDIA A100-SXM4-40GB", 8),
@@ -69,6 +97,13 @@ def test_what_is_unknown_or_may_be_several_chips_is_refused(query: str) -> None:
         ("g5.12xlarge", "NVIDIA A10G", 4),
         ("8xH100", "NVIDIA H100 80GB HBM3", 8),
         ("A100 80GB x4", "NVIDIA A100-SXM4-80GB", 4),
+        ("A100*8", "NVIDIA A100-SXM4-80GB", 8),
+        ("8卡A100", "NVIDIA A100-SXM4-80GB", 8),
+        ("3090 24G*2", "NVIDIA GeForce RTX 3090", 2),
+        ("ml.p4d.24xlarge", "NVIDIA A100-SXM4-40GB", 8),
+        ("BM.GPU.H100.8", "NVIDIA H100 80GB HBM3", 8),
+        ("g4-standard-192", "NVIDIA RTX PRO 6000 Blackwell Server Edition", 4),
+        ("nvidia-tesla-a100", "NVIDIA A100-SXM4-40GB", 1),
     ],
 )
 def test_instance_types_and_counts_declare_all_their_gpus(query: str, name: str, count: int) -> None:

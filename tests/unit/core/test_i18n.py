@@ -177,6 +177,7 @@ ENTIRELY = (
 
 NAMES = {
     "GPU ",
+    "envcheck pin --target ",
     "torch ",
     " GiB",
     "  envcheck  ",
@@ -314,7 +315,7 @@ def test_every_kind_of_finding_is_rendered_in_both_languages(facts: Path) -> Non
     changed = report._replace(judgement=report.judgement._replace(findings=findings))
     english = format_named("text")(changed)
     spoken = format_named("text")(changed._replace(language=CHINESE))
-    assert "none of the known ways out" in english
+    assert "none of the known fixes" in english
     assert "已知的解决办法" in spoken
     assert "? 无法判定: " in spoken
     assert len(english.splitlines()) == len(spoken.splitlines())

@@ -38,4 +38,4 @@ def test_a_row_that_is_gone_is_said() -> None:
 
     (line,) = atlas_changes(BEFORE, after)
     assert line.startswith("transformers 5.22.0 lacks transformers.X, which `import peft` of peft 0.19.0")
-    assert line.endswith(": no longer said to fail")
+    assert line.endswith(": no longer expected to fail")

@@ -64,7 +64,7 @@ def test_the_page_gives_the_table_and_every_proof(known: Matrix) -> None:
         "2.1.0   .  !  .",
         "2.0.0   x  +  .",
         "1.9.0   .  .  r",
-        "+ trained   x fails   ! fails in part   r only the metadata forbids it   . nothing known against it",
+        "+ trained   x fails   ! fails in part   r only the metadata forbids it   . no known problem",
         "",
         "x alpha 2.0.0 with beta 1.1.0..1.2.0",
         "    `import alpha` needs beta.layers  (alpha/model.py:3 in 2.0.0)",

@@ -174,10 +174,10 @@ MALFORMED = {
         f"a.b==1 --hash=sha256:{A}\n\nA_b==2 --hash=sha256:{B}\n",
         "lock:3: a-b is pinned",
     ),
-    "cut off": (f"a==1 \\\n    --hash=sha256:{A} \\", "lock:1: the file ends in the middle of an entry"),
-    "nothing": ("# only words\n\n", "lock: holds no pins"),
-    "empty": ("", "lock: holds no pins"),
-    "a zero byte": ("a==1\0", "lock: holds a zero byte"),
+    "cut off": (f"a==1 \\\n    --hash=sha256:{A} \\", "lock:1: the file ends within an entry"),
+    "nothing": ("# only words\n\n", "lock: contains no pins"),
+    "empty": ("", "lock: contains no pins"),
+    "a zero byte": ("a==1\0", "lock: contains a zero byte"),
     "a newer layout": (f"# envcheck: lock=2\na==1 --hash=sha256:{A}\n", "lock:1: header: expected lock=1"),
     "an unknown word": (
         f"# envcheck: lock=1 x=y\na==1 --hash=sha256:{A}\n",
@@ -375,7 +375,11 @@ def test_a_lock_that_builds_deepspeed_installs_with_one_line_without_sed() -> No
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_header_of_a_shipped_lock_has_one_command(path: Path) -> None:
-    commands = re.findall(r"^#   (.+)$", path.read_text(), re.MULTILINE)
+    text = path.read_text()
+    commands = re.findall(r"^#   (.+)$", text, re.MULTILINE)
+    if "flash-attn" in parse_requirements(text, path.name).build:  # its setup.py imports torch
+        assert len(commands) == 2
+        return
     assert len(commands) == 1
     assert "sed " not in commands[0]
 

@@ -61,6 +61,20 @@ def headline(text: str) -> str:
         ("Failed to initialize NVML: Driver/library version mismatch", None),
         ("python: can't open file '/a/train.py': [Errno 2] No such file or directory", None),
         ('  File "/opt/e/lib/python3.11/site-packages/x/y.py", line 3, in f', None),
+        ("[ 88.1] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", None),
+        ("thread '<unnamed>' panicked at src/lib.rs:12:5:", None),
+        ("  Warning  FailedScheduling  2m  default-scheduler  0/12 nodes are available: 12 Insufficient nvidia.com/gpu.", None),
+        ("The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi.", None),
+        ("    Reason:       Evicted", "Reason: Evicted"),
+        ("    Reason:       OOMKilled", "Reason: OOMKilled"),
+        ("llm-0   0/1   CrashLoopBackOff   5 (20s ago)   9m", None),
+        ("  Warning  Failed  5s  kubelet  Error: ImagePullBackOff", None),
+        ("(raylet) node_manager.cc:3064: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed", None),
+        ("Primary job  terminated normally, but 1 process returned", None),
+        ("Could not override 'actor.foo'.", None),
+        ("ERROR 10-12 11:22:33 [core.py:586] EngineCore failed to start.", None),
+        ("gpu01:42:43 [0] misc/socket.cc:538 NCCL WARN socketStartConnect: Connect to 10.0.0.5<43210> failed : aborted", None),
+        ("RuntimeError: \n        CUDA setup failed despite a GPU.\n", "RuntimeError: CUDA setup failed despite a GPU."),
     ],
 )  # fmt: skip
 def test_a_line_that_states_a_failure_is_one(line: str, said: str | None) -> None:
@@ -86,6 +100,9 @@ def test_a_line_that_states_a_failure_is_one(line: str, said: str | None) -> Non
         "Process finished with exit code 0",
         "signal_handler installed for SIGTERM",
         "Terminating StepId=88218.0",
+        "(raylet) node_manager.cc:3064: 0 Workers (tasks / actors) killed due to memory pressure (OOM)",
+        "gpu01:42:43 [0] NCCL INFO Using network Socket",
+        "{'loss': 0.0, 'grad_norm': 0.1, 'epoch': 1.0}",
         'Stack (most recent call last):\n  File "a.py", line 3, in f\n    log()',
     ],
 )  # fmt: skip
@@ -97,6 +114,17 @@ def test_what_the_run_trained_on_after_is_no_failure() -> None:
     steps = "".join(f"{{'loss': {n}.5, 'epoch': 0.1}}\n" for n in range(3))
     assert not diagnosed(f"OSError: no cache at /x\n{steps}").failed
     assert diagnosed(f"{steps}OSError: no cache at /x\n").failed
+
+
+@pytest.mark.parametrize("step", ["{'loss': nan, 'grad_norm': nan, 'epoch': 0.1}", "{'loss': 0.0, 'grad_norm': nan, 'epoch': 0.1}"])  # fmt: skip
+def test_a_loss_that_is_lost_is_a_failure_unless_something_else_failed(step: str) -> None:
+    begin = "{'loss': 2.5, 'grad_norm': 1.0, 'epoch': 0.0}\n"
+    lost = diagnosed(f"{begin}{step}\n{step}\n")
+    assert lost.failed
+    traceback = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nKeyError: 3\n'
+    raised = diagnosed(f"{begin}{step}\n{traceback}")
+    assert raised.cause is not None
+    assert raised.cause.event.exceptions[0].name == "KeyError"
 
 
 def test_a_traceback_counts_before_a_line_that_states_a_failure() -> None:

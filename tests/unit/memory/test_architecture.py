@@ -50,7 +50,7 @@ def test_a_model_without_a_row_is_not_guessed() -> None:
         ({"hidden_size": 4095}, "not a multiple of num_attention_heads"),
         ({"hidden_size": None}, "no hidden_size"),
         ({"num_hidden_layers": 0}, "num_hidden_layers: expected a whole number"),
-        ({"num_hidden_layers": 10**9, "hidden_size": 3 * 2**20}, "parameters are not believed"),
+        ({"num_hidden_layers": 10**9, "hidden_size": 3 * 2**20}, "parameters are not plausible"),
         ({"model_type": None}, "no model_type"),
         ({"model_type": ["llama"]}, "no model_type"),
         ({"model_type": "mixtral", "num_local_experts": []}, "num_local_experts: expected"),

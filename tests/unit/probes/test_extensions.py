@@ -271,7 +271,7 @@ def test_running_out_of_time_is_reported(compiler: str, site: Path, monkeypatch:
     monkeypatch.setattr(_extensions, "SECONDS", -1)
     reading = read(site).fact("pkg.flash-attn.unresolved").reading
     assert isinstance(reading, Unknown)
-    assert "not looked at to its end within" in reading.why
+    assert "not completely read within" in reading.why
 
 
 # --- code for GPUs ------------------------------------------------------------------------------------

@@ -308,7 +308,7 @@ def test_folder_that_cannot_be_read_in_time_is_reported_as_partly_read(env: Path
     assert "pkg" not in inventory.complete
     reading = inventory.fact("pkg.package299").reading
     assert isinstance(reading, Unknown)
-    assert "not read to its end within 0 s" in reading.why
+    assert "not completely read within 0 s" in reading.why
 
 
 def test_files_that_are_not_records_are_not_opened(env: Path, tmp_path: Path) -> None:

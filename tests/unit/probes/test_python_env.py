@@ -221,7 +221,7 @@ def test_interpreter_of_another_user_that_anyone_may_change_is_not_started(tmp_p
     planted = program(tmp_path / "python", f"#!/bin/sh\ntouch {tmp_path}/started\n")
     planted.chmod(0o777)
     os.chown(planted, 12345, 12345)
-    assert "anyone may change it: not started; --static" in complaint(planted)
+    assert "writable by everyone: not started; --static" in complaint(planted)
     assert not (tmp_path / "started").exists()
 
 
@@ -237,7 +237,7 @@ def test_fifo_as_interpreter_does_not_hang(tmp_path: Path) -> None:
 
 def test_garbage_printing_interpreter(tmp_path: Path) -> None:
     said = complaint(program(tmp_path / "python", "#!/bin/sh\necho I am a teapot\n"))
-    assert said.endswith("does not answer as a Python interpreter: 'I am a teapot'")
+    assert said.endswith("does not behave like a Python interpreter: 'I am a teapot'")
 
 
 def test_failing_interpreter_is_quoted(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_failing_interpreter_is_quoted(tmp_path: Path) -> None:
 def test_forged_answer_is_refused(tmp_path: Path, answer: str) -> None:
     # The marker is the last argument.
     script = f"#!/bin/sh\nfor last; do :; done\nprintf '%s%s%s' \"$last\" '{answer}' \"$last\"\n"
-    assert "is not one of Python's" in complaint(program(tmp_path / "python", script))
+    assert "is not that of Python" in complaint(program(tmp_path / "python", script))
 
 
 def test_hanging_interpreter_is_killed_at_the_deadline(tmp_path: Path) -> None:
@@ -627,6 +627,23 @@ def test_what_deepspeed_was_built_against(env: Path, text: str, expected: tuple[
     inventory = read(env)
     found = (inventory.fact("build.deepspeed.torch").reading, inventory.fact("build.deepspeed.cuda").reading)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "installed_ops={'fused_adam': 1, 'cpu_adam': True, 'async_io': False}\n",
+            Known(("fused_adam", "cpu_adam")),
+        ),
+        ("installed_ops={'fused_adam': False}\n", Absent()),
+    ],
+)
+def test_which_ops_deepspeed_s_installation_compiled(env: Path, text: str, expected: object) -> None:
+    site = site_of(env)
+    install(site, "deepspeed", "0.16.4")
+    put(site, "deepspeed/git_version_info_installed.py", text)
+    assert read(env).fact("build.deepspeed.ops").reading == expected
 
 
 def test_deepspeed_info_that_is_not_a_literal_is_unknown(env: Path) -> None:

@@ -118,7 +118,7 @@ def test_files_that_include_each_other_endlessly_are_refused() -> None:
 
 
 def test_a_file_that_ends_in_a_backslash_is_incomplete() -> None:
-    with pytest.raises(InputError, match=r"my\.in:2:1: the file ends in the middle"):
+    with pytest.raises(InputError, match=r"my\.in:2:1: the file ends within an entry"):
         read("rich\ntorch \\")
 
 

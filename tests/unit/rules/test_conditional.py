@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from envcheck.commands import examine
+from envcheck.core.facts import Kind
+from envcheck.core.training_facts import KEYS
 from tests.support.running import envcheck
 
 STACK = {
@@ -45,7 +48,7 @@ def test_versions_that_fail_in_some_trainings_are_named_without_an_exit_code(tmp
         "if you train with ZeRO-3, frozen parameters, gradient checkpointing"
     )
     assert text.startswith("No known problem so far; ")
-    assert "may go wrong if you train with ZeRO-2 or ZeRO-3 under transformers" in text
+    assert "if you train with ZeRO-2 or ZeRO-3 and at least 2 accumulation steps under transformers" in text
     assert f"[{NO_SYNC}]" in text
 
 
@@ -65,6 +68,25 @@ def test_they_are_sorted_by_severity_and_a_policy_leaves_them_out(tmp_path: Path
     ran = envcheck("gate", "--facts", str(tmp_path / "facts.toml"), "--skip", FROZEN, "--json", "--strict")
     assert ran.code == 0
     assert FROZEN not in conditional(json.loads(ran.out))
+
+
+def test_of_one_severity_what_many_trainings_set_comes_first(tmp_path: Path) -> None:
+    _, tree, text = report(tmp_path, torch="2.10.0", transformers="4.57.6", deepspeed="0.19.2")
+    errors = [each["rule"] for each in conditional(tree).values() if each["would_be"] == "error"]
+    likely = ("flash-attention-2-not-installed", FROZEN, "zero-adapter-torch210-transformers-lt51")
+    rare = ("onebit-optimizer-zero", "zeropp-gradients-without-reduce-scatter")
+    assert max(map(errors.index, likely)) < min(map(errors.index, rare))
+    assert f"[{errors[0]}]" in text
+    assert not any(f"[{rule}]" in text for rule in rare)
+
+
+def test_habits_are_shares_of_values_that_the_facts_have() -> None:
+    habits = examine.knowledge().tables.habits
+    assert habits.keys() <= KEYS.keys()
+    for key, shares in habits.items():
+        assert sum(shares.values()) <= 1.02, key  # each share is rounded
+        if KEYS[key].kind is Kind.WORD and KEYS[key].words:
+            assert shares.keys() <= set(KEYS[key].words), key
 
 
 DISPATCH = "transformers-dispatch-batches-accelerate1"

@@ -126,6 +126,25 @@ def test_the_list_of_the_release_decides_which_toolkits_are_accepted(
     assert reading(facts, "build.deepspeed.toolkit") == Known(accepted)
 
 
+OPS = 'pkg.torch = "{}"\nbuild.deepspeed.torch = "2.6"\nbuild.deepspeed.cuda = "{}"\n'
+
+
+@pytest.mark.parametrize(
+    ("torch", "cuda", "fits"),
+    [
+        ("2.6.0+cu124", "12.4", True),
+        ("2.6.1+cu124", "12.4", True),
+        ("2.7.0+cu126", "12.6", False),
+        ("2.6.0+cu126", "12.4", False),
+        ("2.6.0+cpu", "12.4", True),  # the ops on the CPU are compared by torch alone
+    ],
+)
+def test_compiled_ops_fit_the_minor_versions_of_torch_and_cuda(torch: str, cuda: str, fits: bool) -> None:
+    compiled = OPS.format(torch, cuda) + 'build.deepspeed.ops = ["cpu_adam"]\n'
+    assert reading(compiled, "build.deepspeed.fits") == Known(fits)
+    assert isinstance(reading(OPS.format(torch, cuda), "build.deepspeed.fits"), Unknown)
+
+
 def test_a_deepspeed_older_than_the_list_concludes_nothing() -> None:
     facts = '[pkg]\ntorch = "1.8.1"\ndeepspeed = "0.4.0"\n[cuda]\ntoolkit = "11.1"\n'
     assert isinstance(reading(facts, "build.deepspeed.toolkit"), Unknown)

@@ -76,7 +76,7 @@ def test_a_run_of_the_same_two_releases_is_named_beside_the_violation() -> None:
 
     (finding,) = (each for each in report.judgement.findings if each.rule.group == "requires-dist")
     assert finding.rule.id == "requires-dist:peft:transformers"
-    assert finding.note.startswith("these two trained all the same: ")
+    assert finding.note.startswith("these two trained together nevertheless: ")
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_the_rank_that_computes_while_others_wait_is_the_one_that_hangs() -> Non
     late = event("late", 60.0)
     outcome = fold(rank(*BEGUN, late, stack=WAITS), rank(*BEGUN, late, stack=COMPUTES))
     assert (outcome.rank, outcome.seconds) == (1, 60.0)
-    assert outcome.why == "rank 1 hangs: no end within 60 s; rank 0 waits for it"
+    assert outcome.why == "rank 1 hangs: not finished within 60 s; rank 0 waits for it"
     assert outcome.place == "torch/nn/modules/linear.py:134 in forward"
 
 
@@ -130,7 +130,7 @@ def test_ranks_that_all_wait_are_listed_with_their_calls() -> None:
     further = rank(*BEGUN, event("call", 3.0, name="barrier"), stack=WAITS)
     outcome = fold(further, rank(*BEGUN, stack=WAITS))
     assert outcome.why == (
-        "all ranks wait for one another: no end within 60 s (rank 0 in barrier, rank 1 in all_reduce)"
+        "all ranks wait for one another: not finished within 60 s (rank 0 in barrier, rank 1 in all_reduce)"
     )
     assert outcome.rank == 1  # the rank that made the fewest calls
 
@@ -140,7 +140,7 @@ def test_a_rank_that_never_came_and_one_that_was_lost_are_named() -> None:
         fold(rank(), rank(event("absent", 1.0))).why == "rank 1 never came: the others waited for it to begin"
     )
     lost = fold(rank(*ended(9.0, "fail", LOST_PEER)), rank(*BEGUN, event("lost", 20.0)))
-    assert (lost.rank, lost.why) == (1, "rank 1 was lost: no word of it any more")
+    assert (lost.rank, lost.why) == (1, "rank 1 was lost: no further report from it")
 
 
 def test_the_last_line_of_a_dying_rank_is_reported() -> None:
@@ -196,7 +196,7 @@ def test_a_test_whose_worker_died_is_not_reported_as_a_hang() -> None:
         "ended with exit status 1 during one: OSError: [Errno 28] No space left on device"
     )
     late = fold(rank(*BEGUN, event("late", 60.0), code=-9))
-    assert (late.result, late.why) == ("fail", "no end within 60 s")
+    assert (late.result, late.why) == ("fail", "not finished within 60 s")
 
 
 def test_facts_name_the_failure_as_their_source() -> None:

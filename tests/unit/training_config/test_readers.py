@@ -434,7 +434,7 @@ MALFORMED = (
     ("a: !!python/object/apply:os.system ['x']\n", "conf:1:4", "safe loaders refuse"),
     ("a: !!python/name:os.system ''\n", "conf:1:4", "safe loaders refuse"),
     ("a: " + "[" * 100_000, "conf:1:68", "nested deeper than 64"),
-    ("a: &a [x, x]\nb: [*a" + ", *a" * 20_000 + "]", "conf:1:8", "comes to more than 20000 values"),
+    ("a: &a [x, x]\nb: [*a" + ", *a" * 20_000 + "]", "conf:1:8", "expands to more than 20000 values"),
     ("a: " + "9" * 5000, "conf:1:4", "is no int"),
     ("\x7fELF\x02\x01\x01\x00", "conf", "a binary file"),
     ("", "conf", "an empty file"),
@@ -456,7 +456,7 @@ def test_files_that_name_one_another_in_a_circle_are_refused(tmp_path: Path) -> 
     _written(tmp_path, "b.args", "--zero_stage 3 --deepspeed a.args")
     found = configured([str(tmp_path / "a.args")], SHARED, {})
     assert codes(found) == ["error unreadable"]
-    assert "names itself" in found.remarks[0].text
+    assert "includes itself" in found.remarks[0].text
     assert facts(found)["precision"] == "bf16"
 
 

@@ -1,0 +1,297 @@
+"""Walk the functions that a module calls while it is imported, to the checks of versions in them.
+
+llamafactory calls `check_dependencies()` at the top of a module. Such a function is followed with the values
+of its arguments: a `raise`, an `assert` and a call of `require_version` in it refuse like one in the module.
+An environment variable that ends the function before is named with each refusal after it.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from envcheck.atlas.code_file import flat
+from envcheck.atlas.conditions import (
+    ALWAYS,
+    NEVER,
+    UNREADABLE,
+    AllOf,
+    AnyOf,
+    Condition,
+    all_of,
+    any_of,
+    negate,
+)
+from envcheck.atlas.definitions import Definitions, OwnFunction
+from envcheck.atlas.predicates import Names
+from envcheck.atlas.summary import ImportOrigin, ModuleCall
+from envcheck.atlas.symbols import OPAQUE, LocalFunction, SymbolValue, assign, truth
+from envcheck.atlas.syntax import dotted, ends_in_raise
+
+VERSION_CHECKS = ("require_version", "require_version_core")
+"""Functions of transformers, and copies of them, that raise unless a requirement is met."""
+
+_DEEPEST = 6
+_MOST_TURNS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class CalledRefusal:
+    """A line of a called function that refuses versions.
+
+    Attributes:
+        requirement: what has to be met, `trl>=0.18.0`; empty if `condition` says what is refused.
+        condition: when the line is reached; of a `raise` also when it raises.
+        place: file and line.
+        variables: environment variables that, if they are set, may end the function before.
+
+    """
+
+    requirement: str
+    condition: Condition
+    place: str
+    variables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """Where a statement stands.
+
+    Attributes:
+        module: the module of its function.
+        names: local names of the function.
+        imports: what the function imports.
+        reached: when the statement is reached.
+        variables: environment variables that may end the function before it.
+        written: file and line of the call that names the requirement, if the function was called with it.
+        depth: number of calls around it.
+
+    """
+
+    module: str
+    names: Names
+    imports: Mapping[str, ImportOrigin]
+    reached: Condition
+    variables: tuple[str, ...] = ()
+    written: str = ""
+    depth: int = 0
+
+    def under(self, test: Condition, variables: Sequence[str] = ()) -> _Spot:
+        """Return the spot inside a branch, whose assignments are its own."""
+        asked = tuple(dict.fromkeys((*self.variables, *variables)))
+        return replace(self, names=dict(self.names), reached=all_of((self.reached, test)), variables=asked)
+
+
+_Walk = Generator[CalledRefusal, None, _Spot]
+
+
+@dataclass
+class CalledChecks:
+    """Follow calls of one release.
+
+    Attributes:
+        code: the definitions of the release.
+
+    """
+
+    code: Definitions
+    _running: list[str] = field(default_factory=list)
+
+    def refusals(self, call: ModuleCall, module: str, reached: Condition) -> Iterator[CalledRefusal]:
+        """Yield what a call at the top of a module refuses."""
+        node = ast.parse(call.text, mode="eval").body
+        if isinstance(node, ast.Call):
+            yield from self._called(node, _Spot(module, {}, {}, reached), call.line)
+
+    # Calls
+
+    def _called(self, node: ast.Call, spot: _Spot, line: int = 0) -> Iterator[CalledRefusal]:
+        """Yield what a call refuses: of a function of the release, or of `require_version`."""
+        path = dotted(node.func) or ""
+        guards = self.code.offers.guards
+        values = [guards.value(each, spot.names, spot.module) for each in node.args]
+        here = f"{self.code.offers.modules.path(spot.module)}:{line or node.lineno}"
+        if any(isinstance(each, ast.Constant) for each in node.args):
+            spot = replace(spot, written=here)
+        if path.rsplit(".", 1)[-1] in VERSION_CHECKS:
+            if values and isinstance(values[0], str):
+                yield CalledRefusal(values[0], spot.reached, spot.written or here, spot.variables)
+            return
+        function = self._function(path, spot)
+        if function is None or spot.depth >= _DEEPEST or function.node.name in self._running:
+            return
+        keywords = {
+            each.arg: guards.value(each.value, spot.names, spot.module)
+            for each in node.keywords
+            if each.arg is not None
+        }
+        names = guards.parameters(function, values, keywords)
+        self._running.append(function.node.name)
+        inner = replace(spot, module=function.module, names=names, imports={}, depth=spot.depth + 1)
+        yield from self._block(function.node.body, inner)
+        self._running.pop()
+
+    def _function(self, path: str, spot: _Spot) -> LocalFunction | None:
+        """Return the function of the release that a dotted name means, with its body."""
+        root = path.split(".", maxsplit=1)[0]
+        local = spot.imports.get(root)
+        if not path or (root in spot.names and local is None):
+            return None
+        found = self.code.expression(spot.module, path, local)
+        if not isinstance(found, OwnFunction) or found.code.decorators:
+            return None
+        modules = self.code.offers.modules
+        node = _functions(modules.release.files.read(modules.path(found.module))).get(found.code.name)
+        return LocalFunction(node, found.module) if node is not None else None
+
+    # Statements: each returns where the next one stands; NEVER is reached after a return.
+
+    def _block(self, body: Sequence[ast.stmt], spot: _Spot) -> _Walk:
+        for statement in body:
+            if spot.reached == NEVER:
+                break
+            reader = getattr(self, f"_read_{type(statement).__name__.lower()}", None)
+            if reader is not None:
+                spot = yield from reader(statement, spot)
+            else:
+                _forget(statement, spot.names)
+        return spot
+
+    def _read_expr(self, node: ast.Expr, spot: _Spot) -> _Walk:
+        if isinstance(node.value, ast.Call):
+            yield from self._called(node.value, spot)
+        return spot
+
+    def _read_return(self, node: ast.Return, spot: _Spot) -> _Walk:
+        if isinstance(node.value, ast.Call):
+            yield from self._called(node.value, spot)
+        return replace(spot, reached=NEVER)
+
+    def _read_raise(self, node: ast.Raise, spot: _Spot) -> _Walk:
+        yield self._refusal(node, spot, spot.reached)
+        return replace(spot, reached=NEVER)
+
+    def _read_assert(self, node: ast.Assert, spot: _Spot) -> _Walk:
+        test = truth(self._value(node.test, spot))
+        yield self._refusal(node, spot, all_of((spot.reached, negate(test))))
+        return spot
+
+    def _refusal(self, node: ast.stmt, spot: _Spot, condition: Condition) -> CalledRefusal:
+        path = self.code.offers.modules.path(spot.module)
+        return CalledRefusal("", condition, f"{path}:{node.lineno}", spot.variables)
+
+    def _read_if(self, node: ast.If, spot: _Spot) -> _Walk:
+        guards = self.code.offers.guards
+        guards.variables.clear()
+        test = truth(self._value(node.test, spot))
+        asked = tuple(sorted(guards.variables))
+        then = yield from self._block(node.body, spot.under(test, asked))
+        otherwise = yield from self._block(node.orelse, spot.under(negate(test), asked))
+        _merge(test, then, otherwise, spot.names)
+        after = any_of((then.reached, otherwise.reached))
+        inside = all_of((spot.reached, test)), all_of((spot.reached, negate(test)))
+        raised = ends_in_raise(node.body) or ends_in_raise(node.orelse)
+        if (then.reached, otherwise.reached) == inside or (raised and _is_unsure(test)):
+            after = spot.reached
+        if not _leaves(node):
+            asked = ()
+        return replace(spot, reached=after, variables=tuple(dict.fromkeys((*spot.variables, *asked))))
+
+    def _read_try(self, node: ast.Try, spot: _Spot) -> _Walk:
+        """Walk a body whose failure is not caught; what is caught refuses nothing."""
+        if not all(ends_in_raise(each.body) for each in node.handlers):
+            _forget(node, spot.names)
+            returns = any(isinstance(each, ast.Return) for each in ast.walk(node))
+            return spot.under(UNREADABLE) if returns else spot
+        spot = yield from self._block([*node.body, *node.orelse, *node.finalbody], spot)
+        return spot
+
+    def _read_with(self, node: ast.With, spot: _Spot) -> _Walk:
+        caught = any("suppress" in ast.unparse(each.context_expr) for each in node.items)
+        if caught:
+            _forget(node, spot.names)
+            return spot
+        spot = yield from self._block(node.body, spot)
+        return spot
+
+    def _read_for(self, node: ast.For, spot: _Spot) -> _Walk:
+        """Walk a loop over written-down values turn by turn; of another loop nobody knows the turns."""
+        values = self._value(node.iter, spot)
+        leaves = any(isinstance(each, ast.Return | ast.Break) for each in ast.walk(node))
+        turns = values if isinstance(values, tuple) and len(values) <= _MOST_TURNS and not leaves else ()
+        for value in turns:
+            turn = spot.under(ALWAYS)
+            assign(node.target, value, turn.names)
+            yield from self._block(node.body, turn)
+        _forget(node, spot.names)
+        return spot.under(UNREADABLE) if leaves else spot
+
+    def _read_continue(self, _node: ast.Continue, spot: _Spot) -> _Walk:
+        yield from ()
+        return replace(spot, reached=NEVER)
+
+    def _read_assign(self, node: ast.Assign, spot: _Spot) -> _Walk:
+        if isinstance(node.value, ast.Call):
+            yield from self._called(node.value, spot)
+        value = self._value(node.value, spot)
+        for target in node.targets:
+            assign(target, value, spot.names)
+        return spot
+
+    def _read_import(self, node: ast.Import, spot: _Spot) -> _Walk:
+        yield from ()
+        names, imports = spot.names, dict(spot.imports)
+        self.code.offers.guards.run_import(node, names, spot.module)
+        for alias in node.names:
+            local = alias.asname or alias.name.split(".")[0]
+            imports[local] = ImportOrigin(0, alias.name if alias.asname else local)
+        return replace(spot, imports=imports)
+
+    def _read_importfrom(self, node: ast.ImportFrom, spot: _Spot) -> _Walk:
+        yield from ()
+        names, imports = spot.names, dict(spot.imports)
+        self.code.offers.guards.run_import(node, names, spot.module)
+        for alias in node.names:
+            imports[alias.asname or alias.name] = ImportOrigin(node.level, node.module or "", alias.name)
+        return replace(spot, imports=imports)
+
+    def _value(self, node: ast.expr, spot: _Spot) -> SymbolValue:
+        return self.code.offers.guards.value(node, spot.names, spot.module)
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    return any(isinstance(each, ast.Return | ast.Continue) for each in ast.walk(statement))
+
+
+def _merge(test: Condition, then: _Spot, otherwise: _Spot, names: Names) -> None:
+    """Bind the names of both branches; where the branches may differ, nobody knows the value."""
+    for name in {*then.names, *otherwise.names}:
+        one, other = then.names.get(name, OPAQUE), otherwise.names.get(name, OPAQUE)
+        if otherwise.reached == NEVER or test == ALWAYS:
+            names[name] = one
+        elif NEVER in (then.reached, test):
+            names[name] = other
+        else:
+            names[name] = one if one is other else OPAQUE
+
+
+def _forget(statement: ast.stmt, names: Names) -> None:
+    for each in ast.walk(statement):
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            names[each.id] = OPAQUE
+
+
+def _is_unsure(condition: Condition) -> bool:
+    return condition == UNREADABLE or (isinstance(condition, AllOf | AnyOf) and UNREADABLE in condition.of)
+
+
+@lru_cache(maxsize=256)
+def _functions(content: bytes) -> Mapping[str, ast.FunctionDef]:
+    """Return the functions of a file by name."""
+    source = content.decode("utf-8", errors="replace").removeprefix("\N{BYTE ORDER MARK}")
+    with warnings.catch_warnings(action="ignore"):
+        tree = ast.parse(source)
+    return {each.name: each for each in flat(tree.body) if isinstance(each, ast.FunctionDef)}
