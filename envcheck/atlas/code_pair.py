@@ -3,7 +3,9 @@
 The comparison is the same for names (`missing_names.py`) and for keyword arguments (`keywords.py`). A verdict
 needs certainty on every step: the line is reached beside that very release, and the release certainly lacks
 what the line uses. Two filters protect against what the readers cannot see: something that no release offers
-gives no gap, nor does something that is offered, then missing, then offered again.
+gives no gap, nor does something that is offered, then missing, then offered again. The second does not apply
+to a module that binds its names plainly in every release: transformers 4.57 has no `PytorchGELUTanh`, which
+came back in 5.0.
 """
 
 from __future__ import annotations
@@ -81,6 +83,10 @@ class CodePair(ABC, Generic[_What]):
     def offer(self, version: str, what: _What) -> OfferAnswer:
         """Return whether a release of the partner offers it."""
 
+    def may_come_back(self, _what: _What) -> bool:
+        """Return whether it is believed to be offered, then missing, then offered again."""
+        return False
+
     def gaps(self) -> list[CodeGap]:
         """Return the gaps: one for each thing, entry and set of the partner's releases that lack it."""
         rows: dict[tuple[_What, str, tuple[str, ...]], dict[str, str]] = {}
@@ -134,7 +140,8 @@ class CodePair(ABC, Generic[_What]):
         """Return which releases of the partner offer it; empty if the answers cannot be trusted."""
         if what not in self._answers:
             answers = {version: self.offer(version, what) for version in self.partner.by_version}
-            self._answers[what] = answers if _trustworthy(list(answers.values())) else {}
+            sure = _trustworthy(list(answers.values()), holes=self.may_come_back(what))
+            self._answers[what] = answers if sure else {}
         return self._answers[what]
 
     def _surroundings(self, version: str, release: str) -> Surroundings:
@@ -144,14 +151,16 @@ class CodePair(ABC, Generic[_What]):
         return self._beside[key]
 
 
-def _trustworthy(answers: Sequence[OfferAnswer]) -> bool:
+def _trustworthy(answers: Sequence[OfferAnswer], *, holes: bool) -> bool:
     """Return whether the answers of a partner's releases, oldest first, show that the reader sees the name.
 
     Some release must offer it, and none in C. If it is offered, then missing, then offered again, it probably
-    has a form that the reader does not know.
+    has a form that the reader does not know, unless `holes` are believed.
     """
     if OfferAnswer.YES not in answers or OfferAnswer.STUB in answers or OfferAnswer.NO not in answers:
         return False
+    if holes:
+        return True
     known = [each is OfferAnswer.YES for each in answers if each is not OfferAnswer.UNKNOWN]
     runs = [each for index, each in enumerate(known) if index == 0 or known[index - 1] != each]
     return [True, False, True] not in [runs[start : start + 3] for start in range(len(runs))]

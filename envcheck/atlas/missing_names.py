@@ -35,3 +35,9 @@ class _NamePair(CodePair[Demanded]):
                 return offers.name(what.module, what.name)
             case DemandKind.ATTRIBUTE:
                 return offers.attribute(what.text)
+
+    def may_come_back(self, what: Demanded) -> bool:
+        if what.kind is not DemandKind.NAME:
+            return False
+        offers = (self.partner.offers(version) for version in self.partner.by_version)
+        return all(each.plainly(what.module) for each in offers if each.modules.form(what.module) is not None)

@@ -256,7 +256,7 @@ _OF_ENDS = ("CalledProcessError", "ChildFailedError", "ProcessExitedException")
 """Exceptions that only report how another process ended."""
 
 _AN_ERROR = re.compile(r"(?i)error|fatal|exception|failed")
-_A_WARNING = re.compile(r"(?i)warning|can't|cannot|could not|not found")
+_A_WARNING = re.compile(r"(?i)warning|can't|cannot|could not|not found|not compatible")
 
 
 def _says_only_that_it_failed(cause: Cause) -> bool:

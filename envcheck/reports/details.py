@@ -286,7 +286,11 @@ def way_out(report: Report) -> str:
     """Return what to do where the environment has no torch: name another one, or make one; else nothing."""
     if not report.nothing_to_judge or report.question is Question.CHECK:
         return ""
-    name = report.target.name if report.target is not None else "NAME"
+    if report.target is None:
+        return report.language.say(
+            "name the environment that trains (--python PATH), or make one: envcheck pin"
+        )
+    name = report.target.name
     return report.language.say(
         "name the environment that trains (--python PATH), or make one: envcheck pin --target {}", name
     )
