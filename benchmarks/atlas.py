@@ -261,6 +261,7 @@ def wilson(hits: int, of: int) -> str:
 
 
 _NAMED = re.compile(r"(?:cannot import name '\w+' from|No module named|module|object) '?([A-Za-z_][\w.]*)")
+_TO_INSTALL = re.compile(r"[Pp]lease install the `?([\w-]+)`? library")
 _GUARDED = r"(?i)\b{}\b\s*(?:[<>=!~]|version|package|library|has|is)"
 
 
@@ -285,7 +286,8 @@ def ending(end: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     if end["ok"]:
         return "ran"
     packages = involved(end, row)
-    if len(packages) < 2:  # noqa: PLR2004 - a pair
+    lacking = _TO_INSTALL.search(end["error"])
+    if len(packages) < 2 or (lacking and lacking[1] not in row["versions"]):  # noqa: PLR2004 - a pair
         return "failed, not by versions"
     return "failed by the pair" if packages <= {*row["pair"], "torch"} else "failed by others"
 

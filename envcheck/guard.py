@@ -174,7 +174,21 @@ LIKELY: tuple[Likely, ...] = (
         "deepspeed",
         r"no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage [23]",
         deepspeed=">=0.16.0",
-        transformers=">=4.46.2,<4.47.1",
+        transformers="==4.46.2",
+    ),
+    _likely(
+        "deepspeed-no-sync-gradient-accumulation",
+        "deepspeed",
+        r"no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage [23]",
+        deepspeed=">=0.16.0",
+        transformers=">=4.46.3,<4.47.1",
+    ),
+    _likely(
+        "deepspeed-hook-count-torch-lt23",
+        "deepspeed",
+        r"count_used_parameters_in_backward requires internal PyTorch APIs",
+        deepspeed=">=0.18.3",
+        torch="<2.3",
     ),
     _likely(
         "transformers-510-deepspeed",

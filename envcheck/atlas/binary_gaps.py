@@ -6,7 +6,7 @@ torch keeps its C++ interface within a minor release, so a module made for 2.6.0
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from envcheck.atlas.gaps import CodeGap, GapKind
 from envcheck.core import versions
@@ -15,14 +15,17 @@ from envcheck.knowledge.release_metadata import PublishedFacts
 
 
 def find_binary_gaps(
-    rows: Iterable[PublishedFacts], torch_releases: Sequence[str], entry: str, stable_since: str = ""
+    rows: Iterable[PublishedFacts],
+    torch_releases: Sequence[str],
+    entry_of: Callable[[str], str],
+    stable_since: str = "",
 ) -> list[CodeGap]:
     """Return the releases of a package whose compiled modules need another torch.
 
-    `rows` are its releases, `stable_since` is its first release on torch's stable ABI, which needs no certain
-    torch; empty if it has none.
+    `rows` are its releases, `entry_of` says what fails in a release, and `stable_since` is its first release
+    on torch's stable ABI, which needs no certain torch; empty if it has none.
     """
-    grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    grouped: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     package = ""
     for row in rows:
         package = row.package
@@ -30,7 +33,7 @@ def find_binary_gaps(
             continue
         for specifier in row.build.get("torch", ())[:1]:
             lacking = tuple(each for each in torch_releases if not _made_for(each, specifier))
-            grouped.setdefault((specifier, lacking), []).append(row.version)
+            grouped.setdefault((entry_of(row.version), specifier, lacking), []).append(row.version)
     return [
         CodeGap(
             kind=GapKind.BINARY,
@@ -42,7 +45,7 @@ def find_binary_gaps(
             needs=f"torch{specifier}",
             places=tuple("METADATA" for _ in releases),
         )
-        for (specifier, lacking), releases in grouped.items()
+        for (entry, specifier, lacking), releases in grouped.items()
         if lacking
     ]
 

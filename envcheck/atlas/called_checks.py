@@ -218,7 +218,7 @@ class CalledChecks:
         return spot
 
     def _read_for(self, node: ast.For, spot: _Spot) -> _Walk:
-        """Walk a loop over written-down values turn by turn; of another loop nobody knows the turns."""
+        """Walk a loop over written-down values turn by turn; the turns of any other loop are unknown."""
         values = self._value(node.iter, spot)
         leaves = any(isinstance(each, ast.Return | ast.Break) for each in ast.walk(node))
         turns = values if isinstance(values, tuple) and len(values) <= _MOST_TURNS and not leaves else ()
@@ -267,7 +267,7 @@ def _leaves(statement: ast.stmt) -> bool:
 
 
 def _merge(test: Condition, then: _Spot, otherwise: _Spot, names: Names) -> None:
-    """Bind the names of both branches; where the branches may differ, nobody knows the value."""
+    """Bind the names of both branches; where the branches may differ, the value is unknown."""
     for name in {*then.names, *otherwise.names}:
         one, other = then.names.get(name, OPAQUE), otherwise.names.get(name, OPAQUE)
         if otherwise.reached == NEVER or test == ALWAYS:

@@ -1,6 +1,6 @@
 """Read one Python file: the signatures of its functions and classes, and what their bodies call.
 
-A call asks something only where it certainly runs: nested functions are not entered, and a call in a `try`
+A call counts only if it certainly runs: nested functions are not entered, and a call in a `try`
 that catches TypeError is left out, for its failure is expected.
 """
 

@@ -100,7 +100,7 @@ class Definitions:
     # Names
 
     def named(self, module: str, name: str, depth: int = 0) -> Definition:
-        """Return what a name of a module of the release stands for; None if nobody can say."""
+        """Return what a name of a module of the release stands for; None if it is not known."""
         if depth > _DEEPEST or self.offers.modules.form(module) is not ModuleForm.SOURCE:
             return None
         code, summary = self.file(module), self.offers.modules.summary(module)
@@ -225,7 +225,7 @@ class Definitions:
     def made(self, owner: OwnClass, attribute: str) -> tuple[str, str]:
         """Return the class of which an attribute holds an instance: the module and the expression there.
 
-        Both are empty if nobody can say.
+        Both are empty if it is not known.
         """
         for each in self.order(owner):
             if not isinstance(each, OwnClass):

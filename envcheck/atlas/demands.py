@@ -46,7 +46,7 @@ _BACKENDS = (
 
 
 class DemandKind(StrEnum):
-    """What is asked for."""
+    """The form in which code uses something of another package."""
 
     MODULE = "module"
     NAME = "name"
@@ -55,15 +55,15 @@ class DemandKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Demanded:
-    """Something asked of a package: a module, a name imported from a module, or an attribute that is read."""
+    """Something used of a package: a module, a name imported from a module, or an attribute that is read."""
 
     kind: DemandKind
     module: str
     name: str = ""
 
     @property
-    def path(self) -> str:
-        """The dotted path of what is asked for."""
+    def text(self) -> str:
+        """The dotted path of what is used."""
         return f"{self.module}.{self.name}" if self.name else self.module
 
     @property
@@ -77,7 +77,7 @@ class Demand:
     """One line that asks another package for something.
 
     Attributes:
-        what: what is asked for.
+        what: what is used.
         entry: what a user does that runs the line.
         condition: when the line is reached.
         place: file and line, `peft/tuners/lora/model.py:27`.
@@ -96,7 +96,7 @@ class EntryReading:
 
     Attributes:
         action: what a user does, `import peft`.
-        demands: what other packages are asked for.
+        demands: what is used of other packages.
         modules: the release's own modules that are imported, with the condition of each way to them.
 
     """

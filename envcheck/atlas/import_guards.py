@@ -137,7 +137,7 @@ def _refused(package: PackageReader, version: str) -> Iterator[tuple[str, Import
                 continue
             seen.add((module, condition))
             for refusal in _module_refusals(offers, summary, module, condition):
-                yield entry.action, refusal
+                yield WITHOUT.join((entry.action, *refusal.variables[:1])), refusal
             for refusal in _called_refusals(checks, summary, module, condition):
                 yield WITHOUT.join((entry.action, *refusal.variables[:1])), refusal
 
@@ -179,8 +179,9 @@ def _module_refusals(
             yield from _required(text, condition(call.guards), f"{path}:{call.line}")
     for refusal in summary.refusals:
         refused = condition(refusal.guards)
+        variables = offers.guards.asked(refusal.guards, module)
         for partner, bound in _bounds(refused):
-            yield ImportRefusal(partner, bound, "", refused, f"{path}:{refusal.line}")
+            yield ImportRefusal(partner, bound, "", refused, f"{path}:{refusal.line}", variables)
 
 
 def _checked(call: ModuleCall) -> tuple[str, str]:

@@ -126,6 +126,14 @@ class ReleaseOffers:
             return OfferAnswer.YES if inside else OfferAnswer.UNKNOWN
         return self._answer(self.find(module, name))
 
+    def plainly(self, module: str) -> bool:
+        """Return whether a module binds its names by statements that are read, and in no other way."""
+        summary = self.modules.summary(module)
+        if summary is None or summary.error or self.modules.is_package(module):
+            return False
+        made_otherwise = summary.lazy or summary.lazy_stars or summary.scans or summary.stars
+        return not (made_otherwise or summary.computed or summary.answers is not None)
+
     def attribute(self, path: str) -> OfferAnswer:
         """Return whether a dotted name that begins with the import name can be read after `import`."""
         if path.startswith(_MADE_IN_C):

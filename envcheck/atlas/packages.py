@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from envcheck.core import versions
 from envcheck.core.errors import InputError
+from envcheck.core.facts import Tri
 from envcheck.core.parsing import parse_toml
 
 DEFAULT_SINCE = "2022-01-01"
 """Day of the first release that is read of a package that names no other."""
 
 _KEYS = frozenset(
-    {"imports", "since", "also", "sdist", "libraries", "optional", "links_torch", "stable_since", "trainers"}
+    {
+        *("imports", "since", "also", "sdist", "libraries", "optional", "links_torch", "stable_since"),
+        *("trainers", "compiled_call", "import_needs_compiled"),
+    }
 )
 
 # torch/testing/_internal holds the tests of torch itself; other packages ship theirs under the usual names.
@@ -34,6 +39,9 @@ class AtlasPackage:
         libraries: patterns of shared libraries whose GPU code is read, without keeping them.
         links_torch: whether its compiled modules link torch's libraries.
         stable_since: its first release on torch's stable ABI, which serves every newer torch.
+        compiled_call: what a user calls that fails where its compiled modules do not load, if the import
+            goes on without them: `torchvision.ops.nms(...)`.
+        import_needs_compiled: its first release whose import fails without them; empty if none does.
 
     """
 
@@ -45,6 +53,14 @@ class AtlasPackage:
     libraries: tuple[str, ...] = ()
     links_torch: bool = False
     stable_since: str = ""
+    compiled_call: str = ""
+    import_needs_compiled: str = ""
+
+    def binary_entry(self, version: str) -> str:
+        """Return what fails in a release beside a torch that its compiled modules were not made for."""
+        since = self.import_needs_compiled
+        survives = not since or versions.compare(version, "<", since) is Tri.YES
+        return self.compiled_call if self.compiled_call and survives else f"import {self.imports[0]}"
 
     def has_gpu_code(self, path: str) -> bool:
         """Return whether a file is one of the libraries whose GPU code is read."""
@@ -102,4 +118,6 @@ def _package(name: str, row: Any, file: str) -> AtlasPackage:
         libraries=tuple(lists["libraries"]),
         links_torch=bool(row.get("links_torch")),
         stable_since=str(row.get("stable_since", "")),
+        compiled_call=str(row.get("compiled_call", "")),
+        import_needs_compiled=str(row.get("import_needs_compiled", "")),
     )

@@ -124,6 +124,7 @@ class GuardReader:
     _scopes: dict[str, Names] = field(default_factory=dict)
     _read: dict[tuple[str, str], Condition] = field(default_factory=dict)
     _joined: dict[tuple[Guards, str], Condition] = field(default_factory=dict)
+    _asked: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     _fuel: int = 0
     _depth: int = 0
     _in_function: bool = False
@@ -134,8 +135,15 @@ class GuardReader:
         key = (guard, module)
         if key not in self._read:
             self._fuel, self._depth = _FUEL, 0
+            self.variables.clear()
             self._read[key] = truth(self._value(_parsed(guard), {}, module))
+            self._asked[key] = tuple(sorted(self.variables))
         return self._read[key]
+
+    def asked(self, guards: Guards, module: str) -> tuple[str, ...]:
+        """Return the environment variables on which guards in a module depend."""
+        self.together(guards, module)
+        return tuple(dict.fromkeys(name for each in guards for name in self._asked[each, module]))
 
     def together(self, guards: Guards, module: str) -> Condition:
         """Return the condition that all of these guards in a module are true."""

@@ -1,4 +1,4 @@
-"""All releases of one package, read when somebody asks: what each offers and what each demands."""
+"""All releases of one package, read on demand: what each offers and what each uses of other packages."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class PackageReader:
         """
         if path not in self._foreign:
             other = self.others.get(distribution_of(path))
-            self._foreign[path] = None  # a circle of packages
+            self._foreign[path] = None  # packages that require one another
             if other is not None and other is not self:
                 self._foreign[path] = other.agreed_predicate(path)
         return self._foreign[path]

@@ -15,13 +15,13 @@ class ReleaseFiles(Protocol):
     """
 
     def names(self) -> Sequence[str]:
-        """Return the paths of the files whose bytes are held."""
+        """Return the paths of the files whose bytes are stored."""
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of one held file.
+        """Return the bytes of one stored file.
 
         Raises:
-            KeyError: the file is not held.
+            KeyError: the file is not stored.
 
         """
 

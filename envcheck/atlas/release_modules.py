@@ -49,12 +49,12 @@ class ReleaseModules:
 
     @cached_property
     def held(self) -> frozenset[str]:
-        """The paths of the files whose content is held."""
+        """The paths of the files whose content is stored."""
         return frozenset(self.release.files.names())
 
     @cached_property
     def unseen(self) -> frozenset[str]:
-        """The modules whose content is not held: shared libraries, and sources that were left out."""
+        """The modules whose content is not stored: shared libraries, and sources that were left out."""
         return frozenset(
             "/".join((*path.split("/")[:-1], path.rsplit("/", 1)[-1].split(".")[0]))
             .removesuffix("/__init__")

@@ -70,5 +70,5 @@ def command(
             heading = report.language.say("Edit that passes (apply it with: patch -p0):")
             output.print_data(f"\n{heading}\n{patch}")
     for remark in () if quiet else checked.remarks if verbose else checked.summary:
-        output.print_message(inline(report.language.told(remark)))
+        output.print_message(inline(report.language.translate(remark)))
     return checked.decision.code

@@ -119,6 +119,14 @@ PythonOption = Annotated[
         help="measure: interpreter to create environments for. prove: interpreter with torch for scripts.",
     ),
 ]
+OlderOption = Annotated[
+    bool,
+    CommandOption(
+        "--older",
+        help="prove: where a bound has no lower end, also open releases that are older than the tables, "
+        "newest first, until one contradicts the rule.",
+    ),
+]
 
 
 def command(
@@ -136,6 +144,7 @@ def command(
     folder: FolderOption = None,
     python: PythonOption = None,
     store: StoreOption = None,
+    older: OlderOption = False,
     overlays: options.Matrix = None,
     lang: options.Lang = None,
 ) -> int:
@@ -150,7 +159,9 @@ def command(
         output.print_data(text)
         return code
     if action is MatrixAction.PROVE:
-        text, code = _prove(tuple(subjects or ()), path=path, store=store, python=python, folder=folder)
+        text, code = _prove(
+            tuple(subjects or ()), path=path, store=store, python=python, folder=folder, older=older
+        )
         output.print_data(text)
         return code
     subject, partner = _subjects(subjects or (), action)
@@ -218,7 +229,13 @@ def _store(store: str | None) -> Path:
 
 
 def _prove(
-    rules: tuple[str, ...], *, path: str | None, store: str | None, python: str | None, folder: str | None
+    rules: tuple[str, ...],
+    *,
+    path: str | None,
+    store: str | None,
+    python: str | None,
+    folder: str | None,
+    older: bool,
 ) -> tuple[str, int]:
     """Prove rules; return the summary and the exit code."""
     from envcheck.commands import prove
@@ -229,5 +246,6 @@ def _prove(
         store=Path(store) if store else None,
         python=python or "",
         scratch=Path(folder) if folder else None,
+        older=older,
     )
     return prove.prove(proof, host.Host(), output.print_message)

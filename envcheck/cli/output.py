@@ -162,7 +162,7 @@ def in_language(text: str, lang: str | None) -> str:
 
 def _line_in(language: Language, line: str) -> str:
     start = len(line) - len(line.lstrip())
-    return line[:start] + language.told(line[start:])
+    return line[:start] + language.translate(line[start:])
 
 
 # --- messages ---------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class Checked(NamedTuple):
 
     `report` covers all files, `lines` holds one line for every finding, and `remarks` names the
     dependencies that were not judged, one a line; `summary` names those that share a file and a reason in one
-    line. `patches` are the edits of the files that mend what fails.
+    line. `patches` are the edits of the files that fix their errors.
     """
 
     report: Report
@@ -63,7 +63,7 @@ def check(
     `python` is the version that the files will be installed for, such as `3.11`.
 
     Raises:
-        InputError: the kind of a file cannot be told from its name, or it has a mistake; names its place.
+        InputError: the kind of a file cannot be recognised by its name, or it has a mistake; names its place.
         EnvcheckError: as `gate.judge_image`.
     """
     settings = examine.read_settings() or Settings()
@@ -98,7 +98,7 @@ def check(
 
 
 def _plan(report: Report, read: Inventory, context: _Context) -> Plan | None:
-    """Return the change that mends a list's errors, if package versions can."""
+    """Return the change that fixes a list's errors, if other versions can."""
     errors = [
         one
         for one in report.judgement.findings

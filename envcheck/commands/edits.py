@@ -1,4 +1,4 @@
-"""The edit of dependency files that mends what a check found: a patch, which `patch -p0` applies."""
+"""The edit of dependency files that fixes the findings of a check: a patch for `patch -p0`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from envcheck.core.facts import Fact, Inventory, Vocabulary, package_name
 from envcheck.host.files import read_file
 
 _SUFFIXES = (".toml", ".json")
-"""File names that promise a facts file, whose mistakes are told as such."""
+"""File names of facts files: mistakes in them are reported as those of a facts file."""
 
 
 def read_facts_files(files: Sequence[str], keys: Vocabulary) -> Inventory:

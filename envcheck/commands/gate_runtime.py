@@ -273,7 +273,7 @@ def _query_driver(wire: int, seconds: float) -> None:
     import resource
     import signal
 
-    wire = fcntl.fcntl(wire, fcntl.F_DUPFD_CLOEXEC, 3)  # if the parent's were closed, it lies at 1 or 2
+    wire = fcntl.fcntl(wire, fcntl.F_DUPFD_CLOEXEC, 3)  # if the parent's were closed, it is 1 or 2
     signal.setitimer(signal.ITIMER_REAL, seconds + 10)  # ends this child even if the parent is killed
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     nowhere = os.open(os.devnull, os.O_RDWR)

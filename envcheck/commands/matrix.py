@@ -128,4 +128,5 @@ def _version_of(package: str, file: str) -> str:
 def _with_releases(overlays: Sequence[str]) -> Matrix:
     """Load the knowledge with release rows and cases, which the compiled form for `doctor` leaves out."""
     keys = examine.vocabulary(probes.every_probe())
-    return build_with_overlays(examine.source_tree(), examine.overlay_texts(overlays), keys)
+    known = build_with_overlays(examine.source_tree(), examine.overlay_texts(overlays), keys)
+    return known._replace(atlas=examine.load_atlas)

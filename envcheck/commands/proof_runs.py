@@ -1,4 +1,4 @@
-"""Run the scripts of proofs: releases lie in folders of their own, over one interpreter that has torch.
+"""Run the scripts of proofs: releases are installed into separate folders, over one that has torch.
 
 Each release is installed once, without its dependencies, into a folder that comes first on PYTHONPATH. So
 environments take megabytes and share one torch. What else a release needs is named by the proof.

@@ -50,6 +50,7 @@ class ProveOptions:
         store: a folder of copies of releases, `PACKAGE/VERSION.zip`; None reads the index alone.
         python: the interpreter with torch that scripts run in.
         scratch: where releases are installed for scripts; None uses a folder that is removed.
+        older: whether open lower bounds are followed beyond the oldest releases of the tables.
 
     """
 
@@ -58,6 +59,7 @@ class ProveOptions:
     store: Path | None = None
     python: str = ""
     scratch: Path | None = None
+    older: bool = False
 
 
 class _Job(NamedTuple):
@@ -94,7 +96,8 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
     folder = scratch_folder() if options.scratch is None else locked_folder(options.scratch)
     with folder as place, ThreadPoolExecutor(max_workers=_WORKERS) as pool:
         runner = ScriptRunner(host=host, python=options.python, folder=place)
-        outcomes = list(pool.map(lambda job: _prove(job, packages, since, runner), jobs))
+        supply = Supply({}, since, packages.open, runner.run, older=options.older)
+        outcomes = list(pool.map(lambda job: _prove(job, packages, supply), jobs))
     failed = 0
     for job, opened in zip(jobs, outcomes, strict=True):
         against = records.contradictions(job.rule, job.proof, opened)
@@ -134,13 +137,11 @@ def _jobs(
     return jobs
 
 
-def _prove(
-    job: _Job, packages: PublishedPackages, since: Mapping[str, str], runner: ScriptRunner
-) -> list[SeenRelease]:
+def _prove(job: _Job, packages: PublishedPackages, supply: Supply) -> list[SeenRelease]:
     try:
         needed = verification.needed_packages(job.rule, job.proof)
         releases = {name: packages.releases(name) for name in sorted(needed)}
-        return verification.prove(job.rule, job.proof, Supply(releases, since, packages.open, runner.run))
+        return verification.prove(job.rule, job.proof, supply._replace(releases=releases))
     except (ExamineError, ValueError) as error:
         raise ExamineError(f"{job.rule.id}: {error}") from None
 

@@ -53,7 +53,7 @@ def with_published_requirements(read: Inventory) -> Inventory:
         lines = tuple(
             line
             for line in (row.requires if row else ())
-            if _required_name(line) in listed and not ("+" in version and _depends_on_build(line))
+            if _required_name(line) in listed and not _depends_on_build(version, line)
         )
         if lines:
             source = f"{PUBLISHED}{package} {version}"
@@ -149,12 +149,17 @@ def _no_release(window: DisjointWindows, read: Inventory) -> Finding:
     )
 
 
-def _depends_on_build(line: str) -> bool:
-    """Return whether a requirement names a library of CUDA.
+def _depends_on_build(version: str, line: str) -> bool:
+    """Return whether another build of the release need not have this requirement.
 
-    A build with a local label, `2.9.0+cu129`, was made for another CUDA than the one on the public index.
+    A build with a local label, `2.9.0+cu129`, was made for another CUDA than the one on the public index, or
+    for none: then it asks for no Triton either.
     """
-    return _required_name(line).startswith(_CUDA_LIBRARIES)
+    label = version.partition("+")[2]
+    name = _required_name(line)
+    return bool(label) and (
+        name.startswith(_CUDA_LIBRARIES) or (name == "triton" and not label.startswith("cu"))
+    )
 
 
 def _required_name(line: str) -> str:

@@ -67,6 +67,7 @@ class Judgement(NamedTuple):
     passed: int  # decided rules whose combination is not there
     applied: int  # decided rules: passed and broken
     conditional: tuple[Finding, ...] = ()  # of the waiting rules, those that versions here make likely
+    repeated: tuple[Finding, ...] = ()  # left out, because a written rule says the same in better words
 
     def tally(self, verdict: Verdict, severity: Severity | None = None) -> int:
         """Return the number of findings with this verdict, and this severity if one is given."""

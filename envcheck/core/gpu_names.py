@@ -1,6 +1,6 @@
 """GPU names as people and tools write them: marketing names, suffixes, sizes, cloud instance types.
 
-Words that say nothing of the chip are dropped, and sizes of memory and forms of the board are told apart from
+Words that say nothing of the chip are dropped, and sizes of memory and forms of the board are separated from
 the model. A name that fits chips of different compute capability fits none.
 """
 

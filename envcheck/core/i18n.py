@@ -59,7 +59,7 @@ class Language:
         """Translate a word or phrase that is a value, not a template."""
         return self.words.get(text, text) if self.words else text
 
-    def told(self, sentence: str) -> str:
+    def translate(self, sentence: str) -> str:
         """Translate a complete sentence by the template that it matches; without one, return it unchanged."""
         if not self.sentences or len(sentence) > _LONGEST:
             return sentence
@@ -67,7 +67,7 @@ class Language:
             return self.sentences[sentence]
         for form, template in self._forms:
             if found := form.fullmatch(sentence):
-                return template.format(*(self.told(part) for part in found.groups()))
+                return template.format(*(self.translate(part) for part in found.groups()))
         return sentence
 
     @cached_property
@@ -89,7 +89,7 @@ class Language:
 
     def title(self, rule_id: str, english: str) -> str:
         """Translate a rule's title; titles of generated rules are among the sentences."""
-        return self.rules[rule_id].title or english if rule_id in self.rules else self.told(english)
+        return self.rules[rule_id].title or english if rule_id in self.rules else self.translate(english)
 
     def why(self, rule_id: str, english: str) -> str:
         """Translate a rule's explanation."""

@@ -112,7 +112,7 @@ def read_chunks(name: str) -> Iterator[bytes]:
     """Yield a file of any size in chunks; a pipe is read to its end.
 
     Raises:
-        InputError: no such file, a folder, unreadable, or a pipe that nobody writes to.
+        InputError: no such file, a folder, unreadable, or a pipe without a writer.
     """
     descriptor = _open(name, _READ_FLAGS)
     try:
@@ -131,7 +131,7 @@ def _await_writer(descriptor: int, name: str) -> bytes:
     """Wait until a pipe, opened without blocking, has a writer or had one; return what was read meanwhile.
 
     Raises:
-        InputError: nobody wrote to it in time, or it is unreadable.
+        InputError: there was no writer in time, or it is unreadable.
     """
     import select
 

@@ -1,4 +1,4 @@
-"""Lines of a log to events. The lines of several ranks are told apart by the prefixes that launchers add."""
+"""Lines of a log to events. Lines of several ranks are distinguished by the prefixes that launchers add."""
 
 from __future__ import annotations
 

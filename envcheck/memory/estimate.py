@@ -62,7 +62,7 @@ class Estimate(NamedTuple):
     """The memory of a training.
 
     `parts` are those on a rank's GPU in the phase that takes most; `phases` are the sums of all phases.
-    `host` are the parts on the host for each rank. `rest` is what is held between two steps. `unknown` names
+    `host` are the parts on the host for each rank. `rest` is the memory between two steps. `unknown` names
     the parts that could not be counted.
     """
 

@@ -21,6 +21,7 @@ from envcheck.core.findings import (
     worst_first,
 )
 from envcheck.core.rules import Severity
+from envcheck.rules.atlas import without_repetitions
 
 UNDECIDED = ("pass", "warn", "fail")
 
@@ -129,8 +130,10 @@ def _diagnostic_id(diagnostic: Diagnostic) -> str:
 def _judgement_under(judgement: Judgement, policy: Policy, diagnostics: Sequence[Diagnostic]) -> Judgement:
     """Return the judgement under a policy, with findings about waivers that are expired or unused.
 
-    A finding that is waived stays, with the waiver as its note.
+    A finding that is waived stays, with the waiver as its note. A row of the atlas that a written rule
+    repeats comes back where `only` does not name the rule. Whoever skips the rule wants neither.
     """
+    judgement = _with_rows_of_unselected_rules(judgement, policy)
     findings = (*judgement.findings, *_dead_waivers(judgement, policy, diagnostics))
     selected = [_finding_under(found, policy) for found in findings if _selected(found.rule.id, policy)]
     waiting = tuple(rule for rule in judgement.waiting if _selected(rule.rule.id, policy))
@@ -140,6 +143,15 @@ def _judgement_under(judgement: Judgement, policy: Policy, diagnostics: Sequence
         waiting=waiting,
         conditional=tuple(found for found in conditional if _selected(found.rule.id, policy)),
     )
+
+
+def _with_rows_of_unselected_rules(judgement: Judgement, policy: Policy) -> Judgement:
+    if not judgement.repeated or not policy.only:
+        return judgement
+    selected = [finding for finding in judgement.findings if _selected(finding.rule.id, policy)]
+    every = (*selected, *judgement.repeated)
+    count = judgement.applied + len(judgement.repeated)
+    return without_repetitions(judgement._replace(findings=every, applied=count, repeated=()))
 
 
 def _finding_under(finding: Finding, policy: Policy) -> Finding:
@@ -229,7 +241,7 @@ def decide(report: Report, policy: Policy) -> Decision:
     if reasons:
         return Decision(1, *texts)
     if report.nothing_to_judge:
-        return Decision(3, (report.language.told(report.nothing_to_judge),))
+        return Decision(3, (report.language.translate(report.nothing_to_judge),))
     return Decision(0, *texts)
 
 
@@ -245,7 +257,7 @@ class _Effect(Enum):
 def _diagnostic_effect(diagnostic: Diagnostic, policy: Policy) -> _Effect:
     if diagnostic.severity.rank < policy.fail_on.rank:
         return _Effect.NONE
-    # What could not be read cannot be waived: nobody knows what it holds.
+    # What could not be read cannot be waived: its content is unknown.
     waived = diagnostic.code != UNREADABLE and _is_waived(_diagnostic_id(diagnostic), policy)
     return _Effect.WAIVED if waived else _Effect.SHUTS
 

@@ -30,7 +30,7 @@ def missing_gpus(inventory: Inventory, expected: int) -> Finding | None:
     """Return the finding that fewer GPUs can be used than expected, with what is known of the others.
 
     A GPU can be used if programs see it, the driver returns it, and CUDA would start on it. A GPU that could
-    not be read counts as missing, because whoever expects GPUs needs to know that they are there.
+    not be read counts as missing, because a user who expects GPUs needs to know that they are there.
     """
     driver_error = inventory.fact("driver.error")
     driver_works = not isinstance(driver_error.reading, Known)

@@ -51,7 +51,10 @@ def _merged_judgement(judgements: Sequence[Judgement], findings: Sequence[Findin
         if finding.rule.id not in with_finding
     }
     rows = tuple(conditional.values())
-    return Judgement(worst_first(findings), tuple(waiting.values()), passed, decided, rows)
+    repeated = {one.rule.id: one for judgement in judgements for one in judgement.repeated}
+    return Judgement(
+        worst_first(findings), tuple(waiting.values()), passed, decided, rows, tuple(repeated.values())
+    )
 
 
 def _rule_count(judgement: Judgement) -> int:

@@ -44,7 +44,7 @@ _KEYS = (
     "waive",
     "machine",
 )
-_MOST_WAIVERS = 1000  # each is compared with every finding, and nobody could keep track of more
+_MOST_WAIVERS = 1000  # each is compared with every finding, and more would be unmanageable
 _WAIVER_KEYS = ("rule", "reason", "until")
 _MACHINE_KEYS = ("driver", "gpu", "platform")
 

@@ -112,7 +112,7 @@ def _devices(finding: Finding, lang: Language) -> Iterator[Detail]:
 
 def _note(finding: Finding, lang: Language) -> Iterator[Detail]:
     if finding.note:
-        yield Detail(lang.say("note"), "; ".join(map(lang.told, finding.note.split("; "))), "note")
+        yield Detail(lang.say("note"), "; ".join(map(lang.translate, finding.note.split("; "))), "note")
 
 
 def _fix(label: str, fix: Fix, finding: Finding, report: Report) -> Iterator[Detail]:
@@ -159,7 +159,7 @@ def _sources(finding: Finding, lang: Language) -> Iterator[Detail]:
 def evidence_text(evidence: Evidence, lang: Language) -> str:
     """Return a fact of the evidence with its source: `pkg.torch = 2.6.0 (torch-2.6.0.dist-info)`."""
     name, state, source = evidence_parts(evidence, lang)
-    note = f"; {lang.told(evidence.note)}" if evidence.note else ""
+    note = f"; {lang.translate(evidence.note)}" if evidence.note else ""
     return f"{name} {state}{f' ({source})' if source else ''}{note}"
 
 
@@ -167,7 +167,7 @@ def evidence_parts(evidence: Evidence, lang: Language) -> tuple[str, str, str]:
     """Return a fact of the evidence in three parts: its name, its state, and its source."""
     fact = evidence.fact
     name = fact.key if evidence.device is None else fact.key.replace("gpu.", f"gpu[{evidence.device}].", 1)
-    return name, _state(fact, lang), lang.told(fact.source)
+    return name, _state(fact, lang), lang.translate(fact.source)
 
 
 def _brief_evidence(evidence: Evidence, report: Report) -> str:
@@ -197,7 +197,7 @@ def _state(fact: Fact, lang: Language) -> str:
         case Absent():
             return lang.say("is absent")
         case Unknown(why, _):
-            return lang.say("is not known: {}", lang.told(why))
+            return lang.say("is not known: {}", lang.translate(why))
 
 
 # --- diagnostics of configurations ------------------------------------------------------------------
@@ -206,7 +206,7 @@ def _state(fact: Fact, lang: Language) -> str:
 def diagnostic_details(diagnostic: Diagnostic, lang: Language) -> Iterator[Detail]:
     """Yield what to do about a diagnostic, and the source code that proves it."""
     if diagnostic.advice:
-        yield Detail(lang.say("fix"), lang.told(diagnostic.advice), "advice")
+        yield Detail(lang.say("fix"), lang.translate(diagnostic.advice), "advice")
     if diagnostic.source:
         yield Detail(lang.say("known"), diagnostic.source, "known", diagnostic.source)
 
@@ -286,7 +286,11 @@ def way_out(report: Report) -> str:
     """Return what to do where the environment has no torch: name another one, or make one; else nothing."""
     if not report.nothing_to_judge or report.question is Question.CHECK:
         return ""
-    name = report.target.name if report.target is not None else "NAME"
+    if report.target is None:
+        return report.language.say(
+            "name the environment that trains (--python PATH), or make one: envcheck pin"
+        )
+    name = report.target.name
     return report.language.say(
         "name the environment that trains (--python PATH), or make one: envcheck pin --target {}", name
     )

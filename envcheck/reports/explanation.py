@@ -304,7 +304,7 @@ def _match_here(match: Match, explanation: Explanation) -> EnvironmentMatch:
 def _title(match: Match, explanation: Explanation) -> str:
     rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
     language = explanation.report.language
-    return language.title(rule.id, rule.title) if rule else language.told(match.signature.title)
+    return language.title(rule.id, rule.title) if rule else language.translate(match.signature.title)
 
 
 def _match(match: Match, explanation: Explanation, *, in_full: bool) -> Iterator[str]:

@@ -43,11 +43,11 @@ def headline(report: Report) -> Headline:
     failing = [each for each in counted if fails(each, report)]
     unread = [each for each in report.diagnostics if each.code == UNREADABLE]
     if unread and all(each in unread for each in failing):
-        return Headline(lang.say("Cannot say: {}", lang.told(unread[0].text)), "unknown")
+        return Headline(lang.say("Cannot say: {}", lang.translate(unread[0].text)), "unknown")
     if failing:
         return _failure(failing, counted, report)
     if report.nothing_to_judge:
-        return Headline(lang.say("Cannot say: {}", lang.told(report.nothing_to_judge)), "unknown")
+        return Headline(lang.say("Cannot say: {}", lang.translate(report.nothing_to_judge)), "unknown")
     text, mark = _pass(counted, report)
     if words.yes:
         text = lang.say("{}: {}", lang.word(words.yes), text[:1].lower() + text[1:])
@@ -119,5 +119,5 @@ def _counts(found: Sequence[Finding | Diagnostic], lang: Language) -> str:
 def _title(found: Finding | Diagnostic, lang: Language) -> str:
     if isinstance(found, Diagnostic):
         place = f"{found.places[0]}: " if found.places else ""
-        return f"{place}{lang.told(found.text)}"
+        return f"{place}{lang.translate(found.text)}"
     return lang.title(found.rule.id, found.rule.title)

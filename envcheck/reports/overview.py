@@ -115,11 +115,11 @@ def _driver(inventory: Inventory, lang: Language) -> tuple[str, str]:
     match fact.reading:
         case Known(value):
             cuda = _labelled(lang.say("speaks CUDA"), fact_text(inventory, "cuda.driver"))
-            return _joined(f"{value_text(value)} ({lang.told(fact.source)})", cuda), "ok"
+            return _joined(f"{value_text(value)} ({lang.translate(fact.source)})", cuda), "ok"
         case Absent():
             return lang.say("none in this machine; hardware rules do not apply"), "none"
         case Unknown(why, asked):
-            return lang.told(why), "unknown" if asked else "none"
+            return lang.translate(why), "unknown" if asked else "none"
 
 
 # --- GPUs -------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def _gpus(inventory: Inventory, lang: Language) -> tuple[str, str]:
     if not inventory.devices:
         fact = inventory.fact("gpus.count")
         if isinstance(fact.reading, Unknown):
-            return lang.told(fact.reading.why), "unknown" if fact.reading.asked else "none"
+            return lang.translate(fact.reading.why), "unknown" if fact.reading.asked else "none"
         return lang.say("none in this machine; hardware rules do not apply"), "none"
     kinds: dict[str, int] = {}
     for device in range(len(inventory.devices)):
@@ -144,7 +144,7 @@ def _gpu(inventory: Inventory, device: int, lang: Language) -> str:
     return _joined(
         value_text(name.value)
         if name.value
-        else f"GPU {device}: {lang.told(getattr(name.reading, 'why', 'no name'))}",
+        else f"GPU {device}: {lang.translate(getattr(name.reading, 'why', 'no name'))}",
         _gib(inventory, "gpu.memory_mib", device),
         _labelled(lang.say("compute capability"), fact_text(inventory, "gpu.compute_capability", device)),
         "MIG" if inventory.known("gpu.mig", device) is True else "",

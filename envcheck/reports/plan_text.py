@@ -92,15 +92,15 @@ def plan_details(plan: Plan, report: Report, *, commands: bool = True) -> Iterat
     for command in plan_commands(plan, report) if commands else ():
         yield Detail("", command, "command")
     for setting, source, argument in configuration_changes(plan, report):
-        now = lang.say(" (now from {})", lang.told(source)) if source else ""
+        now = lang.say(" (now from {})", lang.translate(source)) if source else ""
         as_argument = lang.say(", as an argument: {}", argument) if argument else ""
         yield Detail(lang.say("set"), f"{setting}{now}{as_argument}", "set")
     for note in plan_notes(plan, report):
-        yield Detail(lang.say("note"), lang.told(note), "note")
+        yield Detail(lang.say("note"), lang.translate(note), "note")
     for rule in plan.brings:
         title = f"{lang.word(rule.severity.value)}: {lang.title(rule.id, rule.title)} [{rule.id}]"
         yield Detail(lang.say("brings"), title, "brings")
     for unresolved in plan.unresolved:
         title = f"{lang.title(unresolved.rule.id, unresolved.rule.title)} [{unresolved.rule.id}]"
         yield Detail(lang.say("left"), title, "left")
-        yield Detail("", lang.told(unresolved.why), "left")
+        yield Detail("", lang.translate(unresolved.why), "left")

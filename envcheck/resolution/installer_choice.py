@@ -88,7 +88,7 @@ class _ChoiceSearch:
         return satisfies(full, pythons, unknown=Tri.YES) is Tri.YES
 
     def requires(self, name: str, version: str) -> dict[str, str]:
-        """Return what a release requires of the packages at hand."""
+        """Return what a release requires of the given packages."""
         key = (name, version)
         if key not in self._requires:
             row = self._table.row(name, version)

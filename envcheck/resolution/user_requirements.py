@@ -144,8 +144,8 @@ def describe_by_address(requirements: Iterable[RequirementWithExtras], pinned: I
     for each in requirements:
         if each.index_option:
             notes.append(
-                f"{each.bare.origin}: {each.index_option} is ignored: the lock is resolved with the index of "
-                "your pip or uv settings"
+                f"{each.bare.origin}: {each.index_option} is passed over: the lock is resolved with the "
+                "index of your pip or uv settings"
             )
             continue
         file, _, line = each.bare.origin.rpartition(":")

@@ -102,7 +102,8 @@ def fitting_releases(atlas: Atlas, moving: str, fixed: str, fixed_release: str) 
 def without_repetitions(judgement: Judgement) -> Judgement:
     """Return the judgement without atlas findings on two packages that a written rule at error level names.
 
-    A written rule knows what users see and which fix serves; the row would say the same in fewer words.
+    A written rule knows what users see and which fix serves; the row would say the same in fewer words. What
+    is left out is kept as `repeated`.
     """
     named = [
         {clause.key for table in (*finding.rule.when, finding.rule.require) for clause in table}
@@ -111,11 +112,15 @@ def without_repetitions(judgement: Judgement) -> Judgement:
         and finding.severity is Severity.ERROR
         and finding.rule.group != "atlas"
     ]
-    kept = tuple(
+    dropped = tuple(
         finding
         for finding in judgement.findings
-        if finding.rule.group != "atlas"
-        or not any(set(map(package_key, finding.rule.id.split(":")[1:3])) <= keys for keys in named)
+        if finding.rule.group == "atlas"
+        and any(set(map(package_key, finding.rule.id.split(":")[1:3])) <= keys for keys in named)
     )
-    dropped = len(judgement.findings) - len(kept)
-    return judgement._replace(findings=kept, applied=judgement.applied - dropped) if dropped else judgement
+    if not dropped:
+        return judgement
+    kept = tuple(finding for finding in judgement.findings if finding not in dropped)
+    return judgement._replace(
+        findings=kept, applied=judgement.applied - len(dropped), repeated=(*judgement.repeated, *dropped)
+    )

@@ -190,7 +190,7 @@ class _DeepSpeedConfig:
         factors = list(self._batch_factors(facts))
         complete = len(factors) == len(_BATCH_FACTORS) + 1
         product = math.prod(factor.number for factor in factors)
-        if product == 0:  # no process, or no step: nothing can be said of such a batch
+        if product == 0:  # no process, or no step: such a batch cannot be judged
             return
         if total == product or (not complete and total % product == 0):
             return

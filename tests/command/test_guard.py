@@ -117,6 +117,12 @@ TWO_DEVICES = "RuntimeError: Expected all tensors to be on the same device, but 
         ),
         ("non-finite step", "zero3 bf16", "deepspeed 0.18.7 torch 2.10.0", "deepspeed-zero3-nan-torch210"),
         ("non-finite step", "zero3 bf16", "deepspeed 0.18.8 torch 2.10.0", ""),
+        (
+            "AssertionError: count_used_parameters_in_backward requires internal PyTorch APIs that are not available",
+            "deepspeed",
+            "deepspeed 0.18.3 torch 2.2.2",
+            "deepspeed-hook-count-torch-lt23",
+        ),
         ("non-finite forward", "fsdp2", "transformers 5.4.0", "fsdp2-nan-transformers54"),
         ("non-finite forward", "fsdp2", "transformers 5.6.0", ""),
         (
@@ -147,7 +153,7 @@ def test_a_finding_shows_rank_tensor_expected_found_call_and_rule() -> None:
     [
         ({"steps": 0}, "steps: expected a whole number from 1 on, found 0"),
         ({"on": "ignore"}, "on: expected 'raise' or 'warn', found 'ignore'"),
-        ({"allow": ("nan",)}, "allow: 'nan' is no kind of finding"),
+        ({"allow": ("nan",)}, "allow: 'nan' is not a kind of finding"),
     ],
 )
 def test_a_wrong_argument_is_a_value_error(options: dict[str, Any], said: str) -> None:

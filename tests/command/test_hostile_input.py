@@ -115,7 +115,7 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(command: str, tmp_path: 
     outcome = measured(command, "pipe", cwd=tmp_path)
     harmless(outcome)
     assert outcome.code == 2
-    assert "pipe: a pipe that nobody writes to" in outcome.err
+    assert "pipe: a pipe without a writer" in outcome.err
 
 
 def test_a_slow_writer_of_a_pipe_is_waited_for(tmp_path: Path) -> None:

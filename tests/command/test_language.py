@@ -121,7 +121,7 @@ def test_complete_sentences_are_translated_by_their_templates(tmp_path: Path) ->
     )
     ask = ("doctor", "--facts", str(path), "--lang", "zh", "--driver", "535.104.05", "--target", "zero3-lora")
     out = envcheck(*ask, "--gpu", "B200", "--gpu", "A100 80GB").out
-    assert CHINESE.told("zero3-lora needs peft, which is not installed") in out
+    assert CHINESE.translate("zero3-lora needs peft, which is not installed") in out
     assert "zero3-lora 需要 peft" in out
     assert "设 CUDA_VISIBLE_DEVICES=1 可避开它" in out
     assert "(由 --driver 声明)" in out

@@ -86,6 +86,41 @@ def test_a_wrong_bound_or_fix_is_told_with_the_release_and_ends_with_1(
     assert not all(record(folder).values())
 
 
+TABLE = """
+[[release]]
+package = "peft"
+version = "0.3.0"
+released = 2023-05-10
+source = "here"
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("--older",)])
+def test_a_bound_below_the_tables_is_opened_on_both_sides(folder: Path, flags: tuple[str, ...]) -> None:
+    (folder / "tables").mkdir()
+    (folder / "tables" / "releases.toml").write_text(TABLE)
+    write(folder, when=">=0.2.0,<0.4.0", fix=">=0.4.0")
+    releases = {"0.1.0": b"pass\n", "0.2.0": GONE, "0.3.0": GONE, "0.4.0": b"pass\n"}
+    assert prove(folder, *flags, releases=releases).out == "1 rule proven, 0 contradicted\n"
+    assert record(folder).keys() >= {("peft 0.1.0", "outside"), ("peft 0.2.0", "inside")}
+
+
+def test_an_open_lower_bound_is_followed_below_the_tables_if_asked(folder: Path) -> None:
+    (folder / "tables").mkdir()
+    (folder / "tables" / "releases.toml").write_text(TABLE)
+    write(folder, when="<0.4.0", fix=">=0.4.0")
+    releases = {"0.0.9": GONE, "0.1.0": b"pass\n", "0.2.0": GONE, "0.3.0": GONE, "0.4.0": b"pass\n"}
+    assert prove(folder, releases=releases).code == 0
+    assert {name for name, _ in record(folder)} == {"peft 0.3.0", "peft 0.4.0"}
+    ran = prove(folder, "peft", "--older", releases=releases)
+    assert (ran.code, ran.out) == (1, "1 rule proven, 1 contradicted\n")
+    assert "peft 0.1.0 (inside) contradicts the rule: no import gone" in ran.err
+    seen = record(folder)
+    assert seen["peft 0.2.0", "inside"]
+    assert not seen["peft 0.1.0", "inside"]
+    assert "peft 0.0.9" not in {name for name, _ in seen}
+
+
 def test_only_what_has_no_current_record_is_proven_unless_it_is_named(folder: Path) -> None:
     write(folder)
     prove(folder)

@@ -86,6 +86,8 @@ def test_the_settings_change_the_severity_of_a_rule(folder: Path) -> None:
 def test_only_and_skip(folder: Path) -> None:
     assert gate(folder, "broken", "--skip", DEEPSPEED).code == 0
     assert gate(folder, "broken", "--only", "torch-torchvision-mismatch").code == 0
+    row = gate(folder, "broken", "--only", "atlas:")  # which the written rule repeats
+    assert (row.code, "[atlas:deepspeed:torch]" in row.out) == (1, True)
     only = gate(folder, "broken", "--only", DEEPSPEED)
     assert (only.code, answer(only)) == (1, SHUT)
     wrong = gate(folder, "broken", "--only", DEEPSPEED[:-1])

@@ -91,12 +91,12 @@ def test_nothing_that_a_working_stack_imports_is_said_to_be_missing(
             answer = (
                 offers.module(demand.what.module)
                 if demand.what.kind is DemandKind.MODULE
-                else offers.attribute(demand.what.path)
+                else offers.attribute(demand.what.text)
                 if demand.what.kind is DemandKind.ATTRIBUTE
                 else offers.name(demand.what.module, demand.what.name)
             )
             found += answer is OfferAnswer.YES
-            accused += [(demand.what.path, demand.place)] if answer is OfferAnswer.NO else []
+            accused += [(demand.what.text, demand.place)] if answer is OfferAnswer.NO else []
     assert not accused
     assert found > 500
 

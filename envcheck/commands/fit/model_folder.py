@@ -41,7 +41,7 @@ def read_model(named: str, tables: Tables) -> architecture.ModelShape:
     """Return the model of a config.json, of a folder that holds one, or of `params=7.6e9,…`.
 
     Raises:
-        InputError: the argument is none of these, or what it says is absurd.
+        InputError: the argument is none of these, or its values are implausible.
     """
     if named.startswith("params="):
         return architecture.described(named)

@@ -156,7 +156,7 @@ def _answers(board: MessageBoard, call: str, ranks: Iterable[int]) -> dict[int, 
 
 
 def _parse_post(text: str) -> RankPost | None:
-    """Return a post, or None if the text is none."""
+    """Return a post, or None if the text is not one."""
     try:
         post = RankPost(**parse_json(text, "a rank's post"))
     except (InputError, TypeError):
@@ -206,7 +206,7 @@ def _short_name(node: str) -> str:
 
 
 def _stale_records(options: FleetOptions, started: launchers.Started) -> tuple[str, ...]:
-    """Return a line for each other job whose records lie in the shared folder; they do not count."""
+    """Return a line for each other job with records in the shared folder; they do not count."""
     if not options.via:
         return ()
     own = job_in_file_name(options, started)
@@ -256,7 +256,7 @@ def _answer(board: MessageBoard, own: RankPost, wait_s: float) -> FleetResult:
 
 
 def _field(text: str, name: str) -> Any:
-    """Return a field of a small JSON object; None if the text is none or lacks the field."""
+    """Return a field of a small JSON object; None if the text is not one or lacks the field."""
     try:
         tree = parse_json(text, "")
     except InputError:

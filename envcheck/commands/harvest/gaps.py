@@ -142,8 +142,7 @@ def binary_rows(package: AtlasPackage, table: ReleaseTable) -> Iterator[AtlasRow
     rows = (table.row(package.name, version) for version in table.versions(package.name))
     torch = table.versions("torch")
     if package.links_torch:
-        entry = f"import {package.imports[0]}"
-        for gap in find_binary_gaps(filter(None, rows), torch, entry, package.stable_since):
+        for gap in find_binary_gaps(filter(None, rows), torch, package.binary_entry, package.stable_since):
             yield atlas_row(gap, table.versions(package.name), torch)
 
 

@@ -39,14 +39,14 @@ class StoredFiles:
         self._archive = archive
 
     def names(self) -> Sequence[str]:
-        """Return the paths of the held files."""
+        """Return the paths of the stored files."""
         return [name for name in self._archive.namelist() if name != DESCRIPTION]
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of one held file.
+        """Return the bytes of one stored file.
 
         Raises:
-            KeyError: the file is not held.
+            KeyError: the file is not stored.
 
         """
         return self._archive.read(name)

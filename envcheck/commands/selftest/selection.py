@@ -123,7 +123,7 @@ def training_of(target: Target) -> Mapping[str, Any]:
 def _skip_if_forbidden(selected: Selected, prepared: TestEnvironment) -> Selected:
     """Skip a variant if a rule forbids its way of training whatever the versions are.
 
-    It would fail in every environment; whoever trains that way names a target or the variant. If another
+    It would fail in every environment; to train that way, name a target or the variant. If another
     version is among the rule's fixes, the environment is at fault, and the test runs.
     """
     judgement, _, _ = broken_rules(selected.variant, prepared)

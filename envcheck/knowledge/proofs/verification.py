@@ -27,6 +27,7 @@ class Supply(NamedTuple):
             bound lies there.
         open: returns the published files of a release.
         run: runs a script beside a release.
+        older: whether releases older than those of the tables are looked at, too.
 
     """
 
@@ -34,6 +35,7 @@ class Supply(NamedTuple):
     since: Mapping[str, str]
     open: Callable[[str, str], OpenedRelease]
     run: Run
+    older: bool = False
 
 
 def prove(rule: Rule, proof: Proof, supply: Supply) -> list[SeenRelease]:
@@ -82,12 +84,15 @@ def _decided(
     rule: Rule, package: str, tables: Sequence[int], supply: Supply, look: Callable[[str], Sight]
 ) -> list[SeenRelease]:
     """Return whether the mechanism is there inside the bounds of a package, and not outside or with a fix."""
-    rows = []
-    for version in _around_bounds(rule, package, tables, supply):
+
+    def row(version: str) -> SeenRelease:
         inside = bounds.rule_matches(rule, package, version, tables)
         sight = look(version)
         side = "inside" if inside else "outside"
-        rows.append(SeenRelease(package, version, side, sight.found is inside, sight.seen))
+        return SeenRelease(package, version, side, sight.found is inside, sight.seen)
+
+    rows = [row(version) for version in _around_bounds(rule, package, tables, supply)]
+    rows += _walked(_older_releases(rule, package, tables, supply), row)
     newest = {name: releases[-1] for name, releases in supply.releases.items() if releases}
     for advice in bounds.advised(rule, newest):
         if advice.package == package and not bounds.rule_matches(rule, package, advice.version, tables):
@@ -113,6 +118,27 @@ def _around_bounds(rule: Rule, package: str, tables: Sequence[int], supply: Supp
     return sorted(found, key=versions.order)
 
 
+def _older_releases(rule: Rule, package: str, tables: Sequence[int], supply: Supply) -> list[str]:
+    """Return the releases inside the bounds that are older than the tables, newest first."""
+    first = supply.since.get(package, "")
+    return [
+        version
+        for version in reversed(supply.releases.get(package, ()) if supply.older else ())
+        if not (first and versions.compare(version, ">=", first) is Tri.YES)
+        and bounds.rule_matches(rule, package, version, tables)
+    ]
+
+
+def _walked(releases: Iterable[str], look: Callable[[str], SeenRelease]) -> list[SeenRelease]:
+    """Look at one release after the other until one contradicts the rule; return the last two rows."""
+    rows: list[SeenRelease] = []
+    for version in releases:
+        rows = [*rows[-1:], look(version)]
+        if not rows[-1].agrees:
+            return rows
+    return rows[-1:]
+
+
 # --- checks that bound another package ----------------------------------------------------------------
 
 
@@ -123,15 +149,21 @@ def _bounded(rule: Rule, check: ReadCheck, supply: Supply) -> list[SeenRelease]:
         for version in supply.releases.get(check.partner, ())
         if not check.among or versions.satisfies(version, check.among, unknown=Tri.NO) is Tri.YES
     ]
-    rows, inside = [], {}
-    newest = {name: releases[-1] for name, releases in supply.releases.items() if releases}
-    advice = list(bounds.advised(rule, newest))
-    for version in _around_bounds(rule, check.package, check.when, supply):
+
+    def look(version: str) -> SeenRelease:
         specifier = checks.bound(check, supply.open(check.package, version))
         within = bounds.rule_matches(rule, check.package, version, check.when)
-        rows.append(_compared(rule, check, version, specifier, among, "inside" if within else "outside"))
-        if within:
-            inside[version] = specifier
+        return _compared(rule, check, version, specifier, among, "inside" if within else "outside")
+
+    rows = [look(version) for version in _around_bounds(rule, check.package, check.when, supply)]
+    inside = {
+        row.version: checks.bound(check, supply.open(check.package, row.version))
+        for row in rows
+        if row.side == "inside"
+    }
+    rows += _walked(_older_releases(rule, check.package, check.when, supply), look)
+    newest = {name: releases[-1] for name, releases in supply.releases.items() if releases}
+    advice = list(bounds.advised(rule, newest))
     for each in advice:
         beside = [other for other in advice if other.fix == each.fix and other.package != each.package]
         if each.package == check.partner and not any(other.package == check.package for other in beside):

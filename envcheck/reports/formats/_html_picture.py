@@ -180,7 +180,7 @@ def _blamed(report: Report) -> Iterator[tuple[str, str, str, set[str]]]:
     lang = report.language
     for number, each in enumerate(report.reported, 1):
         if isinstance(each, Diagnostic):
-            yield f"f{number}", each.severity.value, lang.told(each.text), {"training"}
+            yield f"f{number}", each.severity.value, lang.translate(each.text), {"training"}
         else:
             mark, _, title = heading(each, lang)
             yield f"f{number}", mark, title, {_part(evidence.fact.key) for evidence in each.evidence} - {""}

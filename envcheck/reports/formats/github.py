@@ -34,14 +34,14 @@ def _lines(report: Report) -> Iterator[str]:
     for each in report.reported:
         yield _diagnostic(each, report) if isinstance(each, Diagnostic) else _finding(each, report)
     if report.nothing_to_judge:
-        yield f"::warning title=envcheck::{_message(report.language.told(report.nothing_to_judge))}"
+        yield f"::warning title=envcheck::{_message(report.language.translate(report.nothing_to_judge))}"
     yield inline(not_judged_line(report))
 
 
 def _diagnostic(diagnostic: Diagnostic, report: Report) -> str:
     lang, severity = report.language, diagnostic.severity.value
     lines = [
-        f"{lang.word(severity)}: {lang.told(diagnostic.text)}",
+        f"{lang.word(severity)}: {lang.translate(diagnostic.text)}",
         *map(detail_line, diagnostic_details(diagnostic, lang)),
     ]
     place = diagnostic.places[0] if diagnostic.places else None

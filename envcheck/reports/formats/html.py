@@ -94,7 +94,7 @@ def _digest(part: str) -> str:
 
 def _header(report: Report) -> Iterator[str]:
     lang, (answer, state) = report.language, headline(report)
-    judged, subject = escape(lang.say("judged")), escape(lang.told(report.subject))
+    judged, subject = escape(lang.say("judged")), escape(lang.translate(report.subject))
     yield f'<header class="{state}">'
     yield f'<p class="brand">envcheck{_target(report)}</p>'
     sign = f'<span class="mark" aria-hidden="true">{MARKS[state]}</span>'
@@ -185,7 +185,9 @@ def _finding(number: int, finding: Finding, report: Report, *, unfolded: bool) -
 
 def _diagnostic(number: int, diagnostic: Diagnostic, report: Report, *, unfolded: bool) -> Iterator[str]:
     lang, mark = report.language, diagnostic.severity.value
-    yield from _article_head(number, mark, lang.word(mark), lang.told(diagnostic.text), unfolded=unfolded)
+    yield from _article_head(
+        number, mark, lang.word(mark), lang.translate(diagnostic.text), unfolded=unfolded
+    )
     yield f'<p class="id"><code>{escape(diagnostic.code)}</code></p>'
     for place in diagnostic.places:
         rows = "\n".join(map(escape, quoted_line(place).splitlines()))

@@ -81,7 +81,7 @@ def _finding(finding: Finding, report: Report) -> str:
 
 def _diagnostic(diagnostic: Diagnostic, report: Report) -> str:
     lang, severity = report.language, diagnostic.severity.value
-    title = lang.told(diagnostic.text)
+    title = lang.translate(diagnostic.text)
     places = (inline(str(place)) for place in diagnostic.places)
     text = "\n".join((*places, *map(detail_line, diagnostic_details(diagnostic, lang))))
     body = f"<system-out>{_escaped(inline(title))}\n{_escaped(text)}</system-out>"

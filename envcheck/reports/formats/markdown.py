@@ -58,7 +58,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _plan(report.plan, report)
     yield ""
     known = lang.say("matrix {}, {} known failures", report.matrix.updated, len(report.matrix.rules))
-    judged = f"{prose(lang.say('judged'))} {code(lang.told(report.subject))}"
+    judged = f"{prose(lang.say('judged'))} {code(lang.translate(report.subject))}"
     yield f"{judged} (envcheck {prose(report.version)}, {prose(known)})"
     for origin in report.matrix.origins:
         yield ""
@@ -100,7 +100,7 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
 def _diagnostic(diagnostic: Diagnostic, report: Report) -> Iterator[str]:
     lang, severity = report.language, diagnostic.severity.value
     opened = " open" if fails(diagnostic, report) else ""
-    word, title = markup(lang.word(severity)), markup(lang.told(diagnostic.text))
+    word, title = markup(lang.word(severity)), markup(lang.translate(diagnostic.text))
     yield f"<details{opened}><summary>{MARKS[severity]} <b>{word}</b>: {title}</summary>"
     yield ""
     yield code(diagnostic.code)

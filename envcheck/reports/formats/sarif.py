@@ -108,7 +108,7 @@ def _result(finding: Finding, index: int, report: Report) -> dict[str, Any]:
 
 def _diagnostic(diagnostic: Diagnostic, index: int, report: Report) -> dict[str, Any]:
     lang = report.language
-    lines = [inline(lang.told(diagnostic.text)), *map(detail_line, diagnostic_details(diagnostic, lang))]
+    lines = [inline(lang.translate(diagnostic.text)), *map(detail_line, diagnostic_details(diagnostic, lang))]
     first, *others = [_physical(place) for place in diagnostic.places] or [{}]
     return {
         "ruleId": f"configuration/{diagnostic.code}",

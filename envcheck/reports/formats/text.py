@@ -87,7 +87,7 @@ def _judged(report: Report) -> Iterator[Line]:
         yield (Span(overlay, "dim"),)
     yield (
         Span(lang.say("judged"), "dim"),
-        Span(f"  {lang.told(report.subject)}"),
+        Span(f"  {lang.translate(report.subject)}"),
         Span("  envcheck ", "dim"),
         Span(f"{report.version}, {known}", "dim"),
     )
@@ -122,7 +122,7 @@ def _diagnostic(diagnostic: Diagnostic, report: Report) -> Iterator[Line]:
     place = diagnostic.places[0] if diagnostic.places and report.question is Question.CHECK else None
     yield (
         _first_span(style, lang.word(style), place),
-        Span(lang.told(diagnostic.text), "title"),
+        Span(lang.translate(diagnostic.text), "title"),
         Span(f" [{diagnostic.code}]", "dim"),
     )
     about = list(diagnostic_details(diagnostic, lang))

@@ -212,6 +212,16 @@ def test_a_variable_that_turns_a_check_off_is_a_part_of_the_entry() -> None:
     assert called("check_all()", NUMPY) == [(entry, "numpy<2", ("2.0.0",))]
 
 
+def test_a_variable_in_the_test_around_a_raise_is_a_part_of_the_entry_too() -> None:
+    source = """
+import os, torch
+if torch.__version__ < "2.0" and os.environ.get("IGNORE", "0") != "1":
+    raise ImportError("old")
+"""
+    (gap,) = guarded({"transformers/": source}, TORCH)
+    assert (gap.entry, gap.lacking) == ("import transformers without IGNORE", ("1.13.0",))
+
+
 def test_a_check_of_a_function_that_is_not_called_on_import_is_no_guard() -> None:
     for call in ("", "def later():\n    check_all()", "if unknown():\n    check_all()"):
         assert called(call) == []

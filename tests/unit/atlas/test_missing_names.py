@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envcheck.atlas.gaps import GapKind
 from envcheck.atlas.missing_names import find_missing_names
-from tests.unit.atlas.sources import missing, reader
+from tests.unit.atlas.sources import Sources, missing, reader
 
 CACHES = {
     "4.40.0": {"transformers/": "from .cache_utils import *", "transformers.cache_utils": "class Cache: ..."},
@@ -189,6 +189,18 @@ def test_a_hole_is_the_readers_blindness_too() -> None:
         "transformers", {"1.0": root("Odd = 1"), "2.0": root(""), "3.0": root("Odd = 1"), "4.0": root("")}
     )
     assert missing({"peft/": "from transformers import Odd"}, holed) == {}
+
+
+def test_a_hole_in_a_plain_module_is_true() -> None:
+    plain = {"transformers/": "", "transformers.activations": "class Odd: pass"}
+    gone = {"transformers/": "", "transformers.activations": "class Even: pass"}
+    asking: Sources = {"peft/": "from transformers.activations import Odd"}
+    holed = reader("transformers", {"4.56.0": plain, "4.57.0": gone, "5.0.0": plain})
+    assert missing(asking, holed) == {"transformers.activations.Odd": ("4.57.0",)}
+    for other in ("from .more import *", "globals().update(found)", "def __getattr__(name): return 1"):
+        made = {**gone, "transformers.activations": other, "transformers.more": ""}
+        unsure = reader("transformers", {"4.56.0": plain, "4.57.0": gone, "4.58.0": made, "5.0.0": plain})
+        assert missing(asking, unsure) == {}
 
 
 def test_a_name_made_in_c_gives_no_verdict() -> None:

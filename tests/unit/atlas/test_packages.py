@@ -54,12 +54,20 @@ def test_the_shipped_list_names_the_stack_with_its_import_names() -> None:
     assert len(packages) > 50
 
 
+def test_an_import_that_goes_on_without_compiled_modules_is_not_what_fails() -> None:
+    packages = atlas_packages()
+    assert packages["torchvision"].binary_entry("0.16.2") == "torchvision.ops.nms(...)"
+    assert packages["torchvision"].binary_entry("0.17.0") == "import torchvision"
+    assert packages["xformers"].binary_entry("0.0.33").startswith("xformers.ops.")
+    assert packages["torchaudio"].binary_entry("0.9.0") == "import torchaudio"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("x = ", "not TOML"),
         ("x = 1", "expected tables [package.NAME]"),
-        ("[package.a]\nimport = ['a']", "package.a: expected a table of also, imports, "),
+        ("[package.a]\nimport = ['a']", "package.a: expected a table of also, compiled_call, "),
         ("[package.a]\nimports = 'a'", "package.a.imports: expected a list of texts"),
         ("[package.a]\nimports = []", "package.a.imports: expected at least one"),
         ("[package.A_b]\nimports = ['a']", "expected a normalised name"),

@@ -86,7 +86,7 @@ def test_the_option_comes_before_the_variable_and_the_locale(
 
 
 def test_the_parts_of_a_sentence_are_translated_too() -> None:
-    told = i18n.Language("xx", {}, {"no {} in {}": "{1}:{0}", "a {}": "A {}", "b": "B"}).told
+    told = i18n.Language("xx", {}, {"no {} in {}": "{1}:{0}", "a {}": "A {}", "b": "B"}).translate
     assert told("no a b in x{0}") == "x{0}:A B"
     assert told("else") == "else"
     assert told("no " + "x in " * 1000) == "no " + "x in " * 1000
@@ -162,7 +162,7 @@ def test_chinese_is_wrapped_by_columns_and_marks_stay_with_their_words() -> None
 TRANSLATED = sorted(
     str(path.relative_to(ROOT / "envcheck"))
     for path in (ROOT / "envcheck").rglob("*.py")
-    if re.search(r"\b(language|lang|say)\.told\(|\.say\(", path.read_text())
+    if re.search(r"\b(language|lang|say)\.translate\(|\.say\(", path.read_text())
 )
 """Files that show text in the user's language."""
 
@@ -219,7 +219,7 @@ def test_every_phrase_in_the_code_is_translated(file: str) -> None:
     tree = ast.parse((ROOT / "envcheck" / file).read_text())
     pieces = {"{} ", "s", "why", ""}  # parts of composed phrases, and arguments of getattr
     assert {each for each in constants(tree, "say") if each not in pieces} <= ZH["words"].keys()
-    assert {each for each in constants(tree, "told") if each not in pieces} <= ZH["sentences"].keys()
+    assert {each for each in constants(tree, "translate") if each not in pieces} <= ZH["sentences"].keys()
 
 
 def test_every_word_that_is_looked_up_is_translated() -> None:
@@ -232,7 +232,7 @@ def _unsaid(node: ast.AST) -> Iterator[str]:
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("say", "told", "word")
+        and node.func.attr in ("say", "translate", "word")
     ):
         for each in node.args[1:]:
             yield from _unsaid(each)

@@ -40,8 +40,6 @@ def test_a_program_that_ran_is_not_accused(row: dict[str, str]) -> None:
 
 
 FORESEEN_ELSEWHERE = {
-    # a check inside a function that the module calls while it is imported
-    ("llamafactory", "trl"),
     # a minimum that `TrainingArguments` applies: the rule transformers-accelerate-import-floor
     ("accelerate", "transformers"),
 }

@@ -129,6 +129,13 @@ def test_an_unknown_package_or_version_is_refused(wanted: str, message: str) -> 
         page(wanted)
 
 
+def test_two_packages_are_shown_with_what_their_code_asks() -> None:
+    ran = envcheck("matrix", "show", "peft", "transformers")
+    assert "code read 20" in ran.out
+    assert "`import peft` needs transformers.modeling_layers.GradientCheckpointingLayer" in ran.out
+    assert envcheck("matrix", "show", "llamafactory", "trl").code == 0  # known from their releases alone
+
+
 def test_the_shipped_matrix_can_be_shown() -> None:
     ran = envcheck("matrix", "show", "Flash_Attn")
     assert ran.code == 0

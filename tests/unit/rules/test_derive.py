@@ -250,6 +250,25 @@ def test_a_given_value_is_never_replaced_by_a_default() -> None:
     assert reading(facts, "train.use_reentrant") == Known(value=True)
 
 
+@pytest.mark.parametrize(
+    ("train", "named_by_deepspeed"),
+    [
+        ('optimizer = "paged_adamw_8bit"', False),  # whether there is ZeRO is not known: both rows say false
+        ('optimizer = "adamw_torch", zero_stage = 2', False),
+        ('optimizer = "paged_adamw_8bit", deepspeed_optimizer = true', True),
+        ('optimizer = "adamw_torch"', None),
+    ],
+)
+def test_a_default_that_every_possible_row_gives_is_settled(
+    train: str, named_by_deepspeed: bool | None
+) -> None:
+    found = reading(f"train = {{ {train} }}", "train.deepspeed_optimizer")
+    if named_by_deepspeed is None:
+        assert isinstance(found, Unknown)
+    else:
+        assert found == Known(named_by_deepspeed)
+
+
 def test_an_adapter_freezes_the_base() -> None:
     assert reading('train = { adapter = "lora" }', "train.frozen_params") == Known(value=True)
 

@@ -58,6 +58,13 @@ def test_a_build_for_another_cuda_is_not_held_to_the_public_build_s_cuda_librari
     assert ("requires-dist:torch:nvidia-cublas-cu12" in violated(judged(facts))) is violated_here
 
 
+@pytest.mark.parametrize(("torch", "violated_here"), [("2.6.0+cu126", True), ("2.6.0+rocm6.2.4", False)])
+def test_a_build_without_cuda_is_not_held_to_triton(torch: str, violated_here: bool) -> None:
+    facts = f'[pkg]\ntorch = "{torch}"\ntriton = "3.1.0"\n'
+
+    assert ("requires-dist:torch:triton" in violated(judged(facts))) is violated_here
+
+
 def with_metadata(facts: str, package: str, line: str) -> Inventory:
     return inventory(facts).with_facts([Fact(package_key(package, "requires"), Known((line,)), "METADATA")])
 

@@ -1,0 +1,166 @@
+"""Compare what releases of a package use of a partner with what releases of the partner offer.
+
+The comparison is the same for names (`missing_names.py`) and for keyword arguments (`keywords.py`). A verdict
+needs certainty on every step: the line is reached beside that very release, and the release certainly lacks
+what the line uses. Two filters protect against what the readers cannot see: something that no release offers
+gives no gap, nor does something that is offered, then missing, then offered again. The second does not apply
+to a module that binds its names plainly in every release: transformers 4.57 has no `PytorchGELUTanh`, which
+came back in 5.0.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from envcheck.atlas.conditions import Condition, Surroundings, decide
+from envcheck.atlas.gaps import CodeGap, GapKind
+from envcheck.atlas.offers import OfferAnswer
+from envcheck.atlas.reader import PackageReader, surroundings
+from envcheck.core.facts import Tri
+
+
+class Used(Protocol):
+    """Something that code uses of another package; it is hashable."""
+
+    @property
+    def partner(self) -> str:
+        """The normalised name of the other package."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """What is used, as a gap names it."""
+        ...
+
+
+_What = TypeVar("_What", bound=Used)
+_What_co = TypeVar("_What_co", bound=Used, covariant=True)
+
+
+class Line(Protocol[_What_co]):
+    """A line of a release that uses something of another package."""
+
+    @property
+    def what(self) -> _What_co:
+        """What it uses."""
+        ...
+
+    @property
+    def entry(self) -> str:
+        """What a user does that runs the line."""
+        ...
+
+    @property
+    def condition(self) -> Condition:
+        """The condition under which the line is reached."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """File and line."""
+        ...
+
+
+@dataclass
+class CodePair(ABC, Generic[_What]):
+    """All releases of a package and of a partner; subclasses define what is used and what is offered."""
+
+    kind: ClassVar[GapKind]
+
+    package: PackageReader
+    partner: PackageReader
+    _answers: dict[_What, Mapping[str, OfferAnswer]] = field(default_factory=dict)
+    _beside: dict[tuple[str, str], Surroundings] = field(default_factory=dict)
+
+    @abstractmethod
+    def lines(self, version: str) -> Iterable[Line[_What]]:
+        """Return the lines of a release that use something of any other package."""
+
+    @abstractmethod
+    def offer(self, version: str, what: _What) -> OfferAnswer:
+        """Return whether a release of the partner offers it."""
+
+    def may_come_back(self, _what: _What) -> bool:
+        """Return whether it is believed to be offered, then missing, then offered again."""
+        return False
+
+    def gaps(self) -> list[CodeGap]:
+        """Return the gaps: one for each thing, entry and set of the partner's releases that lack it."""
+        rows: dict[tuple[_What, str, tuple[str, ...]], dict[str, str]] = {}
+        for version in self.package.by_version:
+            for what, lines in self._of_the_partner(version).items():
+                for entry, lacking, place in self._lacks(version, what, lines):
+                    rows.setdefault((what, entry, lacking), {}).setdefault(version, place)
+        return [
+            CodeGap(
+                kind=self.kind,
+                package=self.package.name,
+                releases=tuple(places),
+                entry=entry,
+                partner=self.partner.name,
+                lacking=lacking,
+                needs=what.text,
+                places=tuple(places.values()),
+            )
+            for (what, entry, lacking), places in rows.items()
+        ]
+
+    def _of_the_partner(self, version: str) -> Mapping[_What, Sequence[Line[_What]]]:
+        found: dict[_What, list[Line[_What]]] = {}
+        for line in self.lines(version):
+            if line.what.partner == self.partner.name:
+                found.setdefault(line.what, []).append(line)
+        return found
+
+    def _lacks(
+        self, version: str, what: _What, lines: Sequence[Line[_What]]
+    ) -> Iterator[tuple[str, tuple[str, ...], str]]:
+        """Yield for each entry the partner's releases that lack what it uses, with the line that uses it.
+
+        An entry adds nothing if an earlier one fails already: `from peft import X` after `import peft`.
+        """
+        lacking = [each for each, offer in self._offered(what).items() if offer is OfferAnswer.NO]
+        blamed: set[str] = set()
+        for entry in dict.fromkeys(line.entry for line in lines):
+            of_entry = [line for line in lines if line.entry == entry]
+            failing: dict[str, str] = {}
+            for release in lacking:
+                beside = self._surroundings(version, release)
+                reached = (line for line in of_entry if decide(line.condition, beside) is Tri.YES)
+                if (first := next(reached, None)) is not None:
+                    failing[release] = first.place
+            if set(failing) - blamed:
+                yield entry, tuple(failing), next(iter(failing.values()))
+            blamed |= set(failing)
+
+    def _offered(self, what: _What) -> Mapping[str, OfferAnswer]:
+        """Return which releases of the partner offer it; empty if the answers cannot be trusted."""
+        if what not in self._answers:
+            answers = {version: self.offer(version, what) for version in self.partner.by_version}
+            sure = _trustworthy(list(answers.values()), holes=self.may_come_back(what))
+            self._answers[what] = answers if sure else {}
+        return self._answers[what]
+
+    def _surroundings(self, version: str, release: str) -> Surroundings:
+        key = (version, release)
+        if key not in self._beside:
+            self._beside[key] = surroundings(self.package, version, self.partner, release)
+        return self._beside[key]
+
+
+def _trustworthy(answers: Sequence[OfferAnswer], *, holes: bool) -> bool:
+    """Return whether the answers of a partner's releases, oldest first, show that the reader sees the name.
+
+    Some release must offer it, and none in C. If it is offered, then missing, then offered again, it probably
+    has a form that the reader does not know, unless `holes` are believed.
+    """
+    if OfferAnswer.YES not in answers or OfferAnswer.STUB in answers or OfferAnswer.NO not in answers:
+        return False
+    if holes:
+        return True
+    known = [each is OfferAnswer.YES for each in answers if each is not OfferAnswer.UNKNOWN]
+    runs = [each for index, each in enumerate(known) if index == 0 or known[index - 1] != each]
+    return [True, False, True] not in [runs[start : start + 3] for start in range(len(runs))]
