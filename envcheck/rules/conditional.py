@@ -8,7 +8,7 @@ sorts them. It comes from the share of public training configurations that set w
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from envcheck.core.facts import Fact, Inventory, Kind, Known, Tri, Value, family
+from envcheck.core.facts import Absent, Fact, Inventory, Kind, Known, Tri, Value, family
 from envcheck.core.findings import Finding, Judgement, Verdict, Waiting
 from envcheck.core.rules import Clause, Comparison, Rule, Severity, When
 from envcheck.core.training_facts import KEYS
@@ -49,11 +49,15 @@ def failing_under_any_trainer(
 
     Their errors wait only to be told that transformers' Trainer or one made from it trains, and only a rare
     setting that the rule exempts avoids them. Such an environment is not fit to train, whatever else is
-    unknown; as it may be there for inference, that is a warning. Of two about the same packages, the one that
-    somebody wrote counts.
+    unknown; as it may be there for inference, that is a warning. A missing package does not count: whoever
+    does not train has no use for accelerate. Of two about the same packages, the one that somebody wrote counts.
     """
     found = list(conditional)
-    sure = [each for each in found if each.severity is Severity.ERROR and _waits_for_trainer(each)]
+    sure = [
+        each
+        for each in found
+        if each.severity is Severity.ERROR and _waits_for_trainer(each) and not _rests_on_a_gap(each)
+    ]
     told: set[frozenset[str]] = set()
     promoted = []
     for finding in sorted(sure, key=lambda each: each.rule.id.startswith("atlas:")):
@@ -62,6 +66,11 @@ def failing_under_any_trainer(
             promoted.append(finding._replace(verdict=Verdict.BROKEN, severity=Severity.WARNING))
         told.add(packages)
     return tuple(promoted), tuple(each for each in found if each not in sure)
+
+
+def _rests_on_a_gap(finding: Finding) -> bool:
+    """Return whether a package that is not installed is part of the evidence."""
+    return any(isinstance(item.fact.reading, Absent) for item in finding.evidence)
 
 
 def _waits_for_trainer(finding: Finding) -> bool:

@@ -460,9 +460,11 @@ def test_a_gpu_of_unknown_memory_may_be_the_smallest(tmp_path: Path, machine: Pa
 
 
 def test_what_is_lacking_is_named_with_the_option_that_gives_it(tmp_path: Path, machine: Path) -> None:
-    ran = asked(tmp_path, machine, "--target", "zero3-lora")
+    (tmp_path / "config.json").write_text(LLAMA)
+    words = ("--model", "config.json", "--facts", str(machine), "--gpus", "8", "--target", "zero3-lora")
+    ran = run(*words, cwd=tmp_path)
     assert ran.stdout.split(";")[0].endswith("not known (give --seq N)")
-    given = asked(tmp_path, machine, "--target", "zero3-lora", "--seq", "512")
+    given = run(*words, "--seq", "512", cwd=tmp_path)
     assert "--seq" not in given.stdout.splitlines()[0]
 
 

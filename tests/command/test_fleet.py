@@ -524,7 +524,7 @@ def test_a_report_goes_into_a_file_as_its_name_says(tmp_path: Path) -> None:
         ran = envcheck("fleet", str(tmp_path / "all.jsonl"), "-o", str(tmp_path / name))
         assert (ran.code, ran.out) == (0, "")
         reads((tmp_path / name).read_text())
-    assert "May start: nothing known" in (tmp_path / "report.txt").read_text()
+    assert "May start: no known problem" in (tmp_path / "report.txt").read_text()
 
 
 def test_a_target_is_judged_on_every_node(tmp_path: Path) -> None:
