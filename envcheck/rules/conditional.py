@@ -50,7 +50,7 @@ def failing_under_any_trainer(
     Their errors wait only to be told that transformers' Trainer or one made from it trains, and only a rare
     setting that the rule exempts avoids them. Such an environment is not fit to train, whatever else is
     unknown; as it may be there for inference, that is a warning. A missing package does not count: whoever
-    does not train has no use for accelerate. Of two about the same packages, the one that somebody wrote counts.
+    does not train has no use for accelerate. Of two about the same packages, the written rule counts.
     """
     found = list(conditional)
     sure = [
