@@ -247,9 +247,7 @@ def own_code(place: Frame | None) -> bool:
     if place is None or place.file.startswith("<"):
         return False
     file = place.file.replace("\\", "/")
-    return not any(
-        part in file for part in ("site-packages/", "dist-packages/", "/lib/python", "/pip-install-")
-    )
+    return not any(part in file for part in _OF_LIBRARIES)
 
 
 _OF_ENDS = ("CalledProcessError", "ChildFailedError", "ProcessExitedException")

@@ -127,7 +127,7 @@ class StatementPatterns:
             return None
         aside = FailureForm(aside=True)
         if (found := _MENTIONED.search(text)) and not _CONDITION.match(found[2]):
-            return Statement(aside, (Raised(found[1], found[2].strip('`*" ')[:_MAX_MESSAGE], None),))
+            return Statement(aside, (Raised(found[1], _quoted(text, found), None),))
         for pattern, name in self._messages:
             if quoted := pattern.search(text):
                 return Statement(aside, (Raised(name, quoted[0], None),))

@@ -258,3 +258,25 @@ def test_what_a_launcher_says_of_a_process_does_not_hide_the_known_line_above_it
     assert found is not None
     assert found.match is not None
     assert found.match.signature.rule == "bitsandbytes-cuda-library-missing"
+
+
+def test_a_quoted_message_ends_with_its_quotation() -> None:
+    text = "Training stops with `RuntimeError: weight is missing` after two hours on both machines."
+    assert headline(text) == "RuntimeError: weight is missing"
+
+
+@pytest.mark.parametrize(
+    ("file", "own"),
+    [
+        ("/workspace/train.py", True),
+        ("/workspace/src/data.py", True),
+        ("/workspace/src/transformers/trainer.py", False),
+        ("~/.cache/huggingface/modules/transformers_modules/model/modeling.py", False),
+        ("/env/lib/python3.11/site-packages/peft/peft_model.py", False),
+    ],
+)
+def test_a_checkout_of_a_library_is_not_the_users_own_code(file: str, own: bool) -> None:
+    traceback = f'Traceback (most recent call last):\n  File "{file}", line 3, in <module>\n    step()\n'
+    cause = diagnosed(f"{traceback}KeyError: 'loss'\n").cause
+    assert cause is not None
+    assert log_diagnosis.own_code(cause.event.exceptions[0].place) is own
