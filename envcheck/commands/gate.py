@@ -51,6 +51,8 @@ class GateOptions:
         manifest: where to write the manifest, or `none`.
         root: the folder of an unpacked image to judge.
         fail_on: the lowest severity that shuts the gate.
+        undecided: `pass` ignores undecided rules, `warn` lists them, `fail` shuts the gate.
+        strict: take warnings and undecided rules as failures, unless the two options above are given.
         only, skip: rules, or prefixes of rule ids, to judge by or to leave out.
     """
 

@@ -75,7 +75,7 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
     """Prove rules and write their records; return a summary, and exit code 1 if a proof contradicts its rule.
 
     Raises:
-        InputError: the folder has no rules, a proof has mistakes, or a given name is not a rule's.
+        InputError: the folder has no rules, a proof has mistakes, or a given name is unknown.
         ExamineError: the index cannot be read.
     """
     texts = folder_texts(options.folder, ".toml")

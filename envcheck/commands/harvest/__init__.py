@@ -71,7 +71,11 @@ class HarvestOptions:
 
 @dataclass(kw_only=True)
 class _PackageTally:
-    """Counts of what happened to the releases of one package, and the bytes stored."""
+    """Counts of what happened to the releases of one package.
+
+    `described` counts stored releases whose description was updated, `bytes` is the size of new archives,
+    `unread` counts releases that could not be read, `empty` those without code of the package.
+    """
 
     package: str
     releases: int = 0

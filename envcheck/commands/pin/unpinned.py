@@ -24,7 +24,7 @@ from envcheck.resolution import resolver
 from envcheck.resolution.resolver import SearchProblem
 
 ATTEMPTS = 6
-"""Maximum number of requests to the backend; each adds one bound from the judge's objections."""
+"""Maximum number of requests to the backend; each failed one adds a bound for the next."""
 
 _MOST_LINES = 5
 """Maximum number of lines shown of the backend's reasons."""
